@@ -18,12 +18,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy import special
-from torch import Tensor
 
 from vsetune.metrics.seed_intervals import improvement_interval, mean_interval, median_interval
-from vsetune.metrics.uncertainty import ImageHits, m_recall_difference_interval
 
 Floats = npt.NDArray[np.float64]
 SEEDS = 10
@@ -213,43 +210,6 @@ def _sooner_p(some: Measured) -> Floats:
     return np.where(sooner > later, values, 1.0)
 
 
-def coverage_over_images(seeds: int, *, studies: int, images: int = 150, seed: int = 0) -> float:
-    """Share of studies whose M-Recall difference interval holds the truth of all seeds and all images.
-
-    Two losses on the same images: gains differ by image and by seed, and every image is noisy in every training.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    true = float(torch.stack([_gain(_image_hits(400, 400, generator)) for _ in range(20)]).mean())
-    held = 0
-    for study in range(studies):
-        pairs = _image_hits(seeds, images, generator)
-        found = m_recall_difference_interval(pairs, resamples=150, level=0.95, seed=study)
-        held += found.low <= true <= found.high
-    return held / studies
-
-
-def _gain(pairs: list[tuple[ImageHits, ImageHits]]) -> Tensor:
-    whole = torch.arange(pairs[0][0].captions.numel())[None, :]
-    return torch.stack([new.m_recall(whole) - old.m_recall(whole) for new, old in pairs]).mean()
-
-
-def _image_hits(seeds: int, images: int, generator: torch.Generator) -> list[tuple[ImageHits, ImageHits]]:
-    """(new, baseline) of every seed, one caption an image. How well it is ranked: latent, of image, gain and chance."""
-    cutoffs = torch.tensor([0.8, 0.0, -0.6])
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator)
-
-    ease, gains, captions = normal(images), 0.3 + 0.5 * normal(images), torch.ones(images, dtype=torch.float64)
-    pairs = []
-    for _ in range(seeds):
-        of_seed = 0.08 * normal(2)
-        rows = [ease + gain + of_seed[which] + 0.5 * normal(2, images) for which, gain in ((0, gains), (1, 0.0))]
-        new, old = ((row[..., None] > cutoffs).sum(dim=-1).double() for row in rows)
-        pairs.append((ImageHits(new[0], new[1], captions), ImageHits(old[0], old[1], captions)))
-    return pairs
-
-
 def main(studies: int) -> None:
     heads = " | ".join(str(seeds) for seeds in range(1, SEEDS + 1))
     print(f"| interval of | world | {heads} |\n| --- | --- |{' ---: |' * SEEDS}")
@@ -260,10 +220,8 @@ def main(studies: int) -> None:
             print(f"| {name} | {world} | {cells} |")
     print(f"\nBoards of 3 comparisons without any difference, one called, per cent:\n| question | {heads} |")
     called = false_calls(comparisons=3, studies=studies)
-    shares = [f"{seeds}: {100 * coverage_over_images(seeds, studies=studies // 8):.1f}" for seeds in (3, 5, 10)]
     for index, question in enumerate(("higher or lower", "sooner")):
         print(f"| {question} | {' | '.join(f'{100 * row[index]:.1f}' for row in called)} |")
-    print(f"\nM-Recall difference for other seeds and other images, by seeds: {', '.join(shares)}")
 
 
 if __name__ == "__main__":

@@ -1,24 +1,28 @@
-"""How long the leaderboard of a large study takes, against asking MLflow for every metric of every attempt.
+"""How long the board of a large study takes from its log, against asking MLflow for every metric of every attempt.
 
     PYTHONPATH=platform python benchmarks/leaderboard_time.py [ATTEMPTS]
 
-Records ATTEMPTS (default 1,000) attempts of 20 points through the public store (without curve pictures) into a
-temporary SQLite file, then times (a) attempts() + build() of all of them in a fresh store and (b) one
-get_metric_history call per metric on 20 of them, scaled up. Takes about three minutes on two cores, nearly all of it
-for recording; expect (a) below 5 s and a ratio above 4.
+Writes the log of ATTEMPTS (default 1,000) attempts of 20 points into a temporary home, then times (a) attempts() +
+build() of all of them by a fresh reader and (b) one get_metric_history call per metric on the first 20 of them, which
+are exported to MLflow in a SQLite file, scaled up. Takes half a minute on two cores. Expect (a) below 1 s and a ratio
+above 10.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from vsetune.tracking import AttemptStart, StudyRecord, TrackingStore, ValidationPoint, open_store
-
 from vsetune.leaderboard.building import build
+from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.log import LogWriter
+from vsetune.records.mlflow_export import MlflowExport
+from vsetune.records.studies import Studies, folder_of_study
+from vsetune.records.writer import StudyWriter
 
 POINTS = 20
 SAMPLE = 20
@@ -28,41 +32,48 @@ LOSSES = ("lmh", "lsh", "lseh", "info_nce")
 
 
 def main(attempts: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        uri = f"sqlite:///{Path(folder) / 'mlflow.db'}"
-        begin = time.perf_counter()
-        record(open_store(uri, None, curve_plots=False, all_numbers=True), attempts)
-        print(f"recorded {attempts} attempts of {POINTS} points in {time.perf_counter() - begin:.1f} s")
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["VSETUNE_HOME"] = home
+        log = LogWriter(folder_of_study("benchmark"))
+        writer = StudyWriter(log)
+        writer.open_study(StudyRecord("benchmark", "0" * 16, {"losses": list(LOSSES)}), resume=False)
+        sample = min(SAMPLE, attempts)
+        record(writer, range(sample))
+        log.settle()
+        uri = f"sqlite:///{Path(home) / 'mlflow.db'}"
+        export = MlflowExport(uri, log.path.parent, series="all", file=lambda name: None)
+        while export.advance():
+            pass
+        record(writer, range(sample, attempts))
+        log.close()
 
-        store = open_store(uri, None)
         begin = time.perf_counter()
-        found = store.attempts("benchmark")
+        found = Studies().attempts("benchmark")
         read = time.perf_counter() - begin
         leaderboard = build(found, baseline="lmh")
         ours = time.perf_counter() - begin
         cells = len(leaderboard.rows)
         print(f"leaderboard of {len(found)} attempts, {cells} cells: {ours:.2f} s ({read:.2f} s reading)")
 
-        sample = min(SAMPLE, attempts)
-        naive = seconds_for_histories(uri, [attempt.attempt_id for attempt in found[:sample]]) * attempts / sample
+        runs = Studies().in_mlflow("benchmark")[1]
+        naive = seconds_for_histories(uri, list(runs.values())) * attempts / sample
         print(f"{len(METRICS)} get_metric_history calls per attempt: {naive:.2f} s (scaled up from {sample} attempts)")
         print(f"ratio: {naive / ours:.1f}")
 
 
-def record(store: TrackingStore, attempts: int) -> None:
-    store.open_study(StudyRecord("benchmark", "0" * 16, {"losses": list(LOSSES)}), resume=False)
-    for index in range(attempts):
+def record(writer: StudyWriter, numbers: range) -> None:
+    for index in numbers:
         loss = LOSSES[index % len(LOSSES)]
         curve = points(45 + index % 20)
-        attempt_id = store.start_attempt(AttemptStart(
+        name = writer.start_attempt(AttemptStart(
             study="benchmark", trial=f"vsepp.{loss}-c{index:04d}-s0", cell=f"vsepp.{loss}", network="vsepp", loss=loss,
             number=1, seed=0, phase="search", configuration={"loss.margin": 0.2, "training.learning_rate": index / 1e6},
             resolved={"data": {"path": "data/scenes"}, "training": {str(key): key for key in range(20)}},
             environment={f"package_{key}": "1.2.3" for key in range(15)}, protocol={"images": 400, "captions": 2000},
         ))
-        store.record_points(attempt_id, curve)
+        writer.record_points(name, curve)
         summary = {"train_seconds": 200.0, "device_seconds": 240.0, "best_m_recall": curve[-1].m_recall}
-        store.finish_attempt(attempt_id, "finished", summary, [], None)
+        writer.finish_attempt(name, "finished", summary=summary, error=None)
 
 
 def points(height: float) -> list[ValidationPoint]:

@@ -116,7 +116,7 @@ def child(data: str, kind: str, number: int) -> None:
 
     watch = Watch()
     if kind == BEFORE:
-        import vsetune.jobs.held_search  # noqa: F401
+        import vsetune.search.configurations  # noqa: F401
     print(json.dumps(vars(start(data, kind, number, watch))))
 
 

@@ -27,7 +27,7 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 
 LONGEST_FIRST = (
-    "test_run_study.py", "cli", "test_kill_and_resume.py", "jobs", "training", "networks", "tracking", "data",
+    "test_run_study.py", "cli", "test_kill_and_resume.py", "jobs", "training", "networks", "records", "data",
 )
 """Files and folders whose tests take longest. Those of Ray are first: they wait more than they compute."""
 

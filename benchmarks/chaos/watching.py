@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from vsetune.records.history import StudyHistory
-
 from vsetune.errors import StorageError
 from vsetune.records.log import LOG_FILE, lines_of
+from vsetune.records.study_history import StudyHistory
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,8 @@ COMMANDS: list[tuple[str, ...]] = [
     ("study",), (),
     ("data", "ingest"), ("leaderboard", "show", "tiny", "--baseline"), ("trial", "model"), ("tracking", "flush"),
     ("tracking", "import"), ("tracking", "export"), ("tracking", "export", "tiny", "--to"), ("tracking", "doctor"),
-    ("tracking", "import", "tiny", "--tracking-uri"),
-    ("data", "show", "data/scenes", "--split"), ("data", "show", "data/scenes", "--count"),
+    ("tracking", "import", "tiny", "--tracking-uri"), ("data", "show", "data/scenes", "--split"),
+    ("data", "show", "data/scenes", "--count"),
 ]
 
 

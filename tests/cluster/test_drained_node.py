@@ -17,10 +17,10 @@ import pytest
 import yaml
 from ray_heads import end_all, environment_of, ray_command, running_head
 from short_folders import place
-from vsetune.records.history import StudyHistory
 
 from vsetune.records.attempts import AttemptRecord
 from vsetune.records.log import LOG_FILE, lines_of
+from vsetune.records.study_history import StudyHistory
 
 __all__ = ["place"]
 

@@ -70,7 +70,7 @@ def test_an_address_without_a_password_is_shown_as_it_is(url: str) -> None:
 @given(passwords)
 def test_no_password_is_seen_in_an_address_or_in_a_text_about_it(password: str) -> None:
     url = f"postgresql://ann:{quote(password, safe='')}@host/db"
-    assert usable_url(url, where="search.storage") == url
+    assert usable_url(url, where="tracking.uri") == url
     assert shown_url(url) == shown_url(f"postgresql://ann:{password}@host/db") == "postgresql://ann:***@host/db"
     told = f"connecting to {url} failed: FATAL: ann is not {password}"
     for form in (password, quote(password), quote(password, safe="")):
@@ -110,14 +110,14 @@ def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) ->
     "postgresql://ann:s3cr3t@host/db", "https://a-token@host/", "mysql://host/db?password=s3cr3t&charset=utf8",
 ])
 def test_what_was_masked_is_refused_as_an_address(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"^search\.storage: got .*\*\*\*.* masked when it was stored; use the study"):
-        usable_url(shown_url(url), where="search.storage")
+    with pytest.raises(ConfigError, match=r"^tracking\.uri: got .*\*\*\*.* masked when it was stored; use the study"):
+        usable_url(shown_url(url), where="tracking.uri")
 
 
 @pytest.mark.parametrize("password", ["a@bcdef", "a/bcdef", "a?bcdef", "a#bcdef", "a bcdef"])
 def test_a_password_that_reads_two_ways_is_refused_without_showing_it(password: str) -> None:
     with pytest.raises(ConfigError, match=r"could end in two places; write @") as refused:
-        usable_url(f"postgresql://ann:{password}@host/db", where="search.storage")
+        usable_url(f"postgresql://ann:{password}@host/db", where="tracking.uri")
     assert password[2:] not in str(refused.value)
 
 

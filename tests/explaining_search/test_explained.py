@@ -185,9 +185,9 @@ def test_a_search_that_trained_more_than_given_says_why_and_has_no_negative_rest
     for number in range(8):
         add(number, [10, 20, 30, 40, 41, 42])
     add(8, [10, 11], "pruned", error="patience: 11.0 below 43.0")
-    (cell,) = [cell for cell in explain(study, store.attempts("demo")).cells if cell.trials]
+    (cell,) = [cell for cell in explain(study, store.attempts()).cells if cell.trials]
     assert (cell.account.spent, cell.account.left) == (50.0, 0.0)
-    text = " ".join(to_html(explain(study, store.attempts("demo"))).split())
+    text = " ".join(to_html(explain(study, store.attempts())).split())
     assert "trained 50.0 epochs of 48.0 (a begun trial is finished); 1,500 of 2,000 device-seconds." in text
     assert '>0.0 <span class="soft">a begun trial is finished</span></td>' in text
 

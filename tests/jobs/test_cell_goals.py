@@ -17,6 +17,7 @@ from vsetune.jobs.cell_scheduler import CellScheduler
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, VirtualCluster
 from vsetune.jobs.study_records import logged_search
+from vsetune.jobs.trainable import as_result
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.jobs.tune_adapter import record_report
 from vsetune.leaderboard.building import build
@@ -132,10 +133,9 @@ def test_what_a_stopped_trial_that_breaks_a_constraint_leaves_over_goes_to_other
         name, epoch = assignment.trial.trial, 1.0 if seconds > 2 else 6.0
         ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
         summary = {"epochs": epoch, "seconds_per_epoch": seconds}
-        flat = {"event": "point", "point/epoch": epoch, "point/m_recall": 50.0 * seconds,
-                "summary/epochs": epoch, "summary/seconds_per_epoch": seconds}
+        heard = {"event": "point", "point": {"epoch": epoch, "m_recall": 50.0 * seconds}, "summary": summary}
         config = {"trial": assignment.trial.to_plain(), "phase": "search"}
-        is_stopped = scheduler.on_trial_result(None, SimpleNamespace(config=config), flat) == "STOP"
+        is_stopped = scheduler.on_trial_result(None, SimpleNamespace(config=config), as_result(heard)) == "STOP"
         assert is_stopped == (seconds > 2)
         report = {"event": "point", "point": asdict(ValidationPoint(1, epoch, 1, 20.0 * seconds, 1.0)), "done": True,
                   "summary": summary, "is_finished": not is_stopped}

@@ -14,7 +14,7 @@ from plugin_folders import NEGATIVES, write_loss, write_network
 
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.errors import StudyConflict
-from vsetune.jobs.changed_plugins import HeldBack, held_back, not_begun, require_own_code
+from vsetune.jobs.changed_plugins import RefusedCell, not_begun, refused_cells, require_own_code
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.study_file import load_study, used_plugins
 from vsetune.jobs.study_records import logged_search
@@ -77,14 +77,15 @@ def with_another_loss(folder: Path, **changes: Any) -> PreparedStudy:
 
 def test_only_cells_that_have_begun_with_other_code_stay_as_they_are(study: PreparedStudy, tmp_path: Path) -> None:
     attempts = [*whole(study, "vsepp.lmh"), attempt(study, "vsepp.half_hinge"), *whole(study, "bag.lmh")]
-    assert held_back(study, attempts) == []
+    assert refused_cells(study, attempts) == []
     assert not_begun(study, attempts) == ["bag.half_hinge"]
     changed = with_another_loss(tmp_path)
-    (held,) = held_back(changed, attempts)
-    assert (held.cell, held.is_whole) == ("vsepp.half_hinge", False)
+    (refused_cell,) = refused_cells(changed, attempts)
+    assert (refused_cell.cell, refused_cell.is_whole) == ("vsepp.half_hinge", False)
     old, new = (next(each.sha256 for each in of.plugins if each.kind == "loss")[:12] for of in (study, changed))
-    assert held.reason.startswith(f"cell vsepp.half_hinge: has begun with loss half_hinge {old} (loaded: {new}); ")
-    assert "put that code back" in held.reason
+    begun_with = f"cell vsepp.half_hinge: has begun with loss half_hinge {old} (loaded: {new}); "
+    assert refused_cell.reason.startswith(begun_with)
+    assert "put that code back" in refused_cell.reason
     assert not_begun(changed, attempts) == ["bag.half_hinge"]
 
 
@@ -97,9 +98,9 @@ def test_a_cell_is_whole_once_its_budget_is_used_and_every_seed_has_finished(
         (every, True), (every[:2], False), ([every[0], every[2]], False),
         ([*every[:2], replace(every[2], status="killed")], False),
     ):
-        (held,) = held_back(changed, attempts)
-        assert held.is_whole is is_whole
-        assert ("stays as it is" in held.reason) is is_whole
+        (refused_cell,) = refused_cells(changed, attempts)
+        assert refused_cell.is_whole is is_whole
+        assert ("stays as it is" in refused_cell.reason) is is_whole
 
 
 def test_a_configuration_that_was_never_found_has_not_begun(study: PreparedStudy, tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_a_configuration_that_was_never_found_has_not_begun(study: PreparedStudy
         study, "vsepp.half_hinge", status="failed", error=f"{NO_CONFIGURATION} for cell vsepp.half_hinge", curve=(),
     )
     changed = with_another_loss(tmp_path)
-    assert held_back(changed, [stands_for_none]) == []
+    assert refused_cells(changed, [stands_for_none]) == []
     assert not_begun(changed, [stands_for_none]) == ["vsepp.half_hinge", "bag.half_hinge", "bag.lmh"]
 
 
@@ -115,39 +116,44 @@ def test_cells_whose_target_comes_from_other_code_stay_as_well(study: PreparedSt
     search = {"configurations": 2, "objective": "epochs_to_target", "target": "baseline"}
     attempts = whole(study, "vsepp.half_hinge")
     changed = with_another_loss(tmp_path, baseline="half_hinge", search=search)
-    found = {each.cell: each for each in held_back(changed, attempts)}
+    found = {each.cell: each for each in refused_cells(changed, attempts)}
     assert found.keys() == {"vsepp.half_hinge", "vsepp.lmh"}
     assert "its target is the best of vsepp.half_hinge" in found["vsepp.lmh"].reason
 
 
 def test_the_refusal_names_every_cell_and_the_option_where_it_would_help() -> None:
-    held = [HeldBack("a.b", True, "cell a.b: has run"), HeldBack("c.d", False, "cell c.d: has begun")]
+    cells = [RefusedCell("a.b", True, "cell a.b: has run"), RefusedCell("c.d", False, "cell c.d: has begun")]
     with pytest.raises(StudyConflict) as refused:
-        require_own_code("mine", held, cells=0)
+        require_own_code("mine", cells, cells=0)
     assert str(refused.value) == (
         "study mine: cell a.b: has run; cell c.d: has begun; --changed-plugins goes on with the other cells"
     )
-    require_own_code("mine", held, cells=3)
+    require_own_code("mine", cells, cells=3)
     require_own_code("mine", [], cells=0)
     with pytest.raises(StudyConflict, match=r"cell c\.d: has begun$"):
-        require_own_code("mine", held, cells=2)
+        require_own_code("mine", cells, cells=2)
 
 
-def test_a_cell_that_begins_anew_draws_as_if_it_had_drawn_nothing(study: PreparedStudy) -> None:
+def test_a_cell_that_begins_anew_samples_as_if_it_had_sampled_nothing(study: PreparedStudy) -> None:
     writer = begun(StudyWriter(), study.spec)
 
     def search() -> ConfigurationSearch:
         return logged_search(writer, study.cells, study.spec.search)
 
-    drawing = search()
-    first = [drawing.ask("vsepp.half_hinge") for _ in range(2)]
-    kept = drawing.ask("bag.lmh")
+    before = search()
+    first = [before.ask("vsepp.half_hinge") for _ in range(2)]
+    kept = before.ask("bag.lmh")
+    assert kept is not None
     writer.restart("vsepp.half_hinge")
+    writer.restart("vsepp.half_hinge")  # nothing more happens
     anew = search()
     assert anew.suggestions("vsepp.half_hinge") == []
-    assert [anew.ask("vsepp.half_hinge") for _ in range(2)] == first
+    again = [anew.ask("vsepp.half_hinge") for _ in range(2)]
+    assert [each and each.configuration for each in again] == [each and each.configuration for each in first]
+    assert [each and each.number for each in again] == [2, 3], "no trial has the name of one before"
+    anew.tell("vsepp.half_hinge", 2, "finished", curve=[(1.0, 30.0)])
     assert [each.number for each in anew.suggestions("bag.lmh")] == [kept.number]
-    assert len(search().suggestions("vsepp.half_hinge")) == 2
+    assert [each.number for each in search().suggestions("vsepp.half_hinge")] == [2, 3]
 
 
 def test_the_board_says_which_cell_ran_with_which_code_and_compares_no_two_versions(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +20,14 @@ from chaos.logged import export_problems, read_log, twice
 from vsetune.cli.leaderboard_export import export
 from vsetune.cli.tracking import export as export_study
 from vsetune.cli.tracking import import_ as import_study
+from vsetune.errors import StudyConflict
 from vsetune.jobs.doctor import examine
 from vsetune.jobs.preparation import prepare_study
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.leaderboard.findings import headline
 from vsetune.records.attempts import SYSTEM, AttemptRecord
+from vsetune.records.events import Drawn, Event
+from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.studies import Studies
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
@@ -113,6 +118,36 @@ def test_a_finished_study_resumes_to_nothing_left_to_do_and_logs_nothing_twice(f
         "tiny").experiment_id
 
 
+def _other(event: Event) -> Event:
+    return replace(event, configuration={"training.learning_rate": 0.5}) if isinstance(event, Drawn) else event
+
+
+@pytest.mark.parametrize("change", [lambda event: None if isinstance(event, Drawn) else event, _other])
+def test_a_study_whose_log_does_not_say_how_its_trials_were_sampled_is_refused_and_stays_as_it_is(
+    finished: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Event], Event | None]
+) -> None:
+    """Its search would sample other configurations under the names of those trials."""
+    shutil.copytree(finished.home, tmp_path / "home")
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "home" / "runs" / "tiny"
+    (folder / LOG_FILE).unlink()
+    log = LogWriter(folder)
+    for line in lines_of(finished.home / "runs" / "tiny" / LOG_FILE):
+        event = change(line.event())
+        if event is not None:
+            log.append(event)
+    log.close()
+    before = (folder / LOG_FILE).read_bytes()
+    with pytest.raises(StudyConflict) as refused:
+        run(finished.file, resume=True)
+    assert str(refused.value) == (
+        "study tiny: its log does not say what was sampled for trials of its search (4 of 4 attempts, the first of "
+        "vsepp.lmh-c000-s0), like that of a study of version 0.2, so the search cannot go on; give the study another "
+        "name and let it learn from this one: search.warm_start: [tiny]"
+    )
+    assert (folder / LOG_FILE).read_bytes() == before
+
+
 def test_a_study_whose_trials_all_failed_is_recorded_as_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mlflow_here: str
 ) -> None:
@@ -162,7 +197,9 @@ def test_the_page_of_a_study_is_the_one_that_can_be_exported_later(finished: Fin
     page = (finished.home / PAGE).read_text(encoding="utf-8")
     assert page == (tmp_path / "board.html").read_text(encoding="utf-8")
     assert 'id="runs"' in page
-    assert Studies().in_mlflow("tiny")[1][attempts()[0].attempt_id] in page, "links need the ids of MLflow"
+    export(["tiny"], html=tmp_path / "linked.html", mlflow="http://127.0.0.1:5000")
+    run_id = Studies().in_mlflow("tiny")[1][attempts()[0].attempt_id]
+    assert run_id in (tmp_path / "linked.html").read_text(encoding="utf-8"), "links need the ids of MLflow"
 
 
 @pytest.mark.parametrize("place", ["here", pytest.param("on Ray", marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])

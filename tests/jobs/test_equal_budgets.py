@@ -6,17 +6,18 @@ import random
 from typing import Any
 
 import pytest
-from vsetune.tracking.memory_store import MemoryStore
+from logged_studies import begun
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.study_records import logged_search
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.rows import Row
-from vsetune.records.attempts import StudyRecord, ValidationPoint
-from vsetune.search.configurations import ConfigurationSearch
+from vsetune.records.attempts import ValidationPoint
+from vsetune.records.writer import StudyWriter
 
 WHOLE, GIVEN, WORKERS = 12.0, 40.0, 5
 FATES = {  # of the trials of a cell: how many in a hundred are stopped, fail; stopped ones until which epoch
@@ -36,15 +37,15 @@ class Cluster:
         }, StudySpec, where="test")
         self.cells = resolve_cells(self.study, where="test")
         self.chance, self.now = random.Random(seed), 0.0
-        self.store = MemoryStore()
-        self.search = ConfigurationSearch("even", self.cells, self.study.search, storage=None)
+        self.writer = StudyWriter()
         self.fates: dict[str, tuple[str, int]] = {}
         self.start()
 
     def start(self) -> None:
         self.running: list[str] = []
-        self.store.open_study(StudyRecord("even", "beef", self.study.to_plain()), resume=True)
-        self.ledger = StudyLedger(self.study, self.cells, self.store, self.search, clock=lambda: self.now)
+        begun(self.writer, self.study)
+        search = logged_search(self.writer, self.cells, self.study.search)
+        self.ledger = StudyLedger(self.study, self.cells, self.writer, search, clock=lambda: self.now)
         self.ledger.recover()
 
     def run(self) -> None:
@@ -86,7 +87,7 @@ class Cluster:
             self.running.remove(name)
 
     def rows(self) -> list[Row]:
-        return list(build(self.store.attempts("even"), baseline="lmh").rows)
+        return list(build(self.writer.attempts(), baseline="lmh").rows)
 
 
 def point(epoch: float) -> ValidationPoint:

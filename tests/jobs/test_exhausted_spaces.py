@@ -64,7 +64,7 @@ def test_the_board_marks_the_cell_that_had_less_to_try() -> None:
     run(ledger_of(writer))
     rows = build(writer.attempts(), baseline="lmh").rows
     assert [(row.loss, row.search_budget.words, "less_than_budget" in row.flags) for row in rows] == [
-        ("lmh", "6 of 10", True), ("lseh", "10 of 10", False),
+        ("lmh", "6 of 10, no trial is left to begin", True), ("lseh", "10 of 10", False),
     ]
 
 

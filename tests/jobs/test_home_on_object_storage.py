@@ -24,7 +24,7 @@ from vsetune.jobs import study_home
 from vsetune.jobs.preparation import make_scenes, prepare_study, require_home, require_scenes
 from vsetune.jobs.study_file import load_study
 from vsetune.jobs.study_home import held_home
-from vsetune.jobs.trainable import AttemptTrainable
+from vsetune.jobs.trainable import AttemptTrainable, report_of
 from vsetune.object_storage import lease, node_cache
 from vsetune.object_storage.mirror_contents import fetch, read_contents
 from vsetune.object_storage.s3 import delete, find, listing, put_bytes
@@ -76,7 +76,7 @@ def worker(trial: TrialSpec, *, checkpoint_share: float = 1.0) -> AttemptTrainab
 
 def reports(worker: AttemptTrainable, *, until: str = "done") -> Iterator[dict[str, Any]]:
     while True:
-        report = worker.step()
+        report = report_of(worker.step())
         yield report
         if report.get("done") or report["event"] == until:
             return
@@ -373,8 +373,7 @@ def test_embedded_data_deleted_from_the_home_can_be_made_with_other_sizes(
 def test_embedded_data_are_made_in_the_home_once_for_all_machines(
     machine: Callable[[str], None], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "memory:")
-    monkeypatch.setenv("VSETUNE_SEARCH_STORAGE", "postgresql://user:${PW}@host/db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
     prepared = prepare_study(study_file(tmp_path), Console(quiet=True))
     made = stored_under(f"{prefix}/data/scenes/")
     assert f"{prefix}/data/scenes/manifest.json" in made

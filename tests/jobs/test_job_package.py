@@ -120,11 +120,11 @@ def test_places_on_this_machine_stay_here(study_file: Path, monkeypatch: pytest.
     """A laptop has a home of its own; the nodes know theirs."""
     monkeypatch.setenv("VSETUNE_HOME", "/home/me/vsetune")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////home/me/mlflow.db")
-    monkeypatch.setenv("VSETUNE_SEARCH_STORAGE", "postgresql://db/search")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://s3:8333")
     with packed(study_file, "mine") as package:
         pass
     assert package.left_here == ["VSETUNE_HOME", "MLFLOW_TRACKING_URI"]
-    assert set(package.variables) == {"VSETUNE_SEARCH_STORAGE", "RAY_JOB_STOP_WAIT_TIME_S", "VSETUNE_REVISION"}
+    assert set(package.variables) == {"AWS_ENDPOINT_URL", "RAY_JOB_STOP_WAIT_TIME_S", "VSETUNE_REVISION"}
 
 
 def test_an_address_with_a_password_in_it_is_not_sent(study_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from dataclasses import asdict
 from typing import Any
@@ -18,7 +17,6 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.cell_budget import at_once
 from vsetune.jobs.confirmations import Confirming, confirmations_of
 from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.ordered_sum import OrderedSum
 from vsetune.jobs.requeued import Requeued
 from vsetune.jobs.study_records import logged_search
 from vsetune.jobs.trial_progress import Assignment
@@ -190,18 +188,6 @@ def test_counts_and_answers_are_those_of_a_plain_recount_after_every_step(change
     assert happened >= {
         "search", "confirm", "wait", "went on", "finished", "pruned", "failed", "paused", "left open", "restarted",
     }
-
-
-def test_a_kept_sum_has_the_very_bits_of_a_loop_over_its_numbers() -> None:
-    chance, numbers, kept = random.Random(0), [], OrderedSum()  # type: ignore[var-annotated]
-    for _ in range(300):
-        numbers.append(chance.uniform(0, 27))
-        kept.append(numbers[-1])
-        place = chance.randrange(len(numbers))
-        numbers[place] = chance.choice((numbers[place], 0.1 * chance.randrange(270)))
-        kept.put(place, numbers[place])
-        if chance.random() < 0.5:
-            assert kept.total == list(itertools.accumulate(numbers, initial=0.0))[-1]
 
 
 def test_the_first_in_line_goes_on_whose_pause_is_over_even_if_it_was_moved_meanwhile() -> None:

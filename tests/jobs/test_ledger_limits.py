@@ -17,7 +17,7 @@ from vsetune.jobs.cell_budget import MOST_TRIALS
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.requeued import pause_after
 from vsetune.jobs.trial_progress import Assignment
-from vsetune.records.attempts import ValidationPoint
+from vsetune.records.attempts import TARGET_REACHED, ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch
 
@@ -330,11 +330,22 @@ def test_running_trials_are_accounted_for_whole() -> None:
     assert study.next() == "wait"
 
 
-def test_a_search_that_stops_everything_at_once_comes_to_an_end() -> None:
+def test_a_search_that_stops_every_trial_as_soon_as_its_rule_may_trains_its_budget() -> None:
     study = Study(search={"configurations": 2}, training={"epochs": 100})
     asked = 0
     while (trial := study.next()) != "done":
         stop(study, trial, 1)
+        asked += 1
+    assert asked == 151, "of 200 epochs less than half a training is left"
+
+
+def test_a_search_whose_trials_reach_their_target_at_once_comes_to_an_end() -> None:
+    study = Study(search={"configurations": 2}, training={"epochs": 4})
+    asked = 0
+    while (trial := study.next()) != "done":
+        study.open(trial)
+        study.ledger.record_point(trial, ValidationPoint(1, 0.01, 1, 60.0, 1.0))
+        study.ledger.close(trial, "finished", summary={}, error=f"{TARGET_REACHED}: 50")
         asked += 1
     assert asked == MOST_TRIALS * 2
 

@@ -8,11 +8,9 @@ from statistics import fmean
 
 import pytest
 import torch
-from vsetune.tracking.mlflow_batches import metrics_of
 
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs.system_metrics import SystemMetrics
-from vsetune.records.attempts import ValidationPoint
 
 CPU = torch.device("cpu")
 PROCESSOR = {"system/cpu_utilization_percentage", "system/process_cpu_utilization_percentage"}
@@ -81,14 +79,6 @@ def test_without_a_look_in_between_the_validation_has_its_own() -> None:
     if PROCESSOR & found.keys():  # the clock of the processors moves in steps
         assert found["system/cpu_utilization_percentage"] <= 100
     assert "system-metrics" not in {thread.name for thread in threading.enumerate()}
-
-
-def test_mlflow_draws_them_beside_m_recall_whatever_else_it_draws() -> None:
-    point = ValidationPoint(3, 0.5, 120, 40.0, 2.0, {"train_loss": 1.5, "system/cpu_utilization_percentage": 80.0})
-    few, whole = (metrics_of(point, 0, all_numbers=all_numbers) for all_numbers in (False, True))
-    assert {each.key for each in few} == {"m_recall", "system/cpu_utilization_percentage"}
-    assert {"train_loss", "epoch"} < {each.key for each in whole}
-    assert {(each.step, each.timestamp) for each in few} == {(3, 2000)}
 
 
 def test_they_are_off_unless_asked_for() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vsetune.errors import DataError, NumericError
 from vsetune.metrics import EmbeddingScores, MatrixScores, Positives
-from vsetune.metrics.ranks import RetrievalRanks, pessimistic_finite, retrieval_ranks
+from vsetune.metrics.ranks import RetrievalRanks, retrieval_ranks
 from vsetune.metrics.score_blocks import BLOCK_SHAPE, Scores
 
 BLOCK_SHAPES = [(1, 1), (1, 1000), (1000, 1), (7, 5), (40, 130), BLOCK_SHAPE]
@@ -187,18 +187,6 @@ def test_finite_scores_whose_sum_overflows_are_ranked() -> None:
 def test_an_all_nan_network_is_no_perfect_network(f, owner) -> None:
     with pytest.raises(NumericError, match="got 18 of 18"):
         both(torch.full_like(f, float("nan")), owner)
-
-
-def test_broken_scores_of_a_foreign_file_count_as_not_retrieved(f, owner) -> None:
-    f[0, 0] = float("nan")  # a positive: image 0 falls back on caption 1, caption 0 is last
-    f[1, 5] = float("nan")  # a candidate: counts as better
-    repaired, count = pessimistic_finite(f, owner)
-    assert count == 2
-    i2t, t2i = both(repaired, owner)
-    assert i2t == [2, 1, 1]
-    assert t2i == [2, 2, 1, 0, 2, 2]
-    collapsed, _ = pessimistic_finite(torch.full_like(f, float("nan")), owner)
-    assert both(collapsed, owner) == ([4, 3, 5], [2] * 6)
 
 
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])

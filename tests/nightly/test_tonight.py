@@ -15,7 +15,7 @@ from night_files import night_of_day, tiny_spec
 from rich.console import Console
 from trials_here import without_ray
 
-from vsetune.errors import DataError, StorageError, StudyConflict
+from vsetune.errors import DataError, StudyConflict
 from vsetune.jobs.run import StudyOutcome
 from vsetune.nightly.delivering import was_kept
 from vsetune.nightly.history import History, nightly_folder
@@ -25,7 +25,7 @@ from vsetune.nightly.tonight import _of_the_run, run_night
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # Ray and its dependencies warn about themselves
-    pytest.mark.usefixtures("schema_made_once"),
+    pytest.mark.usefixtures("mlflow_here"),
 ]
 
 
@@ -112,17 +112,13 @@ def test_a_night_whose_records_wait_is_not_complete_and_the_same_command_deliver
     without_ray(monkeypatch)
     with monkeypatch.context() as away:
         away.setattr("vsetune.jobs.run.DELIVER_WITHIN_S", 0.0)
-        away.setattr("vsetune.tracking.mlflow_store.MlflowStore.start_attempt", _away)
+        away.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")  # where nothing listens
         found = run("2026-01-02")
     assert found.exit_code == 2, found.headline
     assert found.headline.startswith("the night is not complete; ")
-    assert any("records wait for the tracking store" in note for note in found.notes)
+    assert any("cannot reach 127.0.0.1:1" in note and "tracking flush" in note for note in found.notes), found.notes
     found = run("2026-01-02")
     assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 11 measures"), found.notes
-
-
-def _away(*_: object, **__: object) -> None:
-    raise StorageError("tracking store: away")
 
 
 def test_records_that_wait_are_told_with_the_command_that_delivers_them() -> None:
@@ -130,9 +126,8 @@ def test_records_that_wait_are_told_with_the_command_that_delivers_them() -> Non
         counts={}, ending="finished", board=None, page=None, remark="", troubles=(), stopped_by=None, undelivered=3,
         outage="the disk is full",
     )
-    assert _of_the_run(outcome, Path("runs/tonight")) == [
-        "3 records wait for the tracking store (the disk is full); when it is back deliver them with: vsetune tracking "
-        "flush runs/tonight"
+    assert _of_the_run(outcome, "tonight") == [
+        "3 events are not in MLflow yet (the disk is full); export them with: vsetune tracking flush tonight"
     ]
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from full_disk import largest_file
 from mlflow import MlflowClient
 from mlflow.entities import Run
 from studied import BEGUN, OPENED, attempt_of, point, start
 
+from vsetune.errors import StorageError
+from vsetune.records.attempts import AttemptStart
 from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
 from vsetune.records.log import LogWriter
 from vsetune.records.mlflow_export import MlflowExport
@@ -20,14 +24,6 @@ from vsetune.records.mlflow_views import VIEW_TAG, charts_view
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
 ATTEMPT = attempt_of(BEGUN)
 CURVE = tuple(point(step, m_recall=30.0 + step) for step in range(1, 6))
-
-
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database in which MLflow has made its tables, which takes seconds."""
-    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    MlflowClient(f"sqlite:///{path}").search_experiments(max_results=1)
-    return path
 
 
 @pytest.fixture
@@ -153,6 +149,18 @@ def test_a_slim_export_has_m_recall_alone_as_a_series(
     assert set(runs_of(uri)[ATTEMPT].data.metrics) == {"m_recall"}
 
 
+@pytest.mark.parametrize("kind", ["all", "m_recall"])
+def test_the_use_of_the_machine_is_a_series_beside_m_recall_whatever_else_is(
+    uri: str, folder: Path, export: Callable[..., MlflowExport], kind: str
+) -> None:
+    used = {"train_loss": 1.5, "system/cpu_utilization_percentage": 80.0}
+    write(folder, OPENED, BEGUN, Validated(ATTEMPT, (point(3, metrics=used),), 4.0))
+    all_of(export(kind))
+    found = set(runs_of(uri)[ATTEMPT].data.metrics)
+    assert {"m_recall", "system/cpu_utilization_percentage"} <= found
+    assert ("train_loss" in found) == (kind == "all")
+
+
 def test_a_line_that_does_not_count_yet_is_not_exported(uri: str, folder: Path) -> None:
     """With a home on object storage: until its server has it, another driver may go on without it."""
     write(folder, OPENED)
@@ -199,6 +207,40 @@ def test_every_chart_of_the_view_has_a_metric_that_is_there(
     assert VIEW_TAG in experiment.tags
 
 
+def test_validations_that_an_outage_kept_out_follow_when_the_store_answers_again(
+    uri: str, folder: Path, export: Callable[..., MlflowExport]
+) -> None:
+    write(folder, OPENED, BEGUN)
+    made = export()
+    all_of(made)
+    write(folder, Validated(ATTEMPT, CURVE, 4.0))
+    with largest_file(0), pytest.raises(StorageError, match="cannot export"):
+        made.advance()
+    all_of(made)
+    assert series(uri, runs_of(uri)[ATTEMPT], "m_recall") == [(each.step, each.m_recall) for each in CURVE]
+
+
+def test_an_attempt_whose_run_was_deleted_in_mlflow_costs_no_other_one_anything(
+    uri: str, folder: Path, export: Callable[..., MlflowExport], caplog: pytest.LogCaptureFixture
+) -> None:
+    other = replace(BEGUN, start=start("vsepp.lmh-c001-s0"))
+    write(folder, OPENED, BEGUN, other)
+    made = export()
+    all_of(made)
+    MlflowClient(uri).delete_run(runs_of(uri)[ATTEMPT].info.run_id)
+    for each in (ATTEMPT, attempt_of(other)):
+        write(folder, Validated(each, CURVE, 4.0))
+    for each in (ATTEMPT, attempt_of(other)):
+        write(folder, Ended(each, "finished", {"best_m_recall": 35.0, "steps": 5.0}, (), None, 10.0))
+    all_of(made)
+    run = runs_of(uri)[attempt_of(other)]
+    assert series(uri, run, "m_recall") == [(each.step, each.m_recall) for each in CURVE]
+    assert run.info.status == "FINISHED"
+    said = [record.getMessage() for record in caplog.records if record.name == "vsetune.records.mlflow_export"]
+    assert len(said) == 2
+    assert all("not in MLflow" in each and "Current state is deleted" in each for each in said), said
+
+
 def test_a_name_that_is_taken_there_holds_the_export_up_and_says_so(
     uri: str, folder: Path, export: Callable[..., MlflowExport]
 ) -> None:
@@ -217,3 +259,26 @@ def test_another_log_of_the_same_name_is_exported_from_its_beginning(
     write(folder, Opened(OPENED.record, 50.0), Begun(start("vsepp.lmh-c009-s0"), 51.0))
     all_of(export())
     assert "tiny/vsepp.lmh-c009-s0/1" in runs_of(uri)
+
+
+def test_nothing_is_kept_in_memory_of_attempts_that_have_ended(
+    folder: Path, export: Callable[..., MlflowExport]
+) -> None:
+    def starts() -> int:
+        return sum(type(each) is AttemptStart and each.study == "kept" for each in gc.get_objects())
+
+    def begun(number: int) -> Begun:
+        return Begun(start(f"vsepp.lmh-c{number:03}-s0", study="kept"), 3.0)
+
+    write(folder, OPENED)
+    for number in range(4):
+        write(folder, begun(number))
+    made = export()
+    all_of(made)
+    assert starts() == 4
+    write(folder, *(Ended(attempt_of(begun(number)), "finished", {}, (), None, 9.0) for number in range(3)))
+    all_of(made)
+    assert starts() == 1
+    again = export()
+    assert starts() == 2
+    assert (made.number, again.number) == (7, 7)

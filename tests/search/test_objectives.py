@@ -57,12 +57,6 @@ def test_memory_is_limited_in_gib_of_1024_cubed() -> None:
     assert excess_of(limits, {"peak_memory_bytes": 3.0 * 1024**3}) == pytest.approx(0.5)
 
 
-def test_a_trial_may_stop_at_its_target_and_never_without_one() -> None:
-    objective = Objective("epochs_to_target", 10.0, 45.0)
-    assert [objective.is_reached(value) for value in (44.9, 45.0, 50.0)] == [False, True, True]
-    assert not Objective("best_m_recall", 10.0).is_reached(99.0)
-
-
 def test_seconds_of_an_epoch_are_known_after_the_first_whole_one_and_memory_at_once() -> None:
     limits = ConstraintSpec(seconds_per_epoch=10.0, peak_memory_gib=2.0)
     slow = {"seconds_per_epoch": 10.01, "peak_memory_bytes": 2.0**30}

@@ -24,7 +24,6 @@ from vsetune.search.even_points import value_at
 from vsetune.search.objectives import Objective
 from vsetune.search.sampling import gp
 from vsetune.search.sampling.gp import _finished_for_good
-from vsetune.search.sampling.nsga_ii import fronts
 from vsetune.search.sampling.optuna_asking import asked
 from vsetune.search.sampling.sampler_choice import sampler_named
 from vsetune.search.sampling.tpe import _from_arrays
@@ -224,12 +223,6 @@ def test_a_generation_learns_from_the_trials_that_had_ended_when_it_began(sample
     assert sum("told" in trial.user_attrs.get(NOTES, {}) for trial in history) >= 2
     fresh = CellDrawing(study.search, cell).next(TrialHistory(history))
     assert fresh == search._drawings[cell.name].next(history)
-
-
-def test_a_front_holds_what_nothing_else_beats_in_everything() -> None:
-    points = [(1.0, 5.0), (2.0, 4.0), (1.0, 4.0), (0.0, 9.0), (0.5, 4.5)]
-    assert fronts(points) == [[0, 1, 3], [2, 4]]
-    assert fronts([(1.0,), (3.0,), (3.0,), (2.0,)]) == [[1, 2], [3], [0]]
 
 
 def grid_of(**search: Any) -> tuple[list[tuple[Any, ...]], list[str]]:

@@ -1,4 +1,4 @@
-"""What samplers are made of: coordinates of choices, crowded fronts, masses of whole numbers, ends of trials, grids."""
+"""What samplers are made of: coordinates of choices, survivors, masses of whole numbers, ends of trials, grids."""
 
 from __future__ import annotations
 
@@ -36,19 +36,11 @@ def test_every_choice_has_a_coordinate_of_its_own() -> None:
         assert cube.configuration_at(vector) == pytest.approx(configuration)
 
 
-def test_of_a_front_that_does_not_fit_the_ends_and_the_loneliest_survive() -> None:
-    """Along 0, 1, 2, 6, 9, 10 on a line that rises in one objective as it falls in the other: between the ends, 6 has
-    neighbours 7 away, 2 has them 5 away, 9 has them 4 away, 1 has them 2 away."""
-    trials = [create_trial(values=[at, 10.0 - at], state=TrialState.COMPLETE) for at in (0.0, 1.0, 2.0, 6.0, 9.0, 10.0)]
-    for count, expected in ((3, [0.0, 6.0, 10.0]), (5, [0.0, 2.0, 6.0, 9.0, 10.0])):
-        assert sorted(trial.values[0] for trial in survivors(trials, count)) == expected
-
-
-def test_distances_in_a_front_are_added_over_its_objectives() -> None:
-    """Neighbours of (5, 8) are 0.9 + 0.7 apart, those of (9, 3) 0.5 + 0.8: less, and more by the second alone."""
-    points = [(0.0, 10.0), (5.0, 8.0), (9.0, 3.0), (10.0, 0.0)]
-    trials = [create_trial(values=list(point), state=TrialState.COMPLETE) for point in points]
-    assert [trial.values for trial in survivors(trials, 3)][2] == [5.0, 8.0]
+def test_the_best_survive_and_of_equals_the_first() -> None:
+    values = [1.0, 9.0, 5.0, 9.0, 5.0]
+    trials = [create_trial(value=value, state=TrialState.COMPLETE, user_attrs={"at": at})
+              for at, value in enumerate(values)]
+    assert [trial.user_attrs["at"] for trial in survivors(trials, 3)] == [1, 3, 2]
 
 
 @pytest.mark.parametrize("high", [5, 4000])

@@ -14,7 +14,7 @@ from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.placement import _worker_config
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.stopping import StopRequest
-from vsetune.jobs.trainable import AttemptTrainable
+from vsetune.jobs.trainable import AttemptTrainable, report_of
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.jobs.tune_adapter import record_report
 
@@ -42,7 +42,7 @@ def place_here(
         worker = AttemptTrainable(_worker_config(prepared, assignment, needs, signals="none", recorded=recorded))
         report: dict[str, Any] = {}
         while not report.get("done"):
-            report = worker.step()
+            report = report_of(worker.step())
             if report["event"] == "interrupted":
                 ledger.interrupted(name, report["error"])
             else:

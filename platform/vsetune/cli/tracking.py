@@ -76,7 +76,7 @@ def import_(
             study, files = import_study(Path(source))
         else:
             from vsetune.jobs.store_address import tracking_uri as store_uri
-            from vsetune.records.from_mlflow import bring_study
+            from vsetune.records.mlflow_import import bring_study
 
             uri = store_uri(tracking_of(tracking_uri))
             if uri is None:

@@ -10,6 +10,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from vsetune.config.study.study_spec import ConstraintSpec, SchedulerSpec
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.stays_here import StaysHere
+from vsetune.jobs.trainable import report_of
 from vsetune.records.attempts import TARGET_REACHED
 from vsetune.search.objectives import broken_for_good
 from vsetune.search.stopping.choosing import stopping_rule
@@ -48,10 +49,11 @@ class CellScheduler(StaysHere, FIFOScheduler):
         cell, name = trial.config["trial"]["cell"], trial.config["trial"]["trial"]
         if trial.config["phase"] != "search":
             return str(TrialScheduler.CONTINUE)
-        rule, points = self.rules.get(cell), _points(result)
+        rule, report = self.rules.get(cell), report_of(result)
+        points = _points(report)
         reasons = [rule.note(name, epoch, m_recall) for epoch, m_recall in points] if rule is not None else []
         why = f"{self.kind}: {reasons[-1]}" if reasons and reasons[-1] else ""
-        broken = broken_for_good(self._constraints, _measured(result)) if points else ""
+        broken = broken_for_good(self._constraints, report.get("summary", {})) if points else ""
         why = broken or _hit(points, self._target_of(cell)) or why
         if not why:
             return str(TrialScheduler.CONTINUE)
@@ -70,18 +72,11 @@ def _hit(points: Sequence[tuple[float, float]], target: float | None) -> str:
     return f"{TARGET_REACHED}: {hit[1]:.2f} at epoch {hit[0]:g}, target {target:.2f}" if hit is not None else ""
 
 
-def _measured(result: Mapping[str, Any]) -> dict[str, float]:
-    """The totals of the trial so far."""
-    return {key.removeprefix("summary/"): value for key, value in result.items() if key.startswith("summary/")}
-
-
-def _points(result: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """The validations that a report tells of. Tune flattens nested keys.
+def _points(report: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """The validations that a report tells of.
 
     An attempt that continues tells of those it inherits, of which the driver may not have heard the last: its process
     died, or the driver's did, between the validation and the report.
     """
-    if result.get("event") == "opened":
-        return [(point["epoch"], point["m_recall"]) for point in result["inherited"]]
-    epoch, m_recall = result.get("point/epoch"), result.get("point/m_recall")
-    return [(epoch, m_recall)] if epoch is not None and m_recall is not None else []
+    points = report["inherited"] if report["event"] == "opened" else [report.get("point")]
+    return [(point["epoch"], point["m_recall"]) for point in points if point is not None]

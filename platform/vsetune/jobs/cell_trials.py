@@ -1,7 +1,6 @@
 """The trials of a study by cell: what their searches have promised to train, and which searches are over.
 
-All of it is counted as trials change, never anew: the driver asks at every report and whenever a worker is free, and
-what it waits for does not grow with the number of trials.
+States are counted as trials change, since the driver asks at every report and whenever a worker is free.
 """
 
 from __future__ import annotations
@@ -9,13 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Literal
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.cell_budget import CellBudget
-from vsetune.jobs.ordered_sum import OrderedSum
 from vsetune.jobs.trial_progress import TrialProgress
 from vsetune.leaderboard.search_budgets import recorded_budget
 from vsetune.leaderboard.selection import cost_of
@@ -30,16 +27,15 @@ study. disturbed: interrupted, and not gone on yet."""
 class _CellCounts:
     """Of one cell, whose budget is `empty` before it has trained anything.
 
-    searched: trials of its search, in order; states: how many of them are what. committed: epochs that each comes to.
-    seconds: device-seconds of each of its trials, and their exact sum; stale: those for which it is to be asked anew.
+    searched: trials of its search, in order. states: how many of them are in which state. committed: epochs of each.
+    seconds: device-seconds of each trial of the cell. stale: trials whose device-seconds have changed.
     """
 
     empty: CellBudget
     searched: list[TrialProgress] = field(default_factory=list)
     states: Counter[State] = field(default_factory=Counter)
-    committed: OrderedSum = field(default_factory=OrderedSum)
-    seconds: dict[str, Fraction] = field(default_factory=dict)
-    seconds_in_all: Fraction = Fraction(0)
+    committed: list[float] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
     stale: dict[str, TrialProgress] = field(default_factory=dict)
 
 
@@ -82,7 +78,7 @@ class CellTrials:
             counted.states = states
         if counted.place is not None and not counted.is_short and _is_short(progress):
             counted.is_short = True
-            counts.committed.put(counted.place, cost_of([progress.attempts()]).budget_epochs)
+            counts.committed[counted.place] = cost_of([progress.attempts()]).budget_epochs
         if self._study.budget.device_seconds_per_cell is not None:
             counts.stale[trial.trial] = progress
 
@@ -102,7 +98,7 @@ class CellTrials:
     def budget(self, cell: Cell) -> CellBudget:
         """What the search of a cell has promised to train, and may."""
         counts = self._by_cell[cell.name]
-        return counts.empty.with_committed(counts.committed.total)
+        return counts.empty.with_committed(sum(counts.committed))
 
     def recorded_budget(self, cell: Cell) -> dict[str, str]:
         """What the attempts of its search keep of it, for the board."""
@@ -114,11 +110,9 @@ class CellTrials:
         """What all trials of a cell have used; counted only for a study that has a budget of them."""
         counts = self._by_cell[cell.name]
         for name, progress in counts.stale.items():
-            seconds = Fraction(cost_of([progress.attempts()]).device_seconds)
-            counts.seconds_in_all += seconds - counts.seconds.get(name, Fraction(0))
-            counts.seconds[name] = seconds
+            counts.seconds[name] = cost_of([progress.attempts()]).device_seconds
         counts.stale.clear()
-        return float(counts.seconds_in_all)
+        return sum(counts.seconds.values())
 
     def is_exhausted(self, cell: Cell) -> bool:
         """Whether the budget is used up. Work that a crash lost is not charged: it is no choice of the search."""

@@ -23,11 +23,11 @@ from vsetune.training.code_revision import REVISION_VARIABLE, git_revision
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 PASSED_ON = (
-    "VSETUNE_HOME", "VSETUNE_SEARCH_STORAGE", "VSETUNE_LOG", "MLFLOW_TRACKING_URI", "MLFLOW_S3_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION",
+    "VSETUNE_HOME", "VSETUNE_LOG", "MLFLOW_TRACKING_URI", "MLFLOW_S3_ENDPOINT_URL", "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION",
 )
 """Variables of the shell that submits which the job gets as well, where they are set and mean the same there."""
-_PLACES = ("VSETUNE_HOME", "VSETUNE_SEARCH_STORAGE", "MLFLOW_TRACKING_URI")
+_PLACES = ("VSETUNE_HOME", "MLFLOW_TRACKING_URI")
 
 STOP_WITHIN_S = 120
 """How long a job that is stopped may take to write its checkpoints. Ray's own patience is 3 seconds."""

@@ -34,7 +34,7 @@ from vsetune.jobs.tune_adapter import LedgerSearcher, RecordingCallback, StudySt
 # are ours: a StopRequest passes them on.
 _TUNE_SETTINGS = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_GLOBAL_CHECKPOINT_S": "3600",
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",  # else it keeps the text of every trial in memory, each hour anew
     "TUNE_MAX_PENDING_TRIALS_PG": "1000000",  # how many wait for a place is decided by `Capacity`
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",

@@ -31,7 +31,7 @@ from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 from vsetune.jobs.study_home import StudyHome, held_home
 from vsetune.jobs.study_metrics import exported
 from vsetune.jobs.study_progress import resumed_line
-from vsetune.jobs.study_records import StudyRecords, kept_names, logged_search, study_records
+from vsetune.jobs.study_records import StudyRecords, kept_names, logged_search, require_sampled, study_records
 from vsetune.jobs.study_results import write_results
 from vsetune.jobs.warm_start import WarmStart, kept_or_taken, lines_of
 from vsetune.jobs.winner_models import log_winners
@@ -131,6 +131,7 @@ def run_study(
         else:
             begun()
         with study_records(prepared, held) as records, stop_watched(spec.study, stop):
+            require_sampled(spec.study, records.writer.history)
             left_as = records.writer.history.status if confirming is not None else None
             records.exporter.wait_until_open(_EXPORT_OPENS_WITHIN_S)
             _open(records.writer, prepared, resume=resume, changed_plugins=changed_plugins)

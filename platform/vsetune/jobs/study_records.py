@@ -12,7 +12,8 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.spec.paths import remote_place
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, TrackingSpec
-from vsetune.errors import UsageError
+from vsetune.errors import StudyConflict, UsageError
+from vsetune.jobs.confirmations import trial_id
 from vsetune.jobs.preparation import PreparedStudy
 from vsetune.jobs.store_address import tracking_uri
 from vsetune.jobs.study_home import StudyHome, held_home
@@ -20,6 +21,7 @@ from vsetune.records.events import Drawn
 from vsetune.records.exporter import Export, Exporter
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
+from vsetune.records.study_history import StudyHistory
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch, Refusal, Sampled
 
@@ -59,6 +61,23 @@ def _opened(folder: Path, held: StudyHome, uri: str | None, series: str) -> Iter
         log.close()
 
 
+def require_sampled(study: str, history: StudyHistory) -> None:
+    """StudyConflict where the log does not have the configurations of trials of the search: it would sample others
+    under their names."""
+    searched = [each.start for each in history.attempts() if each.start.phase == "search" and each.start.configuration]
+    sampled = {
+        trial_id(each.cell, each.number, seed): each.configuration
+        for seed in {start.seed for start in searched} for each in history.draws
+    }
+    lost = [each.trial for each in searched if sampled.get(each.trial) != each.configuration]
+    if lost:
+        raise StudyConflict(
+            f"study {study}: its log does not say what was sampled for trials of its search ({len(lost)} of "
+            f"{len(searched)} attempts, the first of {lost[0]}), like that of a study of version 0.2, so the search "
+            f"cannot go on; give the study another name and let it learn from this one: search.warm_start: [{study}]"
+        )
+
+
 def logged_search(
     writer: StudyWriter, cells: Sequence[Cell], spec: SearchSpec, *, refuses: Refusal | None = None
 ) -> ConfigurationSearch:
@@ -66,7 +85,7 @@ def logged_search(
     `ConfigurationSearch`."""
     sampled = [{name: value for name, value in vars(each).items() if name != "at"} for each in writer.history.draws]
     return ConfigurationSearch(
-        cells, spec, sampled=[Sampled(**each) for each in sampled],
+        cells, spec, sampled=[Sampled(**each) for each in sampled], first_numbers=writer.history.first_numbers,
         keep=lambda each: writer.draw(Drawn(**vars(each), at=time.time())), refuses=refuses,
     )
 

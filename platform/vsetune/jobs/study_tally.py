@@ -1,17 +1,16 @@
 """What is shown of a running study: how its trials stand, what they cost and reached, by cell and in all.
 
-Counted as trials change. A report notes which trial it was about; what that trial adds to its cell is reckoned when
-somebody looks, a few times a minute, and only for trials that have changed since.
+States are counted as trials change. Costs are computed when a cell is asked for, only for trials that have changed.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from vsetune.jobs.ordered_sum import OrderedSum
 from vsetune.jobs.trial_progress import TrialProgress
 from vsetune.leaderboard.rows import Cost
 from vsetune.leaderboard.selection import cost_of
@@ -39,41 +38,32 @@ class CellTally:
 
 @dataclass
 class _Kept:
-    """Of one cell. known, bests: by trial, as far as reckoned; stale: those that have changed since."""
+    """Of one cell, by trial. stale: trials whose cost is to be computed again."""
 
     places: dict[str, int] = field(default_factory=dict)
     ended: int = 0
     running: dict[str, TrialProgress] = field(default_factory=dict)
     stale: dict[str, TrialProgress] = field(default_factory=dict)
-    epochs: OrderedSum = field(default_factory=OrderedSum)
-    wasted: OrderedSum = field(default_factory=OrderedSum)
-    seconds: OrderedSum = field(default_factory=OrderedSum)
-    attempts: Counter[AttemptStatus] = field(default_factory=Counter)
-    known: dict[str, tuple[AttemptStatus, ...]] = field(default_factory=dict)
+    costs: dict[str, Cost] = field(default_factory=dict)
+    statuses: dict[str, list[AttemptStatus]] = field(default_factory=dict)
     bests: dict[str, float] = field(default_factory=dict)
-    best: float = 0.0
 
-    def reckon(self) -> None:
+    def tally(self) -> CellTally:
         for name, progress in self.stale.items():
             attempts = progress.attempts()
-            cost = cost_of([attempts]) if attempts else Cost(0.0, 0.0, 0.0)
-            place = self.places[name]
-            self.epochs.put(place, cost.budget_epochs)
-            self.wasted.put(place, cost.wasted_epochs)
-            self.seconds.put(place, cost.device_seconds)
-            self.attempts.subtract(self.known.get(name, ()))
-            self.known[name] = tuple(attempt.status for attempt in attempts)
-            self.attempts.update(self.known[name])
-            self._note_best(name, progress.best_m_recall or 0.0)
+            self.costs[name] = cost_of([attempts]) if attempts else Cost(0.0, 0.0, 0.0)
+            self.statuses[name] = [attempt.status for attempt in attempts]
+            self.bests[name] = progress.best_m_recall or 0.0
         self.stale.clear()
-
-    def _note_best(self, name: str, best: float) -> None:
-        """A trial that begins anew may have reached less than before."""
-        before, self.bests[name] = self.bests.get(name, 0.0), best
-        if best >= self.best:
-            self.best = best
-        elif before == self.best:
-            self.best = max(self.bests.values())
+        running = sorted(self.running, key=lambda trial: self.places[trial])
+        return CellTally(
+            ended=self.ended, running=tuple(self.running[trial] for trial in running),
+            best=max(self.bests.values(), default=0.0),
+            charged_epochs=sum(cost.budget_epochs for cost in self.costs.values()),
+            wasted_epochs=sum(cost.wasted_epochs for cost in self.costs.values()),
+            device_seconds=sum(cost.device_seconds for cost in self.costs.values()),
+            attempts=Counter(itertools.chain.from_iterable(self.statuses.values())),
+        )
 
 
 class StudyTally:
@@ -98,8 +88,6 @@ class StudyTally:
         before = self._counted.get(name)
         if before is None:
             kept.places[name] = len(kept.places)
-            for numbers in (kept.epochs, kept.wasted, kept.seconds):
-                numbers.append(0.0)
         if now == before:
             return
         self._counted[name] = now
@@ -114,13 +102,7 @@ class StudyTally:
             kept.running.pop(name, None)
 
     def cell(self, name: str) -> CellTally:
-        kept = self._cells[name]
-        kept.reckon()
-        running = sorted(kept.running, key=lambda trial: kept.places[trial])
-        return CellTally(
-            kept.ended, tuple(kept.running[trial] for trial in running), kept.best, kept.epochs.total,
-            kept.wasted.total, kept.seconds.total, +kept.attempts,
-        )
+        return self._cells[name].tally()
 
     def _count(self, kept: _Kept, counted: tuple[str, TrialState, bool], change: int) -> None:
         status, state, is_closed = counted

@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -70,8 +71,8 @@ class AttemptTrainable(Trainable):
     data), reading (`Reading` as plain data), checkpoint_share (see `Attempt`), calibrates (whether times are also given
     in calibration products, see `TrialMeter`), system_metrics (whether points carry `SystemMetrics`), signals (the name
     of the study's `Signals`).
-    Reports, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted` at most once and
-    last. `warnings`: what this worker's log has warned of since the last one, absent where it has not.
+    Reports, see `report_of`, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted`
+    at most once and last. `warnings`: what this worker's log has warned of since the last one, absent where it has not.
     """
 
     @classmethod
@@ -118,7 +119,7 @@ class AttemptTrainable(Trainable):
         if report.get("done"):
             self._close_system()
         warnings = self._heard.take()
-        return report | {"warnings": warnings} if warnings else report
+        return as_result(report | {"warnings": warnings} if warnings else report)
 
     def cleanup(self) -> None:
         """The actor ends. A trial that was still going on, as the study is asked to stop, keeps its last validation."""
@@ -281,6 +282,17 @@ class AttemptTrainable(Trainable):
         mirror, self._mirror = getattr(self, "_mirror", None), None
         if mirror is not None:
             mirror.close(CLOSE_WITHIN_S, clear=True)  # a node keeps nothing of the trials that it has seen
+
+
+def as_result(report: Mapping[str, Any]) -> dict[str, Any]:
+    """A report as Tune is given it. In a list: Tune keeps statistics of every number in a mapping, for each trial, for
+    ever."""
+    return {"report": [report], "done": bool(report.get("done"))}
+
+
+def report_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse. `done`, too, where the scheduler has stopped the trial."""
+    return {**result["report"][0], "done": result["done"]}
 
 
 def _device_here(name: str) -> torch.device:

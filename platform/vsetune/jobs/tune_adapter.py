@@ -19,7 +19,7 @@ from vsetune.jobs.signals import Signals, SignsOfLife
 from vsetune.jobs.stays_here import StaysHere
 from vsetune.jobs.stopping import StopRequest
 from vsetune.jobs.study_metrics import StudyMetrics
-from vsetune.jobs.trainable import SpoiltProcess
+from vsetune.jobs.trainable import SpoiltProcess, report_of
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.records.attempts import TARGET_REACHED, AttemptStatus, ValidationPoint
 
@@ -98,18 +98,18 @@ class RecordingCallback(StaysHere, tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: Sequence[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        name = trial.config["trial"]["trial"]
+        name, report = trial.config["trial"]["trial"], report_of(result)
         self._signs.reported(trial)
-        self._on_warnings(result.get("warnings", ()))
-        if result.get("event") == "interrupted":
-            self._pause(name, result["error"])
+        self._on_warnings(report.get("warnings", ()))
+        if report["event"] == "interrupted":
+            self._pause(name, report["error"])
         else:
-            record_report(self._ledger, name, result, stopped_by=self._reasons.get(name, ""))
+            record_report(self._ledger, name, report, stopped_by=self._reasons.get(name, ""))
         if self._ledger.trials[name].status in ("finished", "pruned"):  # recorded: nobody will continue it
             self._forget(home() / trial.config["folder"])
-        if result.get("done"):
+        if report["done"]:
             self._signs.ended(trial)
-        self._metrics.reported(name, result)
+        self._metrics.reported(name, report)
         self._on_change()
 
     def on_trial_error(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:

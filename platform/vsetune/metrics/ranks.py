@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vsetune.metrics.positives import Positives
-from vsetune.metrics.score_blocks import BLOCK_SHAPE, Scores, comparable, finite_blocks
+from vsetune.metrics.score_blocks import BLOCK_SHAPE, Scores, finite_blocks
 
 RANKING_PROTOCOL: Mapping[str, str | int] = {"version": 1, "tie_rule": "pessimistic", "score_dtype": "float32"}
 """What every rank of this module depends on besides the data; belongs in the protocol stored with a curve."""
@@ -96,20 +96,6 @@ def count_strangers(
         by_image.add(images, block, image_levels[images], row, column)
         by_caption.add(captions, block.T, caption_levels[captions], column, row)
     return by_image, by_caption
-
-
-def pessimistic_finite(similarity: Tensor, owner: Tensor) -> tuple[Tensor, int]:
-    """Scores of a foreign file with non-finite entries counted as not retrieved, and how many there were.
-
-    A non-finite positive becomes the lowest number, a non-finite candidate the highest. Our own scores never pass here:
-    for them a non-finite score is an error.
-    """
-    scores = comparable(similarity)
-    positives = torch.arange(scores.shape[0], device=owner.device)[:, None] == owner[None, :]
-    limits = torch.finfo(scores.dtype)
-    broken = ~torch.isfinite(scores)
-    replaced = scores.masked_fill(broken & positives, limits.min).masked_fill(broken & ~positives, limits.max)
-    return replaced, int(broken.sum())
 
 
 def _best(values: Tensor, query: Tensor, queries: int) -> Tensor:

@@ -129,7 +129,7 @@ def _measured(plan: NightPlan, night: Night, problems: list[str]) -> Night:
     outcome = run_study(prepared, resume=True, retry_failed=True, address=plan.address, console=console)
     cells = cell_nights(outcome.attempts, names, seeds=spec.seeds, target=spec.target, first=first)
     problems += [line for name in names for line in unmeasured(name, cells[name], first)]
-    problems += _of_the_run(outcome, prepared.folder)
+    problems += _of_the_run(outcome, study.study)
     complete = [name for name in names if cells[name].trouble is None]
     is_whole = len(complete) == len(names) and not first.problems and not outcome.undelivered
     return replace(
@@ -139,15 +139,15 @@ def _measured(plan: NightPlan, night: Night, problems: list[str]) -> Night:
     )
 
 
-def _of_the_run(outcome: StudyOutcome, folder: Path) -> list[str]:
+def _of_the_run(outcome: StudyOutcome, study: str) -> list[str]:
     told = [f"trial {each.trial} {'is open' if each.is_open else 'failed'}: {each.reason}" for each in outcome.troubles]
     if outcome.was_interrupted:
         by = f" by {outcome.stopped_by}" if outcome.stopped_by else ""
         told.append(f"interrupted{by}; the same command goes on with it")
     if outcome.undelivered:
         told.append(
-            f"{outcome.undelivered} records wait for the tracking store ({outcome.outage}); when it is back deliver "
-            f"them with: vsetune tracking flush {folder}"
+            f"{outcome.undelivered} events are not in MLflow yet ({outcome.outage}); export them with: "
+            f"vsetune tracking flush {study}"
         )
     return told
 

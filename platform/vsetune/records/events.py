@@ -21,6 +21,7 @@ FORMAT = 1
 StudyStatus = Literal["finished", "failed", "killed"]
 """finished: nothing is left to do. failed: the same, and every trial has failed. killed: work is left."""
 _ENCODE = json.JSONEncoder(separators=(",", ":"), default=str, ensure_ascii=False).encode
+_DECODE = json.JSONDecoder().raw_decode
 
 
 def attempt_id(start: AttemptStart) -> str:
@@ -39,7 +40,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A configuration of a cell's search. number: from 0 in its cell, refused and taught ones included.
+    """A configuration of a cell's search. number: counts up from 0 in its cell, also over refused and taught ones.
 
     distributions: of its settings, as Optuna writes them. attributes: which sampler chose it, why it was refused, which
     trial of another study taught it. value: of a taught one.
@@ -57,7 +58,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Restarted:
-    """The search of a cell begins anew: what was sampled for it before counts no more."""
+    """The search of a cell begins anew: what was sampled for it before counts no more. Numbers go on."""
 
     cell: str
     at: float
@@ -131,7 +132,7 @@ def from_texts(kind: str, head: str | bytes, rest: str | bytes) -> Event:
 def curve_of(head: bytes) -> tuple[str, float, list[list[Any]]]:
     """Of a `validated` event without its rest: attempt, time, and of each point (step, epoch, M-Recall,
     train_seconds, device_seconds or None)."""
-    attempt, at, fields = json.loads(head)
+    attempt, at, fields = _DECODE(head.decode())[0]
     return attempt, at, fields
 
 

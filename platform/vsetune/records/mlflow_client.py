@@ -54,6 +54,7 @@ _FORBIDS = re.compile(
     # MySQL
     r"|Access denied for user|Unknown database"
 )
+_NO_FOLDER = (FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError)
 _CARRIERS = {"mlflow", "sqlalchemy", "requests", "urllib3", "boto3", "botocore", "google", "azure", "s3transfer"}
 _BATCH_METRICS, _BATCH_STRINGS = 1000, 100
 """What MLflow takes in one request."""
@@ -90,8 +91,8 @@ def artifact_location(uri: str, experiment: str) -> str | None:
 def open_client(uri: str) -> MlflowClient:
     """A client of the store behind a URI, whose tables MLflow makes in a new database.
 
-    StorageError within seconds while nothing answers there; UnusableStore where waiting does not help: no URI, a driver
-    that is not installed, a password that is refused.
+    StorageError within seconds while nothing answers there; UnusableStore where waiting does not help: no URI, a folder
+    that cannot be made, a driver that is not installed, a password that is refused.
     """
     require_uri(uri)
     for name, value in _SETTINGS.items():
@@ -108,6 +109,8 @@ def open_client(uri: str) -> MlflowClient:
             client.search_experiments(max_results=1)
             return client
     except StorageError as error:
+        if isinstance(error.__cause__, _NO_FOLDER):
+            raise UnusableStore(f"tracking uri {shown}: {error}") from error
         if not isinstance(error.__cause__, Exception) or not _forbids(error.__cause__):
             raise
         raise UnusableStore(

@@ -18,6 +18,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from pathlib import Path
@@ -29,10 +30,10 @@ from mlflow.entities import LifecycleStage, Metric
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.files.whole_files import read_json, write_json
-from vsetune.records.attempts import AttemptRecord, AttemptStart, StudyRecord
+from vsetune.records.attempts import SYSTEM, AttemptRecord, AttemptStart, StudyRecord
 from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
 from vsetune.records.log import LOG_FILE, Line, lines_of, name_of_log
-from vsetune.records.mlflow_client import PIECE, artifact_location, in_one_line, log_in_batches, one_line, open_client
+from vsetune.records.mlflow_client import PIECE, artifact_location, in_one_line, log_in_batches, open_client
 from vsetune.records.mlflow_views import keep_data_sets, keep_view
 from vsetune.records.run_descriptions import (
     attempt_note,
@@ -99,24 +100,30 @@ class MlflowExport:
         lines = list(islice(counting, _LINES))
         if not lines:
             return False
-        with in_one_line(f"tracking store {shown_url(self._uri)}: cannot export", then="repeat"):
-            for group in _grouped(lines):
-                self._export(group)
-        self._note(lines[-1])
-        return True
-
-    def _export(self, group: Sequence[Line]) -> None:
-        """Validations that follow one another, or one other line. A refused line is reported and left out."""
-        try:
+        for group in _grouped(lines):
             if group[0].kind == "validated":
                 self._export_points(group)
             else:
-                self._export_event(group[0].event())
-        except StudyConflict as error:  # all that follows depends on it
-            raise StorageError(str(error)) from error
+                event = group[0].event()
+                with self._unless_refused(group[0].kind, group, is_needed=isinstance(event, Opened)):
+                    self._export_event(event)
+        self._note(lines[-1])
+        return True
+
+    @contextmanager
+    def _unless_refused(self, what: str, lines: Sequence[Line], *, is_needed: bool = False) -> Iterator[None]:
+        """What MLflow refuses is reported and left out. StorageError for an outage, and for a refusal of something
+        that all that follows needs."""
+        try:
+            with in_one_line(f"tracking store {shown_url(self._uri)}: cannot export", then="repeat"):
+                yield
+        except StorageError:
+            raise
         except UsageError as error:
-            lines = f"{group[0].number} to {group[-1].number}"
-            _log.warning("%s: lines %s of the log are not in MLflow: %s", self._folder.name, lines, one_line(error))
+            if is_needed:
+                raise StorageError(str(error)) from error
+            where = f"lines {lines[0].number} to {lines[-1].number} of the log"
+            _log.warning("%s: %s (%s): not in MLflow: %s", self._folder.name, what, where, error)
 
     def _export_points(self, lines: Sequence[Line]) -> None:
         metrics: dict[str, list[Metric]] = {}
@@ -129,7 +136,7 @@ class MlflowExport:
                 for point in event.points for name, value in _numbers(point, self._series)
             )
         for attempt, found in metrics.items():
-            with in_one_line(f"export validations of {attempt}", then="repeat"):
+            with self._unless_refused(f"validations of {attempt}", lines):
                 log_in_batches(self._client, self._run_of(attempt), metrics=found)
 
     def _export_event(self, event: Event) -> None:
@@ -258,7 +265,7 @@ class MlflowExport:
             return
         for line in lines_of(self._folder / LOG_FILE):
             if line.end > self._noted.offset:
-                return
+                break
             if line.kind == "opened":
                 event = line.event()
                 assert isinstance(event, Opened)
@@ -267,6 +274,13 @@ class MlflowExport:
                 event = line.event()
                 assert isinstance(event, Begun)
                 self._starts[_name_of(event.start)] = event.start
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        """The starts that no further line needs. Until they are noted, lines may be exported again."""
+        self._starts = {
+            name: start for name, start in self._starts.items() if self._noted.ended.get(name, "running") == "running"
+        }
 
     def _read_note(self) -> _Noted:
         """A note of another log or another store counts for nothing."""
@@ -278,6 +292,7 @@ class MlflowExport:
 
     def _note(self, line: Line) -> None:
         self._noted.offset, self._noted.number = line.end, line.number
+        self._forget_ended()
         write_json(self._folder / EXPORT_FILE, vars(self._noted), durable=False)
 
 
@@ -290,6 +305,7 @@ _OF_THE_CURVE = frozenset({
 def _numbers(point: Any, series: str) -> Iterator[tuple[str, float]]:
     yield "m_recall", point.m_recall
     if series == "m_recall":
+        yield from ((name, float(value)) for name, value in point.metrics.items() if name.startswith(SYSTEM))
         return
     yield from (
         ("epoch", point.epoch), ("pairs_seen", float(point.pairs_seen)), ("train_seconds", point.train_seconds)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from array import array
+from base64 import b64decode, b64encode
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +17,7 @@ from vsetune.records.events import Drawn
 from vsetune.records.study_history import ReadAttempt, StudyHistory
 
 SNAPSHOT_FILE = ".study.snapshot.json"
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass
@@ -28,13 +30,21 @@ class KnownLog:
 
 
 def write_snapshot(folder: Path, known: KnownLog) -> None:
-    """Does nothing where the folder cannot be written."""
-    history = known.history
+    """Does nothing where the folder cannot be written. What several attempts have started with stands there once."""
+    history, parts = known.history, _Parts()
+    attempts = {
+        name: {
+            **vars(each), "epochs": _text(each.epochs), "m_recalls": _text(each.m_recalls),
+            "start": {key: parts.put(value) for key, value in vars(each.start).items() if key != "resolved"},
+            "resolved": {key: parts.put(value) for key, value in each.start.resolved.items()},
+        }
+        for name, each in history.read_attempts.items()
+    }
     plain = {
         "format": _FORMAT, "end": known.end, "log": known.log, "status": history.status, "began": history.began,
         "seen": history.seen, "files": history.files, "draws": [vars(each) for each in history.draws],
         "record": None if history.record is None else asdict(history.record),
-        "attempts": {name: {**vars(each), "start": vars(each.start)} for name, each in history.read_attempts.items()},
+        "parts": parts.all, "attempts": attempts,
     }
     with suppress(StorageError):
         write_whole(folder / SNAPSHOT_FILE, json.dumps(plain, separators=(",", ":")).encode(), durable=False)
@@ -50,11 +60,42 @@ def read_snapshot(folder: Path) -> KnownLog | None:
         history.record = None if plain["record"] is None else StudyRecord(**plain["record"])
         history.status, history.began, history.seen = plain["status"], plain["began"], plain["seen"]
         history.files, history.draws = tuple(plain["files"]), [Drawn(**each) for each in plain["draws"]]
+        parts = plain["parts"]
         for name, each in plain["attempts"].items():
-            curve = [(epoch, m_recall) for epoch, m_recall in each["curve"]]
-            history.read_attempts[name] = ReadAttempt(
-                **{**each, "start": AttemptStart(**each["start"]), "curve": curve, "files": tuple(each["files"])}
-            )
+            start, resolved = ({
+                key: parts[value[0]] if isinstance(value, list) else value for key, value in each.pop(kind).items()
+            } for kind in ("start", "resolved"))
+            history.read_attempts[name] = ReadAttempt(**{
+                **each, "start": AttemptStart(**{**start, "resolved": resolved}), "files": tuple(each["files"]),
+                "epochs": _numbers(each["epochs"]), "m_recalls": _numbers(each["m_recalls"]),
+            })
         return KnownLog(history, plain["end"], plain["log"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None
+
+
+class _Parts:
+    """Mappings and lists, equal ones once."""
+
+    def __init__(self) -> None:
+        self.all: list[Any] = []
+        self._places: dict[str, int] = {}
+
+    def put(self, value: Any) -> Any:
+        """What stands for it: its place in a list of its own, or the value itself if it is neither."""
+        if not isinstance(value, (dict, list)):
+            return value
+        place = self._places.setdefault(json.dumps(value), len(self.all))
+        if place == len(self.all):
+            self.all.append(value)
+        return [place]
+
+
+def _text(numbers: array[float]) -> str:
+    """Of 8 bytes each: half as long as decimal digits, and read in a tenth of the time."""
+    return b64encode(numbers.tobytes()).decode()
+
+
+def _numbers(text: str) -> array[float]:
+    """The inverse of `_text`. ValueError for what is none."""
+    return array("d", b64decode(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,15 +30,17 @@ KILLED_WITH_ITS_DRIVER = "its driver ended without a word"
 
 @dataclass
 class ReadAttempt:
-    """curve: of every validation (epoch, M-Recall); last: the fields of the last one. seen: its last event."""
+    """epochs, m_recalls: of every validation; step, seconds: of the last one. seen: its last event."""
 
     start: AttemptStart
     began: float
     seen: float
     status: AttemptStatus = "running"
-    curve: list[tuple[float, float]] = field(default_factory=list)
+    epochs: array[float] = field(default_factory=lambda: array("d"))
+    m_recalls: array[float] = field(default_factory=lambda: array("d"))
     step: int = -1
-    seconds: dict[str, float] = field(default_factory=dict)
+    train_seconds: float | None = None
+    device_seconds: float | None = None
     summary: Mapping[str, float] = field(default_factory=dict)
     error: str | None = None
     files: tuple[str, ...] = ()
@@ -46,11 +49,16 @@ class ReadAttempt:
         """The curve part of validations; steps that are there already change nothing."""
         for step, epoch, m_recall, train_seconds, device_seconds in fields:
             if step > self.step:
-                self.step = step
-                self.curve.append((epoch, m_recall))
-                self.seconds = {"train_seconds": train_seconds}
-                if device_seconds is not None:
-                    self.seconds["device_seconds"] = device_seconds
+                self.step, self.train_seconds, self.device_seconds = step, train_seconds, device_seconds
+                self.epochs.append(epoch)
+                self.m_recalls.append(m_recall)
+
+    def record(self, name: str) -> AttemptRecord:
+        """As readers have it."""
+        measured = {"train_seconds": self.train_seconds, "device_seconds": self.device_seconds}
+        known = {key: seconds for key, seconds in measured.items() if seconds is not None}
+        curve = tuple(zip(self.epochs, self.m_recalls, strict=True))
+        return AttemptRecord(name, self.start, self.status, curve, {**known, **self.summary}, self.error)
 
 
 class StudyHistory:
@@ -63,6 +71,9 @@ class StudyHistory:
         self.began = self.seen = 0.0
         self.files: tuple[str, ...] = ()
         self.draws: list[Drawn] = []
+        """Those that count, of all cells."""
+        self.first_numbers: dict[str, int] = {}
+        """Of cells that have begun anew: of the first draw that counts."""
         self.read_attempts: dict[str, ReadAttempt] = {}
 
     def read(self, line: Line) -> None:
@@ -87,6 +98,8 @@ class StudyHistory:
             case Drawn():
                 self.draws.append(event)
             case Restarted():
+                number = max((each.number + 1 for each in self.drawn(event.cell)), default=0)
+                self.first_numbers[event.cell] = max(number, self.first_numbers.get(event.cell, 0))
                 self.draws = [each for each in self.draws if each.cell != event.cell]
             case Begun():
                 self._begun(event)
@@ -105,11 +118,11 @@ class StudyHistory:
 
     def attempts(self) -> list[AttemptRecord]:
         """All attempts in the order in which they began."""
-        return [self._record_of(name, attempt) for name, attempt in self.read_attempts.items()]
+        return [attempt.record(name) for name, attempt in self.read_attempts.items()]
 
     def attempt(self, name: str) -> AttemptRecord:
         """UsageError for one that has not begun."""
-        return self._record_of(name, self._attempt(name))
+        return self._attempt(name).record(name)
 
     def last_step(self, name: str) -> int:
         """Of the last validation of an attempt; -1 before the first."""
@@ -155,9 +168,3 @@ class StudyHistory:
         if name not in self.read_attempts:
             raise UsageError(f"attempt {name}: has not begun")
         return self.read_attempts[name]
-
-    def _record_of(self, name: str, attempt: ReadAttempt) -> AttemptRecord:
-        return AttemptRecord(
-            name, attempt.start, attempt.status, tuple(attempt.curve), {**attempt.seconds, **attempt.summary},
-            attempt.error,
-        )

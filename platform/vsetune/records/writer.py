@@ -77,7 +77,7 @@ class StudyWriter:
     ) -> None:
         """Ends an attempt. files: kept with it, below the study's folder. UsageError for one that has not begun."""
         with self._lock:
-            self.history.attempt(attempt)
+            self.history.last_step(attempt)
             self._add(Ended(attempt, status, dict(summary), tuple(files), error, time.time()), durable=True)
 
     def finish_study(self, status: StudyStatus, files: Sequence[str] = ()) -> None:
@@ -89,8 +89,9 @@ class StudyWriter:
         self._add(event, durable=True)
 
     def restart(self, cell: str) -> None:
-        """The search of a cell begins anew; none of its trials has begun."""
-        self._add(Restarted(cell, time.time()), durable=True)
+        """The search of a cell begins anew, if it has begun; none of its trials has. Its numbers go on."""
+        if self.drawn(cell):
+            self._add(Restarted(cell, time.time()), durable=True)
 
     def drawn(self, cell: str) -> list[Drawn]:
         """The configurations of a cell, in order."""

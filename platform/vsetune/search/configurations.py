@@ -55,7 +55,7 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Sampled:
-    """A configuration as it is kept: number `number` of its cell, from 0, refused and taught ones included.
+    """A configuration as it is kept: number `number` of its cell, refused and taught ones included.
 
     distributions: of its settings, as Optuna writes them. attributes: which sampler chose it, why it was refused, which
     trial of another study taught it. value: of a taught one.
@@ -99,13 +99,15 @@ class ConfigurationSearch:
 
     def __init__(
         self, cells: Sequence[Cell], spec: SearchSpec, *, sampled: Iterable[Sampled] = (),
-        keep: Callable[[Sampled], None] = lambda sampled: None, refuses: Refusal | None = None,
+        first_numbers: Mapping[str, int] | None = None, keep: Callable[[Sampled], None] = lambda sampled: None,
+        refuses: Refusal | None = None,
     ) -> None:
-        """sampled: what was kept before, in order. keep: called with every configuration before it is suggested.
+        """sampled: what was kept before, in order. first_numbers: of the first configuration of cells that have begun
+        anew; 0 of the others. keep: called with every configuration before it is suggested.
         refuses: asked of every draw before it is suggested; None accepts all. ConfigError where what was sampled is of
         another search space.
         """
-        self._keep, self._refuses = keep, refuses
+        self._keep, self._refuses, self._first_numbers = keep, refuses, first_numbers or {}
         self._distributions = {cell.name: distributions_of(cell) for cell in cells}
         self._drawings = {cell.name: CellDrawing(spec, cell) for cell in cells}
         self._histories = {cell.name: TrialHistory(applying=cell.applying) for cell in cells}
@@ -216,7 +218,8 @@ class ConfigurationSearch:
     ) -> int:
         history = self._histories[cell]
         distributions = {name: distribution_to_json(self._distributions[cell][name]) for name in configuration}
-        sampled = Sampled(cell, len(history), state, dict(configuration), distributions, dict(attributes), value)
+        number = history[-1].number + 1 if history else self._first_numbers.get(cell, 0)
+        sampled = Sampled(cell, number, state, dict(configuration), distributions, dict(attributes), value)
         self._keep(sampled)
         history.add(_trial_of(sampled))
         return sampled.number

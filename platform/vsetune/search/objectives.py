@@ -39,10 +39,6 @@ class Objective:
         assert self.target is not None, "epochs_to_target: got no target"
         return -epochs_needed(curve, self.target, self.whole)
 
-    def is_reached(self, m_recall: float) -> bool:
-        """Whether a trial has shown all that is asked of it, and may stop."""
-        return self.target is not None and m_recall >= self.target
-
     def told(self, curve: Curve, excess: float) -> Curve:
         """What the sampler hears in place of the curve: its own numbers where the objective is plain M-Recall, else one
         value at the last epoch. excess: by how much the trial breaks a constraint, see `excess_of`; it takes away so

@@ -250,7 +250,7 @@ def _read(path: str) -> str | None:
             list(evaluation_batches(dataset, split, batch_size=3, reads=reads))
             phrases = caption_phrases(dataset, split)
             for caption, words in enumerate(iter_words(dataset, split)):
-                phrases.maskable(caption, words=len(words))
+                phrases.of(caption, words=len(words))
             if dataset.manifest.images_stored:
                 photographs = replace(reads, pixels=PixelInput(size=32))
                 list(evaluation_batches(dataset, split, batch_size=3, reads=photographs))

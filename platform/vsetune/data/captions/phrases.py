@@ -33,11 +33,6 @@ class CaptionPhrases:
         except DataError as error:
             raise DataError(f"{self.place}: caption {caption}: {error}; {again(self.place, phrases=True)}") from error
 
-    def maskable(self, caption: int, *, words: int) -> list[tuple[int, ...]]:
-        """What may be masked together: positions of the words of each phrase; every word alone where there is none."""
-        found = [phrase.words for phrase in self.of(caption, words=words)]
-        return found or [(word,) for word in range(words)]
-
 
 def caption_phrases(dataset: Dataset, split: str) -> CaptionPhrases:
     """Of a data set without phrases single words, and a line in the log that says so.

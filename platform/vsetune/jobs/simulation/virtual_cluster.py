@@ -17,6 +17,7 @@ from ray.tune.schedulers import TrialScheduler
 
 from vsetune.jobs.cell_scheduler import CellScheduler
 from vsetune.jobs.ledger import StudyLedger
+from vsetune.jobs.trainable import as_result
 from vsetune.jobs.trial_progress import Assignment, TrialProgress
 from vsetune.jobs.tune_adapter import record_report
 
@@ -128,5 +129,5 @@ class VirtualCluster:
         record_report(self._ledger, running.name, report, stopped_by=self._scheduler.reasons.get(running.name, ""))
 
     def _stops(self, running: _Running, epoch: float, m_recall: float) -> bool:
-        flat = {"event": "point", "point/epoch": epoch, "point/m_recall": m_recall}
-        return self._scheduler.on_trial_result(None, running, flat) == str(TrialScheduler.STOP)
+        result = as_result({"event": "point", "point": {"epoch": epoch, "m_recall": m_recall}})
+        return self._scheduler.on_trial_result(None, running, result) == str(TrialScheduler.STOP)

@@ -1,15 +1,12 @@
-"""The genetic algorithm of Deb et al. (2002): children of the best trials so far, crossed and mutated. Made for several
-objectives at once, of which it keeps every compromise; with one it is a plain search by breeding.
-"""
+"""The genetic algorithm of Deb et al. (2002) with one objective: children of the best trials, crossed and mutated."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import groupby
 
 import numpy as np
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 from vsetune.search.sampling.generations import Generation, generations_of
 from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, learnt_from
@@ -20,8 +17,6 @@ _MOST_PARENTS = 20
 _SPREAD = 15.0
 """Distribution index of crossing and mutation: the larger, the closer children are to their parents."""
 _CROSSED = 0.9
-
-Objectives = tuple[float, ...]
 
 
 class GeneticDraws(Sampler):
@@ -59,66 +54,13 @@ def population_of(budget: int) -> int:
 
 
 def survivors(trials: Sequence[FrozenTrial], count: int) -> list[FrozenTrial]:
-    """The best, front by front; of the front that does not fit, those that stand farthest from their neighbours. What
-    reached nothing breeds only where nothing else has ended."""
-    useful = [trial for trial in trials if all(map(math.isfinite, objectives_of(trial)))] or list(trials)
-    found: list[FrozenTrial] = []
-    for front in fronts([objectives_of(trial) for trial in useful]):
-        room = count - len(found)
-        if room <= 0:
-            break
-        members = [useful[place] for place in front]
-        if len(members) > room:
-            away = _crowding([objectives_of(trial) for trial in members])
-            members = [members[place] for place in sorted(range(len(members)), key=lambda place: -away[place])[:room]]
-        found += members
-    return found
-
-
-def objectives_of(trial: FrozenTrial) -> Objectives:
-    """All to be maximised."""
-    if trial.state == TrialState.COMPLETE and trial.values and len(trial.values) > 1:
-        return tuple(float(value) for value in trial.values)
-    return (worth_of(trial),)
-
-
-def fronts(points: Sequence[Objectives]) -> list[list[int]]:
-    """Places of the points that no other one beats in everything, then of those that only these beat, and so on. One
-    that was stopped, of which a single objective is known, is compared by that."""
-    if all(len(point) == 1 for point in points):
-        ranked = sorted(range(len(points)), key=lambda place: -points[place][0])
-        return [list(front) for _, front in groupby(ranked, key=lambda place: points[place])]
-    left, found = list(range(len(points))), []
-    while left:
-        front = [a for a in left if not any(_dominates(points[b], points[a]) for b in left if b != a)]
-        front = front or list(left)
-        found.append(front)
-        taken = set(front)
-        left = [place for place in left if place not in taken]
-    return found
-
-
-def _dominates(one: Objectives, other: Objectives) -> bool:
-    pairs = list(zip(one, other, strict=False))
-    return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
-
-
-def _crowding(points: Sequence[Objectives]) -> list[float]:
-    """How far the neighbours of each point are, over all objectives; the ends of a front have none."""
-    away = [0.0] * len(points)
-    for axis in range(min(len(point) for point in points)):
-        order = sorted(range(len(points)), key=lambda place: points[place][axis])
-        span = points[order[-1]][axis] - points[order[0]][axis]
-        if not span > 0:
-            continue
-        away[order[0]] = away[order[-1]] = math.inf
-        for before, place, after in zip(order, order[1:], order[2:], strict=False):
-            away[place] += (points[after][axis] - points[before][axis]) / span
-    return away
+    """The best. What reached nothing breeds only where nothing else has ended."""
+    useful = [trial for trial in trials if math.isfinite(worth_of(trial))] or trials
+    return sorted(useful, key=worth_of, reverse=True)[:count]
 
 
 def _child(parents: Sequence[Vector], cube: UnitCube, random: np.random.Generator) -> Vector:
-    """Of two winners of tournaments; parents come in the order of their fronts, so the earlier one wins."""
+    """Of two winners of tournaments; parents come best first, so the earlier one wins."""
     if not parents:
         return random.random(cube.width)
     first, second = (parents[min(random.integers(len(parents), size=2))] for _ in range(2))
