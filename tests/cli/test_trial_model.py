@@ -89,16 +89,15 @@ def _answers_are_those_of_the_network(model, run):
 
     import torch
 
-    from vsetune.config.study.study_spec import TrackingSpec
     from vsetune.data.batches.reader import evaluation_batches
     from vsetune.data.stored.shards import iter_captions
     from vsetune.explanations.rankings import caption_rankings, image_rankings
     from vsetune.jobs.recorded import find_attempt, load_recorded
-    from vsetune.jobs.store_address import existing_store
     from vsetune.networks.evaluation_mode import evaluating
+    from vsetune.records.studies import Studies
     from vsetune.scoring.validation import encode_split, split_scores
 
-    store = existing_store(TrackingSpec())
+    store = Studies()
     with tempfile.TemporaryDirectory() as into:
         attempt = find_attempt(store, run, finished=True)
         trained = load_recorded(store, attempt, device=torch.device("cpu"), into=Path(into))

@@ -30,8 +30,9 @@ def flush(
 
     given = load_study(Path(study)) if Path(study).is_file() else None
     name = study if given is None else given.study
+    tracking = tracking_of(tracking_uri) if tracking_uri else None if given is None else given.tracking
     with interruptible("the same command goes on"), messages.status("exporting"):
-        left, why = export_records(name, tracking_of(tracking_uri) if tracking_uri else None, patience_s=_PATIENCE_S)
+        left, why = export_records(name, tracking, patience_s=_PATIENCE_S)
     results.out(f"{name}: {left} events left" + (f": {why}" if left else ""), highlight=False)
     if left:
         raise typer.Exit(1)
@@ -42,8 +43,8 @@ def export(
     study: Annotated[str, typer.Argument(help="name of a study", show_default=False)],
     to: Annotated[Path, place_to_write("--to", help="a .zip file, or a new folder", show_default=False)],
 ) -> None:
-    """Write a study into one file or folder, for `tracking import`: its log, file, boards, plugins, best weights and
-    galleries. Not written: checkpoints of trials that have not finished."""
+    """Write a study into one file or folder, for `tracking import`: its log, file, boards, best weights and galleries,
+    as far as they are on this machine. Not written: checkpoints of trials that have not finished, own components."""
     from vsetune.records.moved_study import export_study
     from vsetune.records.studies import Studies
 
@@ -92,10 +93,13 @@ def doctor(
     """Look for damaged logs, missing or damaged weights, and events that MLflow does not have; a line each says where,
     what, and how it is repaired. Exit code 0: nothing is wrong; 1: there are findings; 2: no such study."""
     from vsetune.jobs.doctor import examine
-    from vsetune.records.studies import Studies
+    from vsetune.records.studies import Studies, unknown_study
 
     studies = Studies()
-    names = [studies.record(study).name] if study is not None else [each.name for each in studies.studies()]
+    names = studies.names()
+    if study is not None and study not in names:
+        raise unknown_study(study, names)
+    names = names if study is None else [study]
     with messages.status("examining"):
         found = [finding for name in names for finding in examine(studies, name)]
     if as_json:

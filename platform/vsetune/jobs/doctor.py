@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from vsetune.config.spec.paths import remote_place
 from vsetune.errors import DamagedCheckpoint, DataError, StorageError
 from vsetune.files.whole_files import read_json
 from vsetune.jobs.recorded import RecordedAttempt, best_weights
-from vsetune.records.log import LOG_FILE, lines_of
+from vsetune.records.log import lines_of, refreshed
 from vsetune.records.studies import EXPORT_FILE, Studies, folder_of_study
+from vsetune.records.study_lock import LOCK_FILE
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,11 @@ def examine(studies: Studies, study: str) -> list[Finding]:
     found = []
     try:
         last = -1
-        for line in lines_of(folder / LOG_FILE, number=0, strict=True):
+        for line in lines_of(refreshed(folder, remote_place(folder), folder / LOCK_FILE), number=0, strict=True):
             last = line.number
     except DataError as error:
         return [Finding(f"study {study}", str(error).partition("; ")[0], str(error).partition("; ")[2])]
-    for attempt in studies.attempts(study):
+    for attempt in studies.attempts(study) if last >= 0 else ():
         if attempt.status not in ("finished", "pruned") or not attempt.curve:
             continue
         recorded = RecordedAttempt(attempt, folder / "trials" / attempt.start.trial)
@@ -52,6 +54,6 @@ def _of_weights(studies: Studies, attempt: RecordedAttempt) -> list[Finding]:
                 return []
         what = "its best weights are gone"
     except (DamagedCheckpoint, StorageError) as error:
-        what = str(error).partition("; ")[0]
+        what = str(error).partition("; ")[0].removeprefix(f"{attempt.where}: ")
     how = "put back a copy, such as the run's artifact in MLflow, or train the trial again"
     return [Finding(attempt.where, what, how)]

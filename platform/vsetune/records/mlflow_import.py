@@ -12,24 +12,28 @@ import json
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import DataError, UsageError
 from vsetune.files.hashes import sha256_of_file
 from vsetune.files.whole_files import write_json
 from vsetune.records.attempts import AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
 from vsetune.records.events import Begun, Closed, Ended, Event, Opened, StudyStatus, Validated, attempt_id
+from vsetune.records.foreign_log import is_inside
 from vsetune.records.log import LOG_FILE, LogWriter
 from vsetune.records.mlflow_client import PIECE, in_one_line, open_client
 from vsetune.records.moved_study import FILES, FORMAT, HEADER, import_study
 
 _KIND, _PAGE = "vsetune.kind", 250
 _WEIGHTS = "best.safetensors"
+_MOST_UNPACKED = 1 << 24
 
 
 def bring_study(study: str, uri: str) -> tuple[str, int]:
@@ -70,6 +74,8 @@ def _bring_weights(client: MlflowClient, run: Run, folder: Path) -> None:
     trial = run.data.tags.get("trial")
     if trial is None or run.data.tags.get("status") not in ("finished", "pruned"):
         return
+    if not is_inside(trial) or "/" in trial:
+        raise DataError(f"run {run.info.run_id}: trial: got {one_line(trial)}, which is no name of a trial")
     if any(each.path == _WEIGHTS for each in client.list_artifacts(run.info.run_id)):
         place = folder / "trials" / trial
         place.mkdir(parents=True, exist_ok=True)
@@ -87,12 +93,15 @@ def _finish(export: Path, study: str) -> None:
 
 def _write_log(folder: Path, parent: Run, runs: list[Run]) -> None:
     """The log that version 0.2 would have written, as far as its tags tell: configurations are those of attempts."""
-    record = StudyRecord(**json.loads(_joined("vsetune.record", parent.data.tags) or "{}"))
+    with _told_at(parent):
+        record = StudyRecord(**json.loads(_joined("vsetune.record", parent.data.tags) or "{}"))
     log = LogWriter(folder)
     try:
         log.append(Opened(record, parent.info.start_time / 1000))
         for run in runs:
-            for event in _events_of(run):
+            with _told_at(run):
+                events = list(_events_of(run))
+            for event in events:
                 log.append(event)
         status = parent.data.tags.get("status")
         if status in get_args(StudyStatus):
@@ -100,6 +109,18 @@ def _write_log(folder: Path, parent: Run, runs: list[Run]) -> None:
         log.settle()
     finally:
         log.close()
+
+
+@contextmanager
+def _told_at(run: Run) -> Iterator[None]:
+    """Turns what decoding of tags raises into a DataError with the run."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error) as error:
+        raise DataError(
+            f"run {run.info.run_id}: its tags are not as vsetune wrote them ({one_line(error)}); correct them in "
+            "MLflow, or remove the run"
+        ) from error
 
 
 def _events_of(run: Run) -> Iterator[Event]:
@@ -152,4 +173,8 @@ def _joined(name: str, tags: Mapping[str, str]) -> str | None:
 
 
 def _unpacked(text: str) -> Any:
-    return json.loads(zlib.decompress(base64.b64decode(text)))
+    unpacking = zlib.decompressobj()
+    content = unpacking.decompress(base64.b64decode(text), _MOST_UNPACKED)
+    if unpacking.unconsumed_tail:
+        raise ValueError(f"unpacks to more than {_MOST_UNPACKED:,} bytes")
+    return json.loads(content)

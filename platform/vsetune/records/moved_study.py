@@ -51,6 +51,8 @@ _LARGEST_HEADER, _MOST_FILES, _LARGEST_FILE = 1 << 26, 100_000, 1 << 50
 _MOST_UNPACKED, _MOST_TIMES = 1 << 28, 100
 """An archive unpacks to at most so many bytes, or so many times its own size."""
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_PLACES = ("uri", "folder")
+"""Keys of `tracking` in a study file; the second one is of version 0.2."""
 _NOT_READ = (zipfile.BadZipFile, EOFError, KeyError, RuntimeError, zlib.error)
 """What reading an archive raises, besides OSError."""
 
@@ -192,7 +194,7 @@ def _at_home(event: Event) -> Event:
         return event
     config = dict(event.record.config)
     if config.get("tracking"):
-        config["tracking"] = {key: value for key, value in config["tracking"].items() if key != "uri"}
+        config["tracking"] = {key: value for key, value in config["tracking"].items() if key not in _PLACES}
     return replace(event, record=replace(event.record, config=config))
 
 

@@ -59,7 +59,7 @@ class Studies:
 
     def studies(self) -> list[StudyRecord]:
         """All that have begun, oldest first."""
-        found = [self._history(name) for name in self._names()]
+        found = [self._history(name) for name in self.names()]
         begun = [each for each in found if each.record is not None]
         return [each.record for each in sorted(begun, key=lambda each: each.began) if each.record is not None]
 
@@ -169,7 +169,8 @@ class Studies:
         plain = read_json(folder / EXPORT_FILE, most_bytes=1 << 28) or {}
         return plain.get("experiment"), plain.get("runs", {})
 
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
+        """Of all that have a log, also of one that cannot be read."""
         remote = remote_home()
         if remote is not None:
             start = f"{remote}/{RUNS}/"
@@ -186,7 +187,7 @@ class Studies:
     def _known(self, study: str) -> StudyHistory:
         history = self._history(study) if study and "/" not in study else StudyHistory()
         if history.record is None:
-            raise unknown_study(study, self._names())
+            raise unknown_study(study, self.names())
         return history
 
     def _history(self, study: str) -> StudyHistory:

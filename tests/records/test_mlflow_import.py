@@ -1,0 +1,169 @@
+"""A study brought home from an MLflow alone: from an export of its log, and from what version 0.2 recorded there."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign_exports import CONFIG, RECORD, WEIGHTS, begin, record
+from mlflow import MlflowClient
+
+from vsetune.errors import DataError, UsageError
+from vsetune.leaderboard.building import build
+from vsetune.leaderboard.export import curves_to_csv, to_csv
+from vsetune.records.events import attempt_id
+from vsetune.records.mlflow_import import bring_study
+from vsetune.records.log import LOG_FILE, LogWriter, lines_of
+from vsetune.records.mlflow_client import PIECE
+from vsetune.records.mlflow_export import MlflowExport
+from vsetune.records.studies import Studies, folder_of_study
+from vsetune.records.writer import StudyWriter
+
+pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
+OLD = json.loads((Path(__file__).parent / "data" / "study_of_0_2.json").read_text())
+"""Tags and times of the runs of a study that version 0.2 recorded, and what it read from them."""
+BOMB = base64.b64encode(zlib.compress(bytes(100 << 20), 9)).decode()
+"""Unpacks to 100 MiB."""
+
+
+@pytest.fixture
+def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """at(name): this process goes on with the home of that name; the folder of the study there."""
+
+    def go(name: str) -> Path:
+        monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / name))
+        return folder_of_study("nightly")
+
+    return go
+
+
+def export(folder: Path, uri: str) -> None:
+    made = MlflowExport(uri, folder, series="m_recall", file=lambda name: folder / name)
+    while made.advance():
+        pass
+
+
+def boards() -> tuple[str, str]:
+    board = build(Studies().attempts("nightly"), baseline="lmh")
+    return to_csv(board), curves_to_csv(board)
+
+
+def test_an_exported_study_comes_home_with_its_attempts_numbers_search_and_weights(
+    at: Callable[[str], Path], mlflow_here: str
+) -> None:
+    here = at("here")
+    record(here)
+    before, lines = boards(), [line.event() for line in lines_of(here / LOG_FILE)]
+    export(here, mlflow_here)
+    there = at("elsewhere")
+    assert bring_study("nightly", mlflow_here) == ("nightly", 2)
+    assert boards() == before
+    assert [line.event() for line in lines_of(there / LOG_FILE)][1:] == lines[1:]
+    assert (there / WEIGHTS).read_bytes() == b"weights"
+    assert Studies().record("nightly").config == CONFIG | {"tracking": {"series": "all"}}
+    assert bring_study("nightly", mlflow_here) == ("nightly", 0)
+
+
+def test_what_was_exported_later_is_brought_later(at: Callable[[str], Path], mlflow_here: str) -> None:
+    here = at("here")
+    record(here)
+    export(here, mlflow_here)
+    at("elsewhere")
+    bring_study("nightly", mlflow_here)
+    at("here")
+    log = LogWriter(here)
+    writer = StudyWriter(log)
+    writer.open_study(RECORD, resume=True)
+    writer.finish_attempt(begin(writer, 2), "pruned", summary={"best_m_recall": 50.0}, error=None)
+    writer.finish_study("finished")
+    log.close()
+    after = boards()
+    export(here, mlflow_here)
+    at("elsewhere")
+    assert bring_study("nightly", mlflow_here) == ("nightly", 2)
+    assert boards() == after
+
+
+@pytest.fixture
+def of_0_2(mlflow_here: str, tmp_path: Path) -> str:
+    """The tracking URI of an MLflow that version 0.2 filled."""
+    client = MlflowClient(mlflow_here)
+    experiment = client.create_experiment("nightly", str(tmp_path / "artifacts"), tags=OLD["experiment_tags"])
+    weights = tmp_path / "best.safetensors"
+    weights.write_bytes(b"weights")
+    for run in OLD["runs"]:
+        made = client.create_run(experiment, start_time=run["started"], tags=run["tags"]).info.run_id
+        if "best.safetensors" in run["artifacts"]:
+            client.log_artifact(made, str(weights))
+        if run["ended"] is not None:
+            client.set_terminated(made, run["status"], run["ended"])
+    return mlflow_here
+
+
+def test_a_study_that_version_0_2_recorded_has_the_same_attempts_and_board_here(
+    of_0_2: str, at: Callable[[str], Path]
+) -> None:
+    there = at("elsewhere")
+    assert bring_study("nightly", of_0_2) == ("nightly", 3)
+    studies = Studies()
+    found = studies.attempts("nightly")
+    assert [plain_of(attempt) for attempt in found] == OLD["attempts"]
+    assert [attempt.attempt_id for attempt in found] == [attempt_id(attempt.start) for attempt in found]
+    assert to_csv(build(found, baseline="lmh")) == OLD["board"]
+    points = studies.points(found[0].attempt_id)
+    assert [point.step for point in points] == [10 * number for number in range(1, 64)]
+    assert points[6].pairs_seen == 1280 * 7
+    assert points[6].metrics == {"i2t_r1": 1.0, "device_seconds": 14.0, "loss": 0.5 / 7}
+    assert studies.state("nightly").status == "killed"
+    assert studies.record("nightly").config["tracking"] == {"series": "all"}
+    assert sorted(path.parent.name for path in there.rglob("best.safetensors")) == [
+        "vsepp.lmh-c000-s0", "vsepp.lseh-c000-s0",
+    ]
+    assert bring_study("nightly", of_0_2) == ("nightly", 0)
+
+
+def plain_of(attempt: Any) -> dict[str, Any]:
+    """As JSON has it."""
+    return json.loads(json.dumps({
+        "start": vars(attempt.start), "status": attempt.status, "curve": attempt.curve, "summary": attempt.summary,
+        "error": attempt.error,
+    }))
+
+
+@pytest.mark.parametrize(("tag", "value"), [
+    ("vsetune.points.0", "2 AAAA BBBB"), ("vsetune.points.0", "1 AAAA BBBB"), ("vsetune.points.0", "1"),
+    ("vsetune.record", "no JSON"), ("vsetune.record", '{"study": "nightly"}'), ("vsetune.summary", '{"a": "b"}'),
+    ("vsetune.summary", "["), ("trial", "../../../evil"), ("trial", "/evil"), ("vsetune.record", BOMB),
+])
+def test_tags_that_are_not_as_version_0_2_wrote_them_are_one_line(
+    of_0_2: str, at: Callable[[str], Path], tag: str, value: str, tmp_path: Path
+) -> None:
+    there = at("elsewhere")
+    client = MlflowClient(of_0_2)
+    experiment = client.get_experiment_by_name("nightly").experiment_id
+    run = client.search_runs([experiment], "tags.`vsetune.kind` = 'attempt' AND tags.status = 'pruned'")[0]
+    for number in range(0, len(value), PIECE):
+        client.set_tag(run.info.run_id, f"{tag}.{number // PIECE}" if number else tag, value[number : number + PIECE])
+    with pytest.raises(DataError) as caught:
+        bring_study("nightly", of_0_2)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
+    assert not there.exists()
+    assert list(tmp_path.rglob("evil")) == []
+
+
+def test_what_is_no_study_of_that_mlflow_is_told(mlflow_here: str, at: Callable[[str], Path]) -> None:
+    at("elsewhere")
+    client = MlflowClient(mlflow_here)
+    client.create_experiment("theirs")
+    client.create_experiment("empty", tags={"vsetune.kind": "study"})
+    for name in ("nowhere", "theirs"):
+        with pytest.raises(UsageError, match=f"study {name}: is not in sqlite:///"):
+            bring_study(name, mlflow_here)
+    with pytest.raises(DataError, match="study empty: has no run of its own"):
+        bring_study("empty", mlflow_here)
