@@ -1,4 +1,4 @@
-"""How long the leaderboard of a large study takes from its log, against asking MLflow for every metric of every attempt.
+"""How long the leaderboard of a large study takes from its log, against asking MLflow for each metric of each attempt.
 
     PYTHONPATH=platform python benchmarks/leaderboard_time.py [ATTEMPTS]
 
