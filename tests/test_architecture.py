@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -180,6 +181,27 @@ def test_the_page_has_the_same_rows() -> None:
     rooms = [word for line in lines if line.startswith("| `") for word in line.split("|")[1].split("`")[1::2]]
     names = [name for row, _ in ROWS for name in row if row not in (LOSS_SPECS, NETWORK_SPECS)]
     assert [room for room in rooms if room in names] == names
+
+
+def test_the_way_of_an_m_recall_is_that_of_the_page() -> None:
+    """At most ten functions from the network to the board, all of which there are."""
+    lines = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").splitlines()
+    steps = [line for line in lines if re.match(r"\| \d+ \|", line)]
+    assert [line.split()[1] for line in steps] == [str(number) for number in range(1, len(steps) + 1)]
+    assert 2 <= len(steps) <= 10
+    named = re.findall(r"`([\w.]+)` in `([\w/]+\.py)`", "\n".join(steps))
+    assert len(named) >= len(steps)
+    missing = [f"{name} in {file}" for name, file in named if name not in functions_of(tree_of(PACKAGE / file))]
+    assert missing == []
+
+
+def functions_of(module: ast.Module) -> set[str]:
+    """Of a file: functions, and methods as `Class.method`."""
+    found = {node.name for node in module.body if isinstance(node, ast.FunctionDef)}
+    return found | {
+        f"{node.name}.{method.name}" for node in module.body if isinstance(node, ast.ClassDef)
+        for method in node.body if isinstance(method, ast.FunctionDef)
+    }
 
 
 def test_arrows_point_up_the_table_only() -> None:

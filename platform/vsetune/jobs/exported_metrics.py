@@ -90,7 +90,7 @@ CELL_COST = ExportedMetric(
     "no price", OF_CELL, "driver",
 )
 CELL_ATTEMPTS = ExportedMetric(
-    "vsetune_cell_attempts", "gauge", "attempts", "Attempts by state, as the tracking store has them",
+    "vsetune_cell_attempts", "gauge", "attempts", "Attempts by state, as the log has them",
     (*OF_CELL, "state"), "driver",
 )
 STUDY_TRIALS = ExportedMetric(
@@ -117,7 +117,7 @@ STUDY_LAST_REPORT = ExportedMetric(
 )
 STUDY_JOURNAL_BACKLOG = ExportedMetric(
     "vsetune_study_journal_backlog_records", "gauge", "records",
-    "Records that wait in the journal for the tracking store", OF_STUDY, "driver",
+    "Events of the log that MLflow does not have yet", OF_STUDY, "driver",
 )
 STUDY_STOP_REQUESTED = ExportedMetric(
     "vsetune_study_stop_requested", "gauge", "0 or 1", "1 for the reason for which the study was asked to stop",

@@ -30,7 +30,7 @@ from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.jobs.tune_adapter import LedgerSearcher, RecordingCallback, StudyStopper
 
-# Tune is told to keep nothing of its own: results go to the tracking store, checkpoints to the trial's folder. Signals
+# Tune is told to keep nothing of its own: results go to the log, checkpoints to the trial's folder. Signals
 # are ours: a StopRequest passes them on.
 _TUNE_SETTINGS = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",

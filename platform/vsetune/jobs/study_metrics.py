@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 class StudyMetrics:
     """A listener of the driver's loop: told what happens to trials, it puts the state of the study on the board.
 
-    backlog: records that wait for the tracking store. nodes: what a trial's share of its node costs. wall_clock: Unix
+    backlog: events that MLflow does not have yet. nodes: what a trial's share of its node costs. wall_clock: Unix
     time. Everything is read from the ledger, in the thread that owns it, at most every REFRESH_EVERY_S.
     """
 

@@ -67,10 +67,10 @@ class LedgerSearcher(StaysHere, Searcher):
         self._in_flight.pop(trial_id, None)
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: the ledger is rebuilt from the tracking store."""
+        """Nothing: the ledger is rebuilt from the log."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing: the ledger is rebuilt from the tracking store."""
+        """Nothing: the ledger is rebuilt from the log."""
 
 
 class RecordingCallback(StaysHere, tune.Callback):
