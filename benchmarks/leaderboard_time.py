@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """How long the board of a large study takes from its log, against asking MLflow for every metric of every attempt.
-=======
-"""How long the leaderboard of a large study takes from its log, against asking MLflow for each metric of each attempt.
->>>>>>> t-jobs
 
     PYTHONPATH=platform python benchmarks/leaderboard_time.py [ATTEMPTS]
 
