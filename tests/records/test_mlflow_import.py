@@ -17,10 +17,10 @@ from vsetune.errors import DataError, UsageError
 from vsetune.leaderboard.building import build
 from vsetune.leaderboard.export import curves_to_csv, to_csv
 from vsetune.records.events import attempt_id
-from vsetune.records.mlflow_import import bring_study
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.mlflow_client import PIECE
 from vsetune.records.mlflow_export import MlflowExport
+from vsetune.records.mlflow_import import bring_study
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
 
