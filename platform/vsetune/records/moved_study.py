@@ -9,7 +9,6 @@ study was exported to is forgotten.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -238,7 +237,7 @@ class _Export:
 
     def bring(self, name: str, path: Path, facts: _Facts) -> None:
         """A copy of a file, which must be what the header says."""
-        left, digest = facts.size, hashlib.sha256()
+        left = facts.size
         try:
             source = self._open(f"{FILES}/{name}")
         except (OSError, *_NOT_READ) as error:
@@ -249,7 +248,6 @@ class _Export:
                     left -= len(block)
                     if left < 0:
                         raise self._wrong(f"{name} is larger than its header says")
-                    digest.update(block)
                     target.write(block)
         except _NOT_READ as error:
             raise self._wrong(f"{name} cannot be read ({one_line(error)})") from error
@@ -257,7 +255,7 @@ class _Export:
             raise self._wrong(f"{name} or what it is in is a file and a folder") from error
         except OSError as error:
             raise StorageError(f"{path}: cannot be written ({error.strerror}); free space, then repeat") from error
-        if left or digest.hexdigest() != facts.sha256:
+        if left or sha256_of_file(path) != facts.sha256:
             raise self._wrong(f"{name} is not what was exported (SHA-256)")
 
     def _open(self, name: str) -> IO[bytes]:
