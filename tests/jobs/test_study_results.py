@@ -8,20 +8,36 @@ from typing import Any
 
 import pytest
 
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.jobs import study_results
 from vsetune.jobs.study_results import write_results
-from vsetune.records.attempts import AttemptRecord, AttemptStart, StudyRecord
+from vsetune.records.attempts import AttemptRecord, AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.log import LogWriter
+from vsetune.records.studies import folder_of_study
+from vsetune.records.writer import StudyWriter
 
 START = AttemptStart(
     "demo", "vsepp.lmh-c000-s0", "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", {}, {"data": {"path": "data/scenes"}},
     protocol={"images": 400, "validate_every_steps": 50},
 )
-ATTEMPT = AttemptRecord(START.trial, START, "finished", ((0.5, 20.0), (1.0, 40.0)), {}, None)
+RECORD = StudyRecord("demo", "ab", {})
+
+
+def recorded() -> list[AttemptRecord]:
+    """The attempts of a study with one trial, in the home."""
+    log = LogWriter(folder_of_study("demo"))
+    writer = StudyWriter(log)
+    writer.open_study(RECORD, resume=False)
+    name = writer.start_attempt(START)
+    writer.record_points(name, [ValidationPoint(50, 0.5, 400, 20.0, 1.0), ValidationPoint(100, 1.0, 800, 40.0, 2.0)])
+    writer.finish_attempt(name, "finished", summary={}, error=None)
+    log.close()
+    return writer.attempts()
 
 
 def prepared_in(folder: Path) -> Any:
-    spec = SimpleNamespace(baseline="lmh", study="demo")
-    return SimpleNamespace(spec=spec, folder=folder, record=lambda: StudyRecord("demo", "ab", {}))
+    spec = SimpleNamespace(baseline="lmh", study="demo", tracking=TrackingSpec())
+    return SimpleNamespace(spec=spec, folder=folder, record=lambda: RECORD)
 
 
 def test_a_study_without_a_validation_says_once_that_it_is_about_the_leaderboard() -> None:
@@ -38,7 +54,7 @@ def test_a_page_that_cannot_be_drawn_is_told_and_fails_neither_the_study_nor_oth
         raise AttributeError("module 'vl_convert' has no attribute\n'javascript_bundle'")
 
     monkeypatch.setattr(study_results, "study_page", broken)
-    found = write_results(prepared_in(tmp_path), [ATTEMPT])
+    found = write_results(prepared_in(tmp_path), recorded())
     assert found.board is not None
     assert [(row.network, row.loss) for row in found.board.rows] == [("vsepp", "lmh")]
     assert found.page is None
@@ -50,7 +66,7 @@ def test_a_page_that_cannot_be_drawn_is_told_and_fails_neither_the_study_nor_oth
 
 def test_a_folder_that_takes_nothing_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    found = write_results(prepared_in(tmp_path / "file"), [ATTEMPT])
+    found = write_results(prepared_in(tmp_path / "file"), recorded())
     assert found.files == []
     assert found.remark.count("cannot write") == 1
     assert found.remark.startswith(str(tmp_path / "file" / "leaderboard.html"))
