@@ -53,6 +53,8 @@ _FORBIDS = re.compile(
     r"password authentication failed|no password supplied|no pg_hba\.conf entry|(role|database) \".*\" does not exist"
     # MySQL
     r"|Access denied for user|Unknown database"
+    # SQLite
+    r"|file is not a database"
 )
 _NO_FOLDER = (FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError)
 _CARRIERS = {"mlflow", "sqlalchemy", "requests", "urllib3", "boto3", "botocore", "google", "azure", "s3transfer"}
@@ -101,13 +103,20 @@ def open_client(uri: str) -> MlflowClient:
         logging.getLogger(name).setLevel(level)
     from mlflow import MlflowClient
 
+    with opening(uri), _one_at_a_time(uri):
+        _probe(uri)
+        client = MlflowClient(tracking_uri=uri)
+        client.search_experiments(max_results=1)
+        return client
+
+
+@contextmanager
+def opening(uri: str) -> Iterator[None]:
+    """Turns what is raised while a store is opened into the errors of `open_client`."""
     shown = shown_url(uri)
     try:
-        with in_one_line(f"tracking store {shown}: cannot open", then="repeat"), _one_at_a_time(uri):
-            _probe(uri)
-            client = MlflowClient(tracking_uri=uri)
-            client.search_experiments(max_results=1)
-            return client
+        with in_one_line(f"tracking store {shown}: cannot open", then="repeat"):
+            yield
     except StorageError as error:
         if isinstance(error.__cause__, _NO_FOLDER):
             raise UnusableStore(f"tracking uri {shown}: {error}") from error
