@@ -30,7 +30,6 @@ def model(
     from vsetune.jobs.model_files import log_model
     from vsetune.jobs.recorded import find_attempt
     from vsetune.jobs.store_address import tracking_uri as store_uri
-    from vsetune.records.models import logged_models
     from vsetune.records.studies import Studies
     from vsetune.scoring.device import choose_device
 
@@ -39,7 +38,9 @@ def model(
     with tempfile.TemporaryDirectory() as into, messages.status("logging the model"):
         if uri is None:
             raise UsageError("trial model: no MLflow to log to; give --tracking-uri, or set MLFLOW_TRACKING_URI")
-        models = logged_models(uri, store)
+        from vsetune.records.mlflow_models import MlflowModels
+
+        models = MlflowModels(uri, store)
         address, is_new = log_model(models, store, attempt, Path(into), index=index, device=choose_device(device))
     results.out(address, highlight=False)
     say("logged; it is among the models of the study in the MLflow UI" if is_new else "was logged before")

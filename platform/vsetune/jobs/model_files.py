@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -29,12 +29,14 @@ from vsetune.jobs.recorded import RecordedAttempt, require_best_weights
 from vsetune.networks.importing.imported import network_of
 from vsetune.networks.importing.stored import StoredNetwork, StoredWeights
 from vsetune.networks.network_base import Network
-from vsetune.records.models import LoggedModels
 from vsetune.records.studies import Studies
 from vsetune.scoring.search_index import SearchIndex
 from vsetune.training.checkpoint import BEST_FILE
 from vsetune.training.stored_scores import trial_of
 from vsetune.training.trained import described_by
+
+if TYPE_CHECKING:
+    from vsetune.records.mlflow_models import MlflowModels
 
 FORMAT = 1
 MODEL_FILE = "model.json"
@@ -62,13 +64,13 @@ class CarriedNetwork:
 
 
 def log_model(
-    models: LoggedModels, store: Studies, attempt: RecordedAttempt, into: Path, *, index: str | None = None,
+    models: MlflowModels, store: Studies, attempt: RecordedAttempt, into: Path, *, index: str | None = None,
     device: torch.device | None = None,
 ) -> tuple[str, bool]:
     """(address for `mlflow.pyfunc.load_model`, whether it is new); the same weights and index are logged once.
 
     into: an empty folder that lasts for this call. index: a split, whose images and captions are encoded on `device`
-    and carried along. StaleCheckpoint where no weights are left; errors as of `LoggedModels.log` and `encode_split`.
+    and carried along. StaleCheckpoint where no weights are left; errors as of `MlflowModels.log` and `encode_split`.
     """
     weights = require_best_weights(store, attempt, into)
     sha256 = sha256_of_file(weights)

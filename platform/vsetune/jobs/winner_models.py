@@ -6,6 +6,7 @@ import logging
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, VsetuneError
 from vsetune.jobs.model_files import log_model
@@ -14,8 +15,10 @@ from vsetune.jobs.recorded import RecordedAttempt
 from vsetune.jobs.store_address import tracking_uri
 from vsetune.leaderboard.selection import Trial, trials_of, winner_of
 from vsetune.records.attempts import AttemptRecord
-from vsetune.records.models import LoggedModels, logged_models
 from vsetune.records.studies import Studies
+
+if TYPE_CHECKING:
+    from vsetune.records.mlflow_models import MlflowModels
 
 _log = logging.getLogger(__name__)
 _LONGEST = 300
@@ -44,8 +47,10 @@ def log_winners(prepared: PreparedStudy, attempts: Sequence[AttemptRecord], *, i
     if not is_exported:
         return [f"winners are not logged as MLflow models: MLflow does not have them yet; {_LATER}"]
     try:
+        from vsetune.records.mlflow_models import MlflowModels
+
         winners = winners_of(attempts)
-        return _logged(prepared, studies, logged_models(uri, studies), winners) if winners else []
+        return _logged(prepared, studies, MlflowModels(uri, studies), winners) if winners else []
     except Exception as error:  # whatever it is, the study has ended and is recorded
         if not isinstance(error, VsetuneError):
             _log.exception("study %s: models of its winners", prepared.spec.study)
@@ -53,7 +58,7 @@ def log_winners(prepared: PreparedStudy, attempts: Sequence[AttemptRecord], *, i
 
 
 def _logged(
-    prepared: PreparedStudy, store: Studies, models: LoggedModels, winners: Sequence[AttemptRecord]
+    prepared: PreparedStudy, store: Studies, models: MlflowModels, winners: Sequence[AttemptRecord]
 ) -> list[str]:
     new, gone = 0, []
     for winner in winners:

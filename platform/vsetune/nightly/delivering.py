@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.spec.secrets import masked
@@ -21,7 +22,9 @@ from vsetune.nightly.report_page import to_html
 from vsetune.nightly.report_spec import ReportSpec
 from vsetune.nightly.report_words import SIGNS, presentable
 from vsetune.nightly.webhook import post
-from vsetune.records.night_runs import NightRun, NightRuns
+
+if TYPE_CHECKING:
+    from vsetune.records.mlflow_nights import MlflowNights, NightRun
 
 _log = logging.getLogger(__name__)
 NOT_KEPT = "the report could not be kept: "
@@ -65,7 +68,7 @@ class _Delivery:
     patience: Patience
     written: NightReport | None = None
     uploaded: NightReport | None = None
-    runs: NightRuns | None = None
+    runs: MlflowNights | None = None
 
     def attempt(self, what: str, step: Callable[[], object]) -> None:
         """A step whose failure is a note."""
@@ -137,6 +140,8 @@ def _page_of(report: NightReport, spec: ReportSpec) -> str | None:
 
 def _night_run(report: NightReport) -> NightRun:
     """Numbers by `CELL.MEASURE`, and how many rows have each verdict."""
+    from vsetune.records.mlflow_nights import NightRun
+
     metrics = {
         f"{row.cell}.{stream_name(row)}": row.tonight for row in report.rows
         if row.measure is not None and row.tonight is not None and math.isfinite(row.tonight)

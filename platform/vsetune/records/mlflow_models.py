@@ -17,7 +17,6 @@ from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import UsageError
 from vsetune.records.attempts import AttemptRecord
 from vsetune.records.mlflow_client import in_one_line, open_client
-from vsetune.records.models import INDEX, LOADER, WEIGHTS_SHA256, LoggedModels
 from vsetune.records.run_descriptions import attempt_params
 from vsetune.records.studies import Studies
 
@@ -25,17 +24,28 @@ with warnings.catch_warnings():  # it warns of its own type hints
     warnings.simplefilter("ignore", UserWarning)
     import mlflow.pyfunc
 
+LOADER = "vsetune.serving.recorded_model"
+WEIGHTS_SHA256 = "vsetune.weights_sha256"
+"""Tag of a model: of the best checkpoint that it carries."""
+INDEX = "vsetune.index"
+"""Tag of a model: the split that it carries an index of, `none` without one."""
 _MOST = 50
 
 
-class MlflowModels(LoggedModels):
-    """Made by `models.logged_models`, which has checked that the URI answers."""
+class MlflowModels:
+    """Models in MLflow, by their address for `mlflow.pyfunc.load_model`.
+
+    weights_sha256: of the recorded best checkpoint. index: the split whose encoded items are carried, or None.
+    UsageError for an attempt that MLflow does not have, StorageError when the store cannot be read or written.
+    """
 
     def __init__(self, uri: str, studies: Studies) -> None:
+        """studies: which runs of MLflow are attempts of ours. StorageError where no store answers."""
         self._shown_uri, self._studies = shown_url(uri), studies
         self._client = open_client(uri)
 
     def known(self, record: AttemptRecord, *, weights_sha256: str, index: str | None) -> str | None:
+        """The address of a whole model of these weights with this index; None where there is none."""
         wanted = _tags(record, weights_sha256, index)
         experiment, run = self._place(record)
         with self._storing(f"look for models of {record.attempt_id}"):
@@ -48,6 +58,7 @@ class MlflowModels(LoggedModels):
     def log(
         self, record: AttemptRecord, folder: Path, *, weights_sha256: str, index: str | None, reads_pieces: bool
     ) -> str:
+        """The address of a new model. folder: its files. reads_pieces: it needs the packages of a tokeniser."""
         start, (experiment, run) = record.start, self._place(record)
         with self._storing(f"log a model of {record.attempt_id}"):
             model = self._client.create_logged_model(

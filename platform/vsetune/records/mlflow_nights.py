@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from mlflow.entities import LifecycleStage, Metric, Run
 
 from vsetune.config.spec.secrets import masked, shown_url
 from vsetune.errors import UsageError
 from vsetune.records.mlflow_client import PIECE, artifact_location, in_one_line, log_in_batches, open_client
-from vsetune.records.night_runs import NightRun, NightRuns
 
 KIND, NOTE, NIGHTS = "vsetune.kind", "mlflow.note.content", "nights"
 """Kind of an experiment that holds the nights of a sweep."""
@@ -20,15 +20,37 @@ _REFUSED = re.compile(r"[^A-Za-z0-9_.-]")
 """MLflow takes few other signs in the name of a metric, and reads some of them as a path."""
 
 
-class MlflowNights(NightRuns):
-    """Made by `open_nights`, which has checked that the URI answers."""
+@dataclass(frozen=True)
+class NightRun:
+    """A night as people compare it. date: ISO day. started, ended: Unix seconds.
+
+    metrics: finite numbers by name. tags: short texts by name. note: Markdown shown on top.
+    """
+
+    sweep: str
+    date: str
+    started: float
+    ended: float
+    metrics: Mapping[str, float]
+    tags: Mapping[str, str]
+    note: str
+
+
+class MlflowNights:
+    """Where nights are kept. A night that is kept again takes the place of the earlier one of its date.
+
+    StorageError while the store is away, UsageError for what it refuses, each one line.
+    """
 
     def __init__(self, uri: str) -> None:
         self._uri, self._shown_uri = uri, shown_url(uri)
         self._client = open_client(uri)
 
     def keep(self, night: NightRun) -> str:
-        """The new run is whole before the old one goes to MLflow's bin, so a crash between leaves two and not none."""
+        """Makes the night's run, finished; its id.
+
+        The new run is whole before the old one goes to MLflow's bin, so a crash between leaves two and not none.
+        """
         with in_one_line(f"tracking store {self._shown_uri}: cannot keep the night {night.date}", then="repeat"):
             experiment_id = self._experiment(night.sweep)
             of_date = f"tags.`{KIND}` = 'night' AND tags.`{_DATE}` = '{night.date}'"
@@ -39,6 +61,7 @@ class MlflowNights(NightRuns):
             return str(run.info.run_id)
 
     def keep_files(self, run_id: str, files: Mapping[str, str]) -> None:
+        """Files of a run, by name, in place of earlier ones of the same names."""
         with in_one_line(f"tracking store {self._shown_uri}: cannot keep files of run {run_id}", then="repeat"):
             for name, text in files.items():
                 self._client.log_text(run_id, text, name)
