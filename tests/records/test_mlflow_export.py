@@ -98,6 +98,35 @@ def test_people_find_params_every_series_files_times_and_a_status(
     }
 
 
+def test_from_a_copied_home_nothing_is_written_beside_the_original(
+    tmp_path: Path, folder: Path, export: Callable[..., MlflowExport]
+) -> None:
+    write(folder, OPENED, BEGUN)
+    all_of(export())
+    copy, original = tmp_path / "copy", sorted((tmp_path / "artifacts").rglob("*"))
+    copy.mkdir()
+    shutil.copy(tmp_path / "mlflow.db", copy)
+    shutil.copytree(folder, copy / "tiny")
+    there = f"sqlite:///{copy / 'mlflow.db'}"
+    exporting = MlflowExport(there, copy / "tiny", series="all", file=lambda name: None)
+    with pytest.raises(StorageError, match=r"is a copy, whose files are in .*/artifacts/tiny; remove it, and make it"):
+        exporting.advance()
+    assert sorted((tmp_path / "artifacts").rglob("*")) == original
+    anew = f"sqlite:///{copy / 'anew.db'}"
+    all_of(MlflowExport(anew, copy / "tiny", series="all", file=lambda name: None))
+    assert set(runs_of(anew)) == {"tiny", ATTEMPT}
+
+
+def test_a_home_may_have_two_names(tmp_path: Path, folder: Path, export: Callable[..., MlflowExport]) -> None:
+    write(folder, OPENED, BEGUN)
+    all_of(export())
+    name = tmp_path.parent / f"{tmp_path.name}-too"
+    name.symlink_to(tmp_path)
+    uri = f"sqlite:///{name / 'mlflow.db'}"
+    all_of(MlflowExport(uri, name / "tiny", series="all", file=lambda name: None))
+    assert set(runs_of(uri)) == {"tiny", ATTEMPT}
+
+
 def test_a_study_all_of_whose_trials_failed_is_failed_there(
     uri: str, folder: Path, export: Callable[..., MlflowExport]
 ) -> None:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import yaml
 from mlflow.entities import LifecycleStage, Metric
@@ -33,7 +34,7 @@ from vsetune.files.whole_files import read_json, write_json
 from vsetune.records.attempts import SYSTEM, AttemptRecord, AttemptStart, StudyRecord
 from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
 from vsetune.records.log import LOG_FILE, Line, lines_of, name_of_log
-from vsetune.records.mlflow_client import PIECE, artifact_location, in_one_line, log_in_batches, open_client
+from vsetune.records.mlflow_client import PIECE, SQLITE, artifact_location, in_one_line, log_in_batches, open_client
 from vsetune.records.mlflow_views import keep_data_sets, keep_view
 from vsetune.records.run_descriptions import (
     attempt_note,
@@ -162,6 +163,7 @@ class MlflowExport:
             ))
         else:
             _require_ours(record, experiment)
+            _require_not_copied(self._uri, record, experiment)
             noted.experiment = str(experiment.experiment_id)
         assert noted.experiment is not None, "found or made"
         noted.parent = self._found("study", record.name) or self._create_parent(record, event.at)
@@ -340,6 +342,22 @@ def _require_ours(record: StudyRecord, experiment: Any) -> None:
             f"study {record.name}: MLflow experiment {number} has this name and is another one; rename the experiment, "
             "or give the study another name"
         )
+
+
+def _require_not_copied(uri: str, record: StudyRecord, experiment: Any) -> None:
+    """StudyConflict for a SQLite file that was copied with its home: files would go to the place of the original."""
+    wanted, known = artifact_location(uri, record.name), str(experiment.artifact_location)
+    if not uri.startswith(SQLITE) or wanted is None or not known.startswith("file:"):
+        return
+    if _path_of(known).resolve() != _path_of(wanted).resolve():
+        raise StudyConflict(
+            f"study {record.name}: {shown_url(uri)} is a copy, whose files are in {_path_of(known)}; remove it, and "
+            f"make it anew with vsetune tracking flush {record.name}"
+        )
+
+
+def _path_of(file_uri: str) -> Path:
+    return Path(unquote(urlsplit(file_uri).path))
 
 
 def _name_of(start: AttemptStart) -> str:
