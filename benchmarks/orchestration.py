@@ -175,13 +175,14 @@ def write_study(home: Path, name: str, epochs: float, configurations: int) -> Pa
 
 
 def run(path: Path, console: Console) -> list[Ended]:
-    from vsetune.jobs.preparation import prepare_study, tracking_store
+    from vsetune.jobs.preparation import prepare_study
     from vsetune.jobs.run import run_study
+    from vsetune.records.studies import Studies
 
     prepared = prepare_study(path, console)
     outcome = run_study(prepared, resume=False, retry_failed=False, address=None, console=console)
     assert not outcome.undelivered
-    attempts = tracking_store(prepared.spec.tracking).attempts(prepared.spec.study)  # in the order of their starts
+    attempts = Studies().attempts(prepared.spec.study)  # in the order of their starts
     assert all(each.status == "finished" for each in attempts)
     return [Ended(dict(each.summary), dict(each.start.resolved)) for each in attempts]
 
