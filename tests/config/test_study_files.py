@@ -11,8 +11,7 @@ import pytest
 
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.config.spec.base import Choices
-from vsetune.config.spec.loading import dump_yaml, load_spec, parse_spec
-from vsetune.config.spec.places import specs_in
+from vsetune.config.spec.loading import dump_yaml, load_spec, parse_spec, specs_in
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.gallery_settings import GallerySpec
 from vsetune.config.study.study_spec import StudySpec

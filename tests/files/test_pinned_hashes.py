@@ -16,7 +16,7 @@ from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.networks.importing.weight_notes import fingerprint_of_words
 from vsetune.records.attempts import AttemptStart
 from vsetune.records.events import attempt_id
-from vsetune.training.seal import seal_of, sealed_state
+from vsetune.training.checkpoint import seal_of, sealed_state
 
 
 def test_the_fingerprint_of_a_spec() -> None:

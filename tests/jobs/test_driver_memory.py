@@ -17,12 +17,11 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.jobs.cell_scheduler import CellScheduler
-from vsetune.jobs.cluster_metrics import ClusterWatch
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.metrics_export import MetricsBoard
 from vsetune.jobs.signals import SignsOfLife
 from vsetune.jobs.stopping import StopRequest
-from vsetune.jobs.study_metrics import StudyMetrics
+from vsetune.jobs.study_metrics import ClusterWatch, StudyMetrics
 from vsetune.jobs.study_records import logged_search
 from vsetune.jobs.trainable import as_result
 from vsetune.jobs.trial_progress import Assignment

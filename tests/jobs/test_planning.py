@@ -17,7 +17,7 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError
 from vsetune.jobs.node_types import NodeType
-from vsetune.jobs.planning.cell_measuring import middles
+from vsetune.jobs.planning.cell_measuring import middles, score_some, spread
 from vsetune.jobs.planning.cell_times import (
     CellTimes,
     cheaper_cadence,
@@ -33,7 +33,6 @@ from vsetune.jobs.planning.planned_study import (
     plan_study,
     searched_trials,
 )
-from vsetune.jobs.planning.timed_validation import score_some, spread
 from vsetune.jobs.planning.trial_places import CellWork, Schedule, require_places, schedule, usd_per_hour
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_spec import PairCost

@@ -13,12 +13,11 @@ from logged_studies import begun
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.cluster_metrics import ClusterWatch, Node, node_of, targets_file
 from vsetune.jobs.exported_metrics import METRICS, ExportedMetric
 from vsetune.jobs.ledger import StudyLedger
 from vsetune.jobs.metrics_export import MetricsBoard
 from vsetune.jobs.stopping import StopRequest
-from vsetune.jobs.study_metrics import StudyMetrics
+from vsetune.jobs.study_metrics import ClusterWatch, Node, StudyMetrics, node_of, targets_file
 from vsetune.jobs.study_records import logged_search
 from vsetune.records.attempts import ValidationPoint
 from vsetune.records.writer import StudyWriter

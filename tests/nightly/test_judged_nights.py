@@ -16,13 +16,12 @@ from night_files import LOSSES, USUAL, night_of_day, tiny_spec
 from vsetune.nightly import suspects
 from vsetune.nightly.first_losses import judged_first_losses
 from vsetune.nightly.history import Accepted, History
-from vsetune.nightly.judged import judged_rows
 from vsetune.nightly.judging.tolerance import Tolerance
 from vsetune.nightly.measures import ALL_CELLS, MEASURES
 from vsetune.nightly.night import CellNight, Night
 from vsetune.nightly.report import NightReport, ReportRow
 from vsetune.nightly.report_words import findings, in_a_line
-from vsetune.nightly.reporting import report_of
+from vsetune.nightly.reporting import judged_rows, report_of
 from vsetune.nightly.suspects import CommitRange, Suspects, commits_in
 
 CELL = "vsepp.lmh"

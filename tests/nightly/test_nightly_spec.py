@@ -11,8 +11,7 @@ import yaml
 
 from vsetune.errors import ConfigError
 from vsetune.nightly.measures import BY_NAME
-from vsetune.nightly.nightly_spec import NightlySpec, load_nightly
-from vsetune.nightly.tolerances import Tolerances, nights_per_false_alarm
+from vsetune.nightly.nightly_spec import NightlySpec, Tolerances, load_nightly, nights_per_false_alarm
 
 PLAIN: dict[str, Any] = {
     "nightly": "tiny", "data": {"path": "data/scenes", "scenes": {"train": 48, "validation": 16, "test": 16}},

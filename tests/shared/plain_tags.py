@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import TrainingItems
 from vsetune.networks.network_building import build_network
-from vsetune.networks.tags.matching_heads import WordHead
-from vsetune.networks.tags.network import Tags
+from vsetune.networks.tags.network import Tags, WordHead
 from vsetune.networks.tags.spec import TagsSpec
 
 REGIONS, WIDTH, VOCABULARY, WORDS = 4, 7, 20, 6

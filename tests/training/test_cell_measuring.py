@@ -10,8 +10,7 @@ import torch
 
 from vsetune.data.stored.dataset import Dataset
 from vsetune.jobs.planning import cell_measuring
-from vsetune.jobs.planning.cell_measuring import measure_cell
-from vsetune.jobs.planning.timed_validation import time_validation
+from vsetune.jobs.planning.cell_measuring import measure_cell, time_validation
 from vsetune.scoring import validation
 from vsetune.training.attempt import Attempt
 from vsetune.training.step import Learner

@@ -18,9 +18,8 @@ import torch
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint
 from vsetune.training.attempt import Attempt
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointFolder, set_aside
+from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointFolder, sealed_state, set_aside
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
-from vsetune.training.seal import sealed_state
 
 MakeTrial = Callable[..., TrialSpec]
 

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import AttemptError, StaleCheckpoint
 from vsetune.training.attempt import Attempt
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, NAMED_FILE, set_aside
+from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, NAMED_FILE, seal_of, set_aside
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
-from vsetune.training.seal import seal_of
 
 FILES = [CHECKPOINT_FILE, CHECKPOINT_FILE, CHECKPOINT_FILE, BEST_FILE, NAMED_FILE, EXECUTIONS_FILE, PROGRESS_FILE]
 Change = Callable[[Path], bool]

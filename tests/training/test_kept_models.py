@@ -17,7 +17,7 @@ from safetensors import safe_open
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, StaleCheckpoint
 from vsetune.networks.network_building import build_network
-from vsetune.networks.parts.colours import IMAGENET
+from vsetune.networks.parts.backbone import IMAGENET
 from vsetune.scoring.evaluation import evaluate, evaluate_ensemble
 from vsetune.training.attempt import Attempt
 from vsetune.training.trained import TrainedTrial, load_trained

@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import traceback
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -27,7 +28,6 @@ from vsetune.config.study.resources import Needs
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import AttemptError, ConfigError, DamagedCheckpoint, StorageError
 from vsetune.jobs.first_stages import kept_stage
-from vsetune.jobs.heard_warnings import HeardWarnings
 from vsetune.jobs.kept_plugins import load_kept, study_folder_of
 from vsetune.jobs.leaving import LeaveWatch
 from vsetune.jobs.metrics_export import MetricsBoard
@@ -306,3 +306,31 @@ def _device_here(name: str) -> torch.device:
         )
         failure.kind = "device"
         raise failure from error
+
+
+_OF_DATA = ("vsetune.data", "vsetune.object_storage.node_cache", "vsetune.object_storage.kept_objects")
+_MOST = 20
+
+
+class HeardWarnings(logging.Handler):
+    """Listens from when it is made until it is closed; of many warnings the last are kept."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._heard: deque[str] = deque(maxlen=_MOST)
+        for name in _OF_DATA:
+            logging.getLogger(name).addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._heard.append(record.getMessage())
+        if logging.lastResort is not None and not logging.getLogger().handlers:  # as if nobody listened
+            logging.lastResort.handle(record)
+
+    def take(self) -> list[str]:
+        """Those since the last call, oldest first."""
+        return [self._heard.popleft() for _ in range(len(self._heard))]
+
+    def close(self) -> None:
+        for name in _OF_DATA:
+            logging.getLogger(name).removeHandler(self)
+        super().close()

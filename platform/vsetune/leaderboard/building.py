@@ -14,12 +14,14 @@ from vsetune.leaderboard.comparing import answered, bounds, collapse_of, compare
 from vsetune.leaderboard.comparison import Bounds, Collapse
 from vsetune.leaderboard.contenders import contenders_of, seed_result
 from vsetune.leaderboard.fronts import pareto_front
-from vsetune.leaderboard.rows import Contender, Leaderboard, Row, SeedResult, headline_of
+from vsetune.leaderboard.rows import Contender, Cost, Leaderboard, Row, SeedResult, headline_of
+from vsetune.leaderboard.search_budgets import SearchBudget
 from vsetune.leaderboard.selection import (
     RUNNER_UP,
     Trial,
     budget_of_search,
     by_configuration,
+    configuration_key,
     configurations_of,
     costs_of,
     dataset_of,
@@ -33,7 +35,7 @@ from vsetune.leaderboard.selection import (
 )
 from vsetune.leaderboard.time_profile import UNITS
 from vsetune.leaderboard.time_profiles import time_profile
-from vsetune.leaderboard.tuning import tuning_of
+from vsetune.metrics.best_of_k import Tried, TuningCurves, tuning_curves
 from vsetune.metrics.curve_noise import curve_noise, noise_tolerance, still_rises
 from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence, check_same_protocol, resolution
 from vsetune.metrics.efficiency import SeedDifference, difference_over_seeds, epochs_to_best, epochs_to_target
@@ -261,3 +263,33 @@ def _median(values: Sequence[float | None]) -> float | None:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
+
+
+_OVER = ("finished", "pruned", "failed")
+
+
+def tuning_of(trials: Sequence[Trial], costs: Sequence[Cost], budget: SearchBudget | None) -> TuningCurves | None:
+    """trials: of one cell. costs: of each. Of its search those that are over count, with the best validation M-Recall
+    of each; one that failed or breaks a constraint took its epochs and found nothing, 0 %.
+
+    None for fewer than two configurations, and for a search that maximised anything but M-Recall: it did not look for
+    this number.
+    """
+    over = [
+        (trial, cost) for trial, cost in zip(trials, costs, strict=True)
+        if trial[-1].start.phase == "search" and trial[-1].status in _OVER
+    ]
+    if not _has_several([trial for trial, _ in over]) or any(SEARCH_VALUE in trial[-1].summary for trial, _ in over):
+        return None
+    tried = [
+        Tried(trial[-1].curve if usable(trial) and keeps_constraints(trial[-1]) else (), cost.budget_epochs)
+        for trial, cost in over
+    ]
+    return tuning_curves(tried, budget_epochs=budget.epochs if budget is not None else None)
+
+
+def _has_several(trials: Sequence[Trial]) -> bool:
+    """Whether they have more than one configuration; of many the second trial mostly tells."""
+    keys = (configuration_key(trial[-1]) for trial in trials)
+    first = next(keys, None)
+    return any(key != first for key in keys)

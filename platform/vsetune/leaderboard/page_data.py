@@ -14,8 +14,9 @@ from vsetune.leaderboard.many_studies import ManyBoards
 from vsetune.leaderboard.profile_charts import profile_chart
 from vsetune.leaderboard.rows import Leaderboard, Row
 from vsetune.leaderboard.shown_runs import ShownRuns
-from vsetune.leaderboard.table_text import group_of, rows_by_key
-from vsetune.leaderboard.tuning_charts import tuning_charts
+from vsetune.leaderboard.table_text import group_of, in_order, rows_by_key
+from vsetune.leaderboard.tuning_table import tuning_table
+from vsetune.metrics.best_of_k import ExpectedBest
 
 
 def page_data(shown: Leaderboard | ManyBoards, columns: Sequence[Column], runs: ShownRuns | None) -> dict[str, Any]:
@@ -134,3 +135,40 @@ def _profiles(shown: Leaderboard | ManyBoards, boards: Sequence[Leaderboard]) ->
 
 def _name(chart: dict[str, Any]) -> str:
     return f"{chart['where'] or 'profile'} by {chart['unit']}"
+
+
+def tuning_charts(leaderboard: Leaderboard) -> dict[str, Any]:
+    """Expected best M-Recall of every search after fewer trials and fewer epochs."""
+    table = tuning_table(leaderboard)
+    if table is None:
+        return {"notes": [], "series": []}
+    shown = [
+        (key, row) for key, row in in_order(leaderboard)
+        if row.tuning is not None and row.tuning.trials > 1 and row.not_comparable is None
+    ]
+    rest = [f"{row.network} {row.loss}" for row in leaderboard.rows if row.tuning is None]
+    why = "no search of several configurations for M-Recall"
+    return {
+        "notes": [*table.notes, *([f"Not in it, {why}: {', '.join(rest)}."] if rest else [])],
+        "series": [_searched(key, row) for key, row in shown],
+    }
+
+
+def _searched(key: str, row: Row) -> dict[str, Any]:
+    tuning = row.tuning
+    assert tuning is not None
+    return {
+        "key": key, "trials": _points(row, tuning.after_trials, "trials", 0),
+        "epochs": _points(row, tuning.after_epochs, "epochs", 1),
+    }
+
+
+def _points(row: Row, curve: Sequence[ExpectedBest], unit: str, digits: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "epoch": each.at, "mean": each.mean, "low": each.low, "high": each.high,
+            "words": f"{row.loss}: {wording.fixed(each.mean, 1)} ({wording.fixed(each.low, 1)}–"
+                     f"{wording.fixed(each.high, 1)}) after {wording.fixed(each.at, digits)} {unit}",
+        }
+        for each in curve
+    ]

@@ -17,6 +17,7 @@ from ipaddress import ip_address
 from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
+from markupsafe import escape
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,7 +28,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from vsetune.errors import StorageError, UsageError
 from vsetune.leaderboard import live_board
 from vsetune.leaderboard.live_board import LiveBoard, Source, Told
-from vsetune.leaderboard.waiting_page import list_page, waiting_page
 from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.studies import Studies
 
@@ -244,3 +244,28 @@ def _cannot_listen(host: str, port: int, error: OSError | OverflowError) -> str:
     else:
         why = f"{getattr(error, 'strerror', None) or error}; need an address of this machine (--host) and a port"
     return f"leaderboard serve: cannot listen on {host}, {why}"
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><meta http-equiv="refresh" content="{seconds}"><title>{title}</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'">
+<style>
+body {{ font: 16px/1.6 system-ui, sans-serif; max-width: 50rem; margin: 0 auto; padding: 24px; }}
+h1, li {{ overflow-wrap: anywhere; }}
+</style>
+</head><body><main><h1>{title}</h1>{body}</main></body></html>
+"""
+
+
+def list_page(title: str, links: Sequence[tuple[str, str]]) -> str:
+    """Links to boards: name and address of each."""
+    items = "".join(f'<li><a href="{escape(address)}">{escape(name)}</a></li>' for name, address in links)
+    body = f"<ul>{items}</ul>" if items else "<p>No study has been started yet. This page looks again by itself.</p>"
+    return _PAGE.format(title=title, body=body, seconds=30)
+
+
+def waiting_page(study: str, why: str) -> str:
+    """In place of a board that cannot be made yet."""
+    body = f"<p>{escape(why)}</p><p>This page looks again by itself.</p>"
+    return _PAGE.format(title=escape(study), body=body, seconds=2)

@@ -5,30 +5,35 @@ Whatever happens there is a report: what could not be run or judged is told in a
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 import vsetune
 from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
-from vsetune.jobs.preparation import prepare_spec
+from vsetune.files.hashes import fingerprint_of
+from vsetune.jobs.preparation import PreparedStudy, prepare_spec
 from vsetune.jobs.run import StudyOutcome, run_study
 from vsetune.jobs.store_address import tracking_uri
-from vsetune.nightly.conditions import conditions_of_night
 from vsetune.nightly.delivering import deliver
 from vsetune.nightly.first_steps import take_first_steps
 from vsetune.nightly.history import History, nightly_folder
 from vsetune.nightly.lines import newer_than
-from vsetune.nightly.measuring import calibration_of, cell_nights, unmeasured
+from vsetune.nightly.measuring import calibration_of, cell_nights, conditions_of, unmeasured
 from vsetune.nightly.night import Night
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.nightly.report import NightReport
 from vsetune.nightly.reporting import report_of, unjudged_report
+from vsetune.records.attempts import AttemptRecord
 from vsetune.training.code_revision import git_revision
+from vsetune.training.environment import processor_name
 
 _log = logging.getLogger(__name__)
 
@@ -170,3 +175,23 @@ def _told(error: Exception) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+_LONGEST = 60
+
+
+def conditions_of_night(
+    spec: NightlySpec, prepared: PreparedStudy, attempts: Sequence[AttemptRecord]
+) -> dict[str, str]:
+    """By name: `settings.KEY` of the file, `plugin.KEY`, `data`, `first_steps_on` (the processor here), and what the
+    workers told of themselves. The code is not among them: what it changes is what a night looks for."""
+    settings = {f"settings.{key}": _shown(value) for key, value in spec.settings().items()}
+    plugins = {f"plugin.{plugin.key}": plugin.sha256[:16] for plugin in prepared.plugins}
+    here = {"data": prepared.data_fingerprint, "first_steps_on": processor_name()}
+    return dict(sorted((settings | plugins | here | conditions_of(attempts)).items()))
+
+
+def _shown(value: Any) -> str:
+    """Short settings as they are, so that a change can be read; long ones as their fingerprint."""
+    text = json.dumps(value, sort_keys=True)
+    return text if len(text) <= _LONGEST else fingerprint_of({"value": value})

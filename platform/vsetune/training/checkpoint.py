@@ -17,6 +17,7 @@ import io
 import logging
 import os
 import pickle
+import re
 import stat
 import struct
 import zipfile
@@ -44,7 +45,30 @@ from vsetune.files.whole_files import (
 )
 from vsetune.networks.importing.weight_notes import WeightNotes
 from vsetune.training.executions import ExecutionLog
-from vsetune.training.seal import seal_of, sealed_state
+
+_BEFORE, _AFTER = b"\nvsetune SHA-256 ", b"\n"
+_SEAL = re.compile(re.escape(_BEFORE) + rb"([0-9a-f]{64})" + re.escape(_AFTER))
+_LENGTH = len(_BEFORE) + 64 + len(_AFTER)
+
+
+def seal_of(content: bytes | memoryview) -> bytes:
+    """What to append to the content: its SHA-256, so that no change to the file goes unnoticed.
+
+    torch finds the end of its archive from behind and passes over it.
+    """
+    return _BEFORE + sha256_hex(content).encode() + _AFTER
+
+
+def sealed_state(path: Path) -> bool | None:
+    """True: as it was sealed; False: changed since; None: no seal at the end. OSError when it cannot be read."""
+    size = path.stat().st_size
+    with open(path, "rb") as stream:
+        stream.seek(max(0, size - _LENGTH))
+        found = _SEAL.fullmatch(stream.read(_LENGTH))
+    if found is None:
+        return None
+    return sha256_of_file(path, first=size - _LENGTH) == found[1].decode()
+
 
 _log = logging.getLogger(__name__)
 

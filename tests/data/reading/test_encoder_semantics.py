@@ -16,9 +16,8 @@ import transformers
 from vsetune.config.sources.data_set import DataSpec
 from vsetune.config.sources.pretrained_models import encoder_identity
 from vsetune.config.sources.semantic_vectors import EncoderSpec
-from vsetune.data.captions.encoder_semantics import encode_all, encoder_vectors
+from vsetune.data.captions.encoder_semantics import TextEncoder, encode_all, encoder_vectors
 from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vectors_of
-from vsetune.data.captions.text_encoder import TextEncoder
 from vsetune.data.progress import SilentProgress
 from vsetune.errors import ConfigError, DataError
 

@@ -9,8 +9,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from vsetune.config.sources.semantic_vectors import SemanticSpec
-from vsetune.data.captions.stop_words import ENGLISH_STOP_WORDS
-from vsetune.data.captions.svd_semantics import caption_vectors, semantic_vectors, stems
+from vsetune.data.captions.svd_semantics import ENGLISH_STOP_WORDS, caption_vectors, semantic_vectors, stems
 from vsetune.data.looking.verify import verify
 from vsetune.data.stored.array_cache import forget_arrays
 from vsetune.errors import DataError

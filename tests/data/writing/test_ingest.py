@@ -18,9 +18,8 @@ from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.looking.verify import verify
 from vsetune.data.making.ingest import ingest
 from vsetune.data.making.raw import RawDataset
-from vsetune.data.making.shard_making import open_source
+from vsetune.data.making.shard_making import named_splits, open_source
 from vsetune.data.making.shard_writer import Sample, sample_bytes_bound, write_shard
-from vsetune.data.making.split_names import named_splits
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import Manifest
 from vsetune.data.stored.tokens import tokenise

@@ -7,14 +7,28 @@ together, which makes a semantic margin nearly constant: see `vsetune.data.capti
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from vsetune.config.sources.pretrained_models import encoder_identity
+from vsetune.config.sources.pretrained_models import ENCODER_KEY as KEY
+from vsetune.config.sources.pretrained_models import (
+    PretrainedModel,
+    encoder_identity,
+    find_encoder,
+    loading_failures,
+    one_line,
+    quiet_transformers,
+    require_transformers,
+)
 from vsetune.config.sources.semantic_vectors import EncoderSpec
+from vsetune.data.captions.pretrained_tokens import loading_options, require_matching_words
 from vsetune.data.captions.svd_semantics import captions_fingerprint
-from vsetune.data.captions.text_encoder import TextEncoder
+from vsetune.data.devices import device_named
 from vsetune.data.progress import ProgressSink, SilentProgress
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
@@ -68,3 +82,87 @@ def encode_all(encoder: TextEncoder, texts: list[str], *, batch_size: int, progr
         _log.info("%d of %d captions fill the length limit of the encoder; what is beyond is cut off",
                   encoder.cut, len(texts))
     return vectors
+
+
+class TextEncoder:
+    """Tokeniser, model and pooling of an EncoderSpec, in evaluation mode and float32.
+
+    width: size of a vector. cut: texts so far that filled the whole length, so that they may have lost their end.
+    """
+
+    def __init__(self, spec: EncoderSpec, *, device: str | torch.device) -> None:
+        self._device = device_named(device, key="device of the encoder")
+        self._tokenizer, model = _load(find_encoder(spec))
+        config = model.config
+        self._model = model.to(self._device).float().eval()
+        self._pooling = spec.pooling
+        self._padding = self._tokenizer.pad_token_id or 0
+        room = getattr(config, "max_position_embeddings", None) or spec.max_tokens
+        self._limit = min(spec.max_tokens, self._tokenizer.model_max_length, room)
+        self.width = int(config.hidden_size)
+        self.cut = 0
+
+    @torch.inference_mode()
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """(texts, width) float32; they go through the model together. A text without any token is a zero row.
+
+        Real tokens include the special ones around a text, as in Sentence-BERT, so an empty text has some with BERT.
+        """
+        found = self._tokenizer(list(texts), truncation=True, max_length=self._limit)["input_ids"]
+        lengths = torch.tensor([len(row) for row in found])
+        self.cut += int((lengths == self._limit).sum())
+        rows = [torch.tensor(row or [self._padding]) for row in found]
+        # Padded here rather than by the tokeniser: some have no padding token, some pad on the left.
+        tokens = pad_sequence(rows, batch_first=True, padding_value=self._padding).to(self._device)
+        is_real = (torch.arange(tokens.shape[1]) < lengths.clamp(min=1)[:, None]).to(self._device)
+        states = self._model(input_ids=tokens, attention_mask=is_real.long()).last_hidden_state
+        pooled = states[:, 0] if self._pooling == "first" else _mean(states, is_real)
+        return (pooled.cpu() * (lengths > 0)[:, None]).numpy()
+
+
+def _mean(states: Tensor, is_real: Tensor) -> Tensor:
+    """(B, T, width) and (B, T) bool to (B, width): mean over the real tokens."""
+    weights = is_real[..., None].to(states.dtype)
+    return (states * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+def _load(found: PretrainedModel) -> tuple[Any, Any]:
+    """Tokeniser and model. Nothing of the model's own code is run, and pickled weights are refused."""
+    require_transformers(KEY)
+    from transformers import AutoModel, AutoTokenizer
+
+    options = loading_options(found)
+    try:
+        # What a checkpoint lacks is drawn at random, which must not shift the random numbers of a training.
+        with quiet_transformers(is_local=found.commit is None), torch.random.fork_rng(devices=[]):
+            tokenizer: Any = AutoTokenizer.from_pretrained(found.place, **options)
+            model, report = AutoModel.from_pretrained(
+                found.place, use_safetensors=True, output_loading_info=True, **options
+            )
+    except loading_failures() as error:
+        raise ConfigError(
+            f"{KEY}: {found.place}: cannot load ({one_line(error)}); need a text encoder of `transformers` with its "
+            "tokeniser and safetensors weights"
+        ) from error
+    _require_text_encoder(model.config, where=found.place)
+    _require_every_weight(report, where=found.place)
+    require_matching_words(tokenizer, model.config, where=found.place, key=KEY)
+    return tokenizer, model
+
+
+def _require_text_encoder(config: Any, *, where: str) -> None:
+    if config.is_encoder_decoder or not hasattr(config, "hidden_size"):
+        raise ConfigError(
+            f"{KEY}: {where}: is a {config.model_type}, need a model with one tower that encodes text, such as BERT or "
+            "MiniLM"
+        )
+
+
+def _require_every_weight(report: dict[str, Any], *, where: str) -> None:
+    """Random weights give vectors that mean nothing. The pooler stands behind the last layer and is not used."""
+    missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
+    if missing:
+        raise ConfigError(
+            f"{KEY}: {where}: {len(missing)} weights are not in the file, the first is {missing[0]}; save the whole "
+            "model, or name another"
+        )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vsetune.config.sources.semantic_vectors import SemanticSpec
-from vsetune.data.captions.stop_words import ENGLISH_STOP_WORDS
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import SplitInfo
@@ -97,3 +96,19 @@ def fingerprint_of_shards(split: SplitInfo) -> str:
     """`captions_fingerprint` of a split that is not looked at."""
     hashes = " ".join(shard.sha256 for shard in split.shards)
     return sha256_hex(hashes.encode())[:12]
+
+
+_WORDS = """
+    i me my myself we our ours ourselves you you're you've you'll you'd your yours yourself yourselves he him his
+    himself she she's her hers herself it it's its itself they them their theirs themselves what which who whom this
+    that that'll these those am is are was were be been being have has had having do does did doing a an the and but
+    if or because as until while of at by for with about against between into through during before after above below
+    to from up down in out on off over under again further then once here there when where why how all any both each
+    few more most other some such no nor not only own same so than too very s t can will just don don't should
+    should've now d ll m o re ve y ain aren aren't couldn couldn't didn didn't doesn doesn't hadn hadn't hasn hasn't
+    haven haven't isn isn't ma mightn mightn't mustn mustn't needn needn't shan shan't shouldn shouldn't wasn wasn't
+    weren weren't won won't wouldn wouldn't
+    """
+ENGLISH_STOP_WORDS = frozenset(_WORDS.split())
+"""NLTK's list of 179 words as the LSEH reference used it, before NLTK added contractions. NLTK would have to download it.
+LSEH drops these words before stemming, and those of scikit-learn's own list after it."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.evaluation_mode import evaluating
@@ -23,7 +24,6 @@ from vsetune.networks.tags.caption_ids import CaptionIds
 from vsetune.networks.tags.few_pairs import scores_of_few
 from vsetune.networks.tags.generator import MaskedCopies, Sentences, mask_phrases, write_sentences
 from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder, bert_linear
-from vsetune.networks.tags.matching_heads import MatchingHead, WordHead
 from vsetune.networks.tags.pair_blocks import PairBlocks
 from vsetune.networks.tags.refilling import best_sentences
 from vsetune.networks.tags.sentence_blocks import blocks_of
@@ -31,6 +31,36 @@ from vsetune.networks.tags.sentence_terms import masked_word_loss, synthetic_tri
 from vsetune.networks.tags.shown_sentences import TagsWriting
 from vsetune.networks.tags.spec import INNER, TagsSpec
 from vsetune.networks.tags.token_inputs import TokenInputs
+
+
+class MatchingHead(nn.Module):
+    """logit = w'(tanh(W h)), h the state of the first word; ITM of the paper before its sigmoid."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.pooled = bert_linear(size, size, size=size)
+        self.score = bert_linear(size, 1, size=size)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(...). states: (..., D)."""
+        out: Tensor = self.score(self.pooled(states).tanh()).squeeze(-1)
+        return out
+
+
+class WordHead(nn.Module):
+    """Logits of every word: LN(gelu(W h)) times the word embeddings, which are the network's own, plus a bias."""
+
+    def __init__(self, size: int, vocabulary_size: int, *, epsilon: float) -> None:
+        super().__init__()
+        self.transform = bert_linear(size, size, size=size)
+        self.norm = nn.LayerNorm(size, eps=epsilon)
+        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+
+    def forward(self, states: Tensor, words: Tensor) -> Tensor:
+        """(..., V). states: (..., D); words: (V, D), weights of the embedding."""
+        hidden = self.norm(functional.gelu(self.transform(states)))
+        return functional.linear(hidden, words, self.bias)
+
 
 _LONGEST = 512
 """Ids of a caption that a network without a text model reads."""
