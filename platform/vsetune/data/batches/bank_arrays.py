@@ -19,7 +19,7 @@ _MOST_KEPT = 4
 
 
 class RecycledBuffers:
-    """Memory of batches that is used again as soon as a batch is dropped. `take` gives arrays with what an earlier batch left.
+    """Memory of batches that is used again as soon as a batch is dropped. `take` gives arrays with what was in them.
 
     The system gives new memory empty and page by page, which takes six times as long as filling it.
     """
