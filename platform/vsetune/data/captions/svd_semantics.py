@@ -110,5 +110,5 @@ _WORDS = """
     weren weren't won won't wouldn wouldn't
     """
 ENGLISH_STOP_WORDS = frozenset(_WORDS.split())
-"""NLTK's 179 words as the LSEH reference used them, before NLTK added contractions; NLTK would download them. LSEH drops
+"""NLTK's 179 words as the LSEH reference used them, before NLTK added contractions; NLTK downloads them. LSEH drops
 these words before stemming, and those of scikit-learn's own list after it."""
