@@ -16,11 +16,11 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS
 from vsetune.errors import StorageError
 from vsetune.files.hashes import sha256_of_file
-from vsetune.jobs import winner_models
 from vsetune.jobs.winner_models import log_winners, winners_of
 from vsetune.networks.importing.stored import StoredNetwork
 from vsetune.networks.importing.weight_notes import WeightNotes
 from vsetune.networks.network_building import build_network
+from vsetune.records import mlflow_models
 from vsetune.records.attempts import AttemptRecord, AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import folder_of_study
@@ -44,7 +44,7 @@ class Models:
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> Models:
     made = Models()
-    monkeypatch.setattr(winner_models, "logged_models", lambda uri, studies: made)
+    monkeypatch.setattr(mlflow_models, "MlflowModels", lambda uri, studies: made)
     return made
 
 

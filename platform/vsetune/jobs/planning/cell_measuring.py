@@ -246,10 +246,6 @@ def main(file: Path) -> None:
     write_json(file.with_name(RESULT_FILE), measured(wanted, file.parent), durable=False)
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
-
-
 @dataclass(frozen=True)
 class ValidationTimes:
     """Seconds of the whole split, or of the part of it that trials validate on: encoding grows with its items, scoring
@@ -342,3 +338,7 @@ def spread(count: int) -> Iterator[int]:
             middle = (low + high) // 2
             yield middle
             parts += [(low, middle), (middle + 1, high)]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
