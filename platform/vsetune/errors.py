@@ -3,13 +3,13 @@
 VsetuneError
 ├── UsageError            the person can fix it; the command line prints one line and exits 2
 │   ├── ConfigError       a study, recipe or trial file: unknown key, value out of range, contradiction
-│   │   └── MissingPlugin     a folder or module of somebody's components that is not there
+│   │   └── MissingPlugin     a folder or module of plugin components that does not exist
 │   ├── DataError         a data folder, shard, image, caption or manifest
-│   ├── StudyConflict     a study name that already stands for another configuration
-│   └── StorageError      storage that cannot be reached or takes no more: an interruption, not a mistake
-│       ├── UnusableStore     a tracking store that waiting does not bring back: misnamed, damaged, forbidden
+│   ├── StudyConflict     a study name that is already used with another configuration
+│   └── StorageError      storage that cannot be reached or is full: an interruption, not a user error
+│       ├── UnusableStore     a tracking store that no retry can open: misnamed, damaged, forbidden
 │       └── StaleCheckpoint   a checkpoint of another trial or data set, or of another version
-│           └── DamagedCheckpoint   one that is not what was written; it can be set aside
+│           └── DamagedCheckpoint   a checkpoint whose content changed after it was written; it can be set aside
 ├── IncompatibleCurves    two curves that must not be compared (other cadence, protocol or data)
 └── AttemptError          one attempt failed; the study goes on
     ├── NumericError      a loss, gradient or similarity that is not a finite number
@@ -26,7 +26,7 @@ class VsetuneError(Exception):
 
 
 class UsageError(VsetuneError):
-    """Input that the person who started the command can mend. Exit code 2."""
+    """A problem that the person who started the command can fix. Exit code 2."""
 
 
 class ConfigError(UsageError):
@@ -41,7 +41,7 @@ class ConfigError(UsageError):
 
 
 class MissingPlugin(ConfigError):
-    """A folder or module named under `plugins` that is not there; a study that has begun keeps copies."""
+    """A folder or module named under `plugins` that does not exist; a study that has begun keeps copies."""
 
 
 class DataError(UsageError):
@@ -53,7 +53,7 @@ class StudyConflict(UsageError):
 
 
 class StorageError(UsageError):
-    """A place we read from or write to cannot be reached or cannot take it: the same may succeed later."""
+    """Storage that cannot be reached or cannot take the data; the same operation may succeed later."""
 
 
 class UnusableStore(StorageError):
@@ -61,15 +61,15 @@ class UnusableStore(StorageError):
 
 
 class StaleCheckpoint(StorageError):
-    """What lies in a trial's folder cannot be continued; the trial can be started again without it."""
+    """The checkpoint in a trial's folder cannot be continued; the trial can be started again without it."""
 
 
 class DamagedCheckpoint(StaleCheckpoint):
-    """Files of a trial that are not what was written to them; the trial can start again beside them."""
+    """Files of a trial whose content changed after they were written; the trial can start again beside them."""
 
 
 class IncompatibleCurves(VsetuneError):
-    """Curves taken under other conditions: comparing them would say nothing."""
+    """Curves measured under different conditions; comparing them would be meaningless."""
 
 
 class AttemptError(VsetuneError):

@@ -1,4 +1,4 @@
-"""`vsetune losses check` and `vsetune networks check`: the quality list of a component, ours or somebody's own."""
+"""`vsetune losses check` and `vsetune networks check`: the quality list of a component, built in or from a plugin."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _run(checks: Sequence[Check[Any]], subject: Any) -> list[Finding]:
 
 
 def _report(name: str, findings: Sequence[Finding], facts: dict[str, Any], *, as_json: bool) -> None:
-    """Prints what was found; leaves with exit code 1 if anything fails."""
+    """Print the findings; exit with code 1 if any check fails."""
     failed = [each for each in findings if each.result is Result.FAILS]
     if as_json:
         print_json({"name": name, "holds": not failed, "checks": [asdict(each) for each in findings], **facts})

@@ -1,4 +1,4 @@
-"""`vsetune losses new` and `vsetune networks new`: a folder to start a component of one's own from."""
+"""`vsetune losses new` and `vsetune networks new`: a folder to start a new component from."""
 
 from __future__ import annotations
 

@@ -75,7 +75,8 @@ def show_network(name: Name, as_json: Json = False, plugins: Plugins = None) -> 
 
 
 def _know(plugins: list[str] | None) -> None:
-    """Those of installed packages are known without being named; what is wrong with one is told."""
+    """Load the named plugins. Plugins of installed packages are loaded without being named; a broken one is
+    reported."""
     _, broken = load_installed()
     for problem in broken.values():
         complain("warning", problem)
@@ -94,7 +95,7 @@ def describe(name: str, spec: type[Spec]) -> dict[str, Any]:
 
 
 def _hyperparameters(spec: type[Spec], prefix: str = "") -> list[dict[str, Any]]:
-    """Of a spec and of the specs that its fields hold: `backbone.model`."""
+    """Hyperparameters of a spec and of the specs in its fields: `backbone.model`."""
     domains, needed = dict(tunables(spec)), conditions(spec)
     found = []
     for key, field in spec.model_fields.items():
@@ -110,7 +111,7 @@ def _hyperparameters(spec: type[Spec], prefix: str = "") -> list[dict[str, Any]]
 
 
 def _facts(spec: type[Spec]) -> dict[str, Any]:
-    """What a spec declares beside its fields."""
+    """Facts that a spec declares besides its fields."""
     if issubclass(spec, LossSpec):
         loss = spec()
         return {
@@ -125,7 +126,7 @@ def _facts(spec: type[Spec]) -> dict[str, Any]:
 
 
 def _partners(loss: LossSpec) -> list[str]:
-    """Networks this loss can train, both as they are by default."""
+    """Networks that this loss can train, both with their default settings."""
     return [name for name, spec in NETWORKS.items() if mismatch(spec(), loss, batch_unit="pairs") is None]
 
 
@@ -143,7 +144,7 @@ def _list(specs: Mapping[str, type[Spec]], *, as_json: bool) -> None:
 
 
 def _gives(facts: Mapping[str, Any]) -> str:
-    """What a loss takes; what a network gives, and at what cost."""
+    """The similarities that a loss takes, or the output and cost of a network."""
     if "network_kinds" in facts:
         return _kinds_text(facts["network_kinds"], facts["similarities"])
     kind = str(facts["kind"]).replace("_", " ")
@@ -202,7 +203,7 @@ def domain_text(domain: Domain) -> str:
 
 
 def searched_text(cell: Cell) -> str:
-    """What the search of a cell varies: `loss.margin [0.05, 0.4], loss.sharpness [4, 64] log if loss.decay linear`."""
+    """The searched settings of a cell: `loss.margin [0.05, 0.4], loss.sharpness [4, 64] log if loss.decay linear`."""
     found = []
     for name, domain in cell.domains.items():
         ways = [" and ".join(f"{other} {value_text(value)}" for other, value in way.items())
@@ -223,7 +224,7 @@ def value_text(value: Any) -> str:
 
 
 def _allowed(field: FieldInfo) -> str:
-    """What values a field takes: its choices, or its type with the limits of its number."""
+    """The allowed values of a field: its choices, or its type with the limits of its number."""
     if field.annotation is bool:
         return "true, false"
     choices = get_args(field.annotation)
@@ -263,7 +264,7 @@ def _fact_lines(described: Mapping[str, Any]) -> list[str]:
 
 
 REGIONS, WIDTH, WORDS, VOCABULARY = 36, 2048, 14, 10_000
-"""Sizes that parameters and costs are told for: 36 regions of 2,048, captions of 12 words, 10,000 ids."""
+"""Sizes for which parameters and costs are reported: 36 regions of 2,048, captions of 12 words, 10,000 ids."""
 
 
 def network_facts(spec: NetworkSpec, name: str) -> dict[str, Any]:

@@ -81,8 +81,8 @@ def ingest(
 
 
 def _ingested(recipe: IngestRecipe, address: str | None) -> tuple[Manifest, str, bool]:
-    """(manifest, where the data set stands, whether it was complete before). address: of a cluster,
-    None for this process alone."""
+    """(manifest, location of the data set, whether it was complete before). address: of a cluster, None for this
+    process alone."""
     from vsetune.data.making.data_place import data_place, finished
     from vsetune.data.making.ingest import ingest
     from vsetune.data.terminal_progress import terminal_progress

@@ -1,4 +1,4 @@
-"""The `vsetune` command: light, so that Ctrl-C while the rest is imported ends in one line too."""
+"""The `vsetune` command: a light module, so that Ctrl-C during the remaining imports also ends in one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vsetune.jobs.stopping import forget_interruptions, interrupt
 
 
 def run() -> None:
-    """Imports the commands and runs one; leaves by SystemExit with the exit code that `vsetune.cli.main` documents.
+    """Imports the commands and runs one; exits by SystemExit with the exit code that `vsetune.cli.main` documents.
 
     SIGTERM ends any command as Ctrl-C does.
     """
@@ -34,15 +34,15 @@ def run() -> None:
 
 
 def _be_deaf() -> None:
-    """The command has ended and its exit code stands, while Python takes a moment to clear up."""
+    """Ignore interrupts: the command has ended with its exit code, and Python is still cleaning up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _leave(code: int) -> NoReturn:
-    """sys.exit, in all but one: an interrupt inside `exec`, as in the making of a dataclass, counts as unhandled.
+    """sys.exit with one difference: an interrupt inside `exec`, as in the creation of a dataclass, counts as unhandled.
 
-    Python would then, its work done, end itself by SIGINT instead of with the exit code.
+    Python would then end itself by SIGINT after its work, instead of with the exit code.
     """
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A table for terminals of any width: nothing of it is cut, its columns go on below where they do not fit."""
+"""A table for terminals of any width: nothing is cut off, and columns that do not fit continue below."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rich.table import Column, Table
 from rich.text import Text
 
 _NARROWEST = 30
-"""A column of sentences is broken into lines of at least so many characters; names too, which leave others less."""
+"""Smallest width, in characters, of a broken column of sentences, and of names beside other columns."""
 _GAP = 2
 
 
 class FittingTable:
-    """Rows under headings, the first column names them and is repeated in every part. Columns without words are left
-    out; one with overflow "fold" holds sentences. sections: the numbers of rows that have a line above them."""
+    """Rows under headings; the first column names them and is repeated in every part. Columns without words are left
+    out; one with overflow "fold" contains sentences. sections: the numbers of rows that have a line above them."""
 
     def __init__(
         self, columns: Sequence[Column | str], rows: Sequence[Sequence[str]], *, title: str = "",
@@ -61,8 +61,8 @@ class FittingTable:
         return min(longest, _NARROWEST) if column.overflow == "fold" else longest
 
     def _table(self, numbers: Sequence[int], *, may_break: bool, breaks_names: bool) -> Table:
-        """may_break: every cell, over lines; the terminal is narrower than one. breaks_names: those, so that other
-        columns have room."""
+        """may_break: every cell may be broken over lines, because the terminal is narrower than one. breaks_names:
+        names may, so that other columns have room."""
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
         for number in numbers:
             column = self._columns[number]
@@ -78,5 +78,5 @@ class FittingTable:
 
 
 def _of_names(width: int) -> int:
-    """The most that names take of a terminal where other columns stand beside them."""
+    """The largest width of names in a terminal where other columns stand beside them."""
     return max(_NARROWEST, width - _NARROWEST - _GAP)

@@ -128,7 +128,7 @@ def stop(job: JobName, address: Address = None) -> None:
 
 
 def _follow(server: JobServer, job: Job) -> None:
-    """To stdout until the job ends; then its exit code, 130 where the cluster is lost before."""
+    """Print the log to stdout until the job ends. Exits with its exit code, or 130 where the cluster is lost before."""
     try:
         with interruptible(f"job {job.id} goes on; see it again with: vsetune job attach {job.id}"):
             for piece in server.follow(job):
@@ -148,7 +148,7 @@ def _follow(server: JobServer, job: Job) -> None:
 
 
 def _ended(server: JobServer, job: Job) -> Job:
-    """The job after its log has ended; its status comes a little later."""
+    """The job after the end of its log; its status arrives a little later."""
     for _ in range(20):
         job = server.job(job.id)
         if job.is_over:
@@ -158,7 +158,7 @@ def _ended(server: JobServer, job: Job) -> Job:
 
 
 def _status(job: Job) -> str:
-    """As Ray calls it, in small letters, with the exit code of one that failed."""
+    """Ray's name of the status in lower case, with the exit code of a failed job."""
     code = "" if job.driver_exit_code in (None, 0) else f", exit code {job.driver_exit_code}"
     return f"{job.status.lower()}{code}"
 

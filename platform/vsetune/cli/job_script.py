@@ -1,4 +1,4 @@
-"""What the scripts in jobs/ have in common: each is one command of `vsetune`, run as a job of a Ray cluster."""
+"""Common code of the scripts in jobs/: each runs one command of `vsetune` as a job of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from vsetune.cli.output import complain, results
 
 
 def run_script(about: str, command: Sequence[str], *, then: Sequence[str] = ()) -> NoReturn:
-    """Runs `vsetune COMMAND WORDS THEN`, the words being those that the script was given.
+    """Runs `vsetune COMMAND WORDS THEN`, where WORDS are the arguments of the script.
 
-    about: what --help prints. Leaves with the exit code of the command, and with 2 when the script was given nothing.
+    about: the text for --help. Exits with the exit code of the command, and with 2 when the script has no arguments.
     """
     words = sys.argv[1:]
     if words in (["-h"], ["--help"]):

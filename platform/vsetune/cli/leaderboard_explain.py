@@ -1,4 +1,4 @@
-"""`vsetune leaderboard explain` and `repeat`: where a row comes from, and how to have it again."""
+"""`vsetune leaderboard explain` and `repeat`: the origin of a row, and how to reproduce it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _origin(sources: RowSources) -> str:
 
 
 def repeat_command(row: str, sources: RowSources) -> str:
-    """One line that has the row again, from the revision on."""
+    """One command line that reproduces the row, with a checkout of its revision where that is known and unchanged."""
     revision = sources.revisions[0] if len(sources.revisions) == 1 else ""
     clean = revision and revision != "unknown" and not revision.endswith("+changes")
     checkout = f"git checkout {revision} && " if clean else ""
@@ -119,7 +119,7 @@ def repeat_command(row: str, sources: RowSources) -> str:
 def _found(
     name: str, baseline: str | None
 ) -> tuple[Sequence[AttemptRecord], StudyRecord, Leaderboard, Row]:
-    """Attempts and record of the study, its board, and the row. UsageError for what is not there."""
+    """Attempts and record of the study, its board, and the row. UsageError for anything that does not exist."""
     from vsetune.leaderboard.building import build
     from vsetune.records.studies import Studies
 
@@ -144,8 +144,8 @@ _UNLIMITED = 10_000
 
 @dataclass(frozen=True)
 class RunsView:
-    """One table where it fits; in a narrow terminal one of numbers and one of the runs' places in the store, so that
-    no id of a run is broken."""
+    """One table where it fits; in a narrow terminal one table of numbers and one of the runs' places in the store, so
+    that no id of a run is broken."""
 
     runs: Sequence[RowRun]
 
@@ -171,7 +171,7 @@ class RunsView:
 
 @dataclass(frozen=True)
 class StepsView:
-    """What goes on in a further line stands further in."""
+    """Continuation lines are indented further."""
 
     steps: Sequence[Step]
 

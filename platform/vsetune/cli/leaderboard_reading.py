@@ -1,4 +1,4 @@
-"""Boards as a command asks for them: of one study, of several, or of all in a store."""
+"""Boards requested by a command: of one study, of several, or of all in a store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_boards(
     command: str, names: Sequence[str], *, every: bool, baseline: str | None, hit_share: float | None,
 ) -> ReadBoards:
     """command: for the message. UsageError for neither names nor `every`, or both, a study that the store does not
-    have, a baseline that nobody ran, and what is no share."""
+    have, a baseline that was not run, and an invalid share."""
 
     from vsetune.records.studies import Studies
 
@@ -57,7 +57,7 @@ def read_boards(
 
 
 def share_of(given: float | None) -> float:
-    """As given by `HitShare`. UsageError for what is no share of the seeds."""
+    """A share as `HitShare` gives it. UsageError for an invalid share of the seeds."""
     from vsetune.metrics.performance_profiles import HIT_SHARE
 
     if given is None:
@@ -98,7 +98,8 @@ def _of_several(
 
 
 def named_records(store: Studies, names: Sequence[str]) -> list[StudyRecord]:
-    """Of these studies in this order, or of all in the store. UsageError for one that it does not have."""
+    """Boards of these studies in this order, or of all in the store. UsageError for one that the store does not
+    have."""
     from vsetune.records.studies import unknown_study
 
     known = {record.name: record for record in store.studies()}

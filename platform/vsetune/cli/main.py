@@ -1,6 +1,6 @@
 """`vsetune`: the entry point, its exit codes and its groups of commands.
 
-Exit codes: 0 done, 1 failed, 2 misused (bad input; the message says how to correct it), 3 some trials of a study
+Exit codes: 0 done, 1 failed, 2 misused (bad input; the message states how to correct it), 3 some trials of a study
 failed, 4 a study finished but records wait for its tracking store, 130 interrupted.
 """
 
@@ -47,7 +47,7 @@ _PLACE_REFUSES = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 _NAME_REFUSED = {errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY}
 _LONGEST_REASON = 300
 _Misuse: Any = typer.BadParameter.__base__
-"""What Typer raises for words that no command takes; it has no public name for it."""
+"""The exception that Typer raises for arguments that no command takes; Typer has no public name for it."""
 
 _log = logging.getLogger(__name__)
 
@@ -123,14 +123,14 @@ def _root(
 
 
 def run() -> None:
-    """What the `vsetune` command calls, by way of `vsetune.cli.entry`."""
+    """The function behind the `vsetune` command, called by `vsetune.cli.entry`."""
     mask_output()
     sys.stdout, sys.stderr = _unfailing(sys.stdout), _unfailing(sys.stderr)
     sys.exit(_exit_code())
 
 
 class _WhileRead(io.FileIO):
-    """A file descriptor whose reader may leave, as `head` does: the rest is dropped."""
+    """A file descriptor whose reader may close it, as `head` does: further output is dropped."""
 
     def write(self, data: Any) -> int:
         try:
@@ -140,7 +140,7 @@ class _WhileRead(io.FileIO):
 
 
 def _unfailing(stream: Any) -> Any:
-    """The stream, but one that nobody reads any more or that cannot show a character is no reason to fail."""
+    """The stream, without errors for a closed reader or for characters that it cannot show."""
     if not isinstance(stream, io.TextIOWrapper):
         return stream
     raw = _WhileRead(stream.fileno(), "w", closefd=False)
@@ -150,7 +150,7 @@ def _unfailing(stream: Any) -> Any:
 
 
 def _exit_code() -> int:
-    """Runs the command line. What a command returns is None, or the code of the `typer.Exit` that it left by."""
+    """Runs the command line. A command returns None, or the code of the `typer.Exit` that ended it."""
     try:
         _set_up_logs()
         _require_utf8(sys.argv[1:])
@@ -172,7 +172,7 @@ def _exit_code() -> int:
         _log.debug("out of memory", exc_info=error)
         reason = " ".join(str(error).split()) or "no more to be had"
         return _told("failed", [f"out of memory ({reason}); use smaller sizes, or more memory"], 1)
-    except Exception as error:  # a mistake of ours: told in a line, whole where it is asked for
+    except Exception as error:  # a bug of vsetune: one line, with the traceback at DEBUG
         _log.debug("a mistake of vsetune", exc_info=error)
         return _told("failed", [_mistake(error)], 1)
 
@@ -187,7 +187,8 @@ def _set_up_logs() -> None:
 
 
 def _require_utf8(words: Sequence[str]) -> None:
-    """Bytes that are no UTF-8 reach us as lone surrogates, which neither files nor databases nor terminals take."""
+    """UsageError for an argument that is not UTF-8. Its bytes arrive as lone surrogates, which files, databases and
+    terminals refuse."""
     for number, word in enumerate(words, start=1):
         try:
             word.encode()
@@ -196,7 +197,7 @@ def _require_utf8(words: Sequence[str]) -> None:
 
 
 def _misuse(error: Any) -> list[str]:
-    """What Typer says of words that no command takes; nothing where it has shown the help instead."""
+    """Typer's message about arguments that no command takes; empty where Typer has shown the help instead."""
     text = error.format_message().rstrip(".")
     for written, told in ((". Did you mean", ", did you mean"), ("(Possible options", "(possible options")):
         text = text.replace(written, told)
@@ -205,14 +206,14 @@ def _misuse(error: Any) -> list[str]:
 
 
 def _told(kind: str, problems: Sequence[str], code: int) -> int:
-    """Every problem in one line, whatever line ends what it quotes has; the exit code."""
+    """Prints every problem in one line, whatever line endings its quotes have. Returns the exit code."""
     for problem in problems:
         complain(kind, " ".join(problem.split()))
     return code
 
 
 def _with_way_out(problems: Sequence[str]) -> list[str]:
-    """A problem with a file of a home that cannot be written names the variable that moves the home."""
+    """Adds the variable that moves a home to a problem with a file of that home that cannot be written."""
     try:
         place, variable = home(), home_variable()
     except ConfigError:  # the problem itself
@@ -227,7 +228,7 @@ def _with_way_out(problems: Sequence[str]) -> list[str]:
 
 
 def _told_of_place(error: OSError) -> int:
-    """A place that refuses can be mended by the person (2); any other failure of the system is told as it is (1)."""
+    """The person can correct a path that cannot be written (2); other system failures are reported unchanged (1)."""
     place, reason = error.filename or "a file", error.strerror or error
     if error.errno in _PLACE_REFUSES:
         problem = f"{place}: {reason}; free space, check the rights, or set {home_variable()} elsewhere"
@@ -240,7 +241,7 @@ def _told_of_place(error: OSError) -> int:
 
 
 def _mistake(error: Exception) -> str:
-    """Which exception, its text, and the innermost of our lines that it came through."""
+    """The type of the exception, its text, and the innermost of our lines that it passed."""
     package = f"{os.sep}vsetune{os.sep}"
     ours = [frame for frame in traceback.extract_tb(error.__traceback__) if package in frame.filename]
     at = f" at {ours[-1].filename.rpartition(package)[2]}:{ours[-1].lineno}" if ours else ""

@@ -67,7 +67,7 @@ def evaluate_network(
 
 @contextmanager
 def _named(weights: str) -> Iterator[tuple[Path, StoredNetwork | None]]:
-    """The file, for as long as it is needed, and what it does not say of its network itself."""
+    """The file, as long as it is needed, and the description of its network that it may lack."""
     from vsetune.jobs.kept_plugins import load_kept
     from vsetune.jobs.recorded import find_attempt, require_best_weights
     from vsetune.networks.importing.stored import StoredWeights

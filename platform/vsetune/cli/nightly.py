@@ -1,4 +1,4 @@
-"""`vsetune nightly`: the same cells every night, held against their own history."""
+"""`vsetune nightly`: the same cells every night, compared with their own history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vsetune nightly install`, `history`, `bisect` and `accept`: what surrounds a night."""
+"""`vsetune nightly install`, `history`, `bisect` and `accept`: the commands around a night."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def _table_of_streams(found: Sequence[Stream], measure: str) -> Table:
 
 
 def _table_of_tried(found: Bisected, order: Sequence[str]) -> Table:
-    """From the good revision to the bad one. order: hashes, oldest first."""
+    """Commits from the good revision to the bad one. order: hashes, oldest first."""
     table = Table(
         Column("revision", no_wrap=True), Column("date", no_wrap=True), Column("subject", overflow="fold"), "is",
         Column("because", overflow="fold"),

@@ -1,4 +1,4 @@
-"""Where output goes: results to stdout, everything said to a person on the way to stderr."""
+"""Output: results to stdout, all messages to stderr."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _WITHOUT_JOBS = "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
 
 
 def say(text: str) -> None:
-    """One line for a person, as it is: not wrapped, not coloured, brackets and all; only secrets are `***`."""
+    """One line for a person, unchanged: not wrapped, not coloured, with its brackets; only secrets become `***`."""
     messages.print(masked(text), soft_wrap=True, highlight=False, markup=False)
 
 
 def complain(kind: str, text: str) -> None:
-    """Each problem in a line of its own that opens with `error` or `failed`; of an endless word, both its ends."""
+    """Prints each problem in its own line, which starts with `error` or `failed`; a very long word is shortened to its
+    ends."""
     for line in _ENDLESS.sub(r"\1...\2", masked(text)).splitlines() or [""]:
         messages.print(Text.assemble((kind, "red"), " ", line), soft_wrap=True, highlight=False)
 
@@ -40,7 +41,7 @@ def counted(number: int, one: str, several: str) -> str:
 
 
 def mlflow_server(uri: str | None) -> str | None:
-    """The command that shows a database in the MLflow UI, its password left for the person to fill in.
+    """The command that shows a database in the MLflow UI, with the password left for the person to fill in.
 
     None where nothing is exported, a server answers already (http), or nothing could serve it.
     """
@@ -52,7 +53,7 @@ def mlflow_server(uri: str | None) -> str | None:
 
 
 def _quoted(url: str) -> str:
-    """For a shell that would take ? & and * as its own."""
+    """Quoted for a shell that would interpret ? & and *."""
     return f"'{url}'" if set(url) & set("?&*' ") else url
 
 
@@ -62,7 +63,7 @@ def place_to_write(*names: str, **settings: Any) -> Any:
 
 
 def _on_this_machine(param: typer.CallbackParam, place: Path | None) -> Path | None:
-    """UsageError for an address, which as a path is one in a folder called `s3:`."""
+    """UsageError for an address, which as a path would be in a folder called `s3:`."""
     if place is None or not "".join(place.parts[:1]).endswith(":"):
         return place
     address = shown_url(str(place).replace(":/", "://", 1))
@@ -71,7 +72,7 @@ def _on_this_machine(param: typer.CallbackParam, place: Path | None) -> Path | N
 
 @contextmanager
 def interruptible(advice: str) -> Iterator[None]:
-    """Ctrl-C ends the command with exit code 130 and says how to go on."""
+    """Ctrl-C ends the command with exit code 130 and prints how to continue."""
     try:
         yield
     except KeyboardInterrupt:

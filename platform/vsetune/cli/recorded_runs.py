@@ -1,4 +1,4 @@
-"""Recorded attempts as commands name and load them."""
+"""Names and loads recorded attempts for commands."""
 
 from __future__ import annotations
 

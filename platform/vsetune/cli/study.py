@@ -70,7 +70,7 @@ def validate(
 
 
 def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
-    """Does every cell fit the data set, if that is there already? Says so where it is not."""
+    """Check that every cell fits the data set, if that exists already. Prints a line where it does not."""
     from vsetune.data.stored.dataset import Dataset
     from vsetune.data.stored.manifest import MANIFEST_FILE
     from vsetune.data.stored.storage import exists

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PLAN_EXAMPLE = "Example: vsetune study plan studies/quickstart.yaml"
 _WIDE = 120
-"""Columns of a terminal in which the table has room for what is searched; in others it stands below."""
+"""Width of a terminal in which the table has room for the searched settings; otherwise they stand below it."""
 
 
 def plan_study(

@@ -1,4 +1,4 @@
-"""What a person reads when a study has run: the board, what did not finish, where to look, how to go on."""
+"""The report printed after a study: the board, unfinished trials, where to look, how to continue."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: str) -> NoReturn:
-    """The leaderboard to stdout; what happened and where to look to stderr. Leaves with the exit code.
+    """Print the leaderboard to stdout, events and places to look to stderr. Exits with the exit code.
 
-    go_on: the command that goes on with an interrupted study. file: the study file, for other commands.
+    go_on: the command that continues an interrupted study. file: the study file, for other commands.
     """
     from vsetune.jobs.store_address import tracking_uri
     from vsetune.leaderboard.terminal import render_table
@@ -64,7 +64,7 @@ UNDELIVERED = 4
 
 
 def _table_of(troubles: Sequence[Trouble]) -> Table:
-    """Trials that failed or are open, with the first line of why."""
+    """Trials that failed or are open, with the first line of the reason."""
     columns = (Column("trial", overflow="fold"), "is", Column("because", overflow="fold"))
     table = Table(*columns, title="not finished", title_justify="left")
     for trouble in troubles[:_MOST_TROUBLES]:

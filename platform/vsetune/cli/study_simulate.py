@@ -86,7 +86,7 @@ def simulate_study(
 
 
 def _made_up(names: list[str]) -> list[Trainings]:
-    """All where none is named."""
+    """Synthetic trainings with these names, or all of them where no name is given."""
     from vsetune.jobs.simulation.landscapes import LANDSCAPES
 
     try:
@@ -97,7 +97,7 @@ def _made_up(names: list[str]) -> list[Trainings]:
 
 
 def _recorded(study: StudySpec, source: str, names: list[str], file: Path) -> list[Trainings]:
-    """Says what was recorded."""
+    """Trainings recorded by the study `source`, each reported in one line."""
     from vsetune.jobs.simulation.recorded_curves import recorded_landscapes
     from vsetune.records.studies import Studies
 
@@ -117,7 +117,7 @@ def _show_targets(
     study: StudySpec, found: list[SimulatedSearch], chosen: list[Trainings], settings: SimulationSettings, *,
     as_json: bool,
 ) -> None:
-    """For studies that search for epochs to a target, where the height of the pick is not what was asked."""
+    """For studies that search for epochs to a target, where the M-Recall of the winner is not the objective."""
     from vsetune.jobs.simulation.simulated_targets import NEAR_SOONEST, target_summaries
 
     rows = target_summaries(

@@ -1,4 +1,4 @@
-"""`vsetune study list`, `show` and `stop`: studies that somebody else may have started, through the tracking store."""
+"""`vsetune study list`, `show` and `stop`: studies on any machine, through the tracking store."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def stop_study(study: StudyName) -> None:
 
 
 def _views(study: str | None) -> list[StudyView]:
-    """Of every study, or of one. UsageError for an unknown one."""
+    """State of every study, or of one. UsageError for an unknown one."""
     from vsetune.jobs.observed import observe
     from vsetune.records.studies import Studies
 
@@ -147,7 +147,7 @@ def _row(trial: TrialView) -> list[str]:
 
 
 def _status(view: StudyView) -> str:
-    """`killed` is a study that was interrupted; one that runs and is silent may have lost its driver."""
+    """`killed` is an interrupted study; a running study without signs of life may have lost its driver."""
     status = _word(view.state.status)
     silent = status == "running" and time.time() - view.state.seen > _SILENT_AFTER_S
     return f"{status}, silent" if silent else status

@@ -16,5 +16,5 @@ Tracking = Annotated[
 
 
 def tracking_of(uri: str | None) -> TrackingSpec:
-    """What the option names. ConfigError in one line for what can be no URI."""
+    """The store that the option names. ConfigError in one line for an invalid URI."""
     return parse_spec({"uri": uri}, TrackingSpec, where="--tracking-uri")

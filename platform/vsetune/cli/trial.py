@@ -40,7 +40,7 @@ _DEFAULTS = GallerySpec()
 
 
 def _number(name: str, help_text: str) -> Any:
-    """An option that GallerySpec gives its default and its limits."""
+    """An option whose default and limits come from GallerySpec."""
     field = GallerySpec.model_fields[name]
     limits = {type(limit).__name__: limit for limit in field.metadata}
     return typer.Option(
@@ -210,7 +210,7 @@ def _settings(values: Mapping[str, Any]) -> str:
 
 
 def _checkpoint(store: Studies, attempt: RecordedAttempt, into: Path) -> str | None:
-    """Where the best weights are, here or on object storage, or what is wrong with them; None where they are gone.
+    """Where the best weights are, here or on object storage, or why they cannot be used; None where they are gone.
 
     into: a folder that lasts for this call.
     """
@@ -245,7 +245,8 @@ def _common_split(attempts: Sequence[RecordedAttempt], members: Sequence[Trained
 
 
 def _check_scores(attempts: Sequence[RecordedAttempt], members: Sequence[TrainedTrial]) -> None:
-    """UsageError for scores of different ranges, whose mean is the opinion of the widest; a warning where it may be."""
+    """UsageError for scores of different ranges, whose mean the widest range would dominate; a warning where it
+    might."""
     kinds = [member.trial.network.score for member in members]
     if len(set(kinds)) > 1:
         found = ", ".join(f"{kind} of {each.where}" for kind, each in zip(kinds, attempts, strict=True))

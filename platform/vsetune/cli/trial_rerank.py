@@ -1,4 +1,4 @@
-"""`vsetune trial rerank`: what a network that scores pairs makes of the proposals of one that embeds."""
+"""`vsetune trial rerank`: a network that scores pairs ranks the proposals of a network that embeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The device that was asked for by name, or why it cannot be had."""
+"""The device of a given name, or the reason why it is unavailable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from vsetune.errors import ConfigError
 
 
 def device_named(name: str | torch.device, *, key: str, choices: str = "cpu, cuda or cuda:N") -> torch.device:
-    """ConfigError for a device that is unknown or not here. key: what was set, choices: to what; for the message."""
+    """ConfigError for a device that is unknown or not here. key: the setting, choices: its possible values; for the
+    message."""
     wrong = f"{key}: got {str(name)!r}, need {choices}"
     try:
         device = torch.device(name)

@@ -1,4 +1,4 @@
-"""How far a long piece of work is: a small interface and a silent version. For a terminal: `terminal_progress`."""
+"""Progress of long work: a small interface and a silent version. For a terminal: `terminal_progress`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class ProgressSink(Protocol):
-    """Told by long work what is being done; one stage at a time."""
+    """Receives the progress of long work; one stage at a time."""
 
     def stage(self, name: str, total: int) -> None:
-        """A new stage of so many images (or captions) begins; the one before is over."""
+        """A new stage of `total` images (or captions) begins; the one before is over."""
 
     def advance(self, count: int) -> None:
-        """So many more of the stage are done."""
+        """`count` more of the stage are done."""
 
 
 class SilentProgress:

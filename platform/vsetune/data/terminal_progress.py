@@ -1,4 +1,4 @@
-"""How far a long piece of work is, as a bar on the terminal."""
+"""Progress of long work, as a bar on the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the epochs of a cell went, and why trials ended before their time."""
+"""Epochs of a cell by the outcome of its trials, and the reasons why trials ended early."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _NOT_TOLD = "no reason recorded"
 
 @dataclass(frozen=True)
 class Account:
-    """Where the budget of a cell's search went; budget: None where it is not known.
+    """Use of the budget of a cell's search. budget: None where it is not known.
 
-    epochs, trials: by outcome. lost: epochs that a crash made train again, charged to nobody. device_seconds: of all.
+    epochs, trials: by outcome. lost: epochs lost to crashes and trained again, not charged. device_seconds: of all
+    trials.
     """
 
     budget: SearchBudget | None
@@ -43,9 +44,10 @@ class Account:
 
 @dataclass(frozen=True)
 class Ending:
-    """Trials that ended the same way. kind: the rule that stopped them, or what else is told before the colon.
+    """Trials that ended the same way. kind: the rule that stopped them or "other", "errors" of failed trials,
+    "interruptions" of open ones, "no reason recorded" of trials without a reason.
 
-    epoch: the median of where they ended. examples: (trial, reason) of a few, different reasons first.
+    epoch: median of their last validations. examples: (trial, reason) for up to three different reasons.
     """
 
     outcome: Outcome
@@ -73,7 +75,7 @@ def account_of(trials: Sequence[TriedTrial], space: SearchSpace) -> Account:
 
 
 def endings_of(trials: Sequence[TriedTrial]) -> list[Ending]:
-    """Why trials were stopped, failed or are open, by outcome and then the most frequent first."""
+    """Reasons why trials were stopped, failed or are open, by outcome and then by frequency."""
     groups: dict[tuple[Outcome, str], list[TriedTrial]] = {}
     for trial in trials:
         if trial.outcome in ("finished", "open") and not trial.reason:
@@ -90,7 +92,7 @@ def endings_of(trials: Sequence[TriedTrial]) -> list[Ending]:
 
 
 def _kind(trial: TriedTrial) -> str:
-    """Of a stopped trial the rule, which stands before the first colon; failures and interruptions are told whole."""
+    """`Ending.kind` of a trial. All failures share one kind, and all interruptions."""
     if not trial.reason:
         return _NOT_TOLD
     if trial.outcome in ("failed", "open"):

@@ -1,4 +1,4 @@
-"""What every drawing of a cell has in common: which trials are drawn, on which axis of M-Recall, under which words."""
+"""Shared parts of the plots of a cell: the plotted trials, the axis of M-Recall, and the text of tooltips."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from vsetune.leaderboard.charts import Tick, nice_ticks
 from vsetune.leaderboard.wording import fixed
 
 MOST_DRAWN = 400
-"""Trials of a cell that are drawn; a page with more marks opens slowly."""
+"""Most trials of a cell that are plotted; a page with more marks opens slowly."""
 _BEST_DRAWN = 100
 _WORST_SHOWN = 2.0
-"""Times the distance from the best trial to the median one, below the best: what is lower goes to the edge."""
+"""Lowest plotted value: this multiple of the distance between best and median trial, below the best. Lower trials are
+plotted at the edge."""
 _ROOM, _LEAST_ROOM = 0.05, 0.5
-"""Above and below the trials: a share of what they span, and M-Recall in points."""
+"""Room above and below the trials: a share of their span, and at least so many points of M-Recall."""
 
 
 @dataclass(frozen=True)
 class RecallAxis:
-    """M-Recall in per cent. low, high: its ends. below: trials that lie under its low end and are drawn at the edge."""
+    """M-Recall in per cent. low, high: ends of the axis. values: of the ticks. below: number of trials under the low
+    end, which are plotted at the edge."""
 
     low: float
     high: float
@@ -32,7 +34,7 @@ class RecallAxis:
     below: int
 
     def scale(self, start: float, end: float) -> Scale:
-        """start: pixel of the low end."""
+        """The map to pixels. start, end: pixels of the low and the high end."""
         return Scale(self.low, self.high, start, end)
 
     def ticks(self, start: float, end: float) -> tuple[Tick, ...]:
@@ -41,7 +43,7 @@ class RecallAxis:
 
 
 def recall_axis(trials: Sequence[TriedTrial]) -> RecallAxis | None:
-    """Wide enough for every trial that is worth a look: a few that collapsed would press the others into one line.
+    """The axis, from `_WORST_SHOWN` up to the best trial, so that a few collapsed trials do not compress the others.
     None without a result."""
     bests = [trial.best for trial in trials if trial.best is not None]
     if not bests:
@@ -54,7 +56,7 @@ def recall_axis(trials: Sequence[TriedTrial]) -> RecallAxis | None:
 
 
 def drawn_trials(cell: ExplainedCell) -> list[TriedTrial]:
-    """Those of the trials that are drawn, in their order: all, or the best and as many others as there is room for."""
+    """The trials to plot, in their order: all, or above `MOST_DRAWN` the best and an even selection of the others."""
     trials = list(cell.trials)
     if len(trials) <= MOST_DRAWN:
         return trials
@@ -67,7 +69,7 @@ def drawn_trials(cell: ExplainedCell) -> list[TriedTrial]:
 
 
 def words_of(trial: TriedTrial) -> str:
-    """A trial in one line, for whoever points at it."""
+    """A trial in one line, for its tooltip."""
     best = "no result" if trial.best is None or trial.best_epoch is None else (
         f"M-Recall {fixed(trial.best, 2)} % at epoch {fixed(trial.best_epoch, 2)}"
     )

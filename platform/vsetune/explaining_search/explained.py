@@ -1,4 +1,4 @@
-"""The search of a study, cell by cell: what it tried, what that cost, which settings mattered. No markup."""
+"""The search of a study by cell: its trials, their cost, and the importance of settings. No markup."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from vsetune.search.importances import Importances, importances_of
 
 @dataclass(frozen=True)
 class ExplainedCell:
-    """trials: of its search, in the order in which they started. winner: the one that the leaderboard shows, None where
-    none has a result. range_ends: its settings at an end of what was searched."""
+    """trials: of its search, in the order in which they started. winner: the trial that represents its search, None if
+    no trial has a result. range_ends: settings of the winner at an end of the searched range."""
 
     space: SearchSpace
     trials: tuple[TriedTrial, ...]
@@ -37,13 +37,14 @@ class ExplainedCell:
 
     @property
     def settings(self) -> list[str]:
-        """Every searched setting, the most important first; those that were not judged last, as the study has them."""
+        """Every searched setting, the most important first; settings without an importance last, in the study's order.
+        """
         return [*self.importances.shares, *(name for name in self.space.domains if name not in self.importances.shares)]
 
 
 @dataclass(frozen=True)
 class ExplainedStudy:
-    """how: (name, value) pairs of how its configurations were chosen and stopped. remark: what is not known here."""
+    """how: (name, value) pairs on how configurations were sampled and stopped. remark: information that is missing."""
 
     study: str
     how: tuple[tuple[str, str], ...]
@@ -52,7 +53,7 @@ class ExplainedStudy:
 
 
 def explain(record: StudyRecord, attempts: Sequence[AttemptRecord]) -> ExplainedStudy:
-    """What the store knows of a study's search; cells without a trial are among its cells."""
+    """The search of a study from its stored records. Cells without a trial are included if the study can be read."""
     searches = searches_of(attempts)
     spaces, remark = spaces_of(record, searches)
     limits = (record.config.get("search") or {}).get("constraints") or {}
@@ -76,13 +77,13 @@ def _cell(space: SearchSpace, search: Sequence[Trial], constraints: ConstraintSp
 
 
 def has_levelled(trial: TriedTrial) -> bool:
-    """Whether its best tells what its configuration is worth: it finished, or patience saw it rise no more. Other rules
-    stop trials that still rise, whose best tells when they were stopped."""
+    """Whether its best M-Recall measures its configuration: the trial finished, or patience stopped it because it no
+    longer improved. Other rules stop trials that still improve, so their best depends on when they were stopped."""
     return trial.outcome == "finished" or (trial.outcome == "stopped" and trial.rule == "patience")
 
 
 def _objective(search: Mapping[str, Any]) -> str | None:
-    """None where it is the best M-Recall, as ever."""
+    """The objective in words; None for the default, the best M-Recall."""
     kind, target = search.get("objective"), search.get("target")
     if kind in (None, "best_m_recall"):
         return None
@@ -94,7 +95,7 @@ def _limits(constraints: Mapping[str, Any]) -> str | None:
 
 
 def _how(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Read as it stands, so that studies of any version tell what they can."""
+    """`ExplainedStudy.how`, from the raw config, so that studies of any version give the values that they have."""
     search, scheduler = (config.get(part) or {} for part in ("search", "scheduler"))
     told = {
         "sampler": search.get("sampler"), "start": search.get("start"), "seed of the search": search.get("seed"),

@@ -1,4 +1,4 @@
-"""The search of a study as one self-contained HTML page: no script, no request leaves it, names are escaped."""
+"""The search of a study as one self-contained HTML page: it has no scripts, makes no requests and escapes names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class _Segment:
 
 @dataclass(frozen=True)
 class _Section:
-    """A cell as the page shows it. anchor: its id. bar: where its epochs went; budget: pixel of what it was given."""
+    """A cell as the page shows it. anchor: its id. bar: its epochs by outcome. budget: pixel of its epoch budget, None
+    where it is not known."""
 
     cell: ExplainedCell
     anchor: str
@@ -43,7 +44,7 @@ class _Section:
 
 
 def to_html(explained: ExplainedStudy) -> str:
-    """The whole page as text; opens without a network and without JavaScript."""
+    """The whole page as text. It needs no network and no JavaScript."""
     environment = Environment(
         loader=ChoiceLoader([
             PackageLoader("vsetune.explaining_search", "templates"), PackageLoader("vsetune.leaderboard", "templates"),
@@ -89,7 +90,7 @@ def _bar(account: Account, scale: Scale) -> list[_Segment]:
 
 
 def _lead(cell: ExplainedCell) -> str:
-    """What came out, in one or two sentences."""
+    """Epochs, budget and best trial of a cell in a few sentences."""
     if not cell.trials:
         return "No trial yet."
     counts = ", ".join(f"{cell.account.trials[each]} {each}" for each in OUTCOMES if cell.account.trials[each])
@@ -113,7 +114,7 @@ def _lead(cell: ExplainedCell) -> str:
 
 
 def _notes(cell: ExplainedCell) -> list[str]:
-    """What a reader of the drawings must know."""
+    """Notes for reading the plots of a cell."""
     notes = []
     notes += [f"{end.sentence(cell.name)}." for end in cell.range_ends]
     axis = recall_axis(cell.trials)

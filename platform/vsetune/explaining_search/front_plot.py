@@ -1,4 +1,4 @@
-"""Soonest and highest at once, a Pareto front: at every epoch the highest M-Recall of any trial of a cell by then."""
+"""Pareto front of a cell, epochs against M-Recall: the highest M-Recall of any trial up to every epoch."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MOST_LEADERS = 12
 
 @dataclass(frozen=True)
 class Leader:
-    """A trial that nothing else of its cell beats in both for a while. since, until: epochs of its own training;
-    low, high: its M-Recall in per cent at these."""
+    """A trial that forms a stretch of the front of its cell. since, until: ends of the stretch, in epochs of its own
+    training. low, high: its M-Recall in per cent there."""
 
     trial: TriedTrial
     since: float
@@ -31,7 +31,8 @@ class Leader:
 
 @dataclass(frozen=True)
 class Front:
-    """line: SVG path of the front. leaders: along it, the soonest first; more: how many are not listed."""
+    """line: SVG path of the front. leaders: the last ones along it, by epoch; more: number of earlier ones that are not
+    listed."""
 
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
@@ -43,9 +44,10 @@ class Front:
 
 
 def front_points(trials: Sequence[TriedTrial]) -> list[tuple[float, float, TriedTrial]]:
-    """(epoch, M-Recall, trial) of every validation that none is above as soon; at equal ones the earlier trial stands.
+    """(epoch, M-Recall, trial) of every validation with a higher M-Recall than all at the same or earlier epochs. Of
+    equal validations the earlier trial counts.
 
-    Failed trials and those that break a constraint are none. Every point carries the noise of one validation, so the
+    Failed trials and trials that break a constraint are left out. Every point has the noise of one validation, so the
     front is optimistic, like every maximum.
     """
     points = [
@@ -60,7 +62,7 @@ def front_points(trials: Sequence[TriedTrial]) -> list[tuple[float, float, Tried
 
 
 def leaders_of(points: Sequence[tuple[float, float, TriedTrial]]) -> list[Leader]:
-    """The trials along a front; one that comes back stands twice."""
+    """The trials along a front. A trial with two stretches of the front is listed twice."""
     runs = [list(run) for _, run in groupby(points, key=lambda point: point[2].name)]
     return [Leader(run[0][2], run[0][0], run[-1][0], run[0][1], run[-1][1]) for run in runs]
 

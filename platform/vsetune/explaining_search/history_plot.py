@@ -1,4 +1,4 @@
-"""Geometry of a cell's history: the best M-Recall so far over the epochs that all its trials have trained."""
+"""Geometry of a cell's history: the best M-Recall so far over the total epochs trained by its trials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEFT, RIGHT, TOP, BOTTOM = 34, 22, 26, 38
 
 @dataclass(frozen=True)
 class History:
-    """line: SVG path of the best so far. budget: pixel of the epochs given, None where they are not known."""
+    """line: SVG path of the best so far. budget: pixel of the epoch budget, None where it is not known."""
 
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
@@ -31,8 +31,8 @@ class History:
 def best_so_far(trials: Sequence[TriedTrial]) -> list[tuple[float, float]]:
     """(epochs trained by all trials, best M-Recall until then) at every improvement.
 
-    Trials count one after another in the order in which they started, which is how a single worker would have run them:
-    the store does not tell how those that ran at once took turns. Failed trials cost their epochs and reach nothing.
+    Trials count one after another in the order in which they started, as a single worker would have run them, because
+    the store does not record how concurrent trials interleaved. Failed trials add epochs but no M-Recall.
     """
     steps: list[tuple[float, float]] = []
     before = 0.0
@@ -69,7 +69,7 @@ def stairs(points: Sequence[tuple[float, float]], end: float) -> str:
 
 
 def _marks(cell: ExplainedCell, recalls: RecallAxis, x: Scale, y: Scale) -> list[Mark]:
-    """Every trial where it reached its best."""
+    """A mark for every plotted trial at its best; failed trials are at the lower edge."""
     drawn = {trial.name for trial in drawn_trials(cell)}
     marks, before = [], 0.0
     for trial in cell.trials:

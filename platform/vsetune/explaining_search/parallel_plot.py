@@ -15,13 +15,14 @@ from vsetune.leaderboard.charts import Tick
 HEIGHT = 320
 TOP, BOTTOM, SIDE = 46, 34, 70
 _CLOSEST, _WIDEST, _ALL_STEPS = 165, 320, 1000
-"""Pixels between two axes, at least and at most, and of all of them together where that allows it."""
+"""Pixels between two axes, at least and at most, and the target for all gaps together."""
 _TICKS = 5
 
 
 @dataclass(frozen=True)
 class Upright:
-    """One axis. part, name: of the setting, `loss` and `margin`; of M-Recall the unit and its name."""
+    """One axis. part, name: the parts of a setting's name, such as `loss` and `margin`; for M-Recall its unit and name.
+    """
 
     x: float
     part: str
@@ -31,7 +32,7 @@ class Upright:
 
 @dataclass(frozen=True)
 class Line:
-    """kind: `top` for the best tenth of the trials, one at least, else the outcome."""
+    """kind: `top` for the best tenth of the trials, at least one, else the outcome."""
 
     path: str
     kind: str
@@ -51,7 +52,7 @@ class Parallel:
 
 
 def parallel(cell: ExplainedCell) -> Parallel | None:
-    """None where there are no two trials with a result to compare, or nothing was searched."""
+    """None for fewer than two trials with a result, or if nothing was searched."""
     recalls = recall_axis(cell.trials)
     trials = [trial for trial in drawn_trials(cell) if trial.best is not None]
     if recalls is None or len(trials) < 2 or not cell.settings:
@@ -91,7 +92,7 @@ def _recall_upright(recalls: RecallAxis, x: float) -> Upright:
 def _lines(
     cell: ExplainedCell, axes: Sequence[SettingAxis], recalls: RecallAxis, trials: Sequence[TriedTrial], places: Scale
 ) -> tuple[Line, ...]:
-    """The best ones last, so that they lie on top."""
+    """Lines in plotting order: better trials later and the winner last, so that they are on top."""
     ranked = sorted(trials, key=lambda trial: trial.best or 0.0, reverse=True)
     top = {trial.name for trial in ranked[: max(1, len(ranked) // 10)]}
     recall_height = recalls.scale(HEIGHT - BOTTOM, TOP)
@@ -107,6 +108,6 @@ def _lines(
 
 
 def _height(axis: SettingAxis, trial: TriedTrial) -> float | None:
-    """None for a trial without this setting."""
+    """Pixel of a trial on an axis; None without this setting or without a place on the axis."""
     place = axis.place(trial.configuration[axis.name]) if axis.name in trial.configuration else None
     return None if place is None else Scale(0.0, 1.0, HEIGHT - BOTTOM, TOP)(place)

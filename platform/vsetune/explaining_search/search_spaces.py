@@ -1,4 +1,4 @@
-"""What the search of every cell of a recorded study may vary, and how many epochs it has for that."""
+"""Search space and epoch budget of every cell of a recorded study."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from vsetune.records.attempts import StudyRecord
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """One cell. domains: of every searched setting by dotted name. epochs: its budget, epochs_of_a_trial: of one that
-    nobody stops, both None where nobody knows. device_seconds: the budget of them where the study has one.
+    """One cell. domains: of every searched setting, by dotted name. epochs: its budget. epochs_of_a_trial: of a trial
+    that is not stopped early. Both are None where unknown. device_seconds: its budget, None without one.
 
-    is_seen: the study could not be read here, so the domains are what the trials span. written: what they are read
-    from, where it could.
+    is_seen: the study could not be read here, so the domains are the ranges that the trials span. written: the study
+    and the cell that the domains were read from, None if they could not be read.
     """
 
     cell: str
@@ -36,10 +36,10 @@ class SearchSpace:
 
 
 def spaces_of(record: StudyRecord, searches: Mapping[str, Sequence[Trial]]) -> tuple[list[SearchSpace], str]:
-    """The spaces of all cells of a study, and why they are only what was seen; empty where they are the study's own.
+    """The search spaces of the cells of a study, and a remark, empty if the study could be read.
 
-    A study of another version, or of somebody's components whose code is not here, cannot be read; what its trials
-    span stands in for its ranges then.
+    A study of another version, or with user components whose code is not here, cannot be read. The spaces are then
+    those of cells with trials, with the ranges that the trials span.
     """
     try:
         return _as_written(record), ""

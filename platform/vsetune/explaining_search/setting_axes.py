@@ -1,4 +1,4 @@
-"""Values of a setting along a line, linear or logarithmic as it is searched, or one place for each choice."""
+"""Positions of a setting's values along a line, linear or logarithmic as searched, or one position for each choice."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from vsetune.leaderboard.charts import nice_ticks
 
 _STEPS = ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
 _MORE = 2
-"""Ticks beyond those asked for that still have room."""
+"""Ticks beyond the requested number that still have room."""
 
 
 @dataclass(frozen=True)
 class SettingAxis:
-    """The line of one setting. Places are shares of its length, from 0 to 1; what lies outside goes to its end."""
+    """The axis of one setting. Places are shares of its length, from 0 to 1; values outside go to its ends."""
 
     name: str
     domain: Domain
 
     def place(self, value: Any) -> float | None:
-        """None for what has no place: a text on an axis of numbers, a choice that is none."""
+        """None for a value without a place: a text on an axis of numbers, a number up to 0 on a logarithmic axis, or an
+        unknown choice."""
         if isinstance(self.domain, Choices):
             words = [text_of(choice) for choice in self.domain.choices]
             return (words.index(text_of(value)) + 0.5) / len(words) if text_of(value) in words else None
@@ -42,14 +43,15 @@ class SettingAxis:
 
 
 def text_of(value: Any) -> str:
-    """As a study file writes it, numbers to six digits."""
+    """The value as in a study file, floats with six significant digits."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def seen_domain(values: Iterable[Any]) -> Domain:
-    """What the values of a setting span, where its search range is not known. values: at least one."""
+    """The range or the choices that the values of a setting span, where its domain is not known. values: at least one.
+    """
     seen = list(values)
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in seen):
         return Range(low=min(seen), high=max(seen), integer=all(isinstance(value, int) for value in seen))
@@ -57,7 +59,7 @@ def seen_domain(values: Iterable[Any]) -> Domain:
 
 
 def _round_values(domain: Range, count: int) -> list[float]:
-    """Round numbers within the range, about `count` of them; its ends where it has no two."""
+    """About `count` round numbers within the range; the ends of the range if there are fewer than two."""
     if domain.low == domain.high:
         return [domain.low]
     found = _powers(domain, count) if domain.log else nice_ticks(domain.low, domain.high, count)
@@ -69,8 +71,8 @@ def _round_values(domain: Range, count: int) -> list[float]:
 
 
 def _powers(domain: Range, count: int) -> list[float]:
-    """Of a logarithmic range: 1, 2 and 5 of every power of ten, fewer of each or every so many powers where it is wide.
-    """
+    """Ticks of a logarithmic range: 1, 2 and 5 times every power of ten; in wide ranges fewer per power, or only every
+    n-th power."""
     first, last = math.floor(math.log10(domain.low)), math.ceil(math.log10(domain.high))
     decades = last - first
     steps = next((steps for steps in _STEPS if len(steps) * decades <= count + _MORE), _STEPS[-1])

@@ -19,7 +19,7 @@ _TICKS = 5
 
 @dataclass(frozen=True)
 class Mark:
-    """A trial in a drawing. kind: its outcome, or `edge` for one that lies below the drawing. words: what it is."""
+    """A trial in a plot. kind: its outcome, or `edge` for a trial below the plotted range. words: its tooltip."""
 
     x: float
     y: float
@@ -30,7 +30,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Slice:
-    """One setting. importance: its share, None where it was not judged. summary: the drawing in words."""
+    """One setting. importance: its share, None where it is not known. summary: the plot in words."""
 
     setting: str
     importance: float | None
@@ -42,8 +42,8 @@ class Slice:
 
 
 def slices(cell: ExplainedCell) -> list[Slice]:
-    """One drawing per setting, the most important first; none where no trial has a result. Failed trials stand at the
-    lower edge, so that a range in which everything fails is seen."""
+    """One plot per setting, the most important first; none if no trial has a result. Failed trials are plotted at the
+    lower edge, so that a range in which all trials fail is visible."""
     axis, trials = recall_axis(cell.trials), drawn_trials(cell)
     if axis is None:
         return []

@@ -1,4 +1,4 @@
-"""What became of every configuration that the search of a cell has tried, as the tracking store tells it."""
+"""Outcome of every configuration that the search of a cell has tried, from the tracking store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vsetune.records.attempts import SEARCH_VALUE, AttemptRecord
 from vsetune.search.objectives import broken_limits
 
 Outcome = Literal["finished", "stopped", "failed", "open"]
-"""stopped: early, by a rule (`pruned` in the store). open: running, or interrupted and to be gone on with."""
+"""stopped: early, by a rule (`pruned` in the store). open: running, or interrupted and to be resumed."""
 
 OUTCOMES: tuple[Outcome, ...] = ("finished", "stopped", "failed", "open")
 _OUTCOMES: Mapping[str, Outcome] = {"finished": "finished", "pruned": "stopped", "failed": "failed"}
@@ -24,10 +24,9 @@ class TriedTrial:
     """A trial of a search, by its latest attempt.
 
     curve: (epoch, M-Recall in per cent). best, best_epoch: None without a validation, and for a failed trial, whose
-    numbers count for nothing. epochs: charged to the budget; lost: trained again after a crash, not charged.
+    results do not count. epochs: charged to the budget; lost: epochs lost to crashes and trained again, not charged.
     device_seconds: of all its attempts. reason: why it ended, one line of the store; empty where none is recorded.
-    value: what the search maximises, `best` unless it was told otherwise. breaks: the constraints that it does not
-    keep, in words.
+    value: the value that the search maximises, by default `best`. breaks: the constraints that it violates, in words.
     """
 
     name: str
@@ -45,12 +44,12 @@ class TriedTrial:
 
     @property
     def rule(self) -> str:
-        """What stands before the first colon of the reason: of a stopped trial the rule that stopped it."""
+        """The part of the reason before the first colon: for a stopped trial, the rule that stopped it."""
         return self.reason.partition(": ")[0] if ": " in self.reason else ""
 
 
 def searches_of(attempts: Sequence[AttemptRecord]) -> dict[str, list[Trial]]:
-    """The trials of the search by cell, in the order in which they started; confirming runs are none of them."""
+    """The trials of the search by cell, in the order in which they started, without confirming runs."""
     found: dict[str, list[Trial]] = {}
     for trial in trials_of(attempts):
         if trial[-1].start.phase == "search":
@@ -59,7 +58,7 @@ def searches_of(attempts: Sequence[AttemptRecord]) -> dict[str, list[Trial]]:
 
 
 def tried(trial: Trial, constraints: ConstraintSpec | None = None) -> TriedTrial:
-    """All attempts at a trial as one. constraints: of the study."""
+    """All attempts of a trial as one. constraints: of the study."""
     last, cost = trial[-1], cost_of([trial])
     outcome = _OUTCOMES.get(last.status, "open")
     curve = next((attempt.curve for attempt in reversed(trial) if attempt.curve), ())

@@ -1,4 +1,4 @@
-"""What a trained network retrieves, which wrong items it ranks too high, and where in an image it looks."""
+"""Explanations of a trained network: its rankings, the wrong items ranked too high, and heat maps of images."""
 
 from vsetune.explanations.gallery import Gallery, make_gallery
 from vsetune.explanations.gallery_page import About, to_html

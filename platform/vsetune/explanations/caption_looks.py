@@ -1,4 +1,4 @@
-"""One caption beside one image, its own or another: what is written from it, found wrong in it and mended.
+"""One caption beside one image, its own or another: sentences written from it, and its words found wrong and corrected.
 
 Letters of shapes: C sentences, L ids.
 """
@@ -20,23 +20,23 @@ from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.sentence_writing import SentenceWriting, Verdict, WordFindings, WrittenSentences
 
 _OF_EACH_VERDICT = 2
-"""Filtered sentences shown of each verdict, those with the highest scores."""
+"""Number of filtered sentences shown for each verdict, by highest score."""
 _ORDER: tuple[Verdict, ...] = get_args(Verdict)
 _MOST_STEPS = 12
-"""Words of a caption that are corrected, at most."""
+"""Most words of a caption that are corrected."""
 _ANYWAY = 3
-"""Words that are corrected where none is found wrong: those that come nearest to it."""
+"""Words that are corrected if none is found wrong: those most likely to be wrong."""
 _WRONG_BELOW = 0.5
 """Probability of being unchanged below which a word counts as found wrong (Fan et al. 2022, Section 4.4)."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a sentence, or a piece of one. joins: it goes on with the piece before it. was: what the caption has in
-    its place, where that is another word. is_filled: it was masked.
+    """A word of a sentence, or a piece of one. joins: it continues the piece before it. was: the caption's word in its
+    place, None if it is the same. is_filled: it was masked.
 
-    doubt: probability that it was replaced. mended: the word that belongs there, to the network, certainty: its
-    probability. None where there is no such head, or nothing was judged.
+    doubt: probability that it was replaced. mended: the word that the network predicts there; certainty: its
+    probability. All three are None without such a head, or if the word was not judged.
     """
 
     text: str
@@ -50,7 +50,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A synthetic sentence, and the masked copy it was written from."""
+    """A synthetic sentence (words), and the masked copy that it was written from (source)."""
 
     words: list[Word]
     source: list[Word]
@@ -60,8 +60,8 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Examined:
-    """A sentence word by word, and what is left of it when every word found wrong is replaced by its mended one; None
-    without the head that mends, or where nothing changes."""
+    """A sentence word by word. corrected: the sentence with every word found wrong replaced by the predicted word; None
+    without the correction head, or if nothing changes."""
 
     words: list[Word]
     score: float
@@ -71,9 +71,10 @@ class Examined:
 
 @dataclass(frozen=True)
 class Written:
-    """For one caption (index in the split) with its image. shown: some of the sentences; counts: of all, by verdict.
+    """Sentences for one caption (index in the split) with its image. shown: some of the sentences; counts: of all
+    sentences, by verdict.
 
-    examined: the kept one that scores highest; None where none was kept, or no head judges words.
+    examined: the sentence of verdict `kept` with the highest score; None without one, or if no head judges words.
     """
 
     image: int
@@ -86,8 +87,8 @@ class Written:
 
 @dataclass(frozen=True)
 class Steps:
-    """read: words and score of a caption, and of every step, one more word mended in each. finds_any: a word is found
-    wrong; otherwise the likeliest to be are corrected. is_cut: there would be more steps."""
+    """read: words and score of a caption, then after every step, each with one more word corrected. finds_any: a word
+    is found wrong; otherwise the words most likely to be wrong are corrected. is_cut: further steps were left out."""
 
     read: list[tuple[list[Word], float]]
     finds_any: bool
@@ -106,7 +107,7 @@ class CaptionLook:
     inputs: CaptionInputs
 
     def written(self, found: WrittenSentences, image: int, *, most: int) -> Written:
-        """What is shown of all sentences: the best that were kept, and a few that were not."""
+        """The sentences to show: those of verdict `kept` with the highest scores, and a few of every other verdict."""
         by_score = found.scores.argsort(descending=True, stable=True).tolist()
         shown, seen = [], Counter[Verdict]()
         for place in by_score:
@@ -122,7 +123,8 @@ class CaptionLook:
                        dict(seen), examined)
 
     def corrected(self) -> Steps | None:
-        """The word found most wrong comes first, each place once. None without the head that mends."""
+        """Corrections in steps, the word most likely to be wrong first, each place once. None without the correction
+        head."""
         ids, read, tried = self.inputs.tokens[0].clone(), [], set[int]()
         found = self._judged(ids)
         if found.mended is None:
@@ -164,7 +166,7 @@ class CaptionLook:
     def _words(
         self, ids: Tensor, *, is_filled: Tensor | None = None, found: WordFindings | None = None
     ) -> list[Word]:
-        """Without start and end. ids: (L,), as long as the caption."""
+        """The words without start and end. ids: (L,), as long as the caption."""
         words = []
         own = self.inputs.tokens[0].tolist()
         for place, number in enumerate(ids.tolist()):
@@ -189,7 +191,7 @@ class CaptionLook:
         return word
 
     def _text(self, number: int, place: int) -> tuple[str, bool]:
-        """As it is written in the caption where the word is the caption's own."""
+        """(text, joins) of an id. The caption's own words are spelled as in the caption."""
         written = self.picture.words[self.caption - self.picture.first_caption]
         if self.reader.are_words and number == int(self.inputs.tokens[0, place]) and place <= len(written):
             return written[place - 1], False
@@ -197,10 +199,10 @@ class CaptionLook:
 
 
 def _most_wrong(found: WordFindings, ids: Tensor, tried: Collection[int], *, below: float) -> int | None:
-    """The place that is surest to be wrong, of those with another word to write that were not tried; None: no more.
+    """The place most likely to be wrong, among untried places with a different predicted word; None without one.
 
-    below: the probability of being unchanged that a word has at most; without the head that finds wrong words every
-    word counts for which the head that mends has a better one.
+    below: only words with a smaller probability of being unchanged count. Without the detection head every word counts
+    whose predicted word differs, and the one that the correction head gives the smallest probability is taken.
     """
     assert found.mended is not None
     assert found.present is not None

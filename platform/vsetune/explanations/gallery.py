@@ -1,4 +1,4 @@
-"""What a trained network retrieves on a split, gathered for people to look at. Plain data; `page` draws it."""
+"""Rankings, heat maps and sentences of a trained network on a split. Plain data; `gallery_page` renders it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from vsetune.training.trained import TrainedTrial
 
 @dataclass(frozen=True)
 class Gallery:
-    """captions, images: rankings of queries drawn from the split. hard_captions, hard_images: the queries of the whole
-    split whose hardest negative outranks the true item by the widest gap. heat: by caption, over its own image.
+    """captions, images: rankings of queries sampled from the split. hard_captions, hard_images: the queries of the
+    whole split whose hardest negative outranks the true item by the widest gap. heat: by caption, over its own image.
 
-    pictures: by index in the split, every image that is named anywhere here. owner: image of each caption of the split.
-    sentences: that the network writes and mends; None for one that does neither.
+    pictures: by index in the split, every image that the gallery refers to. owner: image of each caption of the split.
+    sentences: written and corrected by the network; None for a network that does neither.
     """
 
     split: str
@@ -51,12 +51,12 @@ class Gallery:
         return self.pictures[self.owner[caption]]
 
     def caption(self, index: int) -> str:
-        """Its text."""
+        """The text of a caption."""
         picture = self.picture_of(index)
         return picture.captions[index - picture.first_caption]
 
     def words(self, caption: int) -> list[str]:
-        """One per token, start and end included."""
+        """One word per token, start and end included."""
         picture = self.picture_of(caption)
         return ["start", *picture.words[caption - picture.first_caption], "end"]
 
@@ -64,9 +64,9 @@ class Gallery:
 def make_gallery(
     trained: TrainedTrial, split: str, wanted: GallerySpec, *, report: Report | None = None
 ) -> Gallery:
-    """report: called with pairs scored and pairs in all, by networks that score pairs.
+    """report: called with the pairs scored and all pairs, by networks that score pairs.
 
-    NumericError if any similarity is not finite; DataError for a missing split or damaged shards.
+    Raises NumericError if any similarity is not finite, DataError for a missing split or damaged shards.
     """
     network, dataset, trial, device = trained.network, trained.dataset, trained.trial, trained.device
     captions, images = _drawn(dataset.split(split), wanted)
@@ -88,7 +88,8 @@ def make_gallery(
 
 
 def _drawn(info: SplitInfo, wanted: GallerySpec) -> tuple[list[int], list[int]]:
-    """Captions and images to show, in the order of the split; each drawn by itself, so one number moves one list."""
+    """Captions and images to show, in the order of the split. Each list is sampled separately, so that changing the
+    number of one does not change the other."""
     drawn = []
     for name, size, number in (("captions", info.captions, wanted.captions), ("images", info.images, wanted.images)):
         rng = random.Random(f"{name}/{wanted.seed}")
@@ -100,7 +101,7 @@ def _images_shown(
     by_caption: Iterable[Ranking], by_image: Iterable[Ranking], hard_captions: Iterable[HardestNegative],
     hard_images: Iterable[HardestNegative], owner: list[int],
 ) -> Iterable[int]:
-    """Every image that is shown, or whose captions are."""
+    """Every image that is shown, and every image with a shown caption."""
     for ranking in by_caption:
         yield owner[ranking.query]
         yield from (item.index for item in _items(ranking))

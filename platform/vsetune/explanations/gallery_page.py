@@ -1,6 +1,6 @@
-"""The gallery as one self-contained HTML page: no script, no request leaves it, what people wrote is escaped.
+"""The gallery as one self-contained HTML page: it has no scripts, makes no requests and escapes user text.
 
-Every picture stands in the page once; whatever shows it refers to it.
+The page contains every picture once and refers to it wherever it is shown.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from vsetune.explanations.rankings import Candidate, Ranking
 from vsetune.networks.sentence_writing import Verdict
 
 _CELLS_OF_BOXES = 48
-"""Cells per side of the raster that boxes are drawn on."""
+"""Cells per side of the raster for boxes."""
 _BLANK = 120
-"""Pixels per side of what stands for a picture that is not stored."""
+"""Pixels per side of the placeholder of a picture that is not stored."""
 _COLOURS = np.array([[10, 6, 34], [96, 24, 110], [232, 96, 38], [252, 250, 160]], float)
 _OPACITIES = np.array([0.72, 0.66, 0.60, 0.55])
 
@@ -41,7 +41,7 @@ Mark = Literal["true", "hardest", ""]
 
 @dataclass(frozen=True)
 class About:
-    """What the page says of the trial. facts: (name, value) pairs for its foot."""
+    """Description of the trial on the page. facts: (name, value) pairs for the footer."""
 
     title: str
     network: str
@@ -71,7 +71,7 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Heat:
-    """A heat map as PNGs to lay over the picture; `on_picture`: False where nobody knows where the regions are."""
+    """A heat map as PNGs to lay over the picture. on_picture: False if the places of the regions are not known."""
 
     png: str
     scale: str
@@ -81,7 +81,7 @@ class _Heat:
 
 
 def to_html(gallery: Gallery, about: About) -> str:
-    """The whole page as text; opens without a network, without JavaScript."""
+    """The whole page as text. It needs no network and no JavaScript."""
     environment = Environment(
         loader=PackageLoader("vsetune.explanations", "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
@@ -99,7 +99,7 @@ def to_html(gallery: Gallery, about: About) -> str:
 
 
 def _shown(gallery: Gallery) -> list[int]:
-    """Indices of the pictures that the page shows; of other images only captions stand there."""
+    """Indices of the pictures that the page shows; for other images it shows captions only."""
     hard = [index for each in gallery.hard_captions for index in (each.true, each.wrong)]
     hard += [each.query for each in gallery.hard_images]
     captions = [gallery.owner[ranking.query] for ranking in gallery.captions]
@@ -110,7 +110,7 @@ def _shown(gallery: Gallery) -> list[int]:
 
 
 def _candidates(ranking: Ranking) -> list[Candidate]:
-    """The top, then the best true item and the hardest negative where they are not among it."""
+    """The top, then the best true item and the hardest negative if the top lacks them."""
     more = [ranking.best_true] + ([] if ranking.hardest_negative is None else [ranking.hardest_negative])
     beyond = {item.rank: item for item in more if item.rank > len(ranking.top)}
     return ranking.top + [beyond[rank] for rank in sorted(beyond)]
@@ -173,7 +173,7 @@ def _places(picture: Picture, heat: HeatMap) -> np.ndarray | None:
 def raster(values: np.ndarray, boxes: np.ndarray | None) -> np.ndarray:
     """(rows, columns) heat over the image. values: (R,), of boxes, or of the cells of a square grid row by row.
 
-    Where boxes overlap the warmest is shown. One row of R where R is no square and there are no boxes.
+    Overlapping boxes show the largest value. Without boxes, an R that is no square number gives one row of R.
     """
     if boxes is None:
         side = math.isqrt(len(values))
@@ -203,16 +203,16 @@ def _data_uri(content: bytes, kind: str) -> str:
 
 
 def _size(picture: Picture) -> tuple[int, int]:
-    """Width and height in the units of its drawing."""
+    """Width and height of its thumbnail, or of the placeholder, in pixels."""
     small = picture.thumbnail
     return (_BLANK, _BLANK) if small is None else (small.width, small.height)
 
 
 def _scale(low: float, high: float) -> str:
-    """The ends of a heat map; what is next to nothing beside the high end reads 0."""
+    """The ends of a heat map's scale; a low end of at most 1/1000 of the high end is printed as 0."""
     return f"{_score(low) if low > high / 1000 else 0} to {_score(high)}"
 
 
 def _score(value: float) -> str:
-    """Three decimals; two digits where the number is small, so that it does not read 0.000."""
+    """Three decimals; two significant digits for a number below 0.01, so that it is not printed as 0.000."""
     return f"{value:.3f}" if abs(value) >= 0.01 else f"{value:.2g}"

@@ -1,9 +1,9 @@
-"""Which regions of an image a caption's score looks at: attention of the words, or gradient x input of the regions.
+"""Heat maps of the image regions behind a caption's score: attention of the words, or gradient x input of the regions.
 
-Attention where words attend to regions (`Network.attention`): the weights that the score itself uses, per word and
-their mean over the words. Everywhere else h_r = [sum_d x_rd dS/dx_rd]+ with x the region features and S the similarity
-of the pair: what S would lose, to first order, if the features of region r were taken away. Of a network that reads
-photographs, regions are the cells of the last map of its CNN.
+Attention is used where words attend to regions (`Network.attention`): the weights of the score itself, per word and
+their mean over the words. Other networks use h_r = [sum_d x_rd dS/dx_rd]+ with x the region features and S the
+similarity of the pair: the loss of S, to first order, if the features of region r were removed. For a network that
+reads photographs, regions are the cells of the last feature map of its CNN.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ CENTRE = 224 / 256
 class HeatMap:
     """regions: (R,) >= 0, larger is warmer; attention: mean over the words, sums to 1; gradient: in units of the score.
 
-    words: (L, R) attention of every token, start and end included, rows sum to 1; None for a gradient. centre: share of
-    the image's shorter side that the regions' square in its middle covers; None: they cover the whole image.
+    words: (L, R) attention of every token, start and end included, rows sum to 1; None for a gradient. centre: side of
+    the central square that the regions cover, as a share of the image's shorter side; None: they cover the whole image.
     """
 
     basis: Basis
@@ -51,7 +51,8 @@ def heat_maps(
     network: Network, dataset: Dataset, split: str, captions: Sequence[int], *, encoded: EncodedSplit,
     trial: TrialSpec, device: torch.device,
 ) -> dict[int, HeatMap]:
-    """By caption, over the regions of its own image; without those whose regions have no place in it.
+    """Heat maps by caption, over the regions of its own image. Captions whose regions have no place in the image are
+    left out.
 
     encoded: the split, encoded by this network. The parameters get no gradient.
     """
@@ -84,7 +85,7 @@ def encoded_caption(encoded: EncodedSplit, caption: int) -> Encoded:
 
 
 def attention_map(network: Network, image: Encoded, caption: Encoded) -> HeatMap | None:
-    """Of one image and one caption; None where words do not attend to regions."""
+    """Heat map of one image and one caption; None if words do not attend to regions."""
     weights = network.attention(image, caption)
     if weights is None:
         return None
@@ -97,9 +98,10 @@ def attention_map(network: Network, image: Encoded, caption: Encoded) -> HeatMap
 def gradient_map(
     network: Network, image: ImageInputs, caption: Encoded, *, pixels: PixelInput | None
 ) -> HeatMap | None:
-    """Of one image (its inputs) and one encoded caption. pixels: how the network reads photographs, if it does.
+    """Heat map of one image (its inputs) and one encoded caption. pixels: how the network reads photographs, None for
+    region features.
 
-    None where the regions have no place: of a CNN that gives one vector instead of cells.
+    None if the regions have no place: for a CNN that gives one vector instead of cells.
     """
     leaves: list[Tensor] = [image.features.detach().requires_grad_()] if pixels is None else []
     features = image.features if pixels is not None else leaves[0]
@@ -132,7 +134,7 @@ def _warm(values: Tensor, gradient: Tensor, regions: int, pixels: PixelInput | N
 def _inputs_of(
     dataset: Dataset, split: str, wanted: Sequence[int], *, trial: TrialSpec, device: torch.device
 ) -> Mapping[int, ImageInputs]:
-    """What the network reads of these images, one by one."""
+    """Network inputs of these images, by index in the split."""
     rest, found = set(wanted), dict[int, ImageInputs]()
     reads = replace(trial.network.reads, pixels=_whole(trial.network.reads.pixels))
     with split_batches(dataset, split, reads=reads, threads=trial.training.loader_workers) as batches:
@@ -148,7 +150,7 @@ def _inputs_of(
 
 
 def _whole(pixels: PixelInput | None) -> PixelInput | None:
-    """The image or its centre, also for a network that averages random crops: cells of those have no place."""
+    """Input without random crops: the cells of random crops have no place in the image."""
     return None if pixels is None else replace(pixels, evaluation_crops=0)
 
 

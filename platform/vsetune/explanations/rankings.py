@@ -1,4 +1,4 @@
-"""What single queries retrieve, and the wrong items of a split that outrank the right one by the widest gap."""
+"""Rankings of single queries, and the wrong items of a split that outrank the right one by the widest gap."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Ranking:
-    """query: index in the split. top: best first. best_true: of those that belong to the query, the one ranked highest.
-    hardest_negative: the wrong item ranked highest; None where no item is wrong.
+    """query: index in the split. top: best first. best_true: the highest-ranked item that belongs to the query.
+    hardest_negative: the highest-ranked wrong item; None where no item is wrong.
     """
 
     query: int
@@ -46,7 +46,7 @@ class HardestNegative:
 
     @property
     def gap(self) -> float:
-        """By how much the wrong item outranks the right one."""
+        """Score of the wrong item minus score of the right one."""
         return self.wrong_score - self.true_score
 
 
@@ -74,7 +74,7 @@ def image_rankings(scores: Scores, owner: Tensor, images: Sequence[int], *, top:
 
 
 def _ranking(query: int, scores: Tensor, is_true: Tensor, *, top: int) -> Ranking:
-    """scores, is_true: (items,). A wrong item stands before a true one of the same score, as in every recall."""
+    """scores, is_true: (items,). A wrong item ranks before a true one of the same score, as in every recall."""
     wrong_first = torch.cat([(~is_true).nonzero()[:, 0], is_true.nonzero()[:, 0]])
     order = wrong_first[scores[wrong_first].argsort(descending=True, stable=True)]
     hits = is_true[order]
@@ -94,8 +94,8 @@ def _ranking(query: int, scores: Tensor, is_true: Tensor, *, top: int) -> Rankin
 def hardest_negatives(
     scores: Scores, owner: Tensor, *, most: int, block_shape: tuple[int, int] = BLOCK_SHAPE
 ) -> tuple[list[HardestNegative], list[HardestNegative]]:
-    """Of caption queries and of image queries, up to `most` each: those whose hardest negative outranks the best true
-    item, widest gap first. Every score is read once, in blocks. NumericError if any is not finite.
+    """Up to `most` caption queries and `most` image queries whose hardest negative scores at least as high as the best
+    true item, widest gap first. Every score is read once, in blocks. Raises NumericError if any is not finite.
     """
     images, captions = scores.shape
     positives = Positives.of_owner(owner, images=images, captions=captions)
@@ -119,7 +119,7 @@ class _Wrong:
         self._item = torch.zeros_like(true)
 
     def see(self, queries: slice, scores: Tensor, *, first: int) -> None:
-        """A block of these queries, -infinity where an item is true. first: index of its first item."""
+        """Add a block of scores of these queries, -infinity where an item is true. first: index of its first item."""
         found, place = scores.max(dim=1)
         is_higher = found > self._score[queries]
         self._score[queries] = torch.where(is_higher, found, self._score[queries])

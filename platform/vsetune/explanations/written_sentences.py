@@ -1,7 +1,7 @@
 """Sentences that a network writes for images of a split, words it finds wrong, and wrong captions it corrects.
 
-Of networks that offer `sentence_writing` (TAGS-DC, Fan et al. 2022, Section 2 and Figure 4). Plain data, drawn by
-`sentence_views`. Every draw has a seed of its own: what is written for a caption depends on nothing else that is shown.
+For networks with `sentence_writing` (TAGS-DC, Fan et al. 2022, Section 2 and Figure 4). Plain data; `gallery_page`
+renders it. Each caption is sampled with its own seed, so its sentences do not depend on anything else that is shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from vsetune.training.trained import TrainedTrial
 
 @dataclass(frozen=True)
 class Correction:
-    """A caption of another image (index in the split), corrected. true: the image's own caption that scores highest."""
+    """A corrected caption of another image; indices in the split. true: the image's own caption with the highest score.
+    """
 
     image: int
     true: int
@@ -38,7 +39,7 @@ class Correction:
 
 @dataclass(frozen=True)
 class SentenceFindings:
-    """about: how it writes. notes: what is not shown and why, one sentence each."""
+    """about: how the network writes. notes: one sentence for each thing that is not shown, with the reason."""
 
     about: str
     notes: list[str]
@@ -48,29 +49,29 @@ class SentenceFindings:
 
 @dataclass(frozen=True)
 class Chosen:
-    """captions: (image, caption) of it, to write sentences for. wrong: to be corrected."""
+    """captions: (image, caption) pairs to write sentences for. wrong: image queries, each with a caption to correct."""
 
     captions: list[tuple[int, int]]
     wrong: list[HardestNegative]
 
     @property
     def images(self) -> set[int]:
-        """That are shown."""
+        """Images that are shown."""
         return {image for image, _ in self.captions} | {each.query for each in self.wrong}
 
     @property
     def all_captions(self) -> set[int]:
-        """That are read."""
+        """Captions that are read."""
         return {caption for _, caption in self.captions} | {each.wrong for each in self.wrong}
 
 
 def choose(
     owner: Sequence[int], images: int, wanted: GallerySpec, hard: Sequence[HardestNegative], drawn: Sequence[Ranking]
 ) -> Chosen:
-    """Images drawn by the seed, a caption of each drawn too; wrong captions retrieved above right ones.
+    """Images and one caption of each, sampled with the seed, and wrong captions to correct.
 
-    hard: image queries, widest gap first. drawn: image queries of the gallery, whose wrong captions follow where those
-    are not enough.
+    hard: image queries, widest gap first; their wrong captions come first. drawn: image queries of the gallery; their
+    wrong captions follow if `hard` has too few.
     """
     rng = random.Random(f"written/{wanted.seed}")
     own: dict[int, list[int]] = {}
@@ -90,10 +91,10 @@ def sentence_findings(
     trained: TrainedTrial, split: str, wanted: GallerySpec, chosen: Chosen, *, encoded: EncodedSplit,
     pictures: Mapping[int, Picture],
 ) -> SentenceFindings | None:
-    """None for a network that neither writes nor mends.
+    """Sentences and corrections; None for a network that neither writes nor corrects.
 
-    encoded: the split, by this network. pictures: of the owners of all captions that are chosen. Whatever is drawn at
-    random leaves torch's generator as it was.
+    encoded: the split, encoded by this network. pictures: of the owners of all chosen captions. Sampling leaves torch's
+    random generators unchanged.
     """
     writing = trained.network.sentence_writing()
     if writing is None:
@@ -137,7 +138,7 @@ def _notes(trained: TrainedTrial, captions: Mapping[int, CaptionInputs], written
 def _captions_for_masking(
     trained: TrainedTrial, split: str, captions: Collection[int], owner: Sequence[int]
 ) -> dict[int, CaptionInputs]:
-    """Each by itself without padding, with its phrases and the other captions of its image."""
+    """Inputs by caption, without padding, with its phrases and the other captions of its image."""
     found: dict[int, CaptionInputs] = {}
     images = sorted({owner[caption] for caption in captions})
     if not images:
@@ -166,7 +167,7 @@ def _one(inputs: CaptionInputs, row: int) -> CaptionInputs:
 
 @contextmanager
 def _own_draws(name: str, device: torch.device) -> Iterator[None]:
-    """Torch draws from a seed made of the name; afterwards its generators are as they were."""
+    """Context in which torch samples with a seed derived from the name; its generators are restored afterwards."""
     seed = random.Random(name).getrandbits(63)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(seed)

@@ -1,1 +1,1 @@
-"""One owner each for writing files whole, for locks and for hashes. Knows nothing of what stands in the files."""
+"""The one place for writing files whole, for locks and for hashes. Knows nothing of the files' content."""

@@ -1,4 +1,4 @@
-"""SHA-256 of bytes, files, streams and plain data. The values stand in stores and file names: they never change."""
+"""SHA-256 of bytes, files, streams and plain data. The values appear in stores and file names: they never change."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def sha256_of_pieces(pieces: Iterable[bytes]) -> str:
 
 
 def sha256_of_stream(stream: IO[bytes]) -> str:
-    """SHA-256 of what is left in the stream. Raises what its `read` raises."""
+    """SHA-256 of the rest of the stream. Raises what its `read` raises."""
     return sha256_of_pieces(iter(lambda: stream.read(_AT_ONCE), b""))
 
 
 def sha256_of_file(path: Path, *, first: int | None = None) -> str:
-    """SHA-256 of the file, or of its first so many bytes. OSError when it cannot be read."""
+    """SHA-256 of the file, or of its first `first` bytes. OSError when it cannot be read."""
     with open(path, "rb") as stream:
         return sha256_of_stream(stream) if first is None else sha256_of_pieces(_blocks(stream, first))
 

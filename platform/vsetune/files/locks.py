@@ -1,4 +1,4 @@
-"""One process at a time: locks on files, of which nothing is left when their process ends, however it ends."""
+"""One process at a time: file locks, which are released when their process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _LOOK_EVERY_S = 0.1
 
 
 def take_lock(file: Path, *, wait_s: float | None) -> IO[bytes]:
-    """Hold the lock of this file, made if need be in a folder that is there, until what is returned is closed.
+    """Lock this file until the returned stream is closed. The file is made if needed; its folder must exist.
 
-    wait_s: how long another process may hold it first; 0 is not at all, None as long as it takes.
+    wait_s: how long to wait for another process that holds the lock; 0 does not wait, None waits without limit.
     BlockingIOError when another process still holds it; any other OSError where no lock can be taken at all.
     """
     until = None if wait_s is None else time.monotonic() + wait_s
     while True:
-        handle = open(file, "ab")  # noqa: SIM115  held open as long as the lock
+        handle = open(file, "ab")  # noqa: SIM115  open as long as the lock lasts
         try:
             if until is None:
                 fcntl.flock(handle, fcntl.LOCK_EX)
@@ -30,11 +30,11 @@ def take_lock(file: Path, *, wait_s: float | None) -> IO[bytes]:
         except BaseException:
             handle.close()
             raise
-        handle.close()  # its last holder has removed the file, and the next process takes another one
+        handle.close()  # its last holder has removed the file, and the next process locks another one
 
 
 def _is_there(file: Path, handle: IO[bytes]) -> bool:
-    """Whether the file that is open still has its name."""
+    """Whether the open file still has its name."""
     try:
         return os.path.samestat(os.fstat(handle.fileno()), file.stat())
     except FileNotFoundError:

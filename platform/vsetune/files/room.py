@@ -1,4 +1,4 @@
-"""What a full disk looks like, and what to say about it."""
+"""Full disks: the errors that mean one, and the advice for the message."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of a write that room would mend: no space, no quota, a file larger than is allowed."""
+"""Errors of a write that more room would fix: no space, no quota, a file larger than is allowed."""
 MAKE_ROOM = "free space there, or name another folder in TMPDIR"
-"""What to do about a temporary folder that takes no more."""
+"""Advice for a full temporary folder."""
 
 
 def free_in(folder: Path) -> str:

@@ -1,6 +1,6 @@
 """Whether a safetensors file is whole, from its header: its length in 8 bytes, JSON with the place of each tensor.
 
-The library says so too, of a local file that it maps; here a stream is enough, which may come from a bucket.
+The library can check this too, but only for a local file that it maps; here a stream is enough, also from a bucket.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import json
 from typing import BinaryIO
 
 _LONGEST_HEADER = 100_000_000
-"""As the library has it."""
+"""The limit of the safetensors library."""
 
 
 def safetensors_flaw(stream: BinaryIO, size: int) -> str | None:
-    """What is wrong with a file of so many bytes, in a few words; None where it is whole. Reads its header alone."""
+    """What is wrong with a file of `size` bytes, in a few words; None if it is whole. Reads the header only."""
     length = int.from_bytes(stream.read(8), "little")
     if size < 8 or length > size - 8:
         return f"cut short at {size:,} bytes"

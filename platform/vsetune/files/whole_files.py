@@ -30,11 +30,11 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def whole_file(path: Path, *, durable: bool, by_many: bool = False) -> Iterator[IO[bytes]]:
-    """A stream beside `path` that is moved into place when the block ends, and is gone when the block raises.
+    """A stream to a file beside `path`, moved into place when the block ends and removed when the block raises.
 
     durable: also survive a power cut (fsync of the file and of its folder).
-    by_many: several processes may be making it at once. Each then writes under a name of its own, and the file is one
-    that everybody may read. OSError, when it cannot be written; the old file stays.
+    by_many: several processes may be making the file at once. Each then writes under its own temporary name, and the
+    file is readable by all users. OSError when it cannot be written; the old file stays.
     """
     partial: Path | None = None
     try:
@@ -49,7 +49,7 @@ def whole_file(path: Path, *, durable: bool, by_many: bool = False) -> Iterator[
         os.replace(partial, path)
     except BaseException:
         if partial is not None:
-            with suppress(OSError):  # what matters is why it could not be written
+            with suppress(OSError):  # the error to report is why it could not be written
                 partial.unlink(missing_ok=True)
         raise
     if durable:
@@ -69,7 +69,7 @@ def write_whole(path: Path, content: bytes | memoryview, *, durable: bool) -> No
 
 
 def write_text(path: Path, text: str | bytes) -> None:
-    """A text or a picture for people, with the folders it stands in. StorageError in one line."""
+    """Write a text or a picture for people, and make its folders. StorageError in one line."""
     content = text.encode() if isinstance(text, str) else text
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def write_text(path: Path, text: str | bytes) -> None:
 
 
 def move_in_place(made: Path, path: Path, *, durable: bool) -> None:
-    """Give a finished file its place in one step, whatever stood there. durable: its content is on the disk before.
+    """Move a finished file to its place in one step, over any file there. durable: its content is first synced to disk.
 
     OSError when it cannot be moved.
     """
@@ -90,7 +90,7 @@ def move_in_place(made: Path, path: Path, *, durable: bool) -> None:
 
 
 def move_if_absent(made: Path, path: Path) -> None:
-    """`move_in_place`, unless another process was there first: then that file stays, and `made` where it is."""
+    """`move_in_place`, unless another process was there first: then that file stays, and `made` stays where it is."""
     try:
         os.link(made, path)
     except FileExistsError:
@@ -100,8 +100,8 @@ def move_if_absent(made: Path, path: Path) -> None:
 
 
 def put_aside(path: Path, aside: Path) -> None:
-    """Give a file a second name, under which it stays when the first one is written anew; on a file system without hard
-    links it only has the second then. OSError when it cannot be done."""
+    """Give a file a second name, which still names the old content when the first one is written anew. On a file system
+    without hard links the file is renamed. OSError when it cannot be done."""
     try:
         os.link(path, aside)
     except FileNotFoundError:
@@ -111,7 +111,7 @@ def put_aside(path: Path, aside: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """A file that is there survives a power cut from now on, under its name. StorageError in one line."""
+    """Make an existing file survive a power cut, under its name. StorageError in one line."""
     try:
         with open(path, "rb") as stream:
             os.fsync(stream.fileno())
@@ -121,7 +121,7 @@ def sync_file(path: Path) -> None:
 
 
 def free_name(path: Path, what: str) -> Path:
-    """The first `NAME.what-1`, `NAME.what-2`, ... that is not taken, where a file is kept for people to look at."""
+    """The first free `NAME.what-1`, `NAME.what-2`, ..., for a file that is set aside for people to look at."""
     number = 1
     while os.path.lexists(free := path.with_name(f"{path.name}.{what}-{number}")):
         number += 1
@@ -129,19 +129,20 @@ def free_name(path: Path, what: str) -> Path:
 
 
 def remove_partials(folder: Path) -> None:
-    """Remove what a killed process left half written; the space may be missed. Nobody else may be writing there."""
+    """Remove files that a killed process left half written, to free their space. No other process may be writing there.
+    """
     for partial in partials_in(folder):
         with suppress(OSError):
             partial.unlink()
 
 
 def partials_in(folder: Path) -> list[Path]:
-    """What a killed process left half written."""
+    """Files that a killed process left half written."""
     return list(folder.glob("*" + _PARTIAL))
 
 
 def unreadable(path: Path, error: OSError) -> StorageError:
-    """The file may be sound, but storage does not give it."""
+    """The error for a file that may be sound, but that storage does not deliver."""
     return StorageError(f"{path}: cannot be read ({error.strerror}); check the disk and its rights, then resume.")
 
 
@@ -153,7 +154,8 @@ def write_json(path: Path, plain: Any, *, durable: bool) -> None:
 def read_json(path: Path, *, most_bytes: int = _JSON_BYTES) -> Any | None:
     """The value in a small file of ours, or None when there is no such file.
 
-    DataError, without advice, when it is no regular file, too large or not JSON; StorageError when it cannot be read.
+    DataError, without advice, when it is not a regular file, too large or not JSON; StorageError when it cannot be
+    read.
     """
     try:
         about = os.stat(path)

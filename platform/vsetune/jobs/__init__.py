@@ -1,9 +1,9 @@
-"""What runs on the cluster: places attempts, retries, resumes. The only package that knows Ray."""
+"""Execution on a cluster: places attempts, retries and resumes them. The only package that uses Ray."""
 
 import os
 
-# Ray reads these once, when it is imported. Whoever reaches an open Ray port can run code, so tokens are on unless
-# somebody says RAY_AUTH_MODE=disabled on purpose.
+# Ray reads these once, when it is imported. Anyone who reaches an open Ray port can run code, so tokens are on unless
+# the user sets RAY_AUTH_MODE=disabled.
 os.environ.setdefault("RAY_AUTH_MODE", "token")
-# What becomes of a trial or of Ray is told by us, in one line; Ray would print pages of its servers' state beside it.
+# vsetune reports the end of a trial or of Ray in one line; Ray would add pages on the state of its servers.
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")

@@ -1,4 +1,4 @@
-"""How many trials a cluster has room for, now and when it grows."""
+"""Capacity of a cluster: how many trials it has room for, now and when it grows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _LOOK_EVERY_S = 1.0
 
 
 class ClusterView(Protocol):
-    """What is asked of a cluster."""
+    """The view of a cluster that `Capacity` needs."""
 
     def nodes(self) -> Sequence[tuple[str, Node]]:
-        """(node type or an empty text, amounts by Ray's names) of every node that takes work."""
+        """(node type or an empty text, amounts by Ray's names) of every node that accepts work."""
 
 
 class RayCluster:
-    """The cluster this process is connected to. A node that is being drained counts until it has left."""
+    """The cluster that this process is connected to. A node that is being drained counts until it has left."""
 
     def nodes(self) -> Sequence[tuple[str, Node]]:
         return [(type_of(node.get("Labels", {})), node["Resources"]) for node in ray.nodes() if node["Alive"]]
@@ -35,12 +35,13 @@ class RayCluster:
 class Capacity:
     """Whether another trial may be handed out. Looks at the cluster once a second.
 
-    Beyond what there is room for, trials are handed out ahead where node types say that the cluster can grow: those
-    that wait for a place are what makes Ray's autoscaler add nodes. At most as many wait as run, and one always may,
-    so that a search decides the rest knowing more. Trials whose nodes have all left wait for others of the kind and are
-    in nobody's way.
+    If node types show that the cluster can grow, more trials are handed out than there is room for: Ray's autoscaler
+    adds nodes for trials that wait for a place. At most as many trials wait as run, but one always may, so that the
+    search samples the others later, with more results. Trials whose nodes have all left wait for such nodes and do not
+    count here.
 
-    types: what the cluster may become; none for one that is as it is. limit: the study's own, None for none.
+    types: kinds of nodes that the cluster may have; empty for a fixed cluster. limit: trials at a time by the study's
+    settings, None for no limit.
     """
 
     cluster: ClusterView
@@ -51,7 +52,7 @@ class Capacity:
     _next_look: float = field(default=float("-inf"), init=False)
 
     def allows(self, in_flight: Sequence[Needs], another: Needs) -> bool:
-        """Whether one more trial may be handed out. in_flight: the needs of those that were and have not ended."""
+        """Whether one more trial may be handed out. in_flight: the needs of handed-out trials that have not ended."""
         if self.limit is not None and len(in_flight) >= self.limit:
             return False
         nodes = self._look()
@@ -63,15 +64,15 @@ class Capacity:
         return len(waiting) <= max(1, running) and not unplaced(waiting, self._growth(nodes))
 
     def has_place(self, needs: Needs) -> bool:
-        """Whether an empty node has room for such a trial, one that is there or one that may come."""
+        """Whether such a trial fits an empty node, either an existing one or one that may be added."""
         return refused(needs, self.types, self.nodes()) is None
 
     def nodes(self) -> list[Node]:
-        """Those that take work, as they are when they are empty."""
+        """The total resources of the nodes that accept work."""
         return [node for _, node in self._look()]
 
     def room(self, needs: Needs) -> int:
-        """How many trials with these needs the cluster has room for now."""
+        """How many trials with these needs fit the present nodes when they are empty."""
         return sum(copies_that_fit(node, needs) for _, node in self._look())
 
     def _look(self) -> Sequence[tuple[str, Node]]:
@@ -81,13 +82,14 @@ class Capacity:
         return self._nodes
 
     def _growth(self, nodes: Sequence[tuple[str, Node]]) -> list[Node]:
-        """The nodes that could still come. Those whose type is not known count for none."""
+        """The nodes that could still be added. Present nodes of unknown type are not counted against any type."""
         there = Counter(name for name, _ in nodes)
         return [kind.resources for kind in self.types for _ in range(max(0, kind.most - there[kind.name]))]
 
 
 def unplaced(trials: Iterable[Needs], nodes: Iterable[Node]) -> list[Needs]:
-    """The trials that find no place on these nodes when the largest are placed first, each where it fits first."""
+    """The trials that do not fit these nodes by first-fit decreasing: the largest first, each on the first node with
+    room."""
     free = [dict(node) for node in nodes]
     left: list[Needs] = []
     counts = Counter(trials)

@@ -1,4 +1,4 @@
-"""How much the search of a cell may train: epochs, the same for every cell of a study whatever it searches."""
+"""Budget of a cell's search, in epochs. It does not depend on the number of searched settings."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.search.finite_spaces import configurations_in
 
 MOST_TRIALS = 8
-"""Times the whole trainings of its budget, or more where trials may be stopped sooner: a search whose trials reach
-their target at once comes to an end."""
+"""Upper bound on a cell's trials, as a multiple of the whole trainings in its budget; it is higher if trials may be
+pruned earlier than after 1/8 of their epochs. It ends a search whose trials reach their target at once."""
 
 
 @dataclass(frozen=True)
 class CellBudget:
-    """whole: epochs of a trial that nobody stops. committed: epochs that the trials so far come to: of stopped ones
-    what they trained, any other whole, as running ones are on their way there and a failed one has had its chance.
-    most: may be trained. trials: may be asked for, however little they train; in a space of choices and whole numbers
-    not more than it has configurations."""
+    """Budget of a cell's search. whole: epochs of a trial that is not stopped. committed: epochs of the trials so far.
+    Pruned trials count the epochs they trained; running and failed trials count their full length. most: epochs that
+    may be trained. trials: most trials that may be asked for, however little they train; in a finite space at most its
+    number of configurations."""
 
     whole: float
     committed: float
@@ -34,19 +34,19 @@ class CellBudget:
         return cls(whole, committed, most, trials if in_space is None else min(trials, in_space))
 
     def with_committed(self, epochs: float) -> CellBudget:
-        """The same once the trials so far come to so many."""
+        """The same budget with this many epochs committed."""
         return replace(self, committed=epochs)
 
     def room(self, asked: int) -> int:
-        """How many more whole trials the cell may ask for, after `asked`: one is begun where at least half of it is
-        left, and finished, so that the budget is met to half a trial."""
+        """How many more whole trials the cell may ask for, after `asked` trials. A trial begins if at least half of its
+        epochs are left, and is then finished, so that the budget is met to within half a trial."""
         left = int((self.most - self.committed) / self.whole + 0.5)
         return max(0, min(left if asked else max(1, left), self.trials - asked))
 
 
 def epochs_of_cell(study: StudySpec, cell: Cell) -> float:
-    """What the search of a cell may train: `budget.epochs_per_cell`, or `search.configurations` whole trainings; one
-    training where nothing is searched."""
+    """Epochs that the search of a cell may train: `budget.epochs_per_cell`, else `search.configurations` whole
+    trainings; one training if no setting is searched."""
     whole = float(cell.training["epochs"])
     if not cell.domains:
         return whole
@@ -58,10 +58,12 @@ LEARNING_AT_ONCE = 2
 
 
 def at_once(search: SearchSpec, asked: int) -> int:
-    """Most trials of a cell at a time, once it has asked for so many. What runs at once was asked for without hearing
-    how the others went; without a bound, many workers would spend a whole budget on one wave that has learnt nothing.
-    The start learns nothing anyway, so it runs side by side; what learns goes two at a time (decision 0042). Samplers
-    that learn nothing have no bound."""
+    """Most trials of a cell at a time. asked: trials that it has asked for so far.
+
+    Trials that run at once are sampled without each other's results. Without a bound, many workers would spend a whole
+    budget on one wave of trials that learns from no result. The start trials do not depend on results, so they run in
+    parallel; later trials run two at a time (decision 0042). Samplers that do not learn have no bound.
+    """
     if search.at_once is not None:
         return search.at_once
     if not search.learns:

@@ -1,4 +1,4 @@
-"""What the search of every cell of a study is after: its objective, and the target where one has to be found first."""
+"""Objectives of a study's cells, and their targets, which may depend on the baseline's search."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ _OUTCOMES: Mapping[AttemptStatus, Outcome] = {"finished": "finished", "pruned": 
 
 
 class CellGoals:
-    """A target that is the baseline's best is known once the search of the baseline's cell on the same network is over:
-    it is the best M-Recall of its winner, by the seed that searches. That cell itself is searched for M-Recall."""
+    """The objective of every cell. A target that is the baseline's best is known once the search of the baseline's cell
+    on the same network is over: it is the best M-Recall of that cell's winner with the search seed. The baseline's cell
+    itself is searched for M-Recall, as are cells whose baseline has no finished winner."""
 
     def __init__(
         self, study: StudySpec, cells: Mapping[str, Cell], *, searched: Callable[[Cell], Sequence[TrialProgress] | None]
     ) -> None:
-        """searched: the trials of a cell's search, None while it is not over."""
+        """searched: gives the trials of a cell's search, None while it is not over."""
         self._study, self._cells, self._searched = study, cells, searched
         self._known: dict[str, Objective] = {}
 
     def objective(self, cell: Cell) -> Objective | None:
-        """None while its target is not known: nothing of the cell can be searched yet."""
+        """The objective of a cell; None while its target is unknown, during which the cell cannot be searched."""
         if cell.name not in self._known:
             found = self._objective(cell)
             if found is None:
@@ -40,12 +41,13 @@ class CellGoals:
         return self._known[cell.name]
 
     def target(self, cell: str) -> float | None:
-        """The M-Recall at which a trial of the cell's search has shown all; None: there is no such."""
+        """The M-Recall, in per cent, at which a trial of the cell's search stops; None without a target."""
         known = self.objective(self._cells[cell])
         return known.target if known is not None else None
 
     def numbers(self, progress: TrialProgress, summary: Mapping[str, float]) -> dict[str, float]:
-        """What the store keeps of a trial of a search beside its own summary: what it is worth and what it breaks."""
+        """Numbers of a search trial that are stored with its summary: the value of its objective, unless that is the
+        best M-Recall, and by how much it breaks a constraint."""
         objective = self.objective(self._cells[progress.assignment.trial.cell])
         found: dict[str, float] = {}
         if objective is not None and objective.kind != "best_m_recall" and progress.curve:
@@ -55,8 +57,9 @@ class CellGoals:
         return found
 
     def told(self, progress: TrialProgress) -> tuple[Outcome, Sequence[tuple[float, float]]]:
-        """What the sampler hears of a trial that has ended. A stopped one is worth what its value says of it, wherever
-        that already counts what it did not reach."""
+        """The outcome and curve of an ended trial, as reported to the sampler. If the objective is not the best
+        M-Recall, a pruned trial with a curve is reported as finished, because its value already accounts for a missed
+        target."""
         assert progress.status in _OUTCOMES, f"{progress.assignment.trial.trial}: has not ended"
         objective = self.objective(self._cells[progress.assignment.trial.cell])
         outcome = _OUTCOMES[progress.status]  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""When Ray Tune stops a trial: a stopping rule for each cell; confirming runs always go on to their end."""
+"""Early stopping in Ray Tune: a stopping rule for each cell; confirming runs are never stopped."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from vsetune.search.stopping.rule import StoppingRule
 
 
 class CellScheduler(StaysHere, FIFOScheduler):
-    """A thin view of the rules. The points they decide about are those of the curve, inherited ones included.
+    """A thin layer over the stopping rules. They decide on the points of the curve, including inherited ones.
 
-    Whatever the rule, a trial stops that breaks a constraint of the study, or has reached the target of its search.
+    With any rule, a trial stops when it breaks a constraint of the study or reaches the target of its search.
     """
 
     def __init__(
         self, spec: SchedulerSpec, *, epochs: Mapping[str, float],
         target_of: Callable[[str], float | None] = lambda cell: None, constraints: ConstraintSpec | None = None,
     ) -> None:
-        """epochs: of a full attempt, by cell; a cell may train longer than the study's others. target_of: the M-Recall
-        at which trials of a cell's search have shown all, None where there is none."""
+        """epochs: of a full attempt, by cell; cells of a study may differ. target_of: the M-Recall at which trials of a
+        cell's search stop, None without a target."""
         super().__init__()
         self._target_of, self._constraints = target_of, constraints or ConstraintSpec()
         self.reasons: dict[str, str] = {}
-        """Why a trial was stopped, by its name."""
+        """By trial, why it was stopped."""
         self.kind = spec.kind
         rules = {cell: stopping_rule(spec, epochs=length) for cell, length in epochs.items()}
         self.rules: dict[str, StoppingRule] = {cell: rule for cell, rule in rules.items() if rule is not None}
 
     def replay(self, ledger: StudyLedger) -> None:
-        """Tells the rules all that the search has seen before this process started, unfinished trials included, and of
-        a trial that was repeating what it had lost when that ended, how far it had come before."""
+        """Gives the rules all points that the search saw before this process started, including those of unfinished
+        trials. Of a trial that was repeating lost epochs when the earlier process ended, the longest curve counts."""
         for name, progress in ledger.trials.items():
             assignment = progress.assignment
             if assignment.phase == "search" and assignment.trial.cell in self.rules:
@@ -65,7 +65,7 @@ class CellScheduler(StaysHere, FIFOScheduler):
 
 
 def _hit(points: Sequence[tuple[float, float]], target: float | None) -> str:
-    """That one of the validations is at or above the target, in words; empty where none is."""
+    """A line if one of the validations is at or above the target; else empty."""
     if target is None:
         return ""
     hit = next(((epoch, m_recall) for epoch, m_recall in points if m_recall >= target), None)
@@ -73,10 +73,10 @@ def _hit(points: Sequence[tuple[float, float]], target: float | None) -> str:
 
 
 def _points(report: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """The validations that a report tells of.
+    """The validations in a report, as (epoch, M-Recall).
 
-    An attempt that continues tells of those it inherits, of which the driver may not have heard the last: its process
-    died, or the driver's did, between the validation and the report.
+    An attempt that continues reports the validations that it inherits. The driver may not have received the last of
+    them, if the attempt's process or the driver's died between the validation and the report.
     """
     points = report["inherited"] if report["event"] == "opened" else [report.get("point")]
     return [(point["epoch"], point["m_recall"]) for point in points if point is not None]

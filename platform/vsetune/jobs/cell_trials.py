@@ -1,6 +1,6 @@
-"""The trials of a study by cell: what their searches have promised to train, and which searches are over.
+"""The trials of a study by cell: the epochs committed by their searches, and which searches are over.
 
-States are counted as trials change, since the driver asks at every report and whenever a worker is free.
+States are counted as trials change, since the driver needs them at every report and whenever a worker is free.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from vsetune.leaderboard.selection import cost_of
 from vsetune.records.attempts import was_cut_short
 
 State = Literal["open", "running", "due", "disturbed"]
-"""What a trial may be at a time, several of them: open: not closed. due: open, and not left for the next run of the
-study. disturbed: interrupted, and not gone on yet."""
+"""States of a trial, which may have several at a time. open: not closed. due: open, and not left for the next run of
+the study. disturbed: interrupted, and not continued yet."""
 
 
 @dataclass
 class _CellCounts:
-    """Of one cell, whose budget is `empty` before it has trained anything.
+    """Counts of one cell. empty: its budget before it has trained anything.
 
-    searched: trials of its search, in order. states: how many of them are in which state. committed: epochs of each.
+    searched: trials of its search, in order. states: how many of them are in each state. committed: epochs of each.
     seconds: device-seconds of each trial of the cell. stale: trials whose device-seconds have changed.
     """
 
@@ -41,7 +41,8 @@ class _CellCounts:
 
 @dataclass
 class _Counted:
-    """How a trial stands in the counts. place: in the search of its cell; None for one that confirms."""
+    """A trial as it is counted. place: in the search of its cell; None for a confirming trial. is_short: its committed
+    epochs are those that it trained."""
 
     place: int | None
     states: frozenset[State] = frozenset()
@@ -49,7 +50,7 @@ class _Counted:
 
 
 class CellTrials:
-    """Grows by `add`; the trials in it go on, and `changed` is told of each one that did."""
+    """Counts of the trials of a study. `add` adds a trial; `changed` must be called after every change of one."""
 
     def __init__(self, study: StudySpec, cells: Iterable[Cell]) -> None:
         self._study = study
@@ -67,7 +68,7 @@ class CellTrials:
         self.changed(progress)
 
     def changed(self, progress: TrialProgress) -> None:
-        """Call it after whatever changes a trial in it; once too often does no harm."""
+        """Updates the counts after a change of a trial. An unnecessary call does no harm."""
         trial = progress.assignment.trial
         counts, counted = self._by_cell[trial.cell], self._counted[trial.trial]
         states = _states_of(progress)
@@ -83,31 +84,31 @@ class CellTrials:
             counts.stale[trial.trial] = progress
 
     def exhaust(self, cell: Cell) -> None:
-        """There is no further configuration of it, although some of its space made no trial."""
+        """Notes that the cell's search has no further configuration, although its budget allows more."""
         counts = self._by_cell[cell.name]
         counts.empty = replace(counts.empty, trials=len(counts.searched))
 
     def asked(self, cell: Cell) -> int:
-        """How many trials its search has."""
+        """Number of trials of the cell's search."""
         return len(self._by_cell[cell.name].searched)
 
     def count(self, state: State, cell: Cell | None = None) -> int:
-        """Trials that are this; of the search of a cell, or all of the study."""
+        """Number of trials in a state: of the search of a cell, or of the whole study, confirming trials included."""
         return (self._states if cell is None else self._by_cell[cell.name].states)[state]
 
     def budget(self, cell: Cell) -> CellBudget:
-        """What the search of a cell has promised to train, and may."""
+        """The budget of a cell's search, with the epochs committed so far."""
         counts = self._by_cell[cell.name]
         return counts.empty.with_committed(sum(counts.committed))
 
     def recorded_budget(self, cell: Cell) -> dict[str, str]:
-        """What the attempts of its search keep of it, for the board."""
+        """The budget in the form in which the attempts of the cell's search record it, for the board."""
         empty = self._by_cell[cell.name].empty
         limit = self._study.budget.device_seconds_per_cell
         return recorded_budget(empty.most, epochs_of_a_trial=empty.whole, device_seconds=limit)
 
     def device_seconds(self, cell: Cell) -> float:
-        """What all trials of a cell have used; counted only for a study that has a budget of them."""
+        """Device-seconds that all trials of a cell have used; counted only if the study has a budget of them."""
         counts = self._by_cell[cell.name]
         for name, progress in counts.stale.items():
             counts.seconds[name] = cost_of([progress.attempts()]).device_seconds
@@ -115,14 +116,14 @@ class CellTrials:
         return sum(counts.seconds.values())
 
     def is_exhausted(self, cell: Cell) -> bool:
-        """Whether the budget is used up. Work that a crash lost is not charged: it is no choice of the search."""
+        """Whether the budget is used up. Lost epochs are not charged, since they are not a choice of the search."""
         if not self.budget(cell).room(self.asked(cell)):
             return True
         most_s = self._study.budget.device_seconds_per_cell
         return most_s is not None and self.device_seconds(cell) >= most_s
 
     def is_searching(self, cell: Cell) -> bool:
-        """Whether the board might still show another configuration of it as the best."""
+        """Whether the search of a cell is not over, so that its best configuration may still change."""
         return not self.asked(cell) or not self.is_exhausted(cell) or self.count("open", cell) > 0
 
     def searched(self, cell: Cell) -> list[TrialProgress] | None:
@@ -144,5 +145,5 @@ def _states_of(progress: TrialProgress) -> frozenset[State]:
 
 
 def _is_short(progress: TrialProgress) -> bool:
-    """It has ended with fewer epochs than it was promised, by a decision of the search."""
+    """Whether the trial has ended with fewer epochs than planned, by a decision of the search."""
     return progress.status == "pruned" or was_cut_short(progress.status, progress.error)

@@ -1,7 +1,7 @@
-"""Cells of a study whose plugins have changed since it began: which may run with the code that is loaded, which not.
+"""Cells of a study whose plugins have changed since it began: which of them may run with the loaded code.
 
-A cell runs with one version of its code. Once a trial of it has begun, its attempts say which (`plugins` of the
-resolved trial); before that it may begin with any, where the person who resumes the study asks for it.
+A cell runs with one version of its code. Once a trial of the cell has begun, its attempts record the version (`plugins`
+of the resolved trial). Before that the cell may begin with any version, if the user who resumes the study asks for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPTION = "--changed-plugins"
 
 @dataclass(frozen=True)
 class RefusedCell:
-    """A cell that the loaded code must not go on with. is_whole: it has nothing left to run. reason: in one line."""
+    """A cell that must not continue with the loaded code. is_whole: no trial is left to run. reason: in one line."""
 
     cell: str
     is_whole: bool
@@ -33,9 +33,9 @@ class RefusedCell:
 
 
 def refused_cells(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> list[RefusedCell]:
-    """The cells that have begun with other code, and those whose target would come from one of them.
+    """The cells that have begun with other code, and the cells whose target would come from one of them.
 
-    attempts: all of the study.
+    attempts: all attempts of the study.
     """
     begun: dict[str, list[Trial]] = {}
     for trial in trials_of(attempts):
@@ -58,15 +58,15 @@ def refused_cells(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) ->
 
 
 def not_begun(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> list[str]:
-    """The cells with plugins of which no trial has begun."""
+    """The cells that use plugins and have no begun trial."""
     begun = {trial[-1].start.cell for trial in trials_of(attempts) if code_of([trial])}
     return [cell.name for cell in prepared.cells if plugins_in(cell.network, cell.loss) and cell.name not in begun]
 
 
 def require_own_code(study: str, refused: Sequence[RefusedCell], *, cells: int) -> None:
-    """StudyConflict where the person has not asked to leave these cells as they are, or nothing else is left.
+    """StudyConflict if cells are refused and the user has not asked to leave them as they are, or no other is left.
 
-    cells: how many the study has; 0: it was not asked for.
+    cells: number of cells of the study; 0 if the user has not asked.
     """
     if refused and len(refused) >= cells:
         advice = "" if cells else f"; {OPTION} goes on with the other cells"
@@ -88,7 +88,7 @@ def _why(cell: Cell, changed: Mapping[str, str], now: Mapping[str, str], study_f
 
 
 def _is_whole(study: StudySpec, trials: Sequence[Trial]) -> bool:
-    """As far as its records tell: all trials have ended, the budget is used, every seed has finished."""
+    """Whether a cell is complete by its records: all trials have ended, the budget is used, every seed has finished."""
     budget = budget_of_search(trials, costs_of(trials))
     left = 0.0 if budget is None or budget.is_out_of_time else budget.epochs - budget.trained
     is_spent = budget is None or left < budget.epochs_of_a_trial / 2
@@ -99,6 +99,6 @@ def _is_whole(study: StudySpec, trials: Sequence[Trial]) -> bool:
 
 
 def _target_of(study: StudySpec, cell: Cell) -> str | None:
-    """The cell whose best is the target of this one; None: it needs none."""
+    """The cell whose best M-Recall is the target of this one; None if it needs no such target."""
     is_needed = study.search.objective == "epochs_to_target" and isinstance(study.search.target, str)
     return f"{cell.network_name}.{study.baseline}" if is_needed and cell.loss_name != study.baseline else None

@@ -1,4 +1,4 @@
-"""Connects to the Ray cluster there is, or starts one on this machine for as long as the study runs."""
+"""Connection to a running Ray cluster, or to one that is started on this machine while the study runs."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from vsetune.training.code_revision import REVISION_VARIABLE, git_revision
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
 
-# Readers fill shuffle buffers in threads. Left alone, glibc gives threads up to 8 heaps per core, each of which keeps
-# what one reader once needed: a worker that had trained six trials on Flickr8k held 5 GB, with two heaps it holds 1 GB.
+# Readers fill shuffle buffers in threads. By default, glibc gives threads up to 8 heaps per core, and each heap keeps
+# the memory that a reader once needed: a worker after six trials on Flickr8k used 5 GB, with two heaps it uses 1 GB.
 _WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 _ANSWERS_WITHIN_S = 5.0
 _GREETS_WITHIN_S = 30.0
-"""The system takes a connection at once; a GCS on a machine with too much to do needs longer to say its first word."""
+"""The operating system accepts a connection at once; a GCS on a busy machine needs longer to send its first bytes."""
 _FRAME_BYTES, _SETTINGS = 9, b"\x04"
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00" + _SETTINGS + b"\x00" * 5
-"""How HTTP/2 begins, on which gRPC stands; a server answers with a frame of settings."""
+"""Client preface of HTTP/2, which gRPC uses; a server answers with a settings frame."""
 _JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Ray sets it for the process of a job."""
+"""Environment variable that Ray sets for the process of a job."""
 
 
 @contextmanager
@@ -47,14 +47,15 @@ def ray_cluster(
 
     address: of a running cluster, `auto`, or None to start Ray here unless RAY_ADDRESS is set.
 
-    A connection that this process has already is used and left open. Of any other the parts are watched: `stop` is
-    requested when Ray dies, and the process leaves with `farewell` when Ray does not let it go. Inside, `stop` listens.
+    A connection that this process already has is used and left open. Ray's processes are watched for any other
+    connection: `stop` is requested when Ray dies, and the process exits with the message `farewell` if Ray blocks its
+    exit. `stop` listens inside the context.
 
-    Token authentication is on unless RAY_AUTH_MODE says otherwise (see `vsetune.jobs`).
-    A cluster that runs elsewhere gets this very package with the job, so its workers run the code of the driver, and
-    beside it the folders in `modules`.
+    Token authentication is on unless RAY_AUTH_MODE sets another mode (see `vsetune.jobs`).
+    A cluster that runs elsewhere receives this package with the job, so that its workers run the driver's code, and
+    also the folders in `modules`.
     """
-    if ray.is_initialized():  # whoever connected this process to Ray decides when it ends
+    if ray.is_initialized():  # the caller that connected this process to Ray also ends the connection
         with stop.listening():
             yield
         return
@@ -75,8 +76,8 @@ def ray_cluster(
 
 
 def cluster_address(given: str | None) -> str | None:
-    """What names the cluster to connect to: as given, else RAY_ADDRESS; None where neither is. UsageError for the
-    address of a dashboard, which `vsetune job` takes."""
+    """The address of the cluster to connect to: the given one, else RAY_ADDRESS; None without either. UsageError for
+    the address of a dashboard, which only `vsetune job` accepts."""
     target = given or os.environ.get("RAY_ADDRESS")
     if target and target.startswith(("http://", "https://")):
         raise UsageError(
@@ -87,7 +88,7 @@ def cluster_address(given: str | None) -> str | None:
 
 
 def _connect(target: str | None, modules: Sequence[Path]) -> None:
-    """UsageError in one line when there is no Ray to be had. target: None starts one on this machine."""
+    """Connects to Ray. target: None starts one on this machine. UsageError of one line if that fails."""
     try:
         if target:
             _require_listener(target)
@@ -103,10 +104,10 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
                 os.environ.setdefault(name, value)  # workers inherit it
             make_folders_absolute()
             _token_where_home_holds_none()
-            # `local`, or Ray would join whatever cluster was last started on this machine
+            # `local`, or Ray would join the cluster that was last started on this machine
             with loopback_only(), ended_unless_started():
                 ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:  # Ray raises this very class when the GCS or the raylet that it starts does not come up
+    except Exception as error:  # Ray raises Exception itself if the GCS or the raylet does not start
         if target is None:
             raise UsageError(f"ray: did not start here ({_first_line(error)}); repeat with --resume") from error
         raise UsageError(
@@ -116,22 +117,22 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
 
 
 def _token_where_home_holds_none() -> None:
-    """Ray writes the token of a cluster to ~/.ray. Where it cannot, the cluster has one in the environment alone."""
+    """Sets a token in the environment if ~/.ray, where Ray writes the token of a cluster, is not writable."""
     if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH"):
         return
     try:
         folder = Path.home() / ".ray"
         folder.mkdir(parents=True, exist_ok=True)
         is_writable = (folder / "auth_token").is_file() or os.access(folder, os.W_OK)
-    except (OSError, RuntimeError):  # RuntimeError: nobody knows the home folder
+    except (OSError, RuntimeError):  # RuntimeError: the home folder is unknown
         is_writable = False
     if not is_writable:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
 def _require_listener(target: str) -> None:
-    """OSError if nothing listens at HOST:PORT or ray://HOST:PORT, or something that does not speak HTTP/2 as Ray does,
-    such as a web server. Ray would try for a quarter of an hour, deaf to signals."""
+    """OSError if nothing listens at HOST:PORT or ray://HOST:PORT, or if the listener does not use HTTP/2 as Ray does,
+    such as a web server. Ray would try for a quarter of an hour and ignore signals."""
     parts = urlsplit(target if "://" in target else f"//{target}")
     if not parts.hostname or not parts.port:
         return
@@ -146,17 +147,17 @@ def _require_listener(target: str) -> None:
 
 
 def _revision() -> dict[str, str]:
-    """What tells workers the revision of the code that they are sent. A job's own variables reach them anyhow, and Ray
-    refuses to be given one a second time."""
+    """The variable that gives workers the revision of the driver's code; none if the job sets it. The variables of a
+    job reach workers anyway, and Ray refuses a variable that is set twice."""
     if os.environ.get(_JOB_VARIABLE) and os.environ.get(REVISION_VARIABLE):
         return {}
     return {REVISION_VARIABLE: git_revision(PACKAGE_FOLDER)}
 
 
 def capacity_of(resources: ResourceSpec, needs: Iterable[Needs]) -> Capacity:
-    """What decides how many trials run at once. needs: of every cell.
+    """The capacity of the connected cluster, which limits how many trials run at once. needs: of every cell.
 
-    ConfigError if some trial fits no node there is and none that may come.
+    ConfigError if some trial fits neither an existing node nor one that may be added.
     """
     cluster, types = RayCluster(), known_node_types()
     nodes = [node for _, node in cluster.nodes()]

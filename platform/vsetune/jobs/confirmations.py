@@ -1,4 +1,4 @@
-"""Which configurations of a searched cell run again with further seeds, unpruned, for the numbers that are shown."""
+"""Confirmations: configurations of a searched cell that run again, unpruned and with further seeds, for the board."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from vsetune.leaderboard.selection import PAPERS, RUNNER_UP, WINNER, runner_up_o
 
 @dataclass(frozen=True)
 class Confirming:
-    """seeds: none of them has searched. contenders: the runner-up and the papers' settings too, not only the winner."""
+    """The confirming runs of every cell. seeds: without the search seed. contenders: also the runner-up and the papers'
+    settings, not only the winner."""
 
     seeds: tuple[int, ...]
     contenders: bool = False
 
 
 class Confirmations:
-    """Those of a study. A cell has them once its search is over; they stay the same from then on."""
+    """The confirmations of a study. A cell has them once its search is over; they do not change after that."""
 
     def __init__(
         self, study: StudySpec, confirming: Confirming, *, searched: Callable[[Cell], Sequence[TrialProgress] | None]
     ) -> None:
-        """searched: the trials of a cell's search, None while it is not over."""
+        """searched: gives the trials of a cell's search, None while it is not over."""
         self._study, self._confirming, self._searched = study, confirming, searched
         self._known: dict[str, list[Assignment]] = {}
         self._done: set[str] = set()
 
     def of(self, cell: Cell) -> list[Assignment]:
-        """What runs again of a cell; nothing before its search is over, and where nothing of it has finished."""
+        """The confirming trials of a cell; none before its search is over, or if none of its trials has finished."""
         if cell.name not in self._known:
             searched = self._searched(cell)
             if searched is None:
@@ -41,7 +42,7 @@ class Confirmations:
         return self._known[cell.name]
 
     def left(self, cell: Cell, handed_out: Container[str]) -> list[Assignment]:
-        """Those of other trials than these. A cell that has none left is not looked at again."""
+        """The confirming trials of a cell that are not in handed_out. A cell without any left is not checked again."""
         if cell.name in self._done:
             return []
         left = [assignment for assignment in self.of(cell) if assignment.trial.trial not in handed_out]
@@ -50,13 +51,13 @@ class Confirmations:
         return left
 
     def promised(self, cell: Cell) -> int:
-        """How many there will be, as far as one can say."""
+        """Estimated number of a cell's confirming trials."""
         return len(self.of(cell)) or len(self._confirming.seeds)
 
 
 @dataclass(frozen=True)
 class _Contender:
-    """number: of the configuration; None where the search never asked for it."""
+    """A configuration to confirm. number: of the configuration; None if the search never asked for it."""
 
     roles: tuple[str, ...]
     number: int | None
@@ -64,23 +65,25 @@ class _Contender:
 
 
 def further_seeds(study: StudySpec) -> Confirming:
-    """What a study promises: its winners, with every seed but the one that searches."""
+    """The confirmations that a study promises: its winners, with every seed except the search seed."""
     return Confirming(tuple(study.seeds[1:]))
 
 
 def confirming_again(study: StudySpec, seeds: int) -> Confirming:
-    """So many seeds, those that the study names first, then the smallest others. Asking for more adds to the same."""
+    """Confirmations with this many seeds: first the study's other seeds, then the smallest unused ones. A larger number
+    extends the list of a smaller one."""
     others = (seed for seed in itertools.count() if seed not in study.seeds)
     return Confirming(tuple(itertools.islice(itertools.chain(study.seeds[1:], others), seeds)), contenders=True)
 
 
 def trial_id(cell: str, number: int | None, seed: int) -> str:
-    """number: None for the papers' settings of a search that never asked for them."""
+    """The name of a trial. number: of its configuration; None for the papers' settings if the search never asked for
+    them."""
     return f"{cell}-papers-s{seed}" if number is None else f"{cell}-c{number:03d}-s{seed}"
 
 
 def number_of(trial: str, cell: str) -> int | None:
-    """The number of the configuration in a `trial_id`; None where it has none."""
+    """The number of the configuration in a `trial_id`; None if it has none."""
     number, _, _ = trial.removeprefix(f"{cell}-c").partition("-s")
     return int(number) if number.isdecimal() else None
 
@@ -88,7 +91,7 @@ def number_of(trial: str, cell: str) -> int | None:
 def confirmations_of(
     study: StudySpec, cell: Cell, searched: Sequence[TrialProgress], confirming: Confirming
 ) -> list[Assignment]:
-    """Every confirming trial of a cell whose search is over, seed by seed. None where no trial of it has finished."""
+    """Every confirming trial of a cell whose search is over, seed by seed. Empty if no trial of it has finished."""
     contenders = _contenders(cell, searched)
     if not confirming.contenders:
         contenders = contenders[:1]
@@ -105,7 +108,7 @@ def confirmations_of(
 
 
 def _contenders(cell: Cell, searched: Sequence[TrialProgress]) -> list[_Contender]:
-    """The winner first; a configuration that is two of them stands once."""
+    """The configurations to confirm, the winner first. A configuration with two roles is listed once."""
     trials = [trial.attempts() for trial in searched if trial.attempts()]
     by_name = {trial.assignment.trial.trial: trial.assignment for trial in searched}
     winner, second = winner_of(trials), runner_up_of(trials)

@@ -1,4 +1,4 @@
-"""What is wrong with what a study left."""
+"""Examination of the files that a study has left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vsetune.records.study_lock import LOCK_FILE
 
 @dataclass(frozen=True)
 class Finding:
-    """where: study or attempt. how: what repairs it."""
+    """A problem. where: study or attempt. what: the problem. how: its repair."""
 
     where: str
     what: str
@@ -25,7 +25,7 @@ class Finding:
 
 
 def examine(studies: Studies, study: str) -> list[Finding]:
-    """Of one study. StorageError when the home cannot be read."""
+    """The problems of one study. StorageError when the home cannot be read."""
     folder = folder_of_study(study)
     found = []
     try:

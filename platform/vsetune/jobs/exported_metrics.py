@@ -1,10 +1,10 @@
-"""Every metric that trials and drivers export to Prometheus: the one table, which loads neither Ray nor torch.
+"""Table of all metrics that trials and drivers export to Prometheus. Imports neither Ray nor torch.
 
-Exporter, dashboards, alert rules, the table in docs/dashboards.md and the tests are all made from it.
+Exporter, dashboards, alert rules, the table in docs/dashboards.md and the tests all use this table.
 
-How many series there are: a label that names a trial stands on gauges alone, and only while the trial is placed. A
-gauge that nobody sets anew Ray forgets after two of its reports (20 s), so a series ends with its trial. A counter it
-never forgets before its node ends, so counters have no label that grows with the study. Hence
+Number of series: only gauges have a label that names a trial, and only while the trial is placed. Ray drops a gauge
+that has not been set for two of its reports (20 s), so a series ends with its trial. Ray keeps a counter until its node
+ends, so counters have no label that grows with the study. Hence
 
     series now = (7 + loss parts) x running trials + 10 x cells + 12 per study + kinds of failures + 2 per node type.
 """
@@ -19,14 +19,14 @@ OF_CELL = ("study", "cell")
 OF_STUDY = ("study",)
 
 MOST_LOSS_PARTS = 16
-"""A loss with more parts than these shows the first ones in the order of their names."""
+"""Of a loss with more parts, the first ones in the order of their names are exported."""
 
 
 @dataclass(frozen=True)
 class ExportedMetric:
-    """name: as our code has it, Prometheus gets it with Ray's prefix. source: the process that knows it.
+    """One metric. name: in our code; in Prometheus it has Ray's prefix. source: the process that exports it.
 
-    `night`: written to a file when the night ends (nightly/night_metrics.py), so Ray gives it no prefix.
+    source `night`: written to a file when the night ends (nightly/night_metrics.py), so it has no prefix from Ray.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ExportedMetric:
 
     @property
     def in_prometheus(self) -> str:
-        """What queries ask for."""
+        """The name in queries."""
         return self.name if self.source == "night" else f"ray_{self.name}"
 
 
@@ -138,4 +138,4 @@ CLUSTER_PRICE = ExportedMetric(
 
 METRICS: tuple[ExportedMetric, ...] = tuple(value for value in list(globals().values())
                                             if isinstance(value, ExportedMetric))
-"""In the order of this file."""
+"""All metrics, in the order of this file."""

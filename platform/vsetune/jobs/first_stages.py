@@ -1,11 +1,11 @@
-"""First stages of studies that re-rank: found among the recorded trials by name, kept in the home by content.
+"""First stages of studies that re-rank: found among the recorded trials by name, stored in the home by content.
 
     first_stages/<content>/stage.json         settings of the trial, its data set, SHA-256 of its weights
     first_stages/<content>/best.safetensors   the weights
 
-The driver keeps them when it makes a study ready, and writes the content into the study's settings; workers and resumed
-studies find them by it, with a home on object storage too, and ask no store. What happens to the trial later, or to its
-name, does not matter to the study (decision 0041).
+The driver stores a first stage when it prepares a study, and writes its content hash into the study's settings. Workers
+and resumed studies find it by this hash, on object storage too if the home is there, and need no tracking store. Later
+changes of the trial or its name do not affect the study (decision 0041).
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ _NOTE = "stage.json"
 
 @dataclass(frozen=True)
 class StageSearch:
-    """Where the first stage of a study is looked for. folder: of the study. open_store: the tracking store, where it is
-    recorded; called only when the study keeps none yet. where: the file to mend, it opens every message."""
+    """Inputs of the search for a study's first stage. folder: of the study. open_store: opens the tracking store, where
+    the trial is recorded; called only if the home does not have the first stage yet. where: the file to correct; every
+    message begins with it."""
 
     spec: StudySpec
     dataset: Dataset
@@ -53,15 +54,16 @@ class StageSearch:
 
     @property
     def key(self) -> str:
-        """For messages."""
+        """File and setting, the beginning of messages."""
         return f"{self.where}: evaluation.rerank.first"
 
 
 def with_first_stage(search: StageSearch) -> StudySpec:
-    """The study with the content of its first stage, now kept in the home, in `evaluation.rerank`; or as it is.
+    """The study with the content hash of its first stage in `evaluation.rerank`; unchanged if it does not re-rank.
 
-    A study that has begun goes on with the first stage it began with. ConfigError: no such trial, none of its attempts
-    has finished, it scores pairs, or was trained on other data. StaleCheckpoint: its weights are gone. StorageError.
+    Stores the first stage in the home. A study that has begun continues with the first stage it began with.
+    ConfigError: there is no such trial, none of its attempts has finished, it scores pairs, or it was trained on other
+    data. StaleCheckpoint: its weights are gone. StorageError: store or home cannot be used.
     """
     wanted = search.spec.evaluation.rerank
     if wanted is None:
@@ -80,17 +82,17 @@ def with_first_stage(search: StageSearch) -> StudySpec:
 
 
 def check_first_stage(search: StageSearch) -> None:
-    """The same errors without fetching or keeping anything."""
+    """Raises the same errors without storing the first stage."""
     wanted = search.spec.evaluation.rerank
     if wanted is not None and _begun_with(search, wanted) is None:
         _found(search, wanted)
 
 
 def kept_stage(trial: TrialSpec, trial_folder: Path) -> KeptStage | None:
-    """What a trial of a study that was made ready re-ranks, for `Attempt`; None where it ranks every pair.
+    """The first stage of a trial of a prepared study, for `Attempt`; None if the trial ranks every pair.
 
-    trial_folder: `trials/<trial>` of its study, which keeps the code of plugins. StorageError when it is not in the
-    home, or not as it was kept.
+    trial_folder: `trials/<trial>` of its study, whose folder has the code of plugins. ConfigError if the study was not
+    prepared. StorageError if the first stage is not in the home, or is damaged.
     """
     wanted = trial.evaluation.rerank
     if wanted is None:
@@ -105,14 +107,15 @@ def kept_stage(trial: TrialSpec, trial_folder: Path) -> KeptStage | None:
 
 
 def plugins_of_stage(spec: StudySpec, folder: Path) -> list[Plugin]:
-    """Other people's code in the first stage of a study that was made ready. folder: of the study."""
+    """The plugins of the first stage of a prepared study. folder: of the study."""
     wanted = spec.evaluation.rerank
     stage = None if wanted is None or wanted.content is None else _read(wanted.content, folder, where=spec.study)
     return [] if stage is None else [plugin for plugin in known_plugins() if plugin.key in stage.trial.plugins]
 
 
 def _begun_with(search: StageSearch, wanted: RerankSpec) -> str | None:
-    """The content that the file names, or that the study has begun with, if it is kept and fits."""
+    """The content hash that the file names or that the study has begun with, if the home has it; None otherwise.
+    ConfigError if it does not fit the study."""
     content = wanted.content or _content_of_run(search.folder, wanted.first)
     stage = None if content is None else _read(content, search.folder, where=search.key)
     if stage is None:
@@ -122,7 +125,7 @@ def _begun_with(search: StageSearch, wanted: RerankSpec) -> str | None:
 
 
 def _content_of_run(folder: Path, first: str) -> str | None:
-    """What the study file that a run has left in its folder says, if it is of the same first stage."""
+    """The content hash in the study file that a run has left in its folder, if it names the same first stage."""
     with tempfile.TemporaryDirectory() as into:
         bring_mirrored(folder, lambda name: name == STUDY_FILE, into=Path(into))
         files = [place / STUDY_FILE for place in (Path(into), folder) if (place / STUDY_FILE).is_file()]
@@ -163,7 +166,7 @@ def _check(search: StageSearch, trial: TrialSpec, data_fingerprint: str | None, 
 
 
 def _keep(store: Studies, attempt: RecordedAttempt) -> str:
-    """Copies settings and weights of an attempt into the home; their content."""
+    """Copies settings and weights of an attempt into the home; returns their content hash."""
     start = attempt.record.start
     with tempfile.TemporaryDirectory() as into:
         weights = best_weights(store, attempt, Path(into))
@@ -179,12 +182,12 @@ def _keep(store: Studies, attempt: RecordedAttempt) -> str:
         content = _content_of(note)
         with open(weights, "rb") as source:
             _write(_folder(content) / BEST_FILE, source)
-    _write(_folder(content) / _NOTE, io.BytesIO(json.dumps(note).encode()))  # last: whoever sees it finds the weights
+    _write(_folder(content) / _NOTE, io.BytesIO(json.dumps(note).encode()))  # last: its readers find the weights
     return content
 
 
 def _write(path: Path, source: IO[bytes]) -> None:
-    """In the home, remote or not. Several drivers may be doing this at once, all of the same content."""
+    """Writes a file into the home, remote or local. Several drivers may write it at once, with the same content."""
     make_folder(path.parent)
     try:
         with whole_file(path, durable=False, by_many=True) as stream:
@@ -195,7 +198,7 @@ def _write(path: Path, source: IO[bytes]) -> None:
 
 
 def _read(content: str, study_folder: Path, *, where: str) -> KeptStage | None:
-    """A first stage that is kept; None where there is none of this content."""
+    """A stored first stage; None if the home has none with this content hash. StorageError if it is damaged."""
     folder = _folder(content)
     if not all(file.is_file() or find_in_home(file) for file in (folder / _NOTE, folder / BEST_FILE)):
         return None

@@ -1,4 +1,4 @@
-"""Does every cell of a study fit its data set? Found before anything runs, all problems at once."""
+"""Checks that every cell of a study fits its data set. They run before any trial and report all problems at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from vsetune.training.start import check_start
 
 
 def require_fit(spec: StudySpec, cells: list[Cell], dataset: Dataset, *, where: str) -> None:
-    """ConfigError with every way in which the data set cannot run the study; `where` opens the lines on its keys."""
+    """ConfigError with every problem of running the study on the data set. where: the beginning of its lines."""
     problems = list(_split_problems(spec, dataset, where))
     if not problems:
         problems += _evaluation_problems(spec, dataset, where)
@@ -40,7 +40,7 @@ def require_fit(spec: StudySpec, cells: list[Cell], dataset: Dataset, *, where: 
 
 
 def require_readable(trial: TrialSpec, dataset: Dataset, *, where: str) -> None:
-    """ConfigError with every way in which the trial's network, which is built already, cannot read the data set."""
+    """ConfigError with every reason why the trial's network, which is built already, cannot read the data set."""
     problems = [
         *_region_problems(trial, dataset, where), *_parse_problems(trial, dataset, where),
         *_pixel_problems(trial, dataset, where), *_word_piece_problems(trial, where),
@@ -50,7 +50,7 @@ def require_readable(trial: TrialSpec, dataset: Dataset, *, where: str) -> None:
 
 
 def _split_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[str]:
-    """The default test split may be absent, many data sets have none; one that the file names may not."""
+    """Missing splits. The default test split may be absent, as in many data sets; one that the file names may not."""
     data = spec.data
     wanted = {"train_split": data.train_split, "validation_split": data.validation_split}
     if data.test_split is not None and (
@@ -65,7 +65,7 @@ def _split_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[s
 
 
 def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[str]:
-    """What the last minute of every trial would stumble over."""
+    """Problems that every trial would meet in its evaluation."""
     wanted, split = spec.evaluation, evaluated_split(spec.data, dataset)
     images = dataset.split(split).images
     yield from _ranking_problems(spec, dataset, where)
@@ -86,7 +86,7 @@ def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Itera
 
 
 def _ranking_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[str]:
-    """More images to validate, or more of them to propose, than there are."""
+    """Problems of rankings: more images to validate or to re-rank than there are, or scores that need a whole split."""
     wanted, validation = spec.evaluation, spec.data.validation_split
     there, best_on = dataset.split(validation).images, evaluated_split(spec.data, dataset)
     chosen = wanted.validation_images
@@ -148,7 +148,7 @@ def _batch_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[
 
 
 def _region_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
-    """A number of regions, or boxes, that the network needs and the data set does not have."""
+    """Problems of a network that needs boxes, or a fixed number of regions, that the data set does not have."""
     features, spec = dataset.manifest.features, trial.network
     counts = f"{features.regions_min} to {features.regions} regions"
     is_equal = features.regions_min == features.regions
@@ -178,7 +178,8 @@ def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterato
 
 
 def _parse_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
-    """A network that reads dependency parses, on data that have none (of these captions); says how to add them."""
+    """Problems of a network that reads dependency parses, on data without parses of these captions. The lines name the
+    command that adds them."""
     if not trial.network.reads.dependencies:
         return
     for split in (trial.data.train_split, trial.data.validation_split, evaluated_split(trial.data, dataset)):
@@ -190,7 +191,8 @@ def _parse_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[
 
 
 def _phrase_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
-    """A network that reads phrases, on data whose phrases are damaged or of other captions; without any it trains."""
+    """Problems of a network that reads phrases, on data whose phrases are damaged or of other captions. Data without
+    phrases are no problem."""
     if not trial.network.reads.phrases:
         return
     try:
@@ -201,7 +203,7 @@ def _phrase_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator
 
 
 def _pixel_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
-    """A network that reads photographs, on data that were ingested without them."""
+    """The problem of a network that reads photographs, on data that were ingested without them."""
     if trial.network.reads.pixels is None:
         return
     try:
@@ -211,7 +213,7 @@ def _pixel_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[
 
 
 def _word_piece_problems(trial: TrialSpec, where: str) -> Iterator[str]:
-    """A network that reads word pieces of a text model that is not there, or has other ids than BERT's."""
+    """The problem of a network whose text model is missing, or has other word piece ids than BERT's."""
     model = trial.network.reads.word_pieces
     if model is None:
         return
@@ -222,7 +224,7 @@ def _word_piece_problems(trial: TrialSpec, where: str) -> Iterator[str]:
 
 
 def _loss_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
-    """What a loss finds when it is made for this many images; and phases that would train nothing."""
+    """Problems of a loss when it is built for this many images, and phases that would train nothing."""
     context = LossContext(trial.network.embedding_size, dataset.split(trial.data.train_split).images)
     for number, phase in enumerate(trial.training.phases or [PhaseSpec()]):
         try:

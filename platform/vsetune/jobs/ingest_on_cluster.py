@@ -1,4 +1,4 @@
-"""Places the shards of an ingest on the nodes of a Ray cluster, one task each."""
+"""Ingest on a Ray cluster: shards are made on its nodes, one task each."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ from vsetune.jobs.stopping import StopRequest, sigterm_like_ctrl_c
 T = TypeVar("T")
 
 _WAITING = 1000
-"""Tasks that Ray is told of at a time: enough for any autoscaler to see, and to keep as many CPUs at work."""
+"""Tasks submitted to Ray at a time: enough to trigger any autoscaler, and to keep as many CPUs busy."""
 _LOST = 20
-"""Times that a shard is begun again because its process or node was lost; a spot node that goes is no failure."""
+"""Retries of a shard whose process or node was lost; losing a spot node is not a failure."""
 _LOOK_EVERY_S = 1.0
 
 
 def ingest_on_cluster(
     recipe: IngestRecipe, *, address: str | None, console: Console, cpus_per_shard: int = 1
 ) -> Manifest:
-    """The data set of a recipe, its shards made in parallel by the nodes of a cluster; the bytes are those of `ingest`.
+    """The data set of a recipe, its shards made in parallel on the nodes of a cluster; its bytes equal those of
+    `ingest`.
 
     address: of a running Ray cluster, or `auto`; None starts Ray on this machine unless RAY_ADDRESS is set.
-    Killed, or with nodes lost, the same call goes on; shards that are finished are not made again. It may come from
-    another machine, if the data set goes to a bucket. An extractor on `cuda` asks for a GPU per shard.
-    Errors as of `ingest_in_parallel`, ConfigError for a plugin's reader; KeyboardInterrupt after Ctrl-C, SIGTERM or the
-    death of Ray.
+    After a kill or a loss of nodes, the same call continues and does not repeat finished shards. The call may come from
+    another machine if the data set is written to a bucket. An extractor on `cuda` asks for a GPU per shard.
+    Raises the errors of `ingest_in_parallel`, ConfigError for a plugin's reader, and KeyboardInterrupt after Ctrl-C,
+    SIGTERM or the death of Ray.
     """
     if code_of(type(recipe.source)) is not None:
         raise ConfigError(
@@ -61,7 +62,7 @@ def ingest_on_cluster(
 def _placed(
     stop: StopRequest, resources: dict[str, int], function: Callable[[ShardTask], T], tasks: Sequence[ShardTask], /
 ) -> Iterator[tuple[ShardTask, T]]:
-    """A `Place` of Ray tasks. The first error of a task ends all."""
+    """A `Place` that runs Ray tasks. The first error of a task ends all."""
     run = ray.remote(max_retries=_LOST, **resources)(_run)
     coming = iter(tasks)
     waiting = {run.remote(function, task): task for task in islice(coming, _WAITING)}
@@ -81,7 +82,7 @@ def _placed(
 
 
 def _run(function: Callable[[ShardTask], Any], task: ShardTask) -> Any:
-    """In a worker: the result, or the error that says what is wrong, which Ray would bury under a traceback."""
+    """Runs a task in a worker. Returns the result, or a VsetuneError, whose message Ray would hide in a traceback."""
     mask_output()
     try:
         return function(task)
@@ -93,7 +94,7 @@ def _result(reference: Any, task: ShardTask) -> Any:
     try:
         found = ray.get(reference)
     except RayError as error:
-        if getattr(error, "cause", None) is not None:  # a bug of ours: its traceback is wanted
+        if getattr(error, "cause", None) is not None:  # a bug in our code: keep its traceback
             raise
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise StorageError(

@@ -1,7 +1,8 @@
-"""What a study is as a job: the files that travel, the command that runs there, the variables that go along.
+"""A study as a job: the files to send, the command to run there, and the environment variables.
 
-Whoever may ask the cluster for its jobs reads all of it, and Ray writes it to its logs. So no secret goes along: those
-belong to the nodes (an instance role, a Kubernetes secret, a file only they have), as docs/clusters.md says.
+All of it is visible to anyone who may list the jobs of the cluster, and Ray writes it to its logs. Secrets are
+therefore not sent: they belong on the nodes (an instance role, a Kubernetes secret, a file that only the nodes have),
+see docs/clusters.md.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ PASSED_ON = (
     "VSETUNE_HOME", "VSETUNE_LOG", "MLFLOW_TRACKING_URI", "MLFLOW_S3_ENDPOINT_URL", "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION",
 )
-"""Variables of the shell that submits which the job gets as well, where they are set and mean the same there."""
+"""Variables of the submitting shell that are passed to the job, if they are set and valid there too."""
 _PLACES = ("VSETUNE_HOME", "MLFLOW_TRACKING_URI")
 
 STOP_WITHIN_S = 120
-"""How long a job that is stopped may take to write its checkpoints. Ray's own patience is 3 seconds."""
+"""How long a stopped job may take to write its checkpoints. Ray's own default is 3 seconds."""
 
 
 @dataclass(frozen=True)
 class JobPackage:
-    """folder: what is sent, whole. command: for a shell inside a copy of it. variables: of the job and its workers.
+    """A job to submit. folder: sent whole. command: for a shell in a copy of it. variables: of the job and its workers.
 
-    left_here: variables that name a place on this machine, so that the nodes' own stand.
+    left_here: variables that name a place on this machine; the job uses the nodes' own values of them.
     """
 
     study: str
@@ -49,11 +50,11 @@ class JobPackage:
 
 @contextmanager
 def packed(file: Path, study: str) -> Iterator[JobPackage]:
-    """A study file as a job; what is put together for it lasts as long as the context.
+    """A study file as a job. The files collected for it exist as long as the context.
 
-    A file inside a checkout of this repository takes the checkout along, less what .rayignore and .gitignore name. Any
-    other takes this package, itself and the plugin folders beside it. ConfigError lists every problem; StorageError
-    where there is no room to put it together.
+    For a file inside a checkout of this repository, the checkout is sent, without files that .rayignore and .gitignore
+    name. For any other file, this package, the file and the plugin folders beside it are sent. ConfigError lists every
+    problem; StorageError if there is no room to collect the files.
     """
     plugins = _plugin_folders(file)
     in_entrypoint, variables, left_here = _variables()
@@ -75,7 +76,7 @@ def packed(file: Path, study: str) -> Iterator[JobPackage]:
 
 
 def cannot_pack(error: OSError) -> StorageError:
-    """In one line, also of an error that stands for hundreds of files."""
+    """The error of one line for a package that cannot be made, also if the error lists hundreds of files."""
     causes = error.args[0] if isinstance(error, shutil.Error) else []
     why = str(causes[0][2]).partition(": ")[0].rpartition("] ")[2] if causes else error.strerror or str(error)
     place = tempfile.gettempdir()
@@ -91,13 +92,14 @@ def _put_together(folder: Path, file: Path, plugins: Sequence[str]) -> None:
 
 
 def _checkout() -> Path | None:
-    """The repository that this package is run from; None for an installed one."""
+    """The checkout that this package runs from; None for an installed package."""
     root = PACKAGE_FOLDER.resolve().parents[1]
     return root if (root / "jobs" / "sweep.py").is_file() else None
 
 
 def _plugin_folders(file: Path) -> list[str]:
-    """The folders under `plugins`, as written. Modules are not among them: every node has them installed."""
+    """The folders under `plugins`, as written. Modules are left out, since every node must have them installed.
+    ConfigError for a folder that is not below that of the study file."""
     references = read_yaml(file).get("plugins") or []
     folders = [text for text in references if isinstance(text, str) and (file.parent / text).is_dir()]
     here = file.parent.resolve()
@@ -114,12 +116,12 @@ def _plugin_folders(file: Path) -> list[str]:
 
 
 def _variables() -> tuple[str, dict[str, str], list[str]]:
-    """(assignments before the command, variables of the runtime environment, names of those that stay here).
+    """(assignments before the command, variables of the runtime environment, names of variables that are not sent).
 
-    ConfigError for one with a password in it. A folder or a database file of this machine is none of the cluster's: the
-    laptop that submits may well have a VSETUNE_HOME of its own. An address with `${NAME}` in it goes before the
-    command: there it stays as it is until we fill in NAME on the node, quoted as addresses need it. In a runtime
-    environment Ray would fill it in, unquoted, or with nothing.
+    ConfigError for a variable that contains a password. Folders and database files of this machine are not sent: the
+    submitting laptop may have its own VSETUNE_HOME. An address with `${NAME}` in it is set before the command: there it
+    stays unchanged until vsetune inserts NAME on the node, quoted as addresses need it. In a runtime environment Ray
+    would insert it unquoted, or an empty text.
     """
     given = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
     problems = [

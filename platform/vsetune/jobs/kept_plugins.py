@@ -1,7 +1,7 @@
-"""A study keeps the code of other people's components that it is made of, so that always the same code runs.
+"""Copies of a study's plugins in its folder, so that the same code always runs.
 
-`plugins/<folder>-<hash>/` in the study's folder holds a copy, whole or absent. Workers, a resumed study and whoever
-looks at a trial later load that copy, wherever the person's own folder is by then and whatever it holds.
+`plugins/<folder>-<hash>/` in the study's folder is a copy, complete or absent. Workers, a resumed study and later
+readers of a trial load that copy, independent of the place and content of the user's own folder.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _NOTE = "plugin.json"
 
 @dataclass(frozen=True)
 class KeptPlugin:
-    """One copy. folder: `plugins/<name>-<hash>`. source: the copied folder in it. module: what it is imported as; None
-    for a folder. keys: the components in it, `loss.my_loss`."""
+    """One copy. folder: `plugins/<name>-<hash>`. source: the copied folder in it. module: name under which it is
+    imported; None for a plugin folder. keys: the components in it, such as `loss.my_loss`."""
 
     folder: Path
     source: Path
@@ -39,7 +39,7 @@ class KeptPlugin:
 
 
 class _Note(BaseModel):
-    """`plugin.json` of a copy. source: below its folder."""
+    """`plugin.json` of a copy. source: path below the copy's folder."""
 
     module: str | None
     source: str
@@ -47,9 +47,9 @@ class _Note(BaseModel):
 
 
 def keep_plugins(plugins: Iterable[Plugin], study_folder: Path) -> list[Path]:
-    """Copies the code of these plugins into a study's folder; the folders of the copies. StorageError if it cannot.
+    """Copies the code of these plugins into a study's folder. Returns the folders of the copies.
 
-    ConfigError when an installed package has changed since it was loaded.
+    StorageError if they cannot be written. ConfigError if an installed package has changed since it was loaded.
     """
     by_source: dict[Path, list[Plugin]] = {}
     for plugin in plugins:
@@ -58,10 +58,11 @@ def keep_plugins(plugins: Iterable[Plugin], study_folder: Path) -> list[Path]:
 
 
 def load_kept(wanted: Mapping[str, str], study_folder: Path, *, where: str) -> None:
-    """Makes the components known that a trial is made of. wanted: sha256 by key, as the trial has them.
+    """Loads the plugins of a trial from their copies. wanted: sha256 by key, as in the trial.
 
-    The copies are those of the study's folder, or those that Ray brought to this process. Nothing happens for what is
-    known already, so a process may do this for every trial. StorageError when there is no copy: the folder may be away.
+    The copies are in the study's folder, or Ray has brought them to this process. Plugins that are loaded already are
+    left out, so a process may call this for every trial. StorageError if there is no copy, as when the folder is not
+    accessible. ConfigError if the copy has other code, or this process has loaded another version of it.
     """
     known = {plugin.key: plugin.sha256 for plugin in known_plugins()}
     for key, sha256 in wanted.items():
@@ -71,14 +72,15 @@ def load_kept(wanted: Mapping[str, str], study_folder: Path, *, where: str) -> N
 
 
 def carry_plugins(wanted: Mapping[str, str], study_folder: Path, into: Path, *, where: str) -> None:
-    """Copies what `load_kept` would load to a folder from which it can be loaded instead. Errors as of it."""
+    """Copies the plugins that `load_kept` would load into another folder, from which it can load them too. StorageError
+    if there is no copy."""
     for key, sha256 in wanted.items():
         kept = _require_copy(key, sha256, study_folder, where)
         shutil.copytree(kept.folder, into / PLUGINS_FOLDER / kept.folder.name, dirs_exist_ok=True)
 
 
 def load_kept_by_name(names: Collection[str], study_folder: Path) -> list[Plugin]:
-    """Makes the components of these names known that a study keeps. ConfigError when it keeps two versions of one."""
+    """Loads components by name from the copies of a study. ConfigError if it has two versions of one."""
     found: dict[str, KeptPlugin] = {}
     _bring(study_folder)
     for kept in _all(study_folder):
@@ -95,12 +97,12 @@ def load_kept_by_name(names: Collection[str], study_folder: Path) -> list[Plugin
 
 
 def study_folder_of(trial_folder: Path) -> Path:
-    """The study's folder around `trials/<trial>`."""
+    """The study's folder, which contains `trials/<trial>`."""
     return trial_folder.parents[1]
 
 
 def changed_since(study_folder: Path, plugins: Iterable[Plugin]) -> str | None:
-    """Which code differs from what the study keeps, in one line; None where none does."""
+    """One line on the first plugin whose code differs from the study's copy; None if none differs."""
     for plugin in plugins:
         copies = [kept for kept in _all(study_folder) if plugin.key in kept.keys]
         if not copies or any(kept.folder.name.endswith(f"-{plugin.sha256[:12]}") for kept in copies):
@@ -148,12 +150,13 @@ def _is_whole(folder: Path, inside: Path, source: Source, keys: Sequence[str]) -
 
 
 def _now(plugin: Plugin) -> Source:
-    """The files as they were loaded; of an installed package as they are."""
+    """The files of a plugin as they were loaded; for an installed package, as they are now."""
     return source_of(plugin.package) or read_source(plugin.source)
 
 
 def _inside(plugin: Plugin) -> Path:
-    """Where in its copy a source stands: a package under its full name, so that its modules find one another."""
+    """Path of the source in its copy. A package is stored under its full name, so that its modules can import each
+    other."""
     return Path(plugin.source.name) if source_of(plugin.package) is not None else Path(*plugin.root.split("."))
 
 
@@ -175,7 +178,7 @@ def _load(kept: KeptPlugin, wanted: Mapping[str, str], where: str) -> tuple[Plug
 
 
 def _load_module(kept: KeptPlugin, module: str) -> tuple[Plugin, ...]:
-    """The copy comes first on the path while it is imported; a module that is there already stays."""
+    """Imports a copy, which is first on `sys.path` meanwhile. A module that is imported already is used instead."""
     sys.path.insert(0, str(kept.folder))
     importlib.invalidate_caches()
     try:
@@ -185,7 +188,7 @@ def _load_module(kept: KeptPlugin, module: str) -> tuple[Plugin, ...]:
 
 
 def _bring(study_folder: Path) -> None:
-    """With a remote home: the copies that the study's driver has sent there."""
+    """With a remote home, fetches the copies that the study's driver has sent there."""
     bring_mirrored(study_folder, lambda name: name.startswith(f"{PLUGINS_FOLDER}/"))
 
 
@@ -216,7 +219,7 @@ def _copies(sha256: str, study_folder: Path) -> Iterator[KeptPlugin]:
 
 
 def _all(study_folder: Path) -> list[KeptPlugin]:
-    """Oldest first."""
+    """All copies of a study, the oldest first."""
     notes = sorted(
         (study_folder / PLUGINS_FOLDER).glob(f"[!.]*/{_NOTE}"), key=lambda note: (note.stat().st_mtime_ns, note)
     )
@@ -224,7 +227,7 @@ def _all(study_folder: Path) -> list[KeptPlugin]:
 
 
 def _read(folder: Path) -> KeptPlugin | None:
-    """None for a note that is not as `_keep` writes it, or whose code is not in its folder."""
+    """The copy in a folder; None if its note is not in the form that `_keep` writes, or names a path outside."""
     try:
         note = _Note.model_validate(read_json(folder / _NOTE))
     except ValidationError:

@@ -1,7 +1,7 @@
-"""A worker notices that it will be ended and lets its attempt leave with a checkpoint; until then it sends pulses.
+"""Watch in a worker: it sends pulses, and makes the attempt leave with a checkpoint when the worker will be ended.
 
-It will be ended when the process is sent SIGTERM (`leaving_node`, `ray stop`, a pod that is evicted), or when its study
-is asked to stop.
+A worker will be ended when its process receives SIGTERM (`leaving_node`, `ray stop`, a pod that is evicted), or when
+its study is asked to stop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeaveWatch:
-    """Calls `leave` once, in a thread of its own or from the signal's handler, when this process will be ended.
+    """Calls `leave`, in a thread of its own or from the signal's handler, when this process will be ended.
 
     beat: called every `every_s` seconds outside the training's thread; reports that the attempt works, and returns
     whether its study stops.
@@ -33,7 +33,7 @@ class LeaveWatch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside, the warnings are heard; afterwards SIGTERM means what it meant before."""
+        """Watches inside the context; restores the earlier handler of SIGTERM afterwards."""
         thread = threading.Thread(target=self._look, name="vsetune-leaving", daemon=True)
         thread.start()
         before = self._hear_sigterm()
@@ -45,7 +45,7 @@ class LeaveWatch:
                 signal.signal(signal.SIGTERM, before)
 
     def _hear_sigterm(self) -> Any:
-        """The handler there was; None where none can be set."""
+        """Sets the handler of SIGTERM. Returns the earlier one; None if none can be set outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return None
         return signal.signal(signal.SIGTERM, self._terminated)
@@ -58,7 +58,7 @@ class LeaveWatch:
         while True:
             try:
                 is_stopping = self._beat()
-            except Exception as error:  # Ray is away, which its driver notices
+            except Exception as error:  # Ray is not available, which the driver notices
                 _log.info("no sign of life was sent (%s)", error)
             else:
                 if is_stopping and not self._has_left:

@@ -1,4 +1,4 @@
-"""Takes a node away: Ray places nothing on it any more, and its trials write checkpoints and move to other nodes.
+"""Draining of a node: Ray places no more work on it, and its trials write checkpoints and move to other nodes.
 
     python -m vsetune.jobs.leaving_node spot HEAD:6379        waits for the notice of AWS, two minutes ahead
     python -m vsetune.jobs.leaving_node now HEAD:6379 SECONDS begins at once; waits for the trials here to end
@@ -28,19 +28,20 @@ import psutil
 from vsetune.errors import UsageError
 
 METADATA = "http://169.254.169.254/latest"
-"""Where AWS tells a machine about itself."""
+"""Address of AWS's instance metadata."""
 _TOKEN_LASTS_S = 21600
 _LOOK_EVERY_S = 5.0
 _NOTICE_S = 120.0
 _TRIAL = "ray::AttemptTrainable"
 _NO_WORK = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray::SignalsBoard")
-"""Ray's own processes below a raylet, workers that wait, and the actor of `signals`, which moves when its node dies."""
+"""Process names that do not count as work: Ray's own processes below a raylet, waiting workers, and the actor of
+`signals`, which moves when its node dies."""
 
 _log = logging.getLogger(__name__)
 
 
 def interruption(metadata: str = METADATA) -> float | None:
-    """Seconds until this spot node is taken away; None while nobody has said so. OSError when AWS does not answer."""
+    """Seconds until this spot node is taken away; None without a notice. OSError when AWS does not answer."""
     ask = urllib.request.Request(
         f"{metadata}/api/token", method="PUT", headers={"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_LASTS_S)}
     )
@@ -61,7 +62,7 @@ def interruption(metadata: str = METADATA) -> float | None:
 
 
 def wait_for_interruption(metadata: str = METADATA, *, every_s: float = _LOOK_EVERY_S) -> float:
-    """Until the notice comes; the seconds that are left then. A question that is not answered is asked again."""
+    """Waits for the notice; returns the seconds that are left then. A request without an answer is repeated."""
     while True:
         try:
             left = interruption(metadata)
@@ -75,14 +76,15 @@ def wait_for_interruption(metadata: str = METADATA, *, every_s: float = _LOOK_EV
 
 @dataclass(frozen=True)
 class NodeHere:
-    """The worker node of a cluster that runs on this machine: Ray's id of it, and its raylet, whose children work."""
+    """A cluster's worker node on this machine. id: Ray's. raylet: its process, whose children are the workers."""
 
     id: str
     raylet: psutil.Process
 
     @classmethod
     def of(cls, address: str) -> NodeHere:
-        """address: of the cluster. UsageError when there is none here, or more than one as only tests have."""
+        """The node of this machine. address: of the cluster. UsageError if there is none here, or more than one, which
+        only tests have."""
         found = nodes_here(address)
         if len(found) != 1:
             there = ", ".join(node.id for node in found) or "none"
@@ -90,11 +92,11 @@ class NodeHere:
         return found[0]
 
     def works(self) -> bool:
-        """Whether anything runs here. Ray names its workers `ray::IDLE`, or `ray::` and the work that they do."""
+        """Whether any work runs here. Ray names a worker `ray::IDLE`, or `ray::` and its work."""
         return any(not name.startswith(_NO_WORK) for name, _ in self._workers())
 
     def ask_trials_to_leave(self) -> None:
-        """Has the trials here leave with a checkpoint after the step at hand."""
+        """Asks the trials here to write a checkpoint after the current step and to leave."""
         for name, process in self._workers():
             if name.startswith(_TRIAL):
                 with contextlib.suppress(psutil.Error):
@@ -117,9 +119,9 @@ def nodes_here(address: str) -> list[NodeHere]:
 
 
 def leave(address: str, node: NodeHere, seconds: float, why: str) -> None:
-    """Has Ray place nothing more on a node that will be gone in so many seconds, and its trials leave.
+    """Makes Ray place no more work on a node that will be gone in `seconds`, and asks its trials to leave.
 
-    UsageError when Ray does not accept it.
+    UsageError if Ray does not accept the request.
     """
     _drain(address, node, seconds, why)
     node.ask_trials_to_leave()
@@ -139,7 +141,7 @@ def _drain(address: str, node: NodeHere, seconds: float, why: str) -> None:
 
 
 def wait_for_trials(seconds: float, works: Callable[[], bool]) -> bool:
-    """Until nothing runs on this node, at most so long; whether all has ended."""
+    """Waits until no work runs on this node, at most `seconds`; returns whether all has ended."""
     until = time.monotonic() + seconds
     while works():
         if time.monotonic() >= until:
@@ -149,7 +151,7 @@ def wait_for_trials(seconds: float, works: Callable[[], bool]) -> bool:
 
 
 def _raylets() -> Iterator[tuple[psutil.Process, dict[str, str]]]:
-    """Those of worker nodes, with their options; a head is never drained."""
+    """The raylets of worker nodes on this machine, with their options; a head is never drained."""
     for process in psutil.process_iter():
         words = _words_of(process)
         if words and Path(words[0]).name == "raylet" and "--head" not in words:
@@ -166,7 +168,7 @@ def _words_of(process: psutil.Process) -> list[str]:
 
 
 def main(words: Sequence[str]) -> int:
-    """The command above; exit code 0 when all trials moved on, 1 when some were still there, 2 when misused."""
+    """The command above. Exit code 0: all trials have left; 1: some have not; 2: misuse, or draining was refused."""
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         if len(words) == 2 and words[0] == "spot":

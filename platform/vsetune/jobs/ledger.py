@@ -1,13 +1,13 @@
-"""Which trial runs next and what has happened so far. Knows nothing of Ray.
+"""The trials of a study: which one runs next, and what has happened so far. Does not depend on Ray.
 
-The study's log is the truth about what was sampled and about attempts. Everything here is a copy that `StudyLedger`
-rebuilds from it when a study is resumed, so a killed driver loses nothing. A trial is handed out once the log has its
-configuration, in a home on object storage too.
+The study's log is the source of truth for sampled configurations and attempts. Everything here is a copy that
+`StudyLedger` rebuilds from the log when a study is resumed, so a killed driver loses nothing. A trial is handed out
+once the log has its configuration, on object storage too if the home is there.
 
-An interrupted trial (its process died, a disk was full, a server away) is not failed: it pauses, goes on from its
-checkpoint, and after `resources.retries` interruptions without a new validation it is left open for the next run of
-the study. As long as a trial of a cell is interrupted its cell asks for no further configuration, so that the search
-knows the same when it asks as it would have known undisturbed.
+An interrupted trial (its process died, a disk was full, a server did not answer) has not failed: it pauses, continues
+from its checkpoint, and after `resources.retries` interruptions without a new validation it is left open for the next
+run of the study. While a trial of a cell is interrupted, the cell asks for no further configuration. The search then
+has the same results when it asks as in a run without the interruption.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ from vsetune.search.configurations import ConfigurationSearch, DeadEnd, Suggesti
 from vsetune.training.failures import raised_by_code
 
 _SETTLE_WITHIN_S, _AGAIN_AFTER_S, _AT_MOST_S = 2.0, 5.0, 600.0
-"""Of a log that takes nothing: how long it is waited for, when it is asked again, and when the study ends."""
+"""Constants for a log that accepts no events: how long to wait for it, when to try again, and when the study ends."""
 
 
 class StudyLedger:
-    """The trials of one study: handed out, recorded, closed. One process per study may hold one."""
+    """The trials of one study: hands them out, records and closes them. One process per study may have a ledger."""
 
     def __init__(
         self, study: StudySpec, cells: Sequence[Cell], writer: StudyWriter, search: ConfigurationSearch, *,
         clock: Callable[[], float] = time.monotonic, confirming: Confirming | None = None,
         warm_start: Mapping[str, WarmStart] | None = None,
     ) -> None:
-        """confirming: what runs again after the search of a cell; None: its winner, with the study's other seeds.
-        warm_start: by cell, what the search learns from other studies."""
+        """confirming: the trials that run again after the search of a cell; None: its winner, with the study's other
+        seeds. warm_start: by cell, the trials of other studies that the search learns from."""
         self.study = study
         self.cells = {cell.name: cell for cell in cells}
         self._writer, self._search, self._clock = writer, search, clock
         self.trials: dict[str, TrialProgress] = {}
         self._by_cell = CellTrials(study, cells)
         self.tally = StudyTally(self.cells)
-        """What is shown of the trials while the study runs."""
+        """The counts of trials that are shown while the study runs."""
         self.outage: str | None = None
-        """Why no trial can be handed out just now; None while the log takes what is added."""
+        """Why no trial can be handed out at present; None while the log accepts events."""
         self._requeued = Requeued(not_before=lambda name: self.trials[name].not_before)
         self._settle_not_before = float("-inf")
         self._silent_since: float | None = None
@@ -80,9 +80,10 @@ class StudyLedger:
         )
 
     def recover(self, *, retry_failed: bool = False) -> None:
-        """Rebuilds the ledger, and what the search knows of outcomes, after an earlier process ended.
+        """Rebuilds the ledger, and the outcomes that the search knows, after an earlier process ended.
 
-        The trial of a killed attempt is handed out again (it goes on from its checkpoint).
+        The trial of a killed attempt is handed out again and continues from its checkpoint. retry_failed: failed trials
+        are handed out again too.
         """
         by_trial: dict[str, list[AttemptRecord]] = {}
         for record in self._writer.attempts():
@@ -96,7 +97,7 @@ class StudyLedger:
                 self._fail_to_draw(cell, dead_end)
             elif is_exhausted:
                 self._by_cell.exhaust(cell)
-        for name in list(self.trials):  # what one is worth may depend on the trials of another cell
+        for name in list(self.trials):  # the outcome of a trial may depend on trials of another cell
             self._tell(name)
         for cell in self.cells.values():
             for assignment in self._confirmations.of(cell):
@@ -104,10 +105,11 @@ class StudyLedger:
                     self._recover_trial(assignment)
 
     def next(self, cells: Container[str] | None = None) -> Assignment | Literal["wait", "done"]:
-        """The next trial, once the log has it: what is nearest to a result comes first.
+        """The next trial, once the log has it. Trials that are nearest to a result come first.
 
-        Interrupted ones, then confirmations of cells whose search is over, then the cell with the fewest
-        configurations. cells: only of these, the others are waited for; None: of all.
+        The order: interrupted trials, confirmations of cells whose search is over, a new configuration for the cell
+        with the fewest epochs committed. "wait": none can start now; "done": none is left, or the log has not accepted
+        events for too long. cells: only trials of these cells, while the other cells wait; None: of all cells.
         """
         now = self._clock()
         if now < self._settle_not_before:
@@ -134,7 +136,7 @@ class StudyLedger:
         if ready is not None:
             return self.trials[ready].assignment
         confirmation = self._next_confirmation(may)
-        if confirmation is not None and confirmation.trial.trial in self._recorded:  # its search was taken up again
+        if confirmation is not None and confirmation.trial.trial in self._recorded:  # the cell's search was resumed
             self._recover_trial(confirmation)
             return self._chosen(cells)
         if confirmation is not None:
@@ -146,7 +148,7 @@ class StudyLedger:
         return "wait" if is_passed_over or self._by_cell.count("due") else "done"
 
     def unfinished(self) -> list[str]:
-        """The cells that have trials to run, or will have."""
+        """The cells that have trials to run now or later."""
         due = {
             trial.assignment.trial.cell for trial in self.trials.values()
             if not (trial.is_closed or trial.is_left_open)
@@ -161,11 +163,11 @@ class StudyLedger:
         return [cell.name for cell in self.cells.values() if self._by_cell.is_searching(cell)]
 
     def target_of(self, cell: str) -> float | None:
-        """The M-Recall, in per cent, at which trials of the cell's search stop; None: there is none."""
+        """The M-Recall, in per cent, at which trials of the cell's search stop; None without a target."""
         return self._goals.target(cell)
 
     def has_work(self) -> bool:
-        """Whether a trial is unfinished or still to be asked for. Asks for nothing."""
+        """Whether a trial is unfinished or still to be asked for. Does not ask for one."""
         return bool(self._by_cell.count("open")) or self._has_more()
 
     def _has_more(self) -> bool:
@@ -174,8 +176,8 @@ class StudyLedger:
         return self._cell_to_search(cells) is not None or self._next_confirmation(cells) is not None
 
     def promised(self) -> int:
-        """How many trials the study comes to as far as one can say: stopped ones make room for others, a budget in
-        seconds may end a cell early."""
+        """Estimate of the study's number of trials. Pruned trials make room for others, and a budget in seconds may end
+        a cell early."""
         asked = {cell.name: self._by_cell.asked(cell) for cell in self.cells.values()}
         return sum(
             asked[cell.name] + self._by_cell.budget(cell).room(asked[cell.name]) + self._confirmations.promised(cell)
@@ -207,7 +209,7 @@ class StudyLedger:
         self._changed(progress)
 
     def record_point(self, trial: str, point: ValidationPoint, *, summary: Mapping[str, float] | None = None) -> None:
-        """One validation of a running attempt, written in one batch. summary: the attempt's totals so far."""
+        """Records one validation of a running attempt, in one batch. summary: the attempt's totals so far."""
         progress = self.trials[trial]
         self._note_points(progress, [point])
         progress.summary = dict(summary or {})
@@ -217,7 +219,7 @@ class StudyLedger:
         self, trial: str, status: AttemptStatus, *, summary: Mapping[str, float], artifacts: Iterable[Path] = (),
         error: str | None = None,
     ) -> None:
-        """The end of a trial, for the log and then for the search. artifacts: files of the trial's folder."""
+        """Ends a trial, in the log and then for the search. artifacts: files of the trial's folder."""
         progress = self.trials[trial]
         if progress.is_closed:
             return
@@ -226,11 +228,12 @@ class StudyLedger:
         self._tell(trial)
 
     def interrupted(self, trial: str, reason: str, *, was_asked: bool = False) -> float | None:
-        """A trial was stopped by nothing of its own: it is handed out again after a pause, whose seconds are returned.
+        """Requeues a trial that was stopped from outside. Returns the seconds that it pauses before it continues.
 
-        was_asked: its machine was taken away with a warning; it goes on at once, and that counts for nothing.
-        None: it has been interrupted too often without a new validation and is left open for the next run of the study;
-        or it has failed, since its code raised the same at the same place before (`raised_by_code`).
+        was_asked: its machine was taken away with a warning; it continues at once, and the interruption is not counted.
+        None: the trial has been interrupted too often without a new validation and is left open for the next run of the
+        study; or it has failed, because its code raised the same error at the same place before (`raised_by_code`); or
+        it was closed already.
         """
         progress = self.trials[trial]
         if progress.is_closed:
@@ -241,7 +244,7 @@ class StudyLedger:
             self.close(trial, "failed", summary=progress.summary, error=again)
             return None
         if origin is not None:
-            self._require_attempt(progress)  # its record is what tells a second time from a first
+            self._require_attempt(progress)  # its record identifies the next error there as the second
         if progress.status == "running":
             self._end(progress, "killed", progress.summary, [], reason)
         pause = self._paused(progress, reason, was_asked=was_asked)
@@ -251,7 +254,8 @@ class StudyLedger:
         return pause
 
     def interrupt(self) -> list[str]:
-        """Marks every running attempt as killed (Ctrl-C); a resumed study hands their trials out again."""
+        """Marks every running attempt as killed (Ctrl-C); a resumed study hands their trials out again. Returns the
+        names of these trials."""
         running = [name for name, progress in self.trials.items() if progress.status == "running"]
         for name in running:
             progress = self.trials[name]
@@ -259,13 +263,13 @@ class StudyLedger:
         return running
 
     def _require_attempt(self, progress: TrialProgress) -> None:
-        """A record, also of an attempt that ended before it could report anything."""
+        """Makes sure that the log has the attempt, even if it ended before it could report anything."""
         if progress.status == "waiting":
             trial, number = progress.assignment.trial.trial, progress.number + 1
             self.open_attempt(trial, number=number, environment={}, protocol={}, inherited=[])
 
     def _paused(self, progress: TrialProgress, reason: str, *, was_asked: bool) -> float | None:
-        """Seconds that an interrupted trial waits; None leaves it open."""
+        """Seconds that an interrupted trial waits; None if it is left open."""
         progress.status, progress.error = "waiting", reason
         if was_asked:
             return 0.0
@@ -301,7 +305,7 @@ class StudyLedger:
         return TrialProgress.recorded(assignment, sorted(records, key=lambda record: record.start.number))
 
     def _asked(self, cell: Cell, cells: Container[str] | None) -> Assignment | Literal["wait", "done"]:
-        """A new configuration of a cell. cells: as `next` has it."""
+        """A new configuration of a cell. cells: as in `next`."""
         self._teach(cell)
         try:
             suggestion = self._search.ask(cell.name)
@@ -317,8 +321,8 @@ class StudyLedger:
         return self._add(self._search_assignment(cell, suggestion))
 
     def _fail_to_draw(self, cell: Cell, dead_end: DeadEnd) -> None:
-        """A failed trial stands for the configuration that the cell could not find, and the cell asks for no other. Its
-        name is that of no configuration."""
+        """Records a failed trial for the configuration that the cell could not find; the cell asks for no other. Its
+        name differs from the names of all configurations."""
         seed = self.study.seeds[0]
         name = f"{cell.name}-refused{dead_end.number:03d}-s{seed}"
         trial = build_trial(self.study, cell, {}, trial=name, seed=seed)
@@ -330,7 +334,8 @@ class StudyLedger:
         self.close(name, "failed", summary={}, error=f"{NO_CONFIGURATION} for {dead_end.reason}")
 
     def _teach(self, cell: Cell) -> None:
-        """Once in every process, before the first configuration; by then the cell's target is known."""
+        """Gives the cell's warm start to the search, once per process, before the cell's first configuration. Does
+        nothing until the cell's target is known."""
         warm, objective = self._warm_start.get(cell.name), self._goals.objective(cell)
         if warm is None or objective is None or cell.name in self._taught:
             return
@@ -358,7 +363,7 @@ class StudyLedger:
             progress.note(points)
 
     def _tell(self, trial: str) -> None:
-        """The search hears of a closed trial."""
+        """Reports a closed trial to the search."""
         progress = self.trials[trial]
         assignment = progress.assignment
         if assignment.phase == "search" and progress.is_closed:
@@ -366,7 +371,7 @@ class StudyLedger:
             self._search.tell(assignment.trial.cell, assignment.number, outcome, curve=curve)
 
     def _cell_to_search(self, cells: Iterable[Cell]) -> Cell | None:
-        """The cell with the fewest epochs promised so far among those that may ask for a configuration now."""
+        """The cell with the fewest epochs committed so far, among the cells that may ask for a configuration now."""
         committed: dict[str, float] = {}
         for cell in cells:
             if self._by_cell.count("disturbed", cell) or self._by_cell.is_exhausted(cell):
@@ -378,7 +383,7 @@ class StudyLedger:
         return self.cells[min(committed, key=lambda name: committed[name])] if committed else None
 
     def _next_confirmation(self, cells: Iterable[Cell]) -> Assignment | None:
-        """One that has not been handed out."""
+        """A confirmation that has not been handed out; None if none is left."""
         return next((
             assignment for cell in cells for assignment in self._confirmations.left(cell, self.trials)
         ), None)
@@ -396,7 +401,7 @@ class StudyLedger:
 
 
 def _from_curve(curve: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """What is known of an attempt that could not say goodbye."""
+    """The summary of an attempt that ended without sending one."""
     if not curve:
         return {"epochs": 0.0}
     return {"epochs": curve[-1][0], "best_m_recall": best_of_curve(curve).m_recall}

@@ -1,8 +1,8 @@
-"""A Ray that is started for this machine alone listens on this machine alone.
+"""Restricts a Ray that is started for this machine to the loopback address.
 
-The Ray that `ray.init` starts listens on every network of the machine, and anybody with the token runs code through it.
-Ray has a switch that gives a node the loopback address, made for Windows and macOS, where it starts no clusters. Ray
-reads the switch when it is imported, so this sets Ray's private constant: the only private name of Ray that we use.
+By default, the Ray that `ray.init` starts listens on every network of the machine, and anyone with the token can run
+code through it. Ray has a switch that gives a node the loopback address. It is made for Windows and macOS, where Ray
+starts no clusters. Ray reads the switch when it is imported, so this module sets Ray's private constant.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _SWITCH = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 @contextmanager
 def loopback_only() -> Iterator[None]:
-    """A Ray that is started inside has the address 127.0.0.1 and no other; one that is connected to is not changed."""
+    """A Ray that is started inside the context has only the address 127.0.0.1; a Ray that runs already is unchanged."""
     before, enabled = os.environ.get(_SWITCH), ray_constants.ENABLE_RAY_CLUSTER
-    os.environ[_SWITCH] = "0"  # what Ray starts reads it anew
+    os.environ[_SWITCH] = "0"  # the processes that Ray starts read it again
     ray_constants.ENABLE_RAY_CLUSTER = False
     try:
         yield

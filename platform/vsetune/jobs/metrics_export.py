@@ -1,8 +1,8 @@
-"""What a process tells Prometheus: values stand on a board, and a thread hands them to Ray every few seconds.
+"""Export of a process's metrics to Prometheus: values are set on a board, and a thread passes them to Ray regularly.
 
-Ray collects the metrics of all processes of a node and serves them there, where Prometheus finds them; we open no port.
-Setting a value is an assignment in memory, whoever reads it or not: it waits for nothing and cannot fail. What goes
-wrong when Ray takes the values ends the export of this process with one warning, and nothing else.
+Ray collects the metrics of all processes of a node and serves them there, where Prometheus finds them; vsetune opens no
+port. Setting a value is an assignment in memory: it does not wait and cannot fail. An error while values are passed to
+Ray ends the export of this process with one warning, and nothing else.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ray.util import metrics as ray_metrics
 from vsetune.jobs.exported_metrics import ExportedMetric
 
 HAND_OVER_EVERY_S = 5.0
-"""Below the 10 s at which Ray collects: a gauge that was not set anew since is gone."""
+"""Shorter than the 10 s between Ray's collections, because Ray drops gauges that are not set again."""
 
 _log = logging.getLogger(__name__)
 Series = tuple[ExportedMetric, tuple[str, ...]]
 
 
 class Recorder(Protocol):
-    """Takes a value of a series: of a gauge what it is now, of a counter what is to be added."""
+    """Receives a value of a series: the present value of a gauge, or the amount to add to a counter."""
 
     def __call__(self, metric: ExportedMetric, value: float, labels: dict[str, str]) -> None: ...
 
 
 class RayRecorder:
-    """Hands values to the Ray process that we are part of."""
+    """Passes values to Ray, to which this process must be connected."""
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
@@ -40,7 +40,7 @@ class RayRecorder:
         known = self._known.get(metric.name)
         if known is None:
             make = ray_metrics.Gauge if metric.kind == "gauge" else ray_metrics.Counter
-            name = metric.name.removesuffix("_total")  # Prometheus gets it back from Ray
+            name = metric.name.removesuffix("_total")  # Ray adds it again for Prometheus
             known = self._known[metric.name] = make(name, description=metric.help, tag_keys=metric.labels)
         if metric.kind == "gauge":
             known.set(value, tags=labels)
@@ -49,10 +49,10 @@ class RayRecorder:
 
 
 class MetricsBoard:
-    """The series of this process. Any thread may write; `start` begins to hand over, `close` forgets everything."""
+    """The series of this process. Any thread may write. `start` begins to pass values on, `close` ends it."""
 
     def __init__(self, record: Recorder | None = None, *, every_s: float = HAND_OVER_EVERY_S) -> None:
-        """record: None hands over to Ray, which must be connected when `start` is called."""
+        """record: None passes values to Ray, which must be connected when `start` is called. every_s: seconds."""
         self._record: Recorder = record or RayRecorder()
         self._every_s = every_s
         self._lock = threading.Lock()
@@ -64,7 +64,7 @@ class MetricsBoard:
         self._closing = threading.Event()
 
     def set(self, metric: ExportedMetric, value: float, **labels: str) -> None:
-        """What a gauge is from now on, until it is set again or dropped. One that is not finite is left out."""
+        """Sets a gauge, until it is set again or dropped. A value that is not finite removes it."""
         series = _series(metric, labels)
         with self._lock:
             if math.isfinite(value):
@@ -73,23 +73,24 @@ class MetricsBoard:
                 self._gauges.pop(series, None)
 
     def sample(self, metric: ExportedMetric, read: Callable[[], float], **labels: str) -> None:
-        """A gauge that is read each time before it is handed over, by our thread: for what changes between reports."""
+        """Adds a gauge that the board's thread reads each time it passes values on, for values that change between
+        reports."""
         with self._lock:
             self._samples[_series(metric, labels)] = read
 
     def each_time(self, look: Callable[[], None]) -> None:
-        """Called before each handing over, by our thread; before `start` only."""
+        """Adds a function that the board's thread calls each time before it passes values on. Only before `start`."""
         self._before_each.append(look)
 
     def add(self, metric: ExportedMetric, amount: float, **labels: str) -> None:
-        """Raises a counter. An amount of 0 or less adds nothing."""
+        """Increases a counter. An amount that is not positive and finite is ignored."""
         if amount > 0 and math.isfinite(amount):
             series = _series(metric, labels)
             with self._lock:
                 self._added[series] = self._added.get(series, 0.0) + amount
 
     def drop(self, metric: ExportedMetric, **labels: str) -> None:
-        """Forgets the gauges of a metric that have these labels."""
+        """Removes the gauges of a metric that have these labels."""
         with self._lock:
             known = [series for series in (*self._gauges, *self._samples) if series[0] == metric]
             for series in [series for series in known if _has(series, labels)]:
@@ -97,19 +98,19 @@ class MetricsBoard:
                 self._samples.pop(series, None)
 
     def start(self) -> None:
-        """Hands over from now on."""
+        """Starts the thread that passes values on."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="vsetune-metrics", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """Hands over a last time, then stops. Waits a second at most."""
+        """Passes values on a last time, then stops. Waits at most one second."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join(1.0)
 
     def hand_over(self) -> None:
-        """All gauges as they are now, and what was added to counters since the last time."""
+        """Passes on the present values of all gauges, and the amounts added to counters since the last time."""
         for look in self._before_each:
             look()
         with self._lock:

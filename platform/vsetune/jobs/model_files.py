@@ -1,7 +1,7 @@
-"""The files of a recorded trial as a model that needs nothing else: neither its store, nor its data set, nor this home.
+"""Files of a recorded trial as a self-contained model, which needs neither its store, nor its data set, nor this home.
 
-`model.json` describes network and data, `best.safetensors` has the weights. Beside them, where the network needs them,
-`tokenizer/` of its text model and `plugins/` with other people's code; `index.*` where an index was asked for.
+`model.json` describes network and data, `best.safetensors` has the weights. If the network needs them, there are also
+`tokenizer/` of its text model and `plugins/` with plugin code; if an index was asked for, `index.*`.
 """
 
 from __future__ import annotations
@@ -42,15 +42,14 @@ FORMAT = 1
 MODEL_FILE = "model.json"
 _TOKENIZER = "tokenizer"
 _MOST_BYTES = 1 << 26
-"""Of `model.json`, which holds all words."""
+"""Largest size of `model.json`, which contains all words."""
 
 
 @dataclass(frozen=True)
 class CarriedNetwork:
-    """What a model was loaded as. name: STUDY/TRIAL. trial: names the network, for all that scores trials.
-
-    trial.data is what it was trained on, fingerprint of it. encode: ids of the words of a sentence, or of its word
-    pieces, start and end included. index: None unless the model carries one.
+    """A loaded model. name: STUDY/TRIAL. trial: with the network, for functions that score trials; trial.data is the
+    data set that it was trained on. fingerprint: of this data set. encode: gives the ids of a sentence's words, or of
+    its word pieces, including start and end. index: None unless the model has one.
     """
 
     name: str
@@ -67,10 +66,12 @@ def log_model(
     models: MlflowModels, store: Studies, attempt: RecordedAttempt, into: Path, *, index: str | None = None,
     device: torch.device | None = None,
 ) -> tuple[str, bool]:
-    """(address for `mlflow.pyfunc.load_model`, whether it is new); the same weights and index are logged once.
+    """Logs a model. Returns (address for `mlflow.pyfunc.load_model`, whether it is new); the same weights and index are
+    logged only once.
 
-    into: an empty folder that lasts for this call. index: a split, whose images and captions are encoded on `device`
-    and carried along. StaleCheckpoint where no weights are left; errors as of `MlflowModels.log` and `encode_split`.
+    into: an empty folder that must exist during this call. index: a split, whose images and captions are encoded on
+    `device` and added to the model. StaleCheckpoint if no weights are left; also the errors of `MlflowModels.log` and
+    `encode_split`.
     """
     weights = require_best_weights(store, attempt, into)
     sha256 = sha256_of_file(weights)
@@ -87,7 +88,8 @@ def log_model(
 
 
 def load_model(folder: Path, *, device: torch.device) -> CarriedNetwork:
-    """DataError for no model of ours, DamagedCheckpoint for changed weights, in one line."""
+    """Loads a model from its folder. DataError if it is not a model of this version of vsetune, DamagedCheckpoint for
+    changed weights; both of one line."""
     plain: Any = read_json(folder / MODEL_FILE, most_bytes=_MOST_BYTES)
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
         raise DataError(f"{folder}: no model of this version of vsetune; log it again with vsetune trial model")

@@ -1,8 +1,8 @@
-"""The kinds of machines a cluster may have, from the file that made it: `cluster.yaml` or a RayCluster manifest.
+"""The kinds of machines of a cluster, from the file that made it: `cluster.yaml` or a RayCluster manifest.
 
-Ray does not tell a driver what its autoscaler could add. The file does: $VSETUNE_CLUSTER names it, and on the head node
-of Ray's launcher it is `~/ray_bootstrap_config.yaml`. Without one the cluster counts as it is: it may change, but
-nothing is waited for that is not there.
+Ray gives a driver no list of the nodes that its autoscaler could add. The file has it: $VSETUNE_CLUSTER names the file,
+and on the head node of Ray's launcher it is `~/ray_bootstrap_config.yaml`. Without a file only existing nodes count:
+the cluster may change, but trials do not wait for nodes that are not there.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from vsetune.errors import ConfigError
 CLUSTER_VARIABLE = "VSETUNE_CLUSTER"
 PRICE_LABEL = "vsetune.io/usd-per-hour"
 TYPE_LABELS = ("vsetune.io/node-type", "ray.io/node-group")
-"""The second is what KubeRay gives the pods of a group."""
+"""The second is KubeRay's label of the pods of a group."""
 _OF_THE_LAUNCHER = Path("~/ray_bootstrap_config.yaml")
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "": 1}
 
 
 class _Wrong(ValueError):
-    """Key, what stands there, what is needed."""
+    """An invalid entry. The message gives the key, the value found and the value needed."""
 
 
 @dataclass(frozen=True)
 class NodeType:
-    """One kind of node. resources: amounts by Ray's names; endless memory where the file does not say how much.
+    """One kind of node. resources: amounts by Ray's names; memory is infinite if the file does not give it.
 
-    most: nodes of it there can be at once. usd_per_hour: None where the file does not say.
+    most: number of such nodes that there can be at once. usd_per_hour: None if the file does not give it.
     """
 
     name: str
@@ -51,12 +51,12 @@ class NodeType:
 
 
 def type_of(labels: Mapping[str, str]) -> str:
-    """The type of a node with these labels; empty where none of them says."""
+    """The type of a node with these labels; empty if none of them gives it."""
     return next((labels[name] for name in TYPE_LABELS if labels.get(name)), "")
 
 
 def share_of(node: Mapping[str, float], needs: Needs) -> float:
-    """The part of a node that a trial keeps from others: of its cores or its GPUs, whichever is more; at most 1.
+    """The share of a node that a trial occupies: of its cores or its GPUs, whichever is larger; at most 1.
 
     node: amounts by Ray's names.
     """
@@ -65,7 +65,7 @@ def share_of(node: Mapping[str, float], needs: Needs) -> float:
 
 
 def known_node_types() -> list[NodeType]:
-    """Of the file that is there; none without one. ConfigError for a file that cannot be understood."""
+    """The node types of the cluster's file; none without a file. ConfigError for a file that cannot be understood."""
     given = os.environ.get(CLUSTER_VARIABLE)
     file = Path(given).expanduser() if given else _OF_THE_LAUNCHER.expanduser()
     if not given and not file.exists():
@@ -74,7 +74,8 @@ def known_node_types() -> list[NodeType]:
 
 
 def read_node_types(file: Path) -> list[NodeType]:
-    """Node types of Ray's launcher or of a RayCluster or RayJob. ConfigError in one line, or when it cannot be read."""
+    """Node types of a file of Ray's launcher, or of a RayCluster or RayJob. ConfigError of one line if it cannot be
+    read or understood."""
     plain = read_yaml(file)
     try:
         found = list(_of_the_launcher(plain) if "available_node_types" in plain else _of_kuberay(plain))
@@ -90,7 +91,7 @@ def read_node_types(file: Path) -> list[NodeType]:
 
 
 def refused(needs: Needs, types: Iterable[NodeType], nodes: Iterable[Mapping[str, float]]) -> str | None:
-    """Why a trial can never be placed, in words that follow `asks for`; None where a node or a type has room for it."""
+    """Why a trial can never be placed, as text that follows `asks for`; None if a node or a type has room for it."""
     types, nodes = list(types), list(nodes)
     if any(copies_that_fit(kind.resources, needs) for kind in types if kind.most):
         return None
@@ -103,7 +104,7 @@ def refused(needs: Needs, types: Iterable[NodeType], nodes: Iterable[Mapping[str
 
 
 def unused_gpus(needs: Iterable[Needs], nodes: Iterable[Mapping[str, float]]) -> list[str]:
-    """A line where nodes have GPUs and no trial uses one, with what to write in the study file; else none.
+    """A line if nodes have GPUs and no trial uses one, with the setting for the study file; else none.
 
     needs: of every cell. nodes: amounts by Ray's names.
     """
@@ -118,7 +119,7 @@ def unused_gpus(needs: Iterable[Needs], nodes: Iterable[Mapping[str, float]]) ->
 
 
 def _beside(node: Mapping[str, float], needs: Needs) -> str:
-    """What a node has of what is asked for, cores and GPUs in any case."""
+    """The resources of a node that a trial asks for, as text; cores and GPUs are always listed."""
     words = [f"{node.get('CPU', 0):g} CPUs", f"{node.get('GPU', 0):g} GPUs"]
     words += [f"{node.get('memory', 0) / 2**30:.3g} GiB memory"] if needs.memory_gib else []
     if needs.accelerator:
@@ -153,7 +154,7 @@ def _of_kuberay(plain: Mapping[str, Any]) -> Iterator[NodeType]:
         gpus = parameters.get("num-gpus", limits.get("nvidia.com/gpu", 0))
         resources = {"memory": math.inf, "CPU": _amount(cpus, f"{name}.num-cpus or limits.cpu")}
         resources["GPU"] = _amount(gpus, f"{name}.num-gpus or limits.nvidia.com/gpu")
-        if "memory" in limits:  # less what Ray keeps for its object store
+        if "memory" in limits:  # without the share that Ray reserves for its object store
             resources["memory"] = 0.7 * _amount(limits["memory"], f"{name}.limits.memory")
         labels = group.get("labels") or {}
         accelerator = labels.get("ray.io/accelerator-type")
@@ -174,7 +175,7 @@ def _price(text: Any, where: str) -> float | None:
 
 
 def _amount(text: Any, where: str) -> float:
-    """A quantity as Kubernetes writes it: 4, "500m", "16Gi"."""
+    """Parses a quantity in Kubernetes's notation: 4, "500m", "16Gi"."""
     words = str(text)
     unit = next(unit for unit in sorted(_UNITS, key=len, reverse=True) if words.endswith(unit))
     try:

@@ -1,4 +1,4 @@
-"""A study as the tracking store tells of it: how far, where, at what cost. Reads only; knows nothing of Ray."""
+"""View of a study from the tracking store: progress, places and cost. Reads only; does not use Ray."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from vsetune.records.attempts import AttemptRecord, StudyRecord
 from vsetune.records.studies import Studies, StudyState
 
 PROMISED = "promised_trials"
-"""Tag of a study: how many trials it asks for, for those who have not its components."""
+"""Tag of a study: how many trials it asks for. It serves readers that do not have the study's components."""
 _DIED = "the process that ran the study died; --resume goes on with the trial"
 
 
 @dataclass(frozen=True)
 class TrialView:
-    """A trial by its latest attempt. status: of that attempt; `killed` is one that the next run continues.
+    """A trial by its latest attempt. status: of that attempt; the next run continues one that is `killed`.
 
-    epoch: reached so far; epochs: to train, None if not known. m_recall: the best on its curve, per cent. seen: last
-    sign of life, seconds since 1970. usd: None where no attempt carries a price.
+    epoch: reached so far. epochs: to train, None if unknown. m_recall: the best on its curve, per cent. seen: last sign
+    of life, seconds since 1970, None if unknown. usd: None if no attempt has a price.
     """
 
     trial: str
@@ -46,9 +46,9 @@ class TrialView:
 
 @dataclass(frozen=True)
 class StudyView:
-    """promised: how many trials the study asks for; None where an earlier version recorded it, its file cannot be read
-    here (somebody's components) and it has not ended. cannot_draw: by cell, why its search found no further valid
-    configuration.
+    """A study and its trials. promised: how many trials the study asks for; None if an earlier version recorded it, its
+    file cannot be read here (it names third-party components) and it has not ended. cannot_draw: by cell, why its
+    search found no further valid configuration.
     """
 
     name: str
@@ -60,17 +60,17 @@ class StudyView:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Trials by status."""
+        """Number of trials by status."""
         return Counter(trial.status for trial in self.trials)
 
     @property
     def closed(self) -> int:
-        """Trials that need nothing more."""
+        """Number of trials that have ended: finished, pruned or failed."""
         return sum(count for status, count in self.counts.items() if status in ("finished", "pruned", "failed"))
 
 
 def observe(studies: Studies, record: StudyRecord) -> StudyView:
-    """A study as its log says. StorageError when the home cannot be read."""
+    """The view of a study, from its log. StorageError when the home cannot be read."""
     state, trials = studies.state(record.name), trials_of(studies.attempts(record.name))
     promised = _promised(record)
     if promised is None and state.status in ("finished", "failed"):
@@ -89,7 +89,7 @@ def _cells_that_cannot_draw(trials: Sequence[Trial]) -> dict[str, str]:
 
 
 def promised_trials(study: StudySpec, cells: Sequence[Cell]) -> int:
-    """How many trials a study asks for: the searched configurations of every cell, and its winner with other seeds."""
+    """How many trials a study asks for: of every cell the searched configurations, and its winner with other seeds."""
     return sum(
         CellBudget.of(study, cell).room(0) + len(study.seeds) - 1 for cell in cells
     )
@@ -125,6 +125,6 @@ def _length(attempt: AttemptRecord) -> float | None:
 
 
 def _place(environment: Mapping[str, str]) -> str:
-    """The node, as far as the attempt tells; else its device."""
+    """The node of an attempt, if recorded; else its device."""
     told = [environment[key] for key in ("node_type", "node") if environment.get(key)]
     return " ".join(told) or environment.get("device_name") or environment.get("device", "")

@@ -1,4 +1,4 @@
-"""Places the trials that the ledger hands out: Ray Tune runs them, we decide and record."""
+"""Placement of the trials that the ledger hands out: Ray Tune runs them, the driver decides and records."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from vsetune.jobs.trainable import AttemptTrainable
 from vsetune.jobs.trial_progress import Assignment
 from vsetune.jobs.tune_adapter import LedgerSearcher, RecordingCallback, StudyStopper
 
-# Tune is told to keep nothing of its own: results go to the log, checkpoints to the trial's folder. Signals
-# are ours: a StopRequest passes them on.
+# Tune stores nothing itself: results go to the log, checkpoints to the trial's folder. Signals are handled by
+# StopRequest, not by Tune.
 _TUNE_SETTINGS = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",  # else it keeps the text of every trial in memory, each hour anew
-    "TUNE_MAX_PENDING_TRIALS_PG": "1000000",  # how many wait for a place is decided by `Capacity`
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",  # else it keeps the text of every trial in memory, again each hour
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000000",  # `Capacity` decides how many wait for a place
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -47,9 +47,9 @@ def place_trials(
     prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest, console: Console, *,
     forget: Callable[[Path], None], metrics: StudyMetrics,
 ) -> None:
-    """Runs Tune until the ledger is done or `stop` is requested. Ray is connected, `stop` listens.
+    """Runs Tune until the ledger is done or `stop` is requested. Ray must be connected and `stop` must listen.
 
-    forget: told the folder of each trial from whose checkpoint nobody will go on.
+    forget: receives the folder of each trial whose checkpoint is no longer needed.
     """
     spec = prepared.spec
     needs_of = _needs_of_cells(prepared)
@@ -60,7 +60,7 @@ def place_trials(
     )
     scheduler.replay(ledger)
     quiet_tune()
-    # Tune writes notes of its own about each trial; they are of no use, and must not need the disk of the results.
+    # Tune writes its own notes about each trial. They are not used, and must not take space on the disk of the results.
     with (
         StudyProgress(ledger, console) as progress, closing(Signals()) as signals,
         tempfile.TemporaryDirectory(prefix="vsetune-tune-") as scratch,
@@ -101,14 +101,14 @@ def place_trials(
 
 
 def require_places(prepared: PreparedStudy) -> list[str]:
-    """ConfigError if the cluster, which is connected, has no room for some trial and will have none. Returns lines on
-    what the trials leave unused."""
+    """ConfigError if the connected cluster has no room for some trial and cannot get it. Returns lines on resources
+    that the trials do not use."""
     needs = _needs_of_cells(prepared).values()
     return unused_gpus(needs, capacity_of(prepared.spec.resources, needs).nodes())
 
 
 def quiet_tune() -> None:
-    """Has Tune keep and print nothing of its own, in this process."""
+    """Makes Tune store and print nothing itself, in this process."""
     os.environ.update(_TUNE_SETTINGS)
     for name in ("ray.tune", "ray.train", "ray._private", "ray.air"):  # else a page for every worker that dies
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -122,7 +122,7 @@ def _needs_of_cells(prepared: PreparedStudy) -> dict[str, Needs]:
 def _worker_config(
     prepared: PreparedStudy, assignment: Assignment, needs: Needs, *, signals: str, recorded: int
 ) -> dict[str, Any]:
-    """recorded: attempts of the trial so far."""
+    """The configuration of a worker, as plain data. signals: name of the `Signals`. recorded: attempts so far."""
     return {
         "trial": assignment.trial.to_plain(),
         "phase": assignment.phase,
@@ -143,17 +143,18 @@ def _trial_name(trial: Any) -> str:
 
 
 def _folder_name(trial: Any) -> str:
-    """A trial that is placed again after an interruption gets another folder of Tune's."""
+    """Tune's folder of a trial. A trial that is placed again after an interruption gets another one."""
     return f"{_trial_name(trial)}-{trial.trial_id}"
 
 
 TOLD_AFTER_S = 30.0
-"""A node that dies is often replaced; and where Ray adds nodes, none is there at first."""
+"""Delay before a missing node is reported: a node that dies is often replaced, and Ray adds nodes only on demand."""
 _LOOK_EVERY_S = 5.0
 
 
 class Shortage:
-    """needs_of: what the trials of a cell occupy. unfinished: the cells that have trials to run. say: takes a line."""
+    """Reports trials for which no node has room. needs_of: resources of a cell's trials. unfinished: the cells that
+    have trials to run. say: prints a line."""
 
     def __init__(
         self, capacity: Capacity, needs_of: Mapping[str, Needs], unfinished: Callable[[], list[str]],
@@ -166,7 +167,7 @@ class Shortage:
         self._next_look = float("-inf")
 
     def look(self) -> None:
-        """Every now and then: is there a node for everything that is still to run?"""
+        """Checks, at most every _LOOK_EVERY_S, whether a node has room for every kind of trial still to run."""
         now = self._clock()
         if now < self._next_look:
             return

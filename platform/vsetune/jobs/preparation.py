@@ -1,4 +1,4 @@
-"""A study made ready to run: file checked, data present, folder and store chosen. Knows nothing of Ray."""
+"""Preparation of a study: the file is checked, the data are made, folder and store are chosen. Does not use Ray."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ _NOT_IN_FINGERPRINT = {"description", "plugins", "resources", "tracking"}
 
 @dataclass(frozen=True)
 class PreparedStudy:
-    """A study that can run: checked, its data present, its folder chosen. plugins: other people's code in it.
+    """A study that can run: checked, its data present, its folder chosen. plugins: third-party code that it uses.
 
-    calibrates: its workers also tell times in calibration products; no part of what the study is.
+    calibrates: its workers also report times in calibration products. It does not enter the study's fingerprint.
     """
 
     spec: StudySpec
@@ -68,18 +68,18 @@ class PreparedStudy:
         return study_folder(self.spec)
 
     def trial_folder(self, trial: str) -> Path:
-        """Where a trial keeps its checkpoint; with a local home every node must see it."""
+        """The folder of a trial's checkpoint. With a local home, every node must have access to it."""
         return self.folder / TRIALS_FOLDER / trial
 
     def worker_folder(self, trial: str) -> str:
-        """The same for a worker: with a remote home relative, to the folder of whatever node it runs on."""
+        """The same for a worker. With a remote home the path is relative, to the home folder of the worker's node."""
         folder = self.trial_folder(trial)
         return str(folder if remote_home() is None else folder.relative_to(home()))
 
     def record(self, code: Mapping[str, str] | None = None) -> StudyRecord:
-        """The study for the store, without passwords. Where and how fast it runs does not change what it is.
+        """The study for the store, without passwords. Its fingerprint does not depend on where and how fast it runs.
 
-        code: sha256 of its plugins by key; None: of those that are loaded.
+        code: sha256 of its plugins by key; None: of the loaded plugins.
         """
         plain = {key: value for key, value in self.spec.fingerprinted().items() if key not in _NOT_IN_FINGERPRINT}
         plain["data"] = {**plain["data"], "path": None}
@@ -94,12 +94,12 @@ class PreparedStudy:
 
 
 def prepare_study(path: Path, console: Console) -> PreparedStudy:
-    """Reads and checks a study file, makes the embedded data if it asks for them. Raises UsageError in one line."""
+    """Reads and checks a study file; makes the embedded data if it asks for them. UsageError of one line."""
     return prepare_spec(load_study(path), console, where=str(path))
 
 
 def prepare_spec(spec: StudySpec, console: Console, *, where: str) -> PreparedStudy:
-    """The same for a study that was read already. where: the file to mend, it opens every message."""
+    """The same for a study that was read already. where: the file to correct; every message begins with it."""
     cells = resolve_cells(spec, where=where)
     require_home(spec)
     spec = spec.model_copy(update={"data": spec.data.model_copy(update={"path": under_home(spec.data.path)})})
@@ -117,12 +117,12 @@ def prepare_spec(spec: StudySpec, console: Console, *, where: str) -> PreparedSt
 
 
 def stage_search(spec: StudySpec, dataset: Dataset, *, where: str) -> StageSearch:
-    """Where the first stage of a study that re-ranks is looked for: in its tracking store, unless the study has one."""
+    """Search for the first stage of a study that re-ranks: in its tracking store, unless the home has it already."""
     return StageSearch(spec, dataset, study_folder(spec), Studies, where)
 
 
 def _trials_at_the_ends(spec: StudySpec, cells: list[Cell]) -> list[TrialSpec]:
-    """What may be asked of the data set: every cell at its defaults and at the ends of its ranges."""
+    """The trials that cover all demands on the data set: every cell at its defaults and at the ends of its ranges."""
     return [
         build_trial(spec, cell, candidate, trial="prepared", seed=spec.seeds[0])
         for cell in cells for candidate in candidates(cell)
@@ -130,14 +130,15 @@ def _trials_at_the_ends(spec: StudySpec, cells: list[Cell]) -> list[TrialSpec]:
 
 
 def _tell_of_phrases(trials: list[TrialSpec], dataset: Dataset, console: Console) -> None:
-    """That single words are masked. Workers say it in logs of their own; here it is said once for the study."""
+    """Prints that single words are masked because the data set lacks phrases. Workers write it to their own logs; here
+    it is printed once for the study."""
     splits = {trial.data.train_split for trial in trials if trial.network.reads.phrases}
     if any(phrase_codes(dataset, split) is None for split in splits):
         console.print(lacks_phrases(dataset.path), markup=False, highlight=False, soft_wrap=True)
 
 
 def _make_semantics(spec: StudySpec, trials: list[TrialSpec], dataset: Dataset, console: Console) -> None:
-    """Compute the semantic vectors that trials will ask for, here where it can be watched; trials find them kept."""
+    """Computes the semantic vectors that trials will need, with a progress bar. Trials then read the stored vectors."""
     wanted = {(trial.semantic_source, spec.data.train_split) for trial in trials if trial.semantic_source is not None}
     if spec.evaluation.srd_at:
         wanted.add(("encoder", evaluated_split(spec.data, dataset)))
@@ -152,9 +153,10 @@ def _splits(spec: StudySpec) -> list[str]:
 
 
 def require_scenes(spec: StudySpec, *, where: str) -> None:
-    """That what stands at `data.path`, if anything does, is what `data.scenes` asks for; told as of the study file.
+    """Checks that data at `data.path`, if there are any, are the data that `data.scenes` asks for.
 
-    Nothing is made. ConfigError: it cannot be made there. StudyConflict: other data stand there.
+    Makes nothing. Messages name the fields of the study file. ConfigError: the data cannot be made there.
+    StudyConflict: other data are there.
     """
     assert spec.data.scenes is not None
     path = spec.data.path
@@ -164,13 +166,13 @@ def require_scenes(spec: StudySpec, *, where: str) -> None:
             "or name a folder"
         )
     try:
-        finished(_scenes_recipe(".", spec.data.scenes), path)  # where it is made is no part of what it is
+        finished(_scenes_recipe(".", spec.data.scenes), path)  # the output does not enter its identity
     except StudyConflict as error:
         raise _other_data(path, where) from error
 
 
 def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
-    """The data set that `data.scenes` asks for; what goes wrong is told in the words of the study file."""
+    """Makes the data set that `data.scenes` asks for. Errors name the fields of the study file."""
     assert spec.data.scenes is not None
     require_scenes(spec, where=where)
     try:
@@ -196,7 +198,7 @@ def _scenes_recipe(output: str, sizes: ScenesSpec) -> IngestRecipe:
 
 
 def make_scenes(place: str | Path, sizes: ScenesSpec, console: Console) -> None:
-    """Makes the embedded data set, or finds it there. place: a folder, or a prefix under the remote home.
+    """Makes the embedded data set unless it is there already. place: a folder, or a prefix under the remote home.
 
     StudyConflict if another data set is there."""
     recipe = _scenes_recipe(str(place).removeprefix(f"{remote_home()}/"), sizes)
@@ -210,9 +212,9 @@ def make_scenes(place: str | Path, sizes: ScenesSpec, console: Console) -> None:
 
 
 def require_home(spec: StudySpec) -> None:
-    """Whether a remote home can be used for this study; with a local one there is nothing to ask.
+    """Checks that a remote home can be used for this study. Does nothing with a local home.
 
-    ConfigError: tracking, search and folders do not fit several machines. StorageError: the home cannot be written.
+    ConfigError: tracking and folders do not fit several machines. StorageError: the home cannot be written.
     """
     remote = remote_home()
     if remote is None:

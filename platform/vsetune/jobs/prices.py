@@ -1,4 +1,4 @@
-"""What a trial's place costs, from the labels of its node (`vsetune.io/usd-per-hour`, see `cluster.yaml`)."""
+"""Price of a trial's place, from the labels of its node (`vsetune.io/usd-per-hour`, see `cluster.yaml`)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _log = logging.getLogger(__name__)
 
 
 def price_of(node_id: str, labels: Mapping[str, str]) -> float | None:
-    """Dollars per hour of a whole node; None for one without the label. A label that is no number is told once."""
+    """Dollars per hour of a whole node. None without the label, or if it is not a number, which is logged once."""
     return _price(node_id, labels.get(PRICE_LABEL))
 
 
 def place_of_this_worker(needs: Needs) -> dict[str, str]:
-    """For `AttemptStart.environment`: node, its type, and usd_per_hour of the trial's share where the node has a price.
+    """For `AttemptStart.environment`: node, its type, and usd_per_hour of the trial's share if the node has a price.
 
-    Nothing outside Ray.
+    Empty outside Ray.
     """
     if not ray.is_initialized():
         return {}
@@ -35,7 +35,7 @@ def place_of_this_worker(needs: Needs) -> dict[str, str]:
 
 
 def node_of_this_worker() -> str | None:
-    """The id that Ray gave the node; None outside Ray."""
+    """Ray's id of this worker's node; None outside Ray."""
     return str(ray.get_runtime_context().get_node_id()) if ray.is_initialized() else None
 
 

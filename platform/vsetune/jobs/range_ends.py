@@ -1,4 +1,4 @@
-"""Which settings of a winner lie at an end of what its search was given, and what a study file says to search wider."""
+"""Settings of a winner that lie at an end of their search range, and the edit of the study file that widens it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from vsetune.leaderboard.rows import AT_RANGE_END, Leaderboard, Row
 from vsetune.records.attempts import PLUGIN_TAG, StudyRecord
 
 NEAR = 0.05
-"""Share of a range, on the scale on which it is searched, that counts as its end. Of n values spread over a range the
-outermost lies 1/(n + 1) of it from the end: up to 19 trials, a winner so near is the outermost one that was tried."""
+"""Share of a range, on its search scale, that counts as its end. Of n values spread over a range, the outermost lies
+1/(n + 1) of the range from the end. With up to 19 trials, a winner this near the end is the outermost value tried."""
 _WIDER = (0.5, 0.25, 0.1, NEAR)
-"""Shares of the range by which to widen it, the most that the setting takes."""
+"""Shares of the range by which it may be widened. The largest one that the setting accepts is used."""
 _SLACK = 1e-9
 _FEWEST = 3
-"""Values of a list or of whole numbers that have an inside."""
+"""Fewest values, of a list or of whole numbers, that include one which is not an end."""
 
 End = Literal["low", "high"]
 
@@ -32,8 +32,8 @@ End = Literal["low", "high"]
 def board_with_ends(board: Leaderboard, studies: Sequence[StudyRecord]) -> Leaderboard:
     """The board with a mark and a note at every row whose winner has such settings.
 
-    studies: records of those on the board. Nothing is said of a row of which one configuration alone was tried, of
-    studies of another version, and of those with somebody's own components, whose code a board does not run.
+    studies: records of the studies on the board. Some rows get no mark: rows with a single configuration, rows of
+    studies of another version, and rows of studies with plugins, whose code a board does not run.
     """
     known = {record.name: record for record in studies}
     read: dict[str, StudySpec | None] = {}
@@ -46,10 +46,10 @@ def board_with_ends(board: Leaderboard, studies: Sequence[StudyRecord]) -> Leade
 
 
 def range_ends(study: StudySpec, cell: Cell, configuration: Configuration) -> list[RangeEnd]:
-    """Of the winner of a cell, in the order of its settings. configuration: what the search chose.
+    """Settings of a cell's winner at an end of their range, in the order of settings. configuration: of the winner.
 
-    An end beyond which the setting itself takes nothing (0 of a probability) is no end of the search: nothing is said
-    where the study would refuse the value that lies NEAR beyond it.
+    An end beyond which the setting itself accepts no value (0 of a probability) does not count: an end is left out if
+    the study would refuse the value that lies NEAR beyond it.
     """
     found = []
     for setting, domain in cell.domains.items():
@@ -63,7 +63,8 @@ def range_ends(study: StudySpec, cell: Cell, configuration: Configuration) -> li
 
 
 def near_end(domain: Domain, value: Any) -> End | None:
-    """The end of the domain that a value is at. None for what has no order (words, yes or no) or no inside."""
+    """The end of the domain that a value is at. None if it is at no end, and for domains without order (words,
+    booleans) or without values between their ends."""
     if isinstance(value, bool | str):
         return None
     if isinstance(domain, Choices):
@@ -96,8 +97,8 @@ def _readable(record: StudyRecord | None) -> StudySpec | None:
 def _accepted(
     study: StudySpec, cell: Cell, configuration: Configuration, setting: str, domain: Domain, end: End
 ) -> Iterator[Domain]:
-    """The domain widened, from much to little, as far as the study takes its new end; none where it takes not even the
-    nearest."""
+    """The widened domains whose new end the study accepts, the widest first; none if it does not accept even the
+    nearest new end."""
     wider: list[Domain] = (
         [_further(domain, end)] if isinstance(domain, Choices)
         else [each for each in (_wider(domain, end, by) for by in _WIDER) if each.low > 0 or not each.log]
@@ -121,7 +122,8 @@ def _wider(domain: Range, end: End, by: float) -> Range:
 
 
 def _outwards(value: float, end: End, *, of: Range) -> float:
-    """As people write the ends of ranges: one digit of the way beyond the end, or of what is left of a log scale."""
+    """The value rounded outwards to one digit of its distance from the end; on a log scale, to one digit of the smaller
+    of that distance and the value."""
     way = abs(value - (of.low if end == "low" else of.high))
     digit = 10.0 ** math.floor(math.log10(min(way, value) if of.log else way))
     whole = math.floor(value / digit + _SLACK) if end == "low" else math.ceil(value / digit - _SLACK)
@@ -129,7 +131,8 @@ def _outwards(value: float, end: End, *, of: Range) -> float:
 
 
 def _further(domain: Choices, end: End) -> Choices:
-    """One more choice, as far from the outermost as that is from the next, by factors where the steps grow."""
+    """The choices with one more beyond an end, as far from the outermost as that is from its neighbour. The distance is
+    a factor if the choices are positive and unevenly spaced."""
     numbers = _numbers(domain)
     third, second, first = numbers[2::-1] if end == "low" else numbers[-3:]
     steps = abs(second - third), abs(first - second)
@@ -149,7 +152,7 @@ def _outermost(domain: Domain, end: End) -> int | float:
 
 
 def _numbers(domain: Choices) -> list[int | float]:
-    """The choices in order; none where one of them is no number."""
+    """The choices in ascending order; none if one of them is not a number."""
     if any(isinstance(choice, bool | str) for choice in domain.choices):
         return []
     return sorted({choice for choice in domain.choices if not isinstance(choice, bool | str)})
@@ -160,13 +163,13 @@ def _turned(domain: Range, value: float) -> float:
 
 
 def _plain(value: float) -> float:
-    """Without the noise of its last digits."""
+    """The value rounded to six digits, to remove rounding noise."""
     return float(f"{value:.6g}")
 
 
 def _edit(study: StudySpec, cell: Cell, setting: str, wider: Domain) -> tuple[str, str]:
-    """Where the file says what is searched of a setting, and what says it is to be this domain. Where the entry has
-    `search: default`, its other settings are named too, or they would not be searched any more."""
+    """(place in the study file of a setting's search domain, the line that sets `wider` there). If the entry has
+    `search: default`, the line names its other settings too; otherwise they would no longer be searched."""
     part, name = setting.split(".", 1)
     if part == "training":
         return "search.training", f"{name}: {_flow(wider)}"
@@ -185,7 +188,7 @@ def _edit(study: StudySpec, cell: Cell, setting: str, wider: Domain) -> tuple[st
 
 
 def _entry(study: StudySpec, cell: Cell, part: str) -> tuple[Settings, str]:
-    """The entry of the file from which a part of the cell comes, and its place in words."""
+    """The entry of the file from which a part of the cell comes, and a text that names its place."""
     listed: Sequence[NetworkEntry | LossEntry] = study.networks if part == "network" else study.losses
     wanted = cell.network_name if part == "network" else cell.loss_name
     place = f"{'networks' if part == 'network' else 'losses'}, entry {wanted}"
@@ -193,7 +196,7 @@ def _entry(study: StudySpec, cell: Cell, part: str) -> tuple[Settings, str]:
 
 
 def _flow(domain: Domain | str) -> str:
-    """`{low: 0.01, high: 1, log: true}`, as YAML."""
+    """A domain as YAML in flow style: `{low: 0.01, high: 1, log: true}`."""
     if isinstance(domain, str):
         return domain
     if isinstance(domain, Choices):
@@ -209,7 +212,8 @@ def _span(domain: Domain) -> str:
 
 
 def _text(value: Any) -> str:
-    """To six digits; YAML takes a number with an exponent for one where it has a point."""
+    """A value as text, to six digits. A number with an exponent gets a decimal point, which YAML needs to read it as a
+    number."""
     if not isinstance(value, float):
         return str(value)
     text = f"{value:g}"

@@ -1,8 +1,9 @@
-"""Ends the Ray processes of a driver that was killed with `kill -9`, which nobody inside it can do any more.
+"""Ends the Ray processes of a driver that was killed with `kill -9`, which the driver itself can no longer do.
 
-Ray ties its servers to the driver, but its agents look for their parent by themselves and at times stay for minutes.
-The guardian is a small process of its own, run as a script: it reads lines `PID CREATION_TIME` from its standard input,
-and when that ends, because the driver ended in whatever way, it ends those that still live. It imports psutil only.
+Ray ties its servers to the driver, but its agents check for their parent themselves and sometimes stay for minutes.
+The guardian is a small separate process, run as a script. It reads lines `PID CREATION_TIME` from its standard input.
+When the input ends, because the driver has ended for any reason, it ends the named processes that still live. It
+imports only psutil.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from collections.abc import Iterable
 import psutil
 
 GRACE_S = 5.0
-"""Given to Ray to end its processes itself, in seconds."""
+"""Seconds that Ray has to end its processes itself."""
 
 
 class Guardian:
-    """The driver's side."""
+    """The driver's side of the guardian."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -31,7 +32,7 @@ class Guardian:
         self._told: set[psutil.Process] = set()
 
     def watch_over(self, processes: Iterable[psutil.Process]) -> None:
-        """Names processes to end after this one. Those named before are not named again."""
+        """Names processes to end after this one. Processes that were named before are not named again."""
         assert self._process.stdin is not None
         for process in set(processes) - self._told:
             with contextlib.suppress(psutil.Error, OSError, ValueError):  # it has gone, or the guardian has
@@ -40,7 +41,7 @@ class Guardian:
             self._told.add(process)
 
     def dismiss(self) -> None:
-        """Everything has been ended: nothing is left to do."""
+        """Ends the guardian, when all processes have been ended."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -49,7 +50,7 @@ class Guardian:
 
 
 def _main() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the end of the driver is the only end
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # only the driver's end may end the guardian
         signal.signal(number, signal.SIG_IGN)
     wards = dict(line.split() for line in sys.stdin)
     deadline = time.monotonic() + GRACE_S
@@ -61,7 +62,7 @@ def _main() -> None:
 
 
 def _living(wards: dict[str, str]) -> list[psutil.Process]:
-    """Those that still are the processes that were named; a number may have gone to another one."""
+    """The named processes that still live. The creation time is compared, since a PID may belong to another process."""
     living = []
     for pid, created in wards.items():
         with contextlib.suppress(psutil.Error):

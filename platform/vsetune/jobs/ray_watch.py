@@ -1,6 +1,6 @@
-"""Notices that Ray has died under a study, and sees to it that every end comes within a minute.
+"""Watch over Ray's processes during a study. It notices that Ray has died, and ends the study within a minute.
 
-Ray itself waits for ever for a raylet that died on this machine, and ends the driver from C++ when the GCS is gone.
+Ray itself waits forever for a raylet that died on this machine, and ends the driver from C++ when the GCS is gone.
 """
 
 from __future__ import annotations
@@ -26,27 +26,28 @@ from vsetune.jobs.stopping import StopRequest
 LOOK_EVERY_S = 1.0
 _LOOK_WHILE_STARTING_S = 0.5
 SILENT_FOR_S = 10.0
-"""How long the head of a cluster may be unreachable."""
+"""How long the head of a cluster may be unreachable before it counts as gone."""
 LEAVE_WITHIN_S = 30.0
-"""After a request to stop, before the process leaves without waiting for Ray any longer."""
+"""Time after a request to stop before the process exits without waiting for Ray any longer."""
 INTERRUPTED = 130
 _log = logging.getLogger(__name__)
 _PARTS = {"raylet": "the raylet", "gcs_server": "the GCS"}
 
 
 class RayParts(Protocol):
-    """What keeps a study's Ray alive."""
+    """The processes that a study's Ray depends on."""
 
     def lost(self) -> str | None:
-        """What has died, as one phrase; None while all is well."""
+        """The part that has died, as one phrase; None while all parts are alive."""
 
     def clean_up(self) -> None:
-        """End what is left of it, if it is ours to end."""
+        """Ends the remaining processes if this process started them."""
 
 
 @dataclass
 class LocalRay:
-    """The Ray that this process started: children of it, and all processes below them."""
+    """A Ray that this process started. parts: its child processes raylet and GCS, with their names. below: all
+    processes of it."""
 
     parts: Mapping[psutil.Process, str]
     below: set[psutil.Process]
@@ -57,8 +58,8 @@ class LocalRay:
 
     @classmethod
     def started_since(cls, before: set[psutil.Process]) -> LocalRay:
-        """To be called when Ray has started. before: `children` as they were until then, which are none of it: a Ray of
-        earlier may have left dead ones behind."""
+        """The Ray that has just started. before: the `children` from before the start, which do not belong to it: an
+        earlier Ray may have left dead processes."""
         new = children() - before
         return cls({child: _PARTS[child.name()] for child in new if child.name() in _PARTS}, new)
 
@@ -80,7 +81,7 @@ class LocalRay:
 
 @dataclass
 class RemoteRay:
-    """A cluster that others run. address: of its GCS; node: id of the node this driver is connected to."""
+    """A cluster that this process did not start. address: of its GCS. node: id of the node of this driver."""
 
     address: str
     node: str
@@ -89,7 +90,7 @@ class RemoteRay:
 
     @classmethod
     def of_this_driver(cls) -> RemoteRay:
-        """To be called when this process is connected."""
+        """The cluster that this process is connected to."""
         context = ray.get_runtime_context()
         return cls(context.gcs_address, context.get_node_id(), time.monotonic())
 
@@ -109,14 +110,14 @@ class RemoteRay:
         return None
 
     def clean_up(self) -> None:
-        """Nothing: other people's jobs run there."""
+        """Does nothing: other people's jobs run there."""
 
 
 class RayWatch:
-    """A thread that looks at the parts of Ray and at the clock, until `end`."""
+    """A thread that checks the parts of Ray, and the time since a request to stop, while `watching`."""
 
     def __init__(self, parts: RayParts, stop: StopRequest, *, farewell: str) -> None:
-        """farewell: the line to leave behind when the process cannot end properly."""
+        """farewell: the line to print when the process cannot end normally."""
         self._parts, self._stop, self._farewell = parts, stop, farewell
         self._over = threading.Event()
         self._has_failed = False
@@ -124,7 +125,7 @@ class RayWatch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside, the parts are watched; afterwards nothing of ours is left of them."""
+        """Watches the parts inside the context; ends those of this process afterwards."""
         self._thread.start()
         try:
             yield
@@ -142,7 +143,7 @@ class RayWatch:
                 self._leave()
 
     def _lost(self) -> str | None:
-        """A look that fails, whatever the reason, is followed by another one."""
+        """The part that has died, or None. A check that fails is logged once and repeated at the next look."""
         try:
             return self._parts.lost()
         except Exception as error:
@@ -152,21 +153,21 @@ class RayWatch:
             return None
 
     def _leave(self) -> None:
-        """Everything finished is on disk: the next run of the study starts from there."""
+        """Exits at once. Everything finished is on disk, and the next run of the study continues from there."""
         os.write(2, f"\ninterrupted by {self._stop.reason}; {self._farewell}\n".encode())
         self._parts.clean_up()
         os._exit(INTERRUPTED)
 
 
 def children() -> set[psutil.Process]:
-    """All processes below this one, also those that have ended and were not waited for."""
+    """All processes below this one, including zombies."""
     return set(psutil.Process().children(recursive=True))
 
 
 @contextmanager
 def ended_unless_started() -> Iterator[None]:
-    """Inside, Ray is started. If that fails, what was begun of it is ended: agents outlive the raylet that began
-    them, and are then nobody's children any more."""
+    """Ends the processes of a Ray whose start inside the context fails. They are collected during the start, because
+    agents outlive the raylet that started them and then have no parent here."""
     before, begun, is_over = children(), set[psutil.Process](), threading.Event()
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""Attempts that a store has recorded: found by name, and their best network loaded again. Knows nothing of Ray."""
+"""Recorded attempts: found by name, and their best network loaded again. Does not use Ray."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from vsetune.training.trained import TrainedTrial, load_trained
 
 @dataclass(frozen=True)
 class RecordedAttempt:
-    """An attempt, and where its trial kept its checkpoint (the folder may be gone, or on another machine)."""
+    """An attempt, and its trial's folder, which has the checkpoint (it may be gone, or on another machine)."""
 
     record: AttemptRecord
     folder: Path
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """The attempt's name, the beginning of messages."""
         return f"attempt {self.record.attempt_id}"
 
     def trial(self) -> TrialSpec:
-        """What was trained, of the very code that was trained where that is somebody's own.
+        """The trial that was trained. Its plugins are loaded in the version that was trained.
 
-        UsageError when it was recorded by a version whose settings this one does not know, or that code is gone.
+        UsageError if it was recorded by a version of vsetune with other settings. StorageError if the code of a plugin
+        is gone, ConfigError if it cannot be loaded.
         """
         load_kept(self.record.start.resolved.get("plugins", {}), study_folder_of(self.folder), where=self.where)
         try:
@@ -47,9 +48,9 @@ class RecordedAttempt:
 
 
 def find_attempt(studies: Studies, run: str, *, finished: bool) -> RecordedAttempt:
-    """run: STUDY/TRIAL for the trial's latest attempt (finished: latest one that finished), or STUDY/TRIAL/NUMBER.
+    """The attempt with a name. run: STUDY/TRIAL for the trial's latest attempt, or STUDY/TRIAL/NUMBER.
 
-    UsageError for one that is not there.
+    finished: with STUDY/TRIAL, the latest attempt that has finished. UsageError if there is none.
     """
     study, _, rest = run.partition("/")
     trial, _, number = rest.partition("/")
@@ -76,9 +77,9 @@ def _latest(attempts: list[AttemptRecord], run: str, trial: str, finished: bool)
 
 
 def best_weights(studies: Studies, attempt: RecordedAttempt, into: Path) -> Path | None:
-    """The file in the trial's folder, on this machine or under the remote home; None where it is gone.
+    """The file of the best weights, from the trial's folder on this machine or under the remote home; None if gone.
 
-    DamagedCheckpoint when it is not whole. into: a folder that lasts as long as the file is needed.
+    DamagedCheckpoint if the file is damaged. into: a folder that must exist as long as the file is needed.
     """
     bring_mirrored(attempt.folder, lambda name: name == BEST_FILE, into=into)
     kept = next((place / BEST_FILE for place in (into, attempt.folder) if (place / BEST_FILE).is_file()), None)
@@ -95,7 +96,7 @@ def best_weights(studies: Studies, attempt: RecordedAttempt, into: Path) -> Path
 
 
 def require_best_weights(store: Studies, attempt: RecordedAttempt, into: Path) -> Path:
-    """As `best_weights`; StaleCheckpoint in one line where none are left."""
+    """The same as `best_weights`, but a StaleCheckpoint of one line if the file is gone."""
     weights = best_weights(store, attempt, into)
     if weights is None:
         raise StaleCheckpoint(
@@ -106,9 +107,9 @@ def require_best_weights(store: Studies, attempt: RecordedAttempt, into: Path) -
 
 
 def load_recorded(store: Studies, attempt: RecordedAttempt, *, device: torch.device, into: Path) -> TrainedTrial:
-    """The best network of an attempt, and its data. into: a folder that lasts for this call.
+    """The best network of an attempt, and its data. into: a folder that must exist during this call.
 
-    UsageError, DataError or StaleCheckpoint in one line: no weights are left, the data are gone or have changed.
+    UsageError, DataError or StaleCheckpoint of one line if no weights are left, or the data are gone or have changed.
     """
     trial = attempt.trial()
     weights = require_best_weights(store, attempt, into)

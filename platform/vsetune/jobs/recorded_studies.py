@@ -1,4 +1,4 @@
-"""Studies that a store has recorded, read back as they were written."""
+"""Studies in the store, read back as they were recorded."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from vsetune.records.attempts import PLUGIN_TAG, StudyRecord
 
 
 def study_of(record: StudyRecord) -> StudySpec:
-    """The study, somebody's components in it loaded from the copies that it keeps.
+    """The study of a record. Its plugins are loaded from the copies in the study's folder.
 
-    ConfigError for one of another version, StorageError where its copies are gone.
+    ConfigError for a study of another version, StorageError if its copies are gone.
     """
     plugins = {
         tag.removeprefix(PLUGIN_TAG): sha256 for tag, sha256 in record.tags.items() if tag.startswith(PLUGIN_TAG)

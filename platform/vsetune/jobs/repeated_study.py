@@ -1,4 +1,4 @@
-"""A study file that trains again what a board shows of a cell: its configuration and seeds, held, and no search."""
+"""A study file that repeats cells of a board: fixed configurations, the same seeds, and no search."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from vsetune.losses.weighted_sum.sum_spec import SUM
 from vsetune.records.attempts import AttemptRecord
 
 _TRAINED = ("network", "loss", "training")
-"""Parts of a trial that say what is trained; where its data lie and what is logged may differ."""
+"""Parts of a trial that define the training; the place of its data and its logging may differ."""
 _MISSING = "nothing"
 
 
 def repeated_study(
     study: StudySpec, rows: Sequence[Row], attempts: Sequence[AttemptRecord], *, name: str, epochs: float | None
 ) -> StudySpec:
-    """The study that trains the configurations of these rows (of one network) again, over the seeds they show.
+    """The study that trains the configurations of these rows (of one network) again, with the seeds that they show.
 
-    name: of the new study. epochs: of every training, in place of those recorded. attempts: the recorded ones; each
-    trial of the new study is what they trained, else UsageError, as for rows without a usable trial.
+    name: of the new study. epochs: of every training, instead of the recorded ones. attempts: the recorded ones.
+    UsageError if a trial of the new study would differ from the recorded one, and for rows without a usable trial.
     """
     latest = {attempt.start.trial: attempt for attempt in sorted(attempts, key=lambda each: each.start.number)}
     for row in rows:
@@ -48,7 +48,7 @@ def repeated_study(
 def _differing(
     spec: StudySpec, recorded: Mapping[str, AttemptRecord], epochs: float | None
 ) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Of every cell: settings that the new study has at other values than the recorded trial, as (recorded, new)."""
+    """By cell, the settings whose values differ between the recorded trial and the new study, as (recorded, new)."""
     found = {}
     for cell in resolve_cells(spec, where=f"study {spec.study}"):
         attempt = recorded[cell.name]
@@ -62,7 +62,7 @@ def _differing(
 
 
 def _settings(trial: Mapping[str, Any]) -> dict[str, Any]:
-    """What is trained by dotted name, as configurations have it: `loss.margin`, of a sum `loss.lmh.margin`."""
+    """The settings of a training by dotted name, as in configurations: `loss.margin`, in a sum `loss.lmh.margin`."""
     flat = {f"{part}.{key}": value for part in _TRAINED for key, value in trial.get(part, {}).items()}
     if flat.get("loss.name") == SUM:
         for part, term in flat.pop("loss.parts").items():
@@ -107,7 +107,7 @@ def _spec(
 
 
 def _hold(entry: dict[str, Any], override: dict[str, Any], settings: Mapping[str, Any]) -> None:
-    """Settings of a network go into the entry of the loss, those of the loss and of the training into the override."""
+    """Fixes settings: those of a network in the entry of the loss, those of the loss and training in the override."""
     for name, value in settings.items():
         kind, _, setting = name.partition(".")
         part, _, field = setting.rpartition(".")
@@ -122,6 +122,6 @@ def _hold(entry: dict[str, Any], override: dict[str, Any], settings: Mapping[str
 
 
 def _name_of(entry: Mapping[str, Any]) -> str:
-    """As `cell_name` of an entry."""
+    """The name of an entry in cells, the same as `cell_name`."""
     parts = [str(part["label"] or part["name"]) for part in entry.get("loss") or ()]
     return str(entry["label"] or entry["name"] or "_".join(parts))

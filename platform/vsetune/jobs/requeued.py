@@ -1,4 +1,4 @@
-"""Interrupted trials in line: the first in line whose pause is over goes on next."""
+"""Queue of interrupted trials: the first one whose pause is over continues next."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import heapq
 from collections.abc import Callable
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
-"""A trial pauses 2, 4, 8, ... seconds after its first, second, third interruption in a row, at most a minute."""
+"""A trial pauses 2, 4, 8, ... seconds after its first, second, third interruption in a row, at most one minute."""
 
 
 def pause_after(interruptions: int) -> float:
-    """Seconds that a trial waits after so many interruptions in a row (1 is the first)."""
+    """Seconds that a trial waits after this many interruptions in a row (1 is the first)."""
     return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (interruptions - 1)))
 
 
 class Requeued:
-    """Names of trials in the order in which they were interrupted, each with the moment from which it may go on.
+    """Names of trials in the order of their interruptions, each with the time from which it may continue.
 
-    A call costs the logarithm of their number. A moment may be moved while its trial stands in line.
+    A call takes time logarithmic in their number. The time of a trial may change while it is in the queue.
     """
 
     def __init__(self, *, not_before: Callable[[str], float]) -> None:
-        """not_before: of a trial that stands in line, on the clock whose time `next` is told."""
+        """not_before: gives the time from which a queued trial may continue, on the clock of `now` in `next`."""
         self._not_before = not_before
         self._pausing: list[tuple[float, int, str]] = []
         self._ready: list[tuple[int, str]] = []
@@ -32,7 +32,8 @@ class Requeued:
         self._added += 1
 
     def next(self, now: float, *, may: Callable[[str], bool] = lambda trial: True) -> str | None:
-        """Takes the first in line that may go on; None where all still pause. may: others keep their place in line."""
+        """Takes the first trial that may continue; None if there is none. may: trials that it excludes keep their place
+        in the queue."""
         passed_over: list[tuple[int, str]] = []
         try:
             return self._next(now, may, passed_over)

@@ -1,4 +1,4 @@
-"""Runs a study to its last trial. Resumable after anything."""
+"""Run of a study to its last trial. It can be resumed after any interruption."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from vsetune.records.study_lock import LOCK_FILE
 from vsetune.records.writer import StudyWriter
 
 _STUDY_FILE = "study.yaml"
-"""In the folder of a study that was begun from there."""
+"""In the folder of a study that has begun on this machine."""
 DELIVER_WITHIN_S = 15.0
-"""How long the end of a study waits for an MLflow that takes nothing; the next export goes on."""
+"""How long the end of a study waits for an MLflow that accepts no events; the next export continues."""
 _DELIVER_IN_HASTE_S = 3.0
-"""The same, of a study that was broken off."""
+"""The same for a study that was interrupted by Ctrl-C."""
 _EXPORT_OPENS_WITHIN_S = 10.0
-"""How long the start of a study waits to hear that its tracking URI cannot be used at all."""
+"""How long the start of a study waits for an error that its tracking URI cannot be used at all."""
 
 Ending = Literal["finished", "partly failed", "failed", "interrupted"]
 _RECORDED_AS: Mapping[Ending, StudyStatus] = {
@@ -59,7 +59,7 @@ _RECORDED_AS: Mapping[Ending, StudyStatus] = {
 
 @dataclass(frozen=True)
 class Trouble:
-    """A trial that has not finished, and why, in one line. is_open: `--resume` goes on with it."""
+    """A trial that has not finished, and why, in one line. is_open: `--resume` continues it."""
 
     trial: str
     is_open: bool
@@ -71,9 +71,9 @@ class StudyOutcome:
     """How a run of a study ended. counts: trials by status. board: None if there is nothing to compare, see `remark`.
 
     page: the leaderboard as a web page, also among the files of the study's run in MLflow. troubles: trials that failed
-    or were left open. stopped_by: why the run ended before the study did, None if nobody asked. undelivered: events
-    that MLflow does not have; outage: why. attempts: all of them, waiting ones too. experiment: the study's in MLflow,
-    None where it is not exported.
+    or were left open. stopped_by: why the run ended before the study did, None if it did not. undelivered: number of
+    events that MLflow does not have. outage: why. attempts: all attempts in the log. experiment: the study's in MLflow,
+    None if it is not exported.
     """
 
     counts: Mapping[str, int]
@@ -90,7 +90,7 @@ class StudyOutcome:
 
     @property
     def was_interrupted(self) -> bool:
-        """There is work left for `--resume`."""
+        """Whether there is work left for `--resume`."""
         return self.ending == "interrupted"
 
 
@@ -98,14 +98,16 @@ def run_study(
     prepared: PreparedStudy, *, resume: bool, retry_failed: bool, address: str | None, console: Console,
     confirming: Confirming | None = None, changed_plugins: bool = False,
 ) -> StudyOutcome:
-    """Runs every promised trial of a study. One process per study, on all machines that share its home; a second one
-    is refused, and one that another machine has taken over from ends as interrupted. A new study is begun once there is
-    a cluster with room for its trials: what is refused leaves nothing behind.
+    """Runs every promised trial of a study.
 
-    address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set. confirming: run this
-    again, of a study whose search is over (else UsageError); None: what the study itself promises. changed_plugins:
-    where plugins have changed since the study began, cells that have not begun run with the new code; those that have
-    stay as they are.
+    One process may run a study, among all machines that share its home. A second process is refused. If another machine
+    takes the study over, this run ends as interrupted. A new study begins once there is a cluster with room for its
+    trials; a refused study leaves no files behind.
+
+    address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set. confirming: the trials
+    to run again, of a study whose search is over (else UsageError); None: those that the study itself promises.
+    changed_plugins: if plugins have changed since the study began, cells that have not begun run with the new code, and
+    cells that have begun stay as they are.
     """
     cluster_address(address)  # a wrong one is refused before anything is done
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
@@ -114,7 +116,7 @@ def run_study(
         _cleared_unless_begun(folder) as begun, ExitStack() as connected,
     ):
         def connect() -> None:
-            """ConfigError where the cluster has no room for some trial."""
+            """Connects to Ray. ConfigError if the cluster has no room for some trial."""
             copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
             going_on = "--resume" if confirming is None else "the same command"
             farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
@@ -157,8 +159,8 @@ def run_study(
 def _left_alone(
     prepared: PreparedStudy, writer: StudyWriter, console: Console, *, changed_plugins: bool
 ) -> list[RefusedCell]:
-    """Cells that have begun with other code of their plugins and stay as they are. Cells that have not begun are
-    sampled anew. ConfigError where nobody asked to go on all the same."""
+    """Cells that have begun with other code of their plugins and stay as they are. With changed_plugins, cells that
+    have not begun are sampled again. StudyConflict if there are such cells without changed_plugins, or no others."""
     attempts = writer.attempts()
     left_alone = refused_cells(prepared, attempts)
     require_own_code(prepared.spec.study, left_alone, cells=len(prepared.cells) if changed_plugins else 0)
@@ -177,8 +179,7 @@ def _ledger(
     prepared: PreparedStudy, writer: StudyWriter, confirming: Confirming | None,
     warm_start: Mapping[str, WarmStart], *, retry_failed: bool,
 ) -> StudyLedger:
-    """What the log says of the study's trials, and which come next. UsageError where a search that is to be confirmed
-    is not over."""
+    """The study's trials, rebuilt from the log. UsageError if a search that is to be confirmed is not over."""
     spec, cells = prepared.spec, {cell.name: cell for cell in prepared.cells}
     search = logged_search(
         writer, prepared.cells, spec.search,
@@ -198,7 +199,7 @@ def _place(
     prepared: PreparedStudy, ledger: StudyLedger, records: StudyRecords, held: StudyHome, stop: StopRequest,
     console: Console,
 ) -> None:
-    """Runs trials until the ledger is done or `stop` is requested. Ray is connected."""
+    """Runs trials until the ledger is done or `stop` is requested. Ray must be connected."""
     with credentials_not_forwarded(), exported(ledger, backlog=records.exporter.pending, stop=stop) as metrics:
         place_trials(
             prepared, ledger, stop, console, metrics=metrics,
@@ -210,7 +211,7 @@ def _ended(
     prepared: PreparedStudy, records: StudyRecords, ledger: StudyLedger, left_alone: Sequence[RefusedCell],
     stop: StopRequest, console: Console,
 ) -> StudyOutcome:
-    """Writes the results, tells MLflow, and says how the study has ended."""
+    """Writes the results, exports to MLflow, and returns how the study has ended."""
     study, ending, attempts = prepared.spec.study, _ending(ledger, left_alone), records.writer.attempts()
     is_away = records.exporter.deliver(DELIVER_WITHIN_S) > 0
     results = write_results(prepared, attempts)
@@ -234,8 +235,8 @@ def _say(lines: Sequence[str], console: Console) -> None:
 
 
 def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool, changed_plugins: bool) -> None:
-    """StudyConflict that names the file, where somebody's own code has changed since the study began and nobody asked
-    to go on all the same."""
+    """Opens the study in the log. StudyConflict that names the file if the code of a plugin has changed since the study
+    began, unless it is resumed with changed_plugins."""
     try:
         writer.open_study(prepared.record(), resume=resume)
     except StudyConflict as error:
@@ -255,8 +256,8 @@ def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool, changed
 
 @contextmanager
 def _cleared_unless_begun(folder: Path) -> Iterator[Callable[[], None]]:
-    """An error before what is yielded was called leaves the folder as it was, so that the corrected file meets nothing
-    of a study that never began."""
+    """Yields a function that marks the study as begun. An error before it is called restores the folder, so that a
+    corrected study file meets no remains of a study that never began."""
     lock, before, begun = folder / LOCK_FILE, set(folder.iterdir()), False
 
     def begin() -> None:
@@ -280,7 +281,8 @@ def _cleared_unless_begun(folder: Path) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _left_as_it_was(records: StudyRecords, status: StudyStatus) -> Iterator[None]:
-    """A study that was opened and cannot go on is not left as running, nor one that had finished as interrupted."""
+    """Records `status` for an opened study that cannot go on, so that it is not left as running. A finished study stays
+    finished."""
     try:
         yield
     except StorageError:  # an interruption, or another machine has the study now
@@ -292,7 +294,7 @@ def _left_as_it_was(records: StudyRecords, status: StudyStatus) -> Iterator[None
 
 
 def _ending(ledger: StudyLedger, left_alone: Sequence[RefusedCell]) -> Ending:
-    """left_alone: a cell of it that is not whole counts as failed, for no command goes on with it as things are."""
+    """How the run has ended. left_alone: an incomplete cell counts as failed, since no command can continue it."""
     if ledger.has_work():
         return "interrupted"
     failed = sum(trial.status == "failed" for trial in ledger.trials.values())

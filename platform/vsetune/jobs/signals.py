@@ -1,7 +1,7 @@
 """Signs of life and the request to stop, exchanged between the driver of a study and its workers.
 
-Both go through one small Ray actor, since nodes share no folder: a worker reports how far its attempt has come, and
-hears in the answer whether its study stops.
+Both go through one small Ray actor, since nodes share no folder. A worker reports the progress of its attempt, and the
+answer states whether its study stops.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ANSWERS_WITHIN_S = 10.0
 
 
 class SignalsBoard:
-    """The actor. A restarted one is empty: workers report again, and the driver repeats its request."""
+    """The actor. It is empty after a restart: workers report again, and the driver repeats its request."""
 
     def __init__(self) -> None:
         self._pulses: dict[str, int] = {}
@@ -41,7 +41,7 @@ class SignalsBoard:
 
 
 class Signals:
-    """The driver's side. Ray is connected; `close` ends the actor. name: by which workers find it (`beat`)."""
+    """The driver's side. Ray must be connected; `close` ends the actor. name: of the actor, for workers (`beat`)."""
 
     def __init__(self) -> None:
         self.name = f"vsetune-signals-{uuid.uuid4().hex}"
@@ -49,19 +49,19 @@ class Signals:
         self._asked: Any = None
 
     def ask_to_stop(self) -> None:
-        """Every worker hears of it with its next beat."""
+        """Requests the stop. Every worker receives the request with its next beat."""
         self._actor.stop.remote()
 
     def pulses(self) -> Mapping[str, int] | None:
-        """The latest pulse by trial; None until the actor answers. Does not wait: each call takes an answer and asks
-        for the next one."""
+        """The latest pulse by trial; None until the actor answers. Does not wait: each call takes an answer and
+        requests the next one."""
         asked, self._asked = self._asked, self._asked or self._actor.pulses.remote()
         if asked is None or not ray.wait([asked], timeout=0)[0]:
             return None
         self._asked = self._actor.pulses.remote()
         try:
             pulses: dict[str, int] = ray.get(asked)
-        except RayError:  # the actor restarts, or Ray has died, which others notice
+        except RayError:  # the actor restarts, or Ray has died, which `ray_watch` notices
             return None
         return pulses
 
@@ -73,9 +73,10 @@ class Signals:
 
 
 def beat(name: str, trial: str, pulse: int) -> bool:
-    """From the worker of a trial: it works if `pulse` grows. Returns whether the study stops. name: of the `Signals`.
+    """Reports the pulse of a trial from its worker. Returns whether the study stops. pulse: grows while the attempt
+    works. name: of the `Signals`.
 
-    Raises what Ray raises while its head or the actor is away.
+    Raises Ray's errors while its head or the actor is not available.
     """
     return bool(ray.get(_found(name).beat.remote(trial, pulse), timeout=_ANSWERS_WITHIN_S))
 
@@ -87,7 +88,8 @@ def _found(name: str) -> Any:
 
 @dataclass
 class _Sign:
-    """The last sign of a placed trial: when it came, by our clock, and the pulse that it had."""
+    """The last sign of a placed trial. seen: its time, on the driver's clock. pulse: its pulse. is_ended: its worker
+    was ended for silence."""
 
     trial: Any
     seen: float
@@ -98,9 +100,9 @@ class _Sign:
 class SignsOfLife:
     """Ends the worker of a trial that is silent for too long: it hangs, was stopped, or its machine is gone.
 
-    A sign is a report, or a pulse that has changed. While no pulses can be read nothing is judged.
+    A sign is a report, or a pulse that has changed. No worker is ended for silence while pulses cannot be read.
     timeout_s: how long a trial may be silent. pulses: see `Signals.pulses`. end: ends the worker of a trial, whose
-    death Tune then reports. stopped: the processes below this one that do not run, see `stopped_processes`.
+    death Tune then reports. stopped: gives the stopped processes below this one, see `stopped_processes`.
     """
 
     def __init__(
@@ -116,19 +118,19 @@ class SignsOfLife:
 
     @property
     def are_awaited(self) -> bool:
-        """Some trial is placed and has not ended."""
+        """Whether some trial is placed and has not ended."""
         return bool(self._signs)
 
     def started(self, trial: Any) -> None:
-        """A worker has the trial now."""
+        """Notes that a worker has received the trial."""
         self._signs[_name(trial)] = _Sign(trial, self._clock())
 
     def reported(self, trial: Any) -> None:
-        """A report of the trial arrived."""
+        """Notes that a report of the trial has arrived."""
         self._signs.setdefault(_name(trial), _Sign(trial, 0.0)).seen = self._clock()
 
     def ended(self, trial: Any) -> str | None:
-        """The trial is no longer placed. Returns the reason if its worker was ended for silence."""
+        """Notes that the trial is no longer placed. Returns the reason if its worker was ended for silence."""
         sign = self._signs.pop(_name(trial), None)
         if sign is None or not sign.is_ended:
             return None
@@ -153,7 +155,8 @@ class SignsOfLife:
                 self._end(sign.trial)
 
     def _end_stopped(self, now: float) -> None:
-        """A stopped process obeys nothing but SIGKILL. It may be a worker that never came to report."""
+        """Kills processes that have been stopped for too long; a stopped process reacts only to SIGKILL. It may be a
+        worker that has never reported."""
         stopped = self._stopped()
         self._stopped_since = {process: self._stopped_since.get(process, now) for process in stopped}
         for process, since in self._stopped_since.items():
@@ -163,7 +166,7 @@ class SignsOfLife:
 
 
 def stopped_processes() -> set[psutil.Process]:
-    """Processes below this one that were stopped (SIGSTOP). Of a cluster elsewhere there are none."""
+    """Processes below this one that were stopped (SIGSTOP). Processes of a cluster elsewhere are not among them."""
     found = set()
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""What Tune is given and pickles, though nobody will read it."""
+"""Base class of objects that Tune pickles but that are never read back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 
 class StaysHere:
-    """Tune pickles all it is given, to restore it in another process. We rebuild from the store instead, so nothing."""
+    """An object that pickles as empty. Tune pickles its callbacks to restore them in another process; vsetune rebuilds
+    them from the store instead."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}

@@ -1,4 +1,4 @@
-"""A driver hears of requests to stop that were left in its study's folder (`vsetune study stop`)."""
+"""Watch for requests to stop that are written to a study's folder (`vsetune study stop`)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _log = logging.getLogger(__name__)
 def stop_watched(
     study: str, stop: StopRequest, *, every_s: float = LOOK_EVERY_S, asked: Callable[[], str | None] | None = None
 ) -> Iterator[None]:
-    """Inside, a thread looks for a request that came after it started and passes it on to `stop`.
+    """Inside the context, a thread looks for a new request and passes it on to `stop`.
 
-    A home that is away is asked again, which is reported once. asked: reads the last request; None: in the study's
-    folder.
+    If the home cannot be read, the thread tries again; this is logged once. asked: reads the last request; None: from
+    the study's folder.
     """
     ask = asked or (lambda: Studies().stop_asked(study))
     try:
         known = ask()
-    except StorageError:  # a request of before it went away is followed: better than none
+    except StorageError:  # an old request may then be followed, which is better than missing a new one
         known = None
     ended = threading.Event()
     watch = threading.Thread(
@@ -51,7 +51,7 @@ def _watch(
     while not ended.wait(every_s):
         try:
             request = ask()
-        except Exception as error:  # the next look may be the one that matters
+        except Exception as error:  # the thread must survive to see a later request
             if not is_away:
                 why = error if isinstance(error, StorageError) else f"{type(error).__name__}: {one_line(error)}"
                 _log.warning("study %s: requests to stop it (vsetune study stop) are not heard for now: %s", study, why)

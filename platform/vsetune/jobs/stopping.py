@@ -1,4 +1,4 @@
-"""How a running study is asked to stop: Ctrl-C, SIGTERM, or the loss of Ray; all end the same way."""
+"""Requests to stop a running study: by Ctrl-C, SIGTERM, another thread, or the loss of Ray. All end the same way."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ _heard: list[int] = []
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Handler of SIGINT and SIGTERM for a whole command: KeyboardInterrupt, wherever the process happens to be.
+    """Handler of SIGINT and SIGTERM for a whole command: raises KeyboardInterrupt at any point of the process.
 
-    It is remembered, since a library that is being imported may swallow it with a bare `except:`.
+    The signal is remembered, since a library that is being imported may swallow the error with a bare `except:`.
     """
     _heard.append(number)
     raise KeyboardInterrupt
 
 
 def forget_interruptions() -> None:
-    """At the start of a command."""
+    """Forgets earlier signals, at the start of a command."""
     _heard.clear()
 
 
 class StopRequest:
-    """Set once, by a signal or by another thread. reason: one phrase for people; `since`: on the monotonic clock.
-
-    leaves_time: whether trials may first leave with a checkpoint.
+    """A request that is set once, by a signal or by another thread. reason: one phrase to print. since: on the
+    monotonic clock. leaves_time: whether trials may first write a checkpoint.
     """
 
     def __init__(self) -> None:
@@ -40,19 +39,20 @@ class StopRequest:
 
     @property
     def is_requested(self) -> bool:
-        """Somebody wants the study to stop."""
+        """Whether the study has been asked to stop."""
         return self.reason is not None
 
     def request(self, reason: str, *, leaves_time: bool = True) -> None:
-        """Ask, from any thread. The first reason counts."""
+        """Requests the stop, from any thread. Only the first reason counts."""
         if self.reason is None:
             self.since, self.leaves_time, self.reason = time.monotonic(), leaves_time, reason
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Inside, Ctrl-C and SIGTERM ask to stop, and a second one raises KeyboardInterrupt at once. Does not nest.
+        """Inside the context, Ctrl-C and SIGTERM request the stop; a second one raises KeyboardInterrupt at once. Does
+        not nest.
 
-        Only the main thread can listen; elsewhere nothing changes. A signal that came before and was swallowed counts.
+        Only the main thread can listen; elsewhere nothing changes. An earlier signal that was swallowed counts.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -68,8 +68,8 @@ class StopRequest:
                 signal.signal(number, handler)
 
     def listen_again(self) -> None:
-        """Inside `listening`, after Ray has connected: Ray has set its own handler of SIGTERM, which raises SystemExit
-        wherever the process happens to be."""
+        """Sets the handlers again. To be called inside `listening` after Ray has connected, because Ray sets its own
+        handler of SIGTERM, which raises SystemExit at any point of the process."""
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 signal.signal(number, self._asked)
@@ -82,7 +82,7 @@ class StopRequest:
 
 @contextmanager
 def sigterm_like_ctrl_c() -> Iterator[None]:
-    """Inside, SIGTERM raises KeyboardInterrupt. Only in the main thread; elsewhere nothing changes."""
+    """Inside the context, SIGTERM raises KeyboardInterrupt. Only in the main thread; elsewhere nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Where MLflow is told of studies. Loads neither torch nor MLflow."""
+"""Address of the MLflow to which studies are exported. Imports neither torch nor MLflow."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from vsetune.errors import ConfigError, UsageError
 
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 NOWHERE = "none"
-"""Given as a tracking URI: studies are not exported."""
+"""Tracking URI with which studies are not exported."""
 
 
 def tracking_uri(tracking: TrackingSpec) -> str | None:
-    """The MLflow tracking URI to which studies are exported: as given, or as MLFLOW_TRACKING_URI says, or the SQLite
-    file under the home folder. None: nowhere, by `none` or with a home on object storage where no URI is given.
+    """The MLflow tracking URI to which studies are exported: the given one, else MLFLOW_TRACKING_URI, else the SQLite
+    file under the home folder. None if studies are not exported: the URI is `none`, or the home is on object storage
+    and no URI is given.
 
-    It may hold a password: to be used, not shown. ConfigError for one that was masked, names an unset variable, or can
-    be no URI.
+    It may contain a password and must not be shown. ConfigError for a URI that was masked, names an unset variable, or
+    is invalid.
     """
     given = tracking.uri or os.environ.get(TRACKING_VARIABLE)
     if given == NOWHERE:
@@ -36,8 +37,8 @@ def tracking_uri(tracking: TrackingSpec) -> str | None:
 
 
 def mlflow_ui(given: str | None, tracking_uri: str | None) -> str | None:
-    """Address of MLflow's UI without any password: as given (`--mlflow`), or of the tracking server; None where none is
-    known. UsageError for what is no address."""
+    """Address of MLflow's UI without any password: the given one (`--mlflow`), else that of the tracking server; None
+    if neither is known. UsageError for an invalid address."""
     address = given or (tracking_uri if (tracking_uri or "").startswith(("http://", "https://")) else None)
     if address is None:
         return None

@@ -1,4 +1,4 @@
-"""A study file with the components that it names: first these are loaded, then the file can be read."""
+"""Reading of a study file: the plugins that it names are loaded first, then the file is parsed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SweepT = TypeVar("SweepT", bound=Spec)
 
 
 class NamesComponents(Protocol):
-    """What a file says of the networks, losses and plugins it needs: a study, or a nightly sweep."""
+    """A file that names networks, losses and plugins: a study, or a nightly sweep."""
 
     @property
     def plugins(self) -> list[str]: ...
@@ -47,15 +47,15 @@ class NamesComponents(Protocol):
 
 
 def load_study(path: Path) -> StudySpec:
-    """A study from its file, as `load_sweep` reads it; beside other problems those of single cells are listed too."""
+    """A study from its file, as `load_sweep` reads it. Problems of single cells are listed with the other problems."""
     return load_sweep(path, StudySpec, beside=problems_of_cells)
 
 
 def load_sweep(path: Path, spec: type[SweepT], *, beside: Beside | None = None) -> SweepT:
-    """A spec of networks and losses from its file, once the plugins it names and those of installed packages are known.
+    """A spec of networks and losses from its file. The plugins that it names, and installed ones, are loaded first.
 
-    Folders under `plugins` come back absolute. Where a component is gone and the study has begun, the copy that the
-    study keeps is used. ConfigError lists every problem with its key; every line opens with the path.
+    Folders under `plugins` are returned as absolute paths. If a component is gone and the study has begun, the copy in
+    the study's folder is used. ConfigError lists every problem with its key; every line begins with the path.
     """
     content = read_yaml(path)
     require_kind(content, spec, where=str(path))
@@ -73,7 +73,7 @@ def load_sweep(path: Path, spec: type[SweepT], *, beside: Beside | None = None) 
 
 
 def used_specs(study: NamesComponents) -> list[tuple[str, type[Any]]]:
-    """(file beside the spec, spec) of every network and loss of a study, each once."""
+    """(name of the module beside the spec, spec) of every network and loss of a study, each once."""
     networks = {entry.name for entry in study.networks}
     losses = {name for entry in study.losses for name in (entry.name, *(part.name for part in entry.loss)) if name}
     return [("network", NETWORKS[name]) for name in sorted(networks)] + [
@@ -95,7 +95,7 @@ def _load_plugins(content: Mapping[str, Any], base: Path) -> None:
         _log.warning("%s; the package is left out", problem)
     references = content.get("plugins")
     if not isinstance(references, list) or not all(isinstance(each, str) for each in references):
-        return  # whatever it is, reading the file tells
+        return  # parsing the file reports the problem
     missing: MissingPlugin | None = None
     try:
         require_different_names([*installed, *load_plugins(references, base=base)])
@@ -115,7 +115,7 @@ def _unknown_names(content: Mapping[str, Any]) -> set[str]:
 
 
 def _names_in(content: Any) -> Iterator[str]:
-    """What a file calls its networks and losses, as far as it has them."""
+    """The names of networks and losses in a file that has not been checked."""
     for key in ("networks", "losses"):
         entries = content.get(key)
         for entry in entries if isinstance(entries, list) else []:
@@ -126,7 +126,7 @@ def _names_in(content: Any) -> Iterator[str]:
 
 
 def _study_folder(content: Mapping[str, Any]) -> Path | None:
-    """None where the file has no name of a study."""
+    """The folder of the study; None if the file has no valid name of a study."""
     name = content.get("study")
     if not isinstance(name, str) or re.fullmatch(r"[\w-]+", name) is None:
         return None

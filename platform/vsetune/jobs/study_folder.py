@@ -1,4 +1,4 @@
-"""Where the folder of a study is: its log, checkpoints, copies of plugins and results."""
+"""Path of a study's folder, which has its log, checkpoints, copies of plugins and results."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from vsetune.records.studies import folder_of_study
 
 
 def study_folder(spec: StudySpec) -> Path:
-    """On this node."""
+    """The folder of a study on this node."""
     return folder_of_study(spec.study)
 
 
 def folder_of(record: StudyRecord) -> Path:
-    """The same of a recorded study."""
+    """The folder of a recorded study on this node."""
     return folder_of_study(record.name)

@@ -1,10 +1,10 @@
-"""Where what a study leaves stands: its folder on this machine and, with a home on object storage, a mirror of it.
+"""Home of a study: its folder on this machine and, with a home on object storage, a mirror of that folder.
 
     runs/STUDY/                lease.json, the log's objects, the mirror of the study file, plugins and boards
-    runs/STUDY/trials/TRIAL/   the mirror of one trial, written by whoever trains it
+    runs/STUDY/trials/TRIAL/   the mirror of one trial, written by the worker that trains it
 
-The driver holds the lease and the first mirror. It reads the mirrors of trials, and takes checkpoints off them that no
-trial will go on from.
+The driver owns the lease and the first mirror. It reads the mirrors of trials, and deletes checkpoints there that no
+trial will continue from.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 _log = logging.getLogger(__name__)
 TRIALS_FOLDER = "trials"
 KEPT_FOLDER, TRAIN_FOLDER = "kept", "train"
-"""Of `vsetune train`: for whoever looks, on this machine alone."""
+"""Folders of a study that stay on this machine. `train` is that of `vsetune train`."""
 BEGIN_WITHIN_S, END_WITHIN_S = 60.0, 60.0
-"""How long a driver, at its start and its end, waits until its own files are on the server; a trial at its start."""
+"""How long a driver waits, at its start and end, until its files are on the server; also a trial at its start."""
 TRIAL_END_WITHIN_S, CLOSE_WITHIN_S = 600.0, 20.0
-"""How long a trial waits at its end; what is not there by then makes it an interrupted one. And how long a worker that
-is told to stop, or to go over to another trial, still sends."""
+"""How long a trial waits at its end until its files are on the server; a trial whose files are not there by then counts
+as interrupted. The second: how long a worker that must stop or change to another trial continues to send."""
 _BROUGHT_FOLDER = ".brought"
 _FETCH_TRIES, _FETCH_PAUSE_S = 3, 1.0
 _STUDY_REFRESH_S, _TRIAL_REFRESH_S = 5.0, 30.0
@@ -49,7 +49,7 @@ def _trial_files(folder: Path) -> list[str]:
 
 
 def _study_files(folder: Path) -> list[str]:
-    """What the driver writes beside its log, which has objects of its own."""
+    """Files that the driver writes, without its log, which has objects of its own."""
     names = [path.relative_to(folder).as_posix() for top in folder.iterdir() if _is_of_the_driver(top.name)
              for path in ([top] if top.is_file() else sorted(top.rglob("*"))) if path.is_file()]
     return sorted(names)
@@ -65,25 +65,25 @@ STUDY_FILES = MirroredFiles(_study_files, refreshed=lambda name: name == EXPORT_
 
 
 class StudyHome:
-    """Held by the one driver of a study. on_lost: to be called when another driver has it."""
+    """The home of a study, for its one driver. on_lost: to be called when another driver has taken the study over."""
 
     def __init__(self, folder: Path, on_lost: Callable[[str], None], mirror: Mirror | None) -> None:
         self.folder, self.on_lost, self._mirror = folder, on_lost, mirror
 
     def file(self, name: str) -> Path | None:
-        """A file that the log names, on this machine; None where it is gone. StorageError while the server is away."""
+        """A file that the log names, on this machine; None if it is gone. StorageError while the server is away."""
         path = self._bring(self.folder / name)
         return path if path.is_file() else None
 
     def keep(self) -> None:
-        """Send what the driver has written by now, in the background."""
+        """Sends the driver's files in the background, as they are now."""
         if self._mirror is not None:
             with suppress(StorageError):  # the thread looks again by itself
                 self._mirror.send()
 
     def forget_checkpoint(self, trial_folder: Path, log: LogWriter) -> None:
-        """A trial has ended: no attempt goes on from its checkpoint. The one on the server goes once the log that says
-        so is there too."""
+        """Deletes the checkpoint of a trial that has ended. The copy on the server is deleted once the log there
+        records the end of the trial."""
         for name in _OF_WHO_GOES_ON:
             with suppress(OSError):
                 (trial_folder / name).unlink()
@@ -92,7 +92,7 @@ class StudyHome:
             log.after_settled(lambda: drop_files(url, _OF_WHO_GOES_ON))
 
     def forget_ended(self, trial_folders: Sequence[Path], log: LogWriter) -> None:
-        """The same for trials that ended under an earlier driver, which may have died before it could."""
+        """Does the same on the server for trials that ended under an earlier driver, which may have died before it."""
         urls = [url for folder in trial_folders if (url := remote_place(folder)) is not None]
 
         def forget() -> None:
@@ -103,7 +103,8 @@ class StudyHome:
             log.after_settled(forget)
 
     def _bring(self, path: Path) -> Path:
-        """A damaged file is reported, and exported without it."""
+        """The path of the file on this machine, fetched from the server if the home is remote. A damaged file is
+        reported and left out."""
         url = remote_place(path.parent)
         if url is None or not path.is_relative_to(self.folder / TRIALS_FOLDER):
             return path
@@ -117,10 +118,10 @@ class StudyHome:
 
 @contextmanager
 def held_home(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -> Iterator[StudyHome]:
-    """Hold a study on this machine and, with a remote home, on all; its files are then those of its last driver.
+    """Locks a study on this machine and, with a remote home, on all; then fetches the files of its last driver.
 
-    folder: the study's, made if need be. on_lost: called from a thread when another machine has taken the study over.
-    StudyConflict when somebody holds it, StorageError when folder or server cannot be used.
+    folder: of the study, made if missing. on_lost: called from a thread when another machine has taken the study over.
+    StudyConflict when the study is locked already, StorageError when folder or server cannot be used.
     """
     with locked_study(folder, on_lost=on_lost):
         url = remote_place(folder)
@@ -140,16 +141,16 @@ def held_home(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -> I
 
 
 def trial_mirror(trial_folder: Path) -> Mirror | None:
-    """The mirror of the folder of a trial that is trained here, still to be fetched; None with a local home."""
+    """The mirror of a trial's folder, for training here; its files are not fetched yet. None with a local home."""
     url = remote_place(trial_folder)
     return None if url is None else Mirror(trial_folder, url, TRIAL_FILES)
 
 
 def fetch_trial(mirror: Mirror) -> None:
-    """The files of a trial as its last execution sent them, whichever node that was on.
+    """Fetches the files of a trial as its last execution sent them, from any node.
 
-    DamagedObject: one is not what was sent, however often it is asked for. It is taken off the server, so the trial
-    begins anew with its next attempt. StorageError while the server is away.
+    DamagedObject: a file differs from the one that was sent, after _FETCH_TRIES attempts to fetch it. The checkpoints
+    are then deleted on the server, so that the trial's next attempt begins anew. StorageError while the server is away.
     """
     for left in reversed(range(_FETCH_TRIES)):
         try:

@@ -1,4 +1,4 @@
-"""What the driver of a study exports: states, epochs, money, failures, and when it last heard of each trial."""
+"""Metrics that a study's driver exports: states, epochs, money, failures, and the time of each trial's last report."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _log = logging.getLogger(__name__)
 
 
 class StudyMetrics:
-    """A listener of the driver's loop: told what happens to trials, it puts the state of the study on the board.
+    """A listener of the driver's loop that receives events of trials and puts the state of the study on the board.
 
-    backlog: events that MLflow does not have yet. nodes: what a trial's share of its node costs. wall_clock: Unix
-    time. Everything is read from the ledger, in the thread that owns it, at most every REFRESH_EVERY_S.
+    backlog: number of events that MLflow does not have yet. nodes: gives the cost of a trial's share of its node.
+    wall_clock: Unix time. The state is read from the ledger, in the thread that owns it, at most every REFRESH_EVERY_S.
     """
 
     def __init__(
@@ -65,20 +65,20 @@ class StudyMetrics:
     ) -> None:
         self._ledger, self._board, self._backlog, self._stop, self._nodes = ledger, board, backlog, stop, nodes
         self._clock = wall_clock
-        self._placed: dict[str, str | None] = {}  # trial -> node, None until its worker has said so
+        self._placed: dict[str, str | None] = {}  # trial -> node, None until its worker has reported it
         self._paid_until: dict[str, float] = {}
         self._last_report = wall_clock()
         self._next_refresh = float("-inf")
         self._is_exporting = True
 
     def placed(self, trial: str) -> None:
-        """A worker has the trial now."""
+        """Notes that a worker has received the trial."""
         self._placed[trial] = None
         self._paid_until[trial] = self._clock()
         self._board.set(TRIAL_LAST_VALIDATION, self._clock(), **self._labels(trial))
 
     def reported(self, trial: str, report: Mapping[str, Any]) -> None:
-        """A report of AttemptTrainable has been recorded in the ledger."""
+        """Notes a report of AttemptTrainable that has been recorded in the ledger."""
         self._last_report = self._clock()
         event = report.get("event")
         if event == "opened":
@@ -93,25 +93,25 @@ class StudyMetrics:
             self._left(trial)
 
     def died(self, trial: str, reason: str) -> None:
-        """The worker of a trial is gone. reason: one line that opens with the kind of failure."""
+        """Notes that the worker of a trial has died. reason: one line that begins with the kind of failure."""
         self._last_report = self._clock()
         self._failed(trial, reason.partition(":")[0])
         self._left(trial)
 
     def tick(self, *, now: bool = False) -> None:
-        """As often as you like. now: do not wait until it is time again."""
+        """Refreshes the board if REFRESH_EVERY_S have passed; may be called at any rate. now: refresh at once."""
         time_is = self._clock()
         if not self._is_exporting or (time_is < self._next_refresh and not now):
             return
         self._next_refresh = time_is + REFRESH_EVERY_S
         try:
             self.refresh()
-        except Exception:  # a study is worth more than its metrics; told once
+        except Exception:  # a study is worth more than its metrics; logged once
             self._is_exporting = False
             _log.warning("study %s: its metrics are no longer exported, it goes on", self._study, exc_info=True)
 
     def refresh(self) -> None:
-        """Everything as it is now."""
+        """Puts the present state of the study on the board."""
         self._pay()
         board, study = self._board, self._study
         for state in get_args(TrialState):
@@ -136,7 +136,7 @@ class StudyMetrics:
                 board.set(CELL_ATTEMPTS, tally.attempts[state], state=state, **labels)
 
     def _pay(self) -> None:
-        """What placed trials have cost since the last time, to their cells."""
+        """Adds the cost of placed trials since the last call to their cells."""
         now, unpriced = self._clock(), 0
         for trial, node_id in self._placed.items():
             cell = self._ledger.trials[trial].assignment.trial.cell
@@ -176,11 +176,11 @@ class StudyMetrics:
 
 @contextmanager
 def exported(ledger: StudyLedger, *, backlog: Callable[[], int], stop: StopRequest) -> Iterator[StudyMetrics]:
-    """Inside, this driver exports the metrics of its study. Ray is connected."""
+    """Exports the metrics of a study inside the context. Ray must be connected."""
     board = MetricsBoard()
     nodes = ClusterWatch(ledger.study.study, board)
     metrics = StudyMetrics(ledger, board, backlog=backlog, stop=stop, nodes=nodes)
-    board.each_time(lambda: None if stop.is_requested else nodes.look())  # Ray may be what has died
+    board.each_time(lambda: None if stop.is_requested else nodes.look())  # Ray itself may have died
     board.start()
     try:
         yield metrics
@@ -195,7 +195,7 @@ LOOK_EVERY_S = 15.0
 
 @dataclass(frozen=True)
 class Node:
-    """A living node. usd_per_hour: None where nobody gave it a price. metrics: HOST:PORT, None where it serves none."""
+    """A living node. usd_per_hour: None without a price. metrics: HOST:PORT, None if it serves no metrics."""
 
     node_id: str
     node_type: str
@@ -206,12 +206,12 @@ class Node:
 
 
 def targets_file(study: str) -> Path:
-    """What the driver of a study writes for Prometheus (`file_sd_configs`), as long as it runs."""
+    """The targets file for Prometheus (`file_sd_configs`) that the driver of a study maintains while it runs."""
     return home() / "prometheus" / "targets" / f"{study}.json"
 
 
 class ClusterWatch:
-    """Looks at the nodes now and then, in the thread of the board. What it has seen may be asked from any thread."""
+    """Looks at the nodes every LOOK_EVERY_S, in the board's thread. Its results may be read from any thread."""
 
     def __init__(
         self, study: str, board: MetricsBoard, *, nodes: Callable[[], Iterable[Node]] | None = None,
@@ -225,7 +225,7 @@ class ClusterWatch:
         self._types: set[str] = set()
 
     def look(self) -> None:
-        """If it is time again."""
+        """Looks at the nodes if LOOK_EVERY_S have passed."""
         now = self._clock()
         if now < self._next_look:
             return
@@ -238,19 +238,19 @@ class ClusterWatch:
         self._export(seen)
 
     def usd_per_second(self, node_id: str, needs: Needs) -> float | None:
-        """Of the share of a node that a trial holds. None without a price."""
+        """Price of the share of a node that a trial occupies. None without a price."""
         node = self._seen.get(node_id)
         if node is None or node.usd_per_hour is None:
             return None
         return node.usd_per_hour / 3600 * share_of({"CPU": node.cpus, "GPU": node.gpus}, needs)
 
     def close(self) -> None:
-        """Prometheus need not look for this study's nodes any longer."""
+        """Removes the targets file, so that Prometheus no longer looks for this study's nodes."""
         with contextlib.suppress(OSError):
             self._file.unlink()
 
     def _write(self, targets: list[str]) -> None:
-        """The same form and labels as Ray's own file, so that a node found in both is scraped once."""
+        """Writes the targets with the form and labels of Ray's own file, so that a node in both is scraped once."""
         with contextlib.suppress(StorageError):  # a full disk: the study goes on, Prometheus keeps what it knows
             make_folder(self._file.parent)
             write_text(self._file, json.dumps([{"labels": {"job": "ray"}, "targets": targets}]))
@@ -275,7 +275,7 @@ def ray_nodes() -> list[Node]:
 
 
 def node_of(plain: Mapping[str, Any]) -> Node:
-    """plain: one of `ray.nodes()`."""
+    """A node from Ray's description. plain: an item of `ray.nodes()`."""
     labels, resources = plain.get("Labels") or {}, plain.get("Resources") or {}
     port = int(plain.get("MetricsExportPort") or 0)
     return Node(

@@ -1,4 +1,4 @@
-"""The page of a study, or of several: what one leaves when it ends, and what `leaderboard export --html` writes."""
+"""Web page of one or several studies, written at the end of a study and by `leaderboard export --html`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from vsetune.records.studies import Studies
 def study_page(
     store: Studies, shown: Shown, attempts: Sequence[AttemptRecord], *, mlflow_url: str | None
 ) -> str:
-    """The boards with their runs. attempts: as the store has them. mlflow_url: of MLflow's UI, None without one.
+    """The boards with their runs, as HTML. attempts: from the store. mlflow_url: of MLflow's UI, None without one.
 
-    StorageError where the store cannot be read.
+    StorageError if the store cannot be read.
     """
     return to_html(shown, runs=shown_runs(store, boards_of(shown), attempts, mlflow_url=mlflow_url))

@@ -1,4 +1,4 @@
-"""What a person sees while a study runs: a live table on a terminal, one line per finished trial in a log."""
+"""Progress display of a running study: a live table on a terminal, and one line per trial that has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STYLES = {"finished": "green", "pruned": "yellow", "failed": "red"}
 
 
 def resumed_line(ledger: StudyLedger) -> str:
-    """What a resumed study begins with, in one line. A trial without a validation has no checkpoint to go on from."""
+    """One line on the state of a resumed study. A trial without a validation has no checkpoint to continue from."""
     ended, begun = ledger.tally.ended, sum(not each.is_closed and each.epoch > 0 for each in ledger.trials.values())
     told = f"{ended} of {ledger.promised()} trials {'has' if ended == 1 else 'have'} ended"
     then = f", {begun} {'continues from its checkpoint' if begun == 1 else 'continue from their checkpoints'}"
@@ -29,7 +29,7 @@ def resumed_line(ledger: StudyLedger) -> str:
 
 
 class StudyProgress:
-    """Shows a ledger. Use as a context manager; call `changed` after each report and `tick` as often as you like."""
+    """Shows a ledger. A context manager; call `changed` after each report, and `tick` at any rate."""
 
     def __init__(
         self, ledger: StudyLedger, console: Console, *, clock: Callable[[], float] = time.monotonic
@@ -54,7 +54,7 @@ class StudyProgress:
             self._live.__exit__(kind, value, trace)
 
     def changed(self) -> None:
-        """Announces trials that ended since the last call."""
+        """Prints trials that ended since the last call."""
         closed = self._ledger.tally.closed
         while self._heard < len(closed):
             name = closed[self._heard]
@@ -62,7 +62,7 @@ class StudyProgress:
             self._console.print(self._line(name, self._ledger.trials[name]), highlight=False, soft_wrap=True)
 
     def paused(self, name: str, reason: str, pause_s: float | None) -> None:
-        """Announces that a trial was interrupted, and when it goes on. pause_s: None leaves it to `--resume`."""
+        """Prints that a trial was interrupted. pause_s: seconds until it continues; None leaves it to `--resume`."""
         then = "left open for --resume" if pause_s is None else f"goes on from its checkpoint in {pause_s:g} s"
         self._console.print(
             Text("interrupted ", style="yellow").append(name, style="bold").append(f": {reason[:300]}; {then}"),
@@ -70,7 +70,7 @@ class StudyProgress:
         )
 
     def warned(self, lines: Sequence[str]) -> None:
-        """Tells what workers warn of; what several of them say once."""
+        """Prints warnings of workers; a warning that several workers give is printed once."""
         for line in lines:
             if line not in self._told:
                 self._told.add(line)
@@ -79,11 +79,11 @@ class StudyProgress:
                 )
 
     def say(self, line: str) -> None:
-        """One line beside the table."""
+        """Prints a line in addition to the table."""
         self._console.print(Text(line, style="yellow"), highlight=False, soft_wrap=True)
 
     def tick(self) -> None:
-        """Redraws the live table now and then."""
+        """Redraws the live table, at most every _REDRAW_S."""
         now = self._clock()
         if self._live is not None and now - self._drawn > _REDRAW_S:
             self._drawn = now
@@ -101,14 +101,15 @@ class StudyProgress:
         return text
 
     def _left(self, done: int, promised: int, elapsed_s: float) -> str:
-        """By the pace of this process: what ended before a resume took none of its time."""
+        """Estimate of the remaining time, from the pace of this process. Trials that ended before a resume are left
+        out, because they took none of its time."""
         ended_here = done - self._ended_before
         if ended_here <= 0:
             return "first trials running"
         return f"about {elapsed_s / ended_here * max(0, promised - done) / 60:.0f} min left"
 
     def _others(self) -> str:
-        """Trials that neither run nor have ended, by what the ledger calls them: `, 2 waiting`."""
+        """Counts of trials that neither run nor have ended, by their status in the ledger: `, 2 waiting`."""
         counts = sorted(self._ledger.tally.statuses.items())
         return "".join(
             f", {count} {status}" for status, count in counts if count and status not in (*TERMINAL, "running")

@@ -1,4 +1,4 @@
-"""What the driver of a study writes, and who copies it to MLflow."""
+"""Records of a study's driver: the log, its writer, and the exporter that copies it to MLflow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from vsetune.search.configurations import ConfigurationSearch, Refusal, Sampled
 
 @dataclass(frozen=True)
 class StudyRecords:
-    """log: the truth. writer: what the driver decides and hears, as its events. exporter: takes them to MLflow."""
+    """Open records of a study. log: the source of truth. writer: adds the driver's decisions and reports as events.
+    exporter: copies the events to MLflow."""
 
     log: LogWriter
     writer: StudyWriter
@@ -37,7 +38,7 @@ class StudyRecords:
 
 @contextmanager
 def study_records(prepared: PreparedStudy, held: StudyHome) -> Iterator[StudyRecords]:
-    """Opens the log of a study that is held. StorageError where it cannot be written, DataError where it is damaged."""
+    """Opens the log of a locked study. StorageError if it cannot be written, DataError if it is damaged."""
     tracking = prepared.spec.tracking
     with _opened(prepared.folder, held, tracking_uri(tracking), tracking.series) as records:
         yield records
@@ -62,8 +63,8 @@ def _opened(folder: Path, held: StudyHome, uri: str | None, series: str) -> Iter
 
 
 def require_sampled(study: str, history: StudyHistory) -> None:
-    """StudyConflict where the log does not have the configurations of trials of the search: it would sample others
-    under their names."""
+    """StudyConflict if the log lacks the configurations of some search trials: the search would sample others under
+    their names."""
     searched = [each.start for each in history.attempts() if each.start.phase == "search" and each.start.configuration]
     sampled = {
         trial_id(each.cell, each.number, seed): each.configuration
@@ -81,8 +82,8 @@ def require_sampled(study: str, history: StudyHistory) -> None:
 def logged_search(
     writer: StudyWriter, cells: Sequence[Cell], spec: SearchSpec, *, refuses: Refusal | None = None
 ) -> ConfigurationSearch:
-    """A search that begins with what the log says was sampled, and adds what it samples. refuses, ConfigError: see
-    `ConfigurationSearch`."""
+    """A search that begins with the configurations sampled in the log, and adds to the log those that it samples.
+    refuses, ConfigError: see `ConfigurationSearch`."""
     sampled = [{name: value for name, value in vars(each).items() if name != "at"} for each in writer.history.draws]
     return ConfigurationSearch(
         cells, spec, sampled=[Sampled(**each) for each in sampled], first_numbers=writer.history.first_numbers,
@@ -91,9 +92,9 @@ def logged_search(
 
 
 def export_records(study: str, tracking: TrackingSpec | None, *, patience_s: float) -> tuple[int, str]:
-    """Takes the log of a study to MLflow: (how many events are left, why). tracking: None for what its file says.
+    """Exports the log of a study to MLflow. Returns (number of events left, why). tracking: None for that of its file.
 
-    UsageError where there is no MLflow to take it to; StudyConflict while its driver lives, which exports it itself.
+    UsageError if there is no MLflow to export to; StudyConflict while the study's driver runs, which exports it itself.
     """
     record = Studies().record(study)
     if tracking is None:
@@ -107,5 +108,5 @@ def export_records(study: str, tracking: TrackingSpec | None, *, patience_s: flo
 
 
 def kept_names(folder: Path, files: Sequence[Path]) -> list[str]:
-    """Files of a study as its log names them: below its folder."""
+    """Files of a study as its log names them: paths relative to its folder. Files elsewhere are left out."""
     return [file.relative_to(folder).as_posix() for file in files if file.is_relative_to(folder)]

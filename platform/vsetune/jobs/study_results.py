@@ -1,4 +1,4 @@
-"""What a study leaves when a run of it ends: its board as files, and models of its winners."""
+"""Result files of a study, written when a run of it ends: its leaderboard and curves."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _log = logging.getLogger(__name__)
 
 _PAGE = "leaderboard.html"
 _LONGEST = 200
-"""Of somebody else's message."""
+"""Characters of an unexpected error's message."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """board: None if there is nothing to compare. files: of it, those that could be written. remark: why there is no
-    leaderboard, or not every file of it."""
+    """Results of a study. board: None if there is nothing to compare. files: files of the board that could be written.
+    remark: why there is no leaderboard, or why files of it are missing."""
 
     board: Leaderboard | None
     files: Sequence[Path] = ()
@@ -41,7 +41,7 @@ class Results:
 
 
 def write_results(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> Results:
-    """The leaderboard and its files, or why there are none; a study without a result has still run."""
+    """Writes the leaderboard and its files. The remark states why some are missing; none of this is an error."""
     try:
         board = build(attempts, baseline=prepared.spec.baseline)
     except UsageError as error:
@@ -56,10 +56,10 @@ def write_results(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) ->
         try:
             write_text(prepared.folder / name, text())
             files.append(prepared.folder / name)
-        except StorageError as error:  # of the folder, and so of all of them
+        except StorageError as error:  # an error of the folder, so of all files
             missing.append(str(error))
             break
-        except Exception as error:  # whatever it is, the study has ended and is recorded
+        except Exception as error:  # no error may fail a study that has ended and is recorded
             missing.append(_why_missing(prepared.spec.study, name, error))
     return Results(board, files, "; ".join(missing))
 
@@ -74,6 +74,6 @@ def _why_missing(study: str, name: str, error: Exception) -> str:
 
 
 def _page(prepared: PreparedStudy, board: Leaderboard, attempts: Sequence[AttemptRecord]) -> str:
-    """As `leaderboard export` makes it."""
+    """The leaderboard as a web page, the same as that of `leaderboard export`."""
     ui = mlflow_ui(None, tracking_uri(prepared.spec.tracking))
     return study_page(Studies(), board, attempts, mlflow_url=ui)

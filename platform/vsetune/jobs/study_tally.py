@@ -1,6 +1,6 @@
-"""What is shown of a running study: how its trials stand, what they cost and reached, by cell and in all.
+"""Counts of a running study for display: states, costs and results of its trials, by cell and in total.
 
-States are counted as trials change. Costs are computed when a cell is asked for, only for trials that have changed.
+States are counted as trials change. Costs are computed when a cell's tally is read, only for trials that have changed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ TrialState = Literal["waiting", "left_open", "running", "finished", "pruned", "f
 
 @dataclass(frozen=True)
 class CellTally:
-    """Of all trials of a cell, those that confirm included.
+    """Tally of all trials of a cell, including confirming ones.
 
-    ended: trials that need nothing more. running: in the order in which they were handed out. best: M-Recall in per
-    cent, 0 without one. charged_epochs: without those that a crash lost. attempts: by status.
+    ended: number of closed trials. running: in the order in which they were handed out. best: M-Recall in per cent, 0
+    without one. charged_epochs: without lost epochs. wasted_epochs: lost epochs. attempts: by status.
     """
 
     ended: int
@@ -38,7 +38,7 @@ class CellTally:
 
 @dataclass
 class _Kept:
-    """Of one cell, by trial. stale: trials whose cost is to be computed again."""
+    """Counts of one cell, by trial. stale: trials whose cost must be computed again."""
 
     places: dict[str, int] = field(default_factory=dict)
     ended: int = 0
@@ -67,8 +67,9 @@ class _Kept:
 
 
 class StudyTally:
-    """closed: names of trials in the order in which they ended; one that was reopened may stand there twice. ended: how
-    many need nothing more now. statuses, states: how many trials have which, as the ledger and as dashboards call it.
+    """Tally of a study. closed: names of trials in the order in which they ended; a reopened trial may be listed twice.
+    ended: number of trials that are closed now. statuses, states: number of trials by their status in the ledger, and
+    by their state on dashboards.
     """
 
     def __init__(self, cells: Iterable[str]) -> None:
@@ -80,7 +81,7 @@ class StudyTally:
         self._counted: dict[str, tuple[str, TrialState, bool]] = {}
 
     def changed(self, progress: TrialProgress) -> None:
-        """Call it for every new trial, and after whatever changes one; once too often does no harm."""
+        """Updates the tally with a new or changed trial. An unnecessary call does no harm."""
         trial = progress.assignment.trial
         kept, name = self._cells[trial.cell], trial.trial
         kept.stale[name] = progress

@@ -1,7 +1,8 @@
 """The jobs of a cluster, through Ray's Jobs API: submit a study, list, follow and stop jobs.
 
-Every method raises UsageError in one line: nothing answers, the token is not the cluster's, the cluster runs another
-Ray or Python. Ray's client reads the token: RAY_AUTH_TOKEN, the file of RAY_AUTH_TOKEN_PATH, or ~/.ray/auth_token.
+Every method raises a UsageError of one line if nothing answers, the token is not the cluster's, or the cluster runs
+another Ray or Python. Ray's client reads the token from RAY_AUTH_TOKEN, the file that RAY_AUTH_TOKEN_PATH names, or
+~/.ray/auth_token.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ from vsetune.files.room import FULL
 from vsetune.jobs.job_package import STOP_WITHIN_S, JobPackage, cannot_pack
 
 STUDY_KEY = "vsetune.study"
-"""In the metadata of a job: the study it runs."""
+"""Metadata key of a job: the name of the study that it runs."""
 
 _OVER = {"SUCCEEDED", "FAILED", "STOPPED"}
 _OUR_CODES = {1, 2, 3, 4, 130}
 _CARRIERS = {"aiohttp", "requests", "urllib3"}
-"""Libraries that Ray's client talks through, whose exceptions it passes on."""
+"""HTTP libraries of Ray's client, whose exceptions it passes on."""
 
 _TALKATIVE = (
     "ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk", "ray._private.runtime_env.packaging",
     "ray._private.runtime_env.working_dir",
 )
-"""Loggers of Ray's client, which tell how it packs and uploads."""
+"""Loggers of Ray's client that report how it packs and uploads."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job as the cluster tells of it. status: as Ray calls it. started, ended: seconds since 1970, None if not yet.
+    """A job as the cluster reports it. status: Ray's name of it. started, ended: seconds since 1970, None if not yet.
 
-    study: None of a job that somebody submitted otherwise. message: one line of Ray's.
+    study: None for a job that was not submitted by vsetune. message: one line from Ray.
     """
 
     id: str
@@ -65,14 +66,14 @@ class Job:
 
     @property
     def exit_code(self) -> int:
-        """What `vsetune study run` would have left with: 0, 1, 2, 3, 4, or 130 for a job that was stopped."""
+        """The exit status of `vsetune study run` in the job: 0, 1, 2, 3, 4, or 130 for a job that was stopped."""
         if self.status in ("SUCCEEDED", "STOPPED"):
             return 0 if self.status == "SUCCEEDED" else 130
         return self.driver_exit_code if self.driver_exit_code in _OUR_CODES else 1
 
 
 class JobServer:
-    """The Jobs API of one cluster. address: None for that of the environment, see `job_address`."""
+    """The Jobs API of one cluster. address: None for the address in the environment, see `job_address`."""
 
     def __init__(self, address: str | None = None) -> None:
         """Connects and compares versions."""
@@ -85,13 +86,13 @@ class JobServer:
             self._require_same_versions()
 
     def jobs(self) -> list[Job]:
-        """All jobs the cluster remembers, the newest first; drivers that nobody submitted are left out."""
+        """All jobs that the cluster lists, the newest first. Drivers that were not submitted as jobs are left out."""
         with self._answering():
             found = [_job(details) for details in self._client.list_jobs() if details.submission_id]
         return sorted(found, key=lambda job: job.started or 0.0, reverse=True)
 
     def job(self, name: str) -> Job:
-        """A job by its id, or the newest of a study by its name. UsageError for one that is not there."""
+        """The job with this id, or the newest job of the study with this name. UsageError if there is none."""
         known = self.jobs()
         found = [job for job in known if name == job.id] or [job for job in known if name == job.study]
         if not found:
@@ -100,12 +101,12 @@ class JobServer:
         return found[0]
 
     def running(self, study: str) -> Job | None:
-        """The job of a study that has not ended."""
+        """The job of a study that has not ended; None if there is none."""
         return next((job for job in self.jobs() if job.study == study and not job.is_over), None)
 
     def submit(self, package: JobPackage) -> tuple[Job, bool]:
-        """(the job, whether it is new). A study that runs already is not started twice, even by two who submit at once:
-        both would give their job the same id, STUDY-1, STUDY-2, ..., and Ray takes one of them.
+        """(the job, whether it is new). A study that runs already is not started a second time, even if two people
+        submit it at once: both jobs get the same id (STUDY-1, STUDY-2, ...), and Ray accepts only one of them.
         """
         earlier = self.running(package.study)
         if earlier is not None:
@@ -125,12 +126,12 @@ class JobServer:
         return self.job(job_id), True
 
     def log(self, job: Job) -> str:
-        """What the job has said so far."""
+        """The job's output so far."""
         with self._answering():
             return str(self._client.get_job_logs(quote(job.id)))
 
     def follow(self, job: Job) -> Iterator[str]:
-        """What the job has said and says, in pieces, until it ends. UsageError when the connection breaks."""
+        """The job's output from the beginning, in pieces, until it ends. UsageError when the connection breaks."""
         loop = asyncio.new_event_loop()
         pieces = self._client.tail_job_logs(quote(job.id))
         try:
@@ -145,7 +146,8 @@ class JobServer:
             _end(loop)
 
     def stop(self, job: Job) -> Job:
-        """Asks a job to stop and waits until it has: checkpoints are written first. The job as it is then."""
+        """Asks a job to stop and waits until it has stopped, which includes writing checkpoints. Waits for at most
+        STOP_WITHIN_S + 30 seconds. Returns the job as it is then."""
         with self._answering():
             self._client.stop_job(quote(job.id))
         until = time.monotonic() + STOP_WITHIN_S + 30
@@ -159,8 +161,8 @@ class JobServer:
         return max((int(found[1]) for found in numbers if found), default=0) + 1
 
     def _require_same_versions(self) -> None:
-        """UsageError when the cluster runs another Ray, or a Python of another minor version."""
-        answer = self._client._do_request("GET", "/api/v0/cluster_metadata")  # no public method tells of Python
+        """UsageError if the cluster runs another version of Ray, or another minor version of Python."""
+        answer = self._client._do_request("GET", "/api/v0/cluster_metadata")  # no public method reports Python
         facts: Mapping[str, Any] = answer.json().get("data") or {}
         there = str(facts.get("rayVersion", "?")), _minor(str(facts.get("pythonVersion", "?")))
         here = ray.__version__, _minor(platform.python_version())
@@ -172,7 +174,7 @@ class JobServer:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Whatever Ray's client raises, as one line."""
+        """Turns the errors of Ray's client into a UsageError of one line."""
         try:
             yield
         except AuthenticationError as error:
@@ -195,7 +197,7 @@ class JobServer:
 
 
 def _end(loop: asyncio.AbstractEventLoop) -> None:
-    """Whatever it was doing: Ctrl-C leaves it in the middle of waiting for the next piece."""
+    """Closes the loop, also in the middle of waiting for the next piece, as after Ctrl-C."""
     for task in asyncio.all_tasks(loop):
         task.cancel()
         with suppress(asyncio.CancelledError, RuntimeError):
@@ -248,7 +250,7 @@ def _refusal(text: str) -> str:
 
 @contextmanager
 def _no_other_address() -> Iterator[None]:
-    """Ray's client prefers these variables to the address that it is given."""
+    """Removes variables that Ray's client prefers to the address that it is given; restores them afterwards."""
     names = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
     try:
@@ -268,11 +270,11 @@ _ANSWERS_WITHIN_S = 5.0
 
 
 def job_address(given: str | None) -> str:
-    """The address without a slash at its end: as given, else of the environment, else this machine.
+    """The address without a slash at its end: the given one, else that of the environment, else this machine's.
 
-    `HOST` and `HOST:PORT` are taken as http. RAY_ADDRESS may name the port of the cluster itself (`HOST:6379`, `auto`,
-    `ray://HOST:10001`), as it does in shells on a node; the dashboard is then looked for at its own port there.
-    UsageError for what can be no address.
+    `HOST` and `HOST:PORT` are read as http. RAY_ADDRESS may name the port of the cluster itself (`HOST:6379`, `auto`,
+    `ray://HOST:10001`), as in shells on a node; the dashboard is then assumed at its own port on that host.
+    UsageError for text that cannot be an address.
     """
     if given is not None:
         return _as_http(given, where="--address")
@@ -284,7 +286,7 @@ def job_address(given: str | None) -> str:
 
 
 def require_listener(address: str) -> None:
-    """UsageError if nothing listens there; Ray's client would wait without end for a host that drops packets."""
+    """UsageError if nothing listens there. Ray's client would wait forever for a host that drops packets."""
     parts = urlsplit(address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
@@ -313,7 +315,7 @@ def _as_http(text: str, *, where: str) -> str:
 
 
 def _dashboard_of(cluster: str) -> str:
-    """`auto` and `local` are this machine; of HOST:PORT the host counts."""
+    """The dashboard's address on the host of a cluster. cluster: HOST:PORT, or `auto` or `local` for this machine."""
     if cluster in ("auto", "local"):
         return DEFAULT_ADDRESS
     return f"http://{cluster.rpartition(':')[0] or cluster}:{_PORT}"

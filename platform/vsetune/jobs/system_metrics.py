@@ -1,7 +1,8 @@
-"""What the machine of a trial does while it trains, under the names by which MLflow shows such numbers.
+"""Use of a trial's machine during training, under the names by which MLflow shows such numbers.
 
 MLflow's own sampler writes to the store from the process that it watches, which a worker must not do (decision 0001),
-and takes 180 MB to load there. So a worker measures the same with psutil and torch, and its points carry it.
+and takes 180 MB to load there. A worker therefore measures the same with psutil and torch, and reports it in its
+points.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from vsetune.config.spec.foreign_text import one_line
 from vsetune.records.attempts import SYSTEM
 
 EVERY_S = 10.0
-"""Between two looks, as in MLflow."""
+"""Seconds between two measurements, as in MLflow."""
 _MEGABYTE = 1e6
 
 _log = logging.getLogger(__name__)
 
 
 class SystemMetrics:
-    """Means between two validations. look: numbers of this moment by name; default: `looker` of the device.
+    """Means between two validations. look: measures the present numbers, by name; default: `looker` of the device.
 
-    The processor's numbers are exact; the others are of a look every ten seconds, and one at the validation. A look
-    that fails is left out, which is said once: no training fails for it.
+    The processor's numbers are exact. The others are means of a measurement every `every_s` seconds and one at the
+    validation. A measurement that fails is left out and logged once; training continues.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class SystemMetrics:
         self._thread.start()
 
     def taken(self) -> dict[str, float]:
-        """Since this was last asked, with the prefix `system/`."""
+        """The means since the last call, with the prefix `system/`."""
         self._note()
         with self._lock:
             seen, self._seen = self._seen, defaultdict(list)
@@ -55,7 +56,7 @@ class SystemMetrics:
         return {f"{SYSTEM}{name}": value for name, value in numbers.items()}
 
     def close(self) -> None:
-        """Look no more."""
+        """Ends the measurements."""
         self._closed.set()
         self._thread.join()
 
@@ -66,7 +67,7 @@ class SystemMetrics:
     def _note(self) -> None:
         try:
             numbers = self._look()
-        except Exception as error:  # of the machine, its driver, its limits: whatever it is, it is not the training's
+        except Exception as error:  # an error of the machine, its driver or its limits must not end the training
             if not self._has_failed:
                 _log.warning("use of the machine is not measured for now, training goes on (%s: %s)",
                              type(error).__name__, one_line(error))
@@ -78,8 +79,8 @@ class SystemMetrics:
 
 
 class _ProcessorTimes:
-    """Shares of the processors' time in use between two moments, per cent: of the machine (100: all its processors),
-    and of this process (100: one processor)."""
+    """Processor time in use between two calls, in per cent: of the machine (100: all its processors), and of this
+    process (100: one processor)."""
 
     def __init__(self) -> None:
         self._before = self._now()
@@ -96,14 +97,15 @@ class _ProcessorTimes:
         }
 
     def _now(self) -> tuple[float, float, float]:
-        """Idle, all and own seconds."""
+        """Seconds of processor time: idle, total, and of this process."""
         times, own = psutil.cpu_times(), psutil.Process().cpu_times()
         counted = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
         return times.idle + getattr(times, "iowait", 0.0), counted, own.user + own.system
 
 
 def looker(device: torch.device) -> Callable[[], dict[str, float]]:
-    """Memory of the machine and of this process; of a GPU its memory and, with `nvidia-ml-py`, use and power."""
+    """A function that measures memory of the machine and of this process; on a GPU also its memory and, with
+    `nvidia-ml-py`, use and power."""
     process = psutil.Process()
 
     def look() -> dict[str, float]:
@@ -119,7 +121,7 @@ def looker(device: torch.device) -> Callable[[], dict[str, float]]:
 
 
 def _gpu(device: torch.device) -> dict[str, float]:
-    """Of the whole GPU, whoever uses it."""
+    """Numbers of the whole GPU, for all processes that use it."""
     name = f"gpu_{device.index or 0}"
     free, total = torch.cuda.mem_get_info(device)
     found = {
@@ -131,6 +133,6 @@ def _gpu(device: torch.device) -> dict[str, float]:
         f"{name}_power_usage_watts": lambda at: torch.cuda.power_draw(at) / 1000,
     }
     for metric, ask in asked.items():
-        with suppress(Exception):  # no nvidia-ml-py, or a device that does not tell; NVML has errors of its own
+        with suppress(Exception):  # no nvidia-ml-py, or a device without this number; NVML has errors of its own
             found[metric] = ask(device)
     return found

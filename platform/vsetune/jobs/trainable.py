@@ -1,8 +1,9 @@
-"""One attempt inside a Ray worker. Reports plain data; every failure that is not the death of the process is a report.
+"""One attempt inside a Ray worker. Reports are plain data; every failure except the death of the process is reported.
 
-What would only fail again (configuration, data, numbers) ends the trial with a reason. What merely happened to it
-(storage, network, device, memory) is reported as an interruption: the driver hands the trial out again later, and the
-next attempt finds the checkpoint in the trial's folder and goes on. The ledger finds out what its code raises twice.
+A failure that would only occur again (configuration, data, numbers) ends the trial with a reason. A failure from
+outside (storage, network, device, memory) is reported as an interruption: the driver hands the trial out again later,
+and the next attempt continues from the checkpoint in the trial's folder. The ledger detects an error that the trial's
+code raises twice.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ logger = logging.getLogger(__name__)
 
 
 LEAVE_WITHIN_S = 60.0
-"""How long an attempt that was warned waits for its checkpoint to reach the home; spot machines give two minutes."""
+"""How long an attempt on a leaving machine waits for its checkpoint to reach the home; spot gives two minutes."""
 
 
 class SpoiltProcess(Exception):
-    """Raised out of a worker whose device fails for good or whose machine will go, so that Tune replaces its process: a
-    worker that only reported would be given the next trial. The text is the reason; kind: of the failure.
+    """Raised from a worker whose device has failed or whose machine will go, so that Tune replaces its process. A
+    worker that only reported the failure would receive the next trial. The text is the reason. kind: of the failure.
     """
 
     def __init__(self, reason: str, kind: Kind) -> None:
@@ -66,13 +67,13 @@ class SpoiltProcess(Exception):
 class AttemptTrainable(Trainable):
     """A warm actor that runs one attempt after another.
 
-    config: trial (TrialSpec as plain data), folder (the trial's own: seen by every node, or relative to the folder of
-    whatever node it runs on), home (the remote home under which `folder` is mirrored, or None), needs (`Needs` as plain
-    data), reading (`Reading` as plain data), checkpoint_share (see `Attempt`), calibrates (whether times are also given
-    in calibration products, see `TrialMeter`), system_metrics (whether points carry `SystemMetrics`), signals (the name
-    of the study's `Signals`).
+    config: trial (TrialSpec as plain data), phase (of the trial), folder (the trial's own: accessible to every node, or
+    relative to the home folder of the worker's node), home (the remote home under which `folder` is mirrored, or None),
+    needs (`Needs` as plain data), reading (`Reading` as plain data), checkpoint_share (see `Attempt`), calibrates
+    (whether times are also given in calibration products, see `TrialMeter`), system_metrics (whether points carry
+    `SystemMetrics`), signals (the name of the study's `Signals`), recorded (attempts of the trial in the log).
     Reports, see `report_of`, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted`
-    at most once and last. `warnings`: what this worker's log has warned of since the last one, absent where it has not.
+    at most once and last. `warnings`: warnings in this worker's log since the last report, absent if there are none.
     """
 
     @classmethod
@@ -81,7 +82,7 @@ class AttemptTrainable(Trainable):
         needs = Needs(**config["needs"])
         amounts = {"CPU": float(needs.cpus), "GPU": needs.gpus, "memory": needs.memory_gib * 2**30}
         if needs.accelerator:
-            amounts[f"accelerator_type:{needs.accelerator}"] = 0.001  # any share of what marks the node
+            amounts[f"accelerator_type:{needs.accelerator}"] = 0.001  # any share of the resource that marks the node
         return PlacementGroupFactory([{name: amount for name, amount in amounts.items() if amount}])
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -95,7 +96,7 @@ class AttemptTrainable(Trainable):
         self._wanted = config
         if config.get("home") is not None:
             os.environ[HOME_VARIABLE] = config["home"]
-        if not hasattr(self, "_board"):  # the actor goes on to the next trial with it
+        if not hasattr(self, "_board"):  # the actor uses it for its next trials too
             self._board = MetricsBoard()
             self._board.start()
             self._heard = HeardWarnings()
@@ -109,11 +110,11 @@ class AttemptTrainable(Trainable):
         try:
             with LeaveWatch(self._leave, beat=self._beat).watching():
                 report = self._open() if self._attempt is None else self._advance()
-        except Exception as error:  # whatever it is, it ends this attempt only
+        except Exception as error:  # any error ends this attempt only
             report = self._failure(error)
         self._is_going_on = not report.get("done")
         if report.get("done"):
-            self._leave_folder()  # the trial may go on in another process of this node
+            self._leave_folder()  # the trial may continue in another process of this node
         if report.get("done") and self._metrics is not None:  # the actor may be kept for a while
             self._metrics.close()
         if report.get("done"):
@@ -122,22 +123,22 @@ class AttemptTrainable(Trainable):
         return as_result(report | {"warnings": warnings} if warnings else report)
 
     def cleanup(self) -> None:
-        """The actor ends. A trial that was still going on, as the study is asked to stop, keeps its last validation."""
+        """Ends the actor. A trial that still runs, because the study is asked to stop, first writes a checkpoint."""
         if self._attempt is not None and self._is_going_on:
             try:
                 self._attempt.keep()
                 self._keep()
-            except StorageError as error:  # among others: the trial has ended, and the driver has cleared up
+            except StorageError as error:  # for example: the trial has ended, and the driver has deleted its checkpoint
                 logger.info("trial %s: its last checkpoint stands (%s)", self._wanted["trial"]["trial"], error)
         self._close()
         self._board.close()
         self._heard.close()
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Nothing: the attempt keeps its own checkpoint in the trial's folder."""
+        """Does nothing: the attempt writes its own checkpoint to the trial's folder."""
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Nothing: the attempt finds its own checkpoint in the trial's folder."""
+        """Does nothing: the attempt reads its own checkpoint from the trial's folder."""
 
     @property
     def _folder(self) -> Path:
@@ -194,7 +195,7 @@ class AttemptTrainable(Trainable):
         return self._end(report) if self._attempt.is_finished else report | {"summary": self._summary()}
 
     def _summary(self) -> dict[str, float]:
-        """Totals of the trial so far, and what this worker measured of it; nothing before it was opened."""
+        """Totals of the trial so far, and this worker's measurements of it; empty before the attempt is open."""
         if self._attempt is None or self._meter is None:
             return {}
         return self._attempt.summary() | self._meter.summary()
@@ -224,9 +225,9 @@ class AttemptTrainable(Trainable):
         return [str(Path(self._wanted["folder"]) / best.name)]
 
     def _keep(self, *, within_s: float | None = None) -> None:
-        """With a remote home: send what the trial has written, in the background unless it must be there by then.
+        """Sends the trial's files to a remote home, in the background. within_s: waits so long for their arrival.
 
-        StorageError: it is not, or another process goes on with the trial.
+        StorageError: they have not arrived by then, or another process continues the trial.
         """
         if self._mirror is None:
             return
@@ -240,7 +241,7 @@ class AttemptTrainable(Trainable):
         if failure.kind == "bug":
             logger.error("trial %s: %s", self._wanted["trial"]["trial"], traceback.format_exc())
         if self._attempt is not None:
-            with suppress(StorageError):  # how far it came; why it ended is what matters
+            with suppress(StorageError):  # the reason for the end matters more than the last files
                 self._keep(within_s=LEAVE_WITHIN_S if failure.kind == "preempted" else None)
         if isinstance(error, DamagedCheckpoint):
             self._set_aside(failure.text)
@@ -255,7 +256,8 @@ class AttemptTrainable(Trainable):
         }
 
     def _set_aside(self, reason: str) -> None:
-        """Damaged on this disk alone: the next attempt fetches it again. Damaged when it was sent: it goes there."""
+        """Sets a damaged checkpoint aside. If it was damaged on this disk only, the next attempt fetches it again; if
+        it was damaged when it was sent, it is set aside in the remote home too."""
         if self._mirror is not None and not self._mirror.was_brought:
             self._mirror.forget()
             return
@@ -281,22 +283,23 @@ class AttemptTrainable(Trainable):
     def _leave_folder(self) -> None:
         mirror, self._mirror = getattr(self, "_mirror", None), None
         if mirror is not None:
-            mirror.close(CLOSE_WITHIN_S, clear=True)  # a node keeps nothing of the trials that it has seen
+            mirror.close(CLOSE_WITHIN_S, clear=True)  # no files of a trial stay on a node
 
 
 def as_result(report: Mapping[str, Any]) -> dict[str, Any]:
-    """A report as Tune is given it. In a list: Tune keeps statistics of every number in a mapping, for each trial, for
-    ever."""
+    """A report in the form that Tune receives. It is put in a list because Tune stores statistics of every number in a
+    mapping, for each trial and without end."""
     return {"report": [report], "done": bool(report.get("done"))}
 
 
 def report_of(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse. `done`, too, where the scheduler has stopped the trial."""
+    """The inverse of `as_result`. `done` is also true if the scheduler has stopped the trial."""
     return {**result["report"][0], "done": result["done"]}
 
 
 def _device_here(name: str) -> torch.device:
-    """AttemptError of kind `device` for a GPU that Ray has and PyTorch has not: on another node there may be one."""
+    """The device of a trial. AttemptError of kind `device` for a GPU that Ray lists but PyTorch does not find: another
+    node may have one."""
     try:
         return choose_device(name)
     except ConfigError as error:
@@ -313,7 +316,7 @@ _MOST = 20
 
 
 class HeardWarnings(logging.Handler):
-    """Listens from when it is made until it is closed; of many warnings the last are kept."""
+    """Collects warnings of the data loggers, from its creation until it is closed; at most the last _MOST of them."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -323,11 +326,11 @@ class HeardWarnings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._heard.append(record.getMessage())
-        if logging.lastResort is not None and not logging.getLogger().handlers:  # as if nobody listened
+        if logging.lastResort is not None and not logging.getLogger().handlers:  # as without this handler
             logging.lastResort.handle(record)
 
     def take(self) -> list[str]:
-        """Those since the last call, oldest first."""
+        """The warnings since the last call, oldest first."""
         return [self._heard.popleft() for _ in range(len(self._heard))]
 
     def close(self) -> None:

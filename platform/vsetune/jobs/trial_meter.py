@@ -1,4 +1,4 @@
-"""What a worker measures of the trial it runs, beside what the trial measures of itself."""
+"""Measurements of a trial by its worker, in addition to the trial's own."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CALIBRATION_METRIC = "calibration_seconds"
 
 @dataclass(frozen=True)
 class Window:
-    """The training between two validations. worked_seconds: in which the processor worked at steps. trained_seconds:
-    passed in steps, waiting in them too. seconds: steps and waiting for their batches. calibration: of one product,
-    before and after, the mean."""
+    """The training between two validations. worked_seconds: processor time of steps. trained_seconds: wall-clock time
+    of steps, including waiting in them. seconds: wall-clock time of steps and of waiting for their batches.
+    calibration: seconds of one product, the mean of one before and one after."""
 
     epochs: float
     pairs: int
@@ -32,10 +32,10 @@ class Window:
 
 
 class TrialMeter:
-    """Time to start, peak memory and, where asked for, times in calibration products.
+    """Measures time to start, peak memory and, on request, times in calibration products.
 
-    calibrates: whether a calibration product is timed before and after the training between two validations; `windows`
-    are those trainings.
+    calibrates: whether a calibration product is timed before and after the training between two validations. windows:
+    these trainings.
     """
 
     def __init__(self, device: torch.device, *, calibrates: bool) -> None:
@@ -48,16 +48,16 @@ class TrialMeter:
         reset_peak_memory(device)
 
     def opened(self) -> None:
-        """The trial can train now."""
+        """Notes that the trial can begin to train."""
         self._start_seconds = time.perf_counter() - self._begin
 
     def around(
         self, advance: Callable[[], ValidationPoint], history: Sequence[ValidationPoint],
         worked_seconds: Callable[[], float],
     ) -> ValidationPoint:
-        """Calls `advance`; its point, with `calibration_seconds` among the metrics where they are asked for.
+        """Calls `advance` and returns its point, with `calibration_seconds` among the metrics if `calibrates`.
 
-        history: validations before. worked_seconds: in which the processor worked at steps so far.
+        history: earlier validations. worked_seconds: gives the processor time of steps so far.
         """
         if not self._calibrates:
             return advance()
@@ -76,10 +76,10 @@ class TrialMeter:
         return replace(point, metrics={**point.metrics, CALIBRATION_METRIC: calibration.passed})
 
     def summary(self) -> dict[str, float]:
-        """`start_seconds` (until the first step could begin), `peak_memory_bytes`; of a calibrated trial also
-        `calibration_seconds` and, in calibration products, medians over the windows of this execution: `epoch_products`
-        (work at the steps of an epoch), `epoch_wall_products` (time passed in them), `pairs_per_product` (time passed,
-        waiting for data too), `start_products`."""
+        """`start_seconds` (until the first step could begin) and `peak_memory_bytes`; for a calibrated trial also
+        `calibration_seconds` and `start_products`, and in calibration products the medians over the windows of this
+        execution: `epoch_products` (processor time of an epoch's steps), `epoch_wall_products` (their wall-clock time)
+        and `pairs_per_product` (by wall-clock time, including waiting for data)."""
         peak = peak_memory_bytes(self._device)
         found = {} if peak is None else {"peak_memory_bytes": float(peak)}
         found |= {} if self._start_seconds is None else {"start_seconds": self._start_seconds}
@@ -104,14 +104,14 @@ class TrialMeter:
 
 
 def _seconds(point: ValidationPoint) -> float:
-    """Trained and waited for batches, since the trial began."""
+    """Seconds of training and of waiting for batches since the trial began."""
     return point.train_seconds + point.metrics.get("load_seconds", 0.0)
 
 
 @lru_cache(maxsize=1)
 def _warm_up() -> None:
-    """Import what a process imports when it first makes an optimizer or reads semantic vectors: seconds that whichever
-    trial comes first would otherwise be charged with."""
+    """Imports the modules that a process needs when it first makes an optimizer or reads semantic vectors. Otherwise
+    these seconds would count as time of the process's first trial."""
     import sklearn.decomposition
     import sklearn.feature_extraction.text  # noqa: F401
 

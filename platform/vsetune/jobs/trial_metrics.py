@@ -1,4 +1,4 @@
-"""What the worker of a trial exports: the numbers of its last validation, and the memory it holds."""
+"""Metrics that the worker of a trial exports: the numbers of its last validation, and the memory it uses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOSS_PREFIX = "loss_"
 
 
 class TrialMetrics:
-    """Of the one trial that a worker trains. Its series end when it is closed."""
+    """Metrics of the one trial that a worker trains. Their series end when it is closed."""
 
     def __init__(self, board: MetricsBoard, labels: Mapping[str, str], history: Sequence[ValidationPoint] = ()) -> None:
         """labels: study, cell, trial, phase. history: validations of earlier executions of the trial."""
@@ -34,7 +34,7 @@ class TrialMetrics:
         board.sample(TRIAL_DEVICE_MEMORY, held_memory, **self._labels)
 
     def validated(self, point: ValidationPoint) -> None:
-        """The trial has validated."""
+        """Exports the numbers of a validation."""
         board, labels, metrics = self._board, self._labels, point.metrics
         board.set(TRIAL_M_RECALL, point.m_recall / 100, **labels)
         board.set(TRIAL_EPOCHS, point.epoch, **labels)
@@ -48,13 +48,13 @@ class TrialMetrics:
         self._before = point
 
     def close(self) -> None:
-        """Nothing more is told of the trial."""
+        """Ends the series of the trial."""
         for metric in _GAUGES:
             self._board.drop(metric, **self._labels)
 
 
 def waiting_share(before: ValidationPoint | None, point: ValidationPoint) -> float | None:
-    """Waiting for batches / (waiting + training) between two validations. None where nothing was trained."""
+    """Waiting for batches / (waiting + training) between two validations. None if no time was spent on either."""
     loaded, trained = point.metrics.get("load_seconds", 0.0), point.train_seconds
     if before is not None:
         loaded, trained = loaded - before.metrics.get("load_seconds", 0.0), trained - before.train_seconds
@@ -62,14 +62,14 @@ def waiting_share(before: ValidationPoint | None, point: ValidationPoint) -> flo
 
 
 def loss_parts(metrics: Mapping[str, float]) -> dict[str, float]:
-    """`total` and the parts of the loss, at most MOST_LOSS_PARTS of them."""
+    """The total loss as `total`, and at most MOST_LOSS_PARTS of its parts, by name."""
     parts = sorted(name for name in metrics if name.startswith(_LOSS_PREFIX))[:MOST_LOSS_PARTS]
     total = {"total": metrics["train_loss"]} if "train_loss" in metrics else {}
     return total | {name.removeprefix(_LOSS_PREFIX): metrics[name] for name in parts}
 
 
 def held_memory() -> float:
-    """Bytes that this process holds: of the GPU where it has used one, else of the machine."""
+    """Bytes that this process uses: of the GPU if it has used one, else of the machine."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return float(torch.cuda.memory_allocated())
     return float(psutil.Process(os.getpid()).memory_info().rss)

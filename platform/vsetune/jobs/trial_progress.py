@@ -1,4 +1,4 @@
-"""What the ledger knows of one trial."""
+"""State of one trial in the ledger."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TERMINAL: tuple[AttemptStatus, ...] = ("finished", "pruned", "failed")
 
 @dataclass(frozen=True)
 class Assignment:
-    """A trial to run. number: the configuration's number in its cell. drawn_by: what chose it, in one line. roles: of a
-    confirming run, why it is one; empty where the study's own seeds confirm the winner."""
+    """A trial to run. number: the configuration's number in its cell. drawn_by: how it was sampled, in one line. roles:
+    of a confirming trial, why its configuration is confirmed; empty if the study's own seeds confirm the winner."""
 
     trial: TrialSpec
     number: int
@@ -30,12 +30,13 @@ class Assignment:
 
 @dataclass
 class TrialProgress:
-    """One trial: its attempts so far, the last of them perhaps running.
+    """One trial with its attempts so far; the last one may be running.
 
-    status: of the last attempt; `waiting` before the first and after an interruption. furthest: epoch of the last
-    validation that any attempt has come to. interruptions: in a row, without a validation beyond it between them.
-    not_before: when it may go on, on the ledger's clock. is_left_open: interrupted too often, for the next run of the
-    study. summary: totals that the running attempt last reported. error: what ended or interrupted it last, one line.
+    status: of the last attempt; `waiting` before the first and after an interruption. furthest: the highest epoch at
+    which any attempt has validated. interruptions: number in a row, without a validation beyond `furthest` between
+    them. not_before: when it may continue, on the ledger's clock. is_left_open: interrupted too often, left for the
+    next run of the study. summary: totals that the running attempt last reported. error: the last cause of its end or
+    interruption, one line.
     """
 
     assignment: Assignment
@@ -52,7 +53,7 @@ class TrialProgress:
 
     @classmethod
     def recorded(cls, assignment: Assignment, records: Sequence[AttemptRecord]) -> TrialProgress:
-        """As a store has it. records: its attempts by number."""
+        """The trial as recorded in the store. records: its attempts, sorted by number."""
         progress = cls(assignment, _ended=list(records))
         if records:
             last = records[-1]
@@ -62,46 +63,46 @@ class TrialProgress:
 
     @property
     def is_closed(self) -> bool:
-        """Nothing more is to be done for it."""
+        """Whether the trial has ended: finished, pruned or failed."""
         return self.status in TERMINAL
 
     @property
     def number(self) -> int:
-        """Of the last attempt; 0 before the first."""
+        """Number of the last attempt; 0 before the first."""
         last = self._running or (self._ended[-1] if self._ended else None)
         return last.start.number if last else 0
 
     @property
     def attempt_id(self) -> str:
-        """Of the running attempt, in the store."""
+        """The running attempt's id in the store."""
         assert self._running is not None, f"{self.assignment.trial.trial}: no attempt is running"
         return self._running.attempt_id
 
     @property
     def epoch(self) -> float:
-        """Of the last validation."""
+        """Epoch of the last validation; 0 before the first."""
         return self.curve[-1][0] if self.curve else 0.0
 
     @property
     def best_m_recall(self) -> float | None:
-        """Per cent; None before the first validation."""
+        """Best M-Recall in per cent; None before the first validation."""
         return best_of_curve(self.curve).m_recall if self.curve else None
 
     @property
     def longest_curve(self) -> Sequence[tuple[float, float]]:
-        """Of the attempt that has come furthest, the last of equals: one that goes on from its checkpoint may be behind
-        those before it."""
+        """Curve of the attempt that reached the highest epoch, the latest of several. An attempt that continues from
+        its checkpoint may be behind earlier attempts."""
         curves = [attempt.curve for attempt in reversed(self.attempts()) if attempt.curve]
         return max(curves, key=lambda curve: curve[-1][0], default=())
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
-        """Every attempt as the board reads it, by number."""
+        """Every attempt in the form that the board reads, sorted by number."""
         if self._running is None:
             return tuple(self._ended)
         return (*self._ended, replace(self._running, curve=tuple(self.curve), summary=dict(self.summary)))
 
     def begin(self, attempt_id: str, start: AttemptStart) -> None:
-        """An attempt runs. One that the store knew already goes on as that attempt."""
+        """Notes that an attempt runs. If the store has an attempt of this number, it continues that attempt."""
         known = next((record for record in self._ended if record.start.number == start.number), None)
         self._ended = [record for record in self._ended if record is not known]
         self.curve = list(known.curve) if known else []
@@ -109,10 +110,10 @@ class TrialProgress:
         self.status, self.summary, self.error = "running", {}, None
 
     def note(self, points: Sequence[ValidationPoint]) -> None:
-        """Validations of the running attempt; epochs that the curve has are not repeated.
+        """Adds validations of the running attempt; epochs that the curve has already are left out.
 
-        One that no attempt has come to before ends the row of interruptions; an attempt that goes on from its
-        checkpoint may repeat some."""
+        A validation beyond those of all attempts resets the count of interruptions. An attempt that continues from its
+        checkpoint may repeat earlier ones."""
         for point in points:
             if not self.curve or point.epoch > self.curve[-1][0]:
                 self.curve.append((point.epoch, point.m_recall))
@@ -120,7 +121,7 @@ class TrialProgress:
             self.furthest, self.interruptions = self.epoch, 0
 
     def end(self, status: AttemptStatus, summary: Mapping[str, float], error: str | None) -> None:
-        """The running attempt is over."""
+        """Ends the running attempt."""
         assert self._running is not None, f"{self.assignment.trial.trial}: no attempt is running"
         ended = replace(
             self._running, status=status, curve=tuple(self.curve), summary=dict(summary), error=error

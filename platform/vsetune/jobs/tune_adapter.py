@@ -1,4 +1,4 @@
-"""Ray Tune's hooks, each a thin view of the ledger: what to run, what came back. When to stop: `cell_scheduler`."""
+"""Ray Tune's hooks, each a thin layer over the ledger: trials to run, and reports. When to stop: `cell_scheduler`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from vsetune.records.attempts import TARGET_REACHED, AttemptStatus, ValidationPo
 
 Listener = Callable[[], None]
 TRIALS_LEAVE_WITHIN_S = 20.0
-"""How long trials have, from the request to stop on, for the step at hand and a checkpoint."""
+"""How long trials have after the request to stop, for the current step and a checkpoint."""
 DIED = "its process died (killed, out of memory, its node gone?)"
 
 
 class LedgerSearcher(StaysHere, Searcher):
-    """Hands Tune the trials of a ledger, until the ledger is done or somebody asked to stop.
+    """Gives Tune the trials of a ledger until the ledger is done or a stop is requested.
 
-    needs_of: what the trials of a cell occupy. Whichever cell is next, a trial is handed out when there is room for the
-    smallest that the study has; Tune keeps one that is larger waiting until nodes are free. Cells whose trials no node
-    has room for any more are left out until one comes.
+    needs_of: resources of a cell's trials. A trial of any cell is handed out when there is room for the study's
+    smallest trial; a larger one waits in Tune until nodes are free. Cells whose trials fit no node any more are left
+    out until such a node is added.
     """
 
     def __init__(
@@ -57,28 +57,29 @@ class LedgerSearcher(StaysHere, Searcher):
         if assignment == "done":
             return str(Searcher.FINISHED)
         if assignment == "wait":
-            self._on_wait()  # with nothing running Tune asks once a second and shows nothing meanwhile
+            self._on_wait()  # while nothing runs, Tune asks once a second and shows nothing
             return None
         self._in_flight[trial_id] = self._needs_of[assignment.trial.cell]
         return self._to_config(assignment)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Its place is free. What came of it the callback hears too, and it knows the trial."""
+        """Frees the trial's place. The result is recorded by the callback, which knows the trial."""
         self._in_flight.pop(trial_id, None)
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: the ledger is rebuilt from the log."""
+        """Does nothing: the ledger is rebuilt from the log."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing: the ledger is rebuilt from the log."""
+        """Does nothing: the ledger is rebuilt from the log."""
 
 
 class RecordingCallback(StaysHere, tune.Callback):
-    """Writes every report of a worker through the ledger, then tells the listeners that something changed.
+    """Records every report of a worker in the ledger, then notifies the listeners.
 
-    on_pause: receives the name of an interrupted trial, the reason, and the seconds until it goes on (None: left open);
-    not called once the study is asked to stop. on_warnings: receives warnings of a worker's log. forget: receives the
-    folder of a trial whose checkpoint is of no more use. reasons: why the scheduler stopped a trial, by name; it grows.
+    on_pause: receives the name of an interrupted trial, the reason, and the seconds until it continues (None: left
+    open); not called once the study is asked to stop. on_warnings: receives warnings of a worker's log. forget:
+    receives the folder of a trial whose checkpoint is no longer needed. reasons: by trial, why the scheduler stopped
+    it; the scheduler adds to it.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class RecordingCallback(StaysHere, tune.Callback):
             self._pause(name, report["error"])
         else:
             record_report(self._ledger, name, report, stopped_by=self._reasons.get(name, ""))
-        if self._ledger.trials[name].status in ("finished", "pruned"):  # recorded: nobody will continue it
+        if self._ledger.trials[name].status in ("finished", "pruned"):  # recorded, so it will not be continued
             self._forget(home() / trial.config["folder"])
         if report["done"]:
             self._signs.ended(trial)
@@ -135,7 +136,8 @@ class RecordingCallback(StaysHere, tune.Callback):
 
 
 class StudyStopper(StaysHere, tune.Stopper):
-    """Ends Tune's loop once the study is asked to stop and its trials have left with a checkpoint."""
+    """Ends Tune's loop once the study is asked to stop and its trials have written a checkpoint, or have taken longer
+    than TRIALS_LEAVE_WITHIN_S."""
 
     def __init__(self, stop: StopRequest, signals: Signals, signs: SignsOfLife) -> None:
         self._stop, self._signals, self._signs = stop, signals, signs
@@ -144,7 +146,7 @@ class StudyStopper(StaysHere, tune.Stopper):
         return False
 
     def stop_all(self) -> bool:
-        """Tune asks after every step of its loop."""
+        """Whether the loop ends; Tune asks after every step of it."""
         if not self._stop.is_requested:
             return False
         if not self._stop.leaves_time or not self._signs.are_awaited:
@@ -154,8 +156,8 @@ class StudyStopper(StaysHere, tune.Stopper):
 
 
 def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any], *, stopped_by: str = "") -> None:
-    """One report of AttemptTrainable into the ledger. `done` without `is_finished` means the scheduler stopped it;
-    stopped_by: its reason. A trial that has reached its target has done what was asked of it: it is finished."""
+    """Records one report of AttemptTrainable in the ledger. `done` without `is_finished` means that the scheduler
+    stopped the trial; stopped_by: its reason. A trial that has reached its target counts as finished."""
     event, summary = report.get("event"), report.get("summary", {})
     if event == "opened":
         ledger.open_attempt(
@@ -176,7 +178,7 @@ def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any], *,
 
 
 def _error_of(trial: Any) -> BaseException | None:
-    """What the actor that Tune gave up has raised; None where it died. Tune keeps it in the trial's folder."""
+    """The error raised by an actor that Tune gave up; None if it died. Tune stores it in the trial's folder."""
     file = trial.pickled_error_file
     error = cloudpickle.loads(Path(file).read_bytes()) if file and Path(file).exists() else None
     return error.cause if isinstance(error, RayTaskError) else None

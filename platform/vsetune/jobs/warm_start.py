@@ -1,9 +1,9 @@
-"""What the search of a study is told of other studies: finished trials of the same kind, and where to start.
+"""Warm start of a study from other studies: finished trials of the same kind, and starting points.
 
-A trial counts as one of the cell's own (`told`) where nothing but its seed differs from what this study would run:
-network, loss, training, evaluation, data and code. Of other trials the settings that the cell searches too, by their
-full names, are taken as points to start from (`starts`), and tried here: what they came to elsewhere says little.
-Every cell gets the same number of either, since a head start of one would decide the comparison.
+A trial counts as one of the cell's own (`told`) if it differs only in its seed from a trial that this study would run:
+same network, loss, training, evaluation, data and code. Other trials give starting points (`starts`): their values of
+the settings that the cell searches too, matched by full name. Starting points are run here, because their results
+elsewhere are not comparable. Every cell gets the same number of each kind, so that no cell has a head start.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _NOT_COMPARED = frozenset({"study", "trial", "cell", "seed", "data"})
 
 @dataclass(frozen=True)
 class TakenTrial:
-    """source: STUDY/TRIAL. settings: those that the cell searches. curve: (epoch, M-Recall in per cent). excess: by
-    what share it is over a limit of this study."""
+    """A trial of another study. source: STUDY/TRIAL. settings: those that the cell searches. curve: (epoch, M-Recall
+    in per cent). excess: the share by which it exceeds a limit of this study."""
 
     source: str
     settings: Mapping[str, Value]
@@ -46,13 +46,14 @@ class TakenTrial:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Of one cell. told: whole trials, in the order in which they were run. starts: the best first."""
+    """The warm start of one cell. told: whole trials, in the order in which they were run. starts: starting points,
+    the best first."""
 
     told: tuple[TakenTrial, ...] = ()
     starts: tuple[TakenTrial, ...] = ()
 
     def lessons(self, objective: Objective) -> list[Lesson]:
-        """The whole trials as the sampler hears of its own."""
+        """The whole trials in the form in which the sampler receives the cell's own trials."""
         return [
             Lesson(each.source, each.settings, best_of_curve(objective.told(each.curve, each.excess)).m_recall)
             for each in self.told
@@ -60,7 +61,7 @@ class WarmStart:
 
     @property
     def tag(self) -> str:
-        """`told of 12 trials of first; starts from first/vsepp.lmh-c003-s0`."""
+        """One line to record: `told of 12 trials of first; starts from first/vsepp.lmh-c003-s0`."""
         studies = ", ".join(dict.fromkeys(each.source.partition("/")[0] for each in self.told))
         parts = [f"told of {len(self.told)} trials of {studies}"] if self.told else []
         parts += [f"starts from {', '.join(each.source for each in self.starts)}"] if self.starts else []
@@ -70,9 +71,10 @@ class WarmStart:
 def kept_or_taken(
     study: StudySpec, cells: Sequence[Cell], folder: Path, *, store: Callable[[], Studies], data_fingerprint: str
 ) -> dict[str, WarmStart]:
-    """What the study took when it began, kept in its folder; taken now where it begins. Empty where it takes nothing.
+    """The warm start by cell: read from the study's folder, or taken now and stored there if the study begins.
 
-    store: opens the tracking store, for the first time. UsageError for a study that the store does not have.
+    Empty without `search.warm_start`. store: opens the tracking store; called only if the folder has no warm start yet.
+    UsageError for a study that the store does not have.
     """
     if not study.search.warm_start:
         return {}
@@ -87,7 +89,8 @@ def kept_or_taken(
 def take(
     study: StudySpec, cells: Sequence[Cell], attempts: Sequence[AttemptRecord], *, data_fingerprint: str
 ) -> dict[str, WarmStart]:
-    """attempts: of the studies to learn from, study by study. By cell; those that search nothing have none."""
+    """The warm start by cell; cells that search no setting have none. attempts: those of the studies to learn from,
+    grouped by study."""
     trials = [
         trial for trial in trials_of_each(attempts) if usable(trial) and trial[-1].status == "finished"
         and trial[-1].start.phase == "search" and not was_cut_short(trial[-1].status, trial[-1].error)
@@ -107,13 +110,13 @@ def take(
 
 
 def trials_of_each(attempts: Sequence[AttemptRecord]) -> list[Trial]:
-    """Trials of several studies, which may have the same names."""
+    """The trials of several studies. Trials of different studies may share a name. attempts: grouped by study."""
     by_study = itertools.groupby(attempts, key=lambda attempt: attempt.start.study)
     return [trial for _, of_study in by_study for trial in trials_of(list(of_study))]
 
 
 def lines_of(warm: Mapping[str, WarmStart]) -> list[str]:
-    """One for every cell, for whoever starts the study."""
+    """One line per cell, printed when the study starts."""
     return [f"warm start: {cell}: {each.tag}" for cell, each in warm.items()]
 
 
@@ -143,7 +146,7 @@ def _taken(study: StudySpec, cell: Cell, trial: Trial) -> TakenTrial:
 
 
 def _shared(cell: Cell, attempt: AttemptRecord) -> dict[str, Value]:
-    """What it has of the settings that the cell searches, where the cell's range has the value."""
+    """The attempt's values of the settings that the cell searches; values outside the cell's range are left out."""
     return {
         name: clipped(attempt.start.configuration[name], domain) for name, domain in cell.domains.items()
         if name in attempt.start.configuration and contains(domain, attempt.start.configuration[name])
@@ -151,7 +154,7 @@ def _shared(cell: Cell, attempt: AttemptRecord) -> dict[str, Value]:
 
 
 def _is_alike(study: StudySpec, cell: Cell, trial: Trial, data_fingerprint: str) -> bool:
-    """Whether this study would run the same, but for its seed."""
+    """Whether this study would run the same trial, apart from its seed."""
     last = trial[-1]
     shared = _shared(cell, last)
     if len(shared) < len(cell.domains) or last.start.protocol.get("data_fingerprint") != data_fingerprint:
@@ -165,7 +168,10 @@ def _is_alike(study: StudySpec, cell: Cell, trial: Trial, data_fingerprint: str)
 
 
 def _starts(study: StudySpec, cell: Cell, trials: Iterable[Trial]) -> list[TakenTrial]:
-    """The best of every cell that shares a setting, then the second of each, ...: its own loss and network first."""
+    """Trials that share a setting with the cell: the best trial of every other cell, then the second best of each, ...
+
+    Cells with the same loss come first, then cells with the same network. Settings that repeat are left out.
+    """
     by_cell: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials:
         by_cell.setdefault((trial[-1].start.study, trial[-1].start.cell), []).append(trial)

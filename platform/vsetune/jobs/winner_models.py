@@ -1,4 +1,4 @@
-"""The winner of every cell as a model that MLflow lists and loads, logged when its study has ended."""
+"""Logging of every cell's winner as an MLflow model when its study has ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LATER = "log one later with: vsetune trial model STUDY/TRIAL"
 
 
 def winners_of(attempts: Sequence[AttemptRecord]) -> list[AttemptRecord]:
-    """Of every cell the attempt that represents it, if it has finished."""
+    """The attempt of every cell's winner, if it has finished."""
     cells: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials_of(attempts):
         start = trial[-1].start
@@ -36,10 +36,10 @@ def winners_of(attempts: Sequence[AttemptRecord]) -> list[AttemptRecord]:
 
 
 def log_winners(prepared: PreparedStudy, attempts: Sequence[AttemptRecord], *, is_exported: bool) -> list[str]:
-    """Logs the best network of every winner, each once however often this is repeated; what to say of it, in lines.
+    """Logs the best network of every winner; returns lines to print. A repeated call does not log a winner again.
 
-    is_exported: MLflow has the study's runs. Nothing here fails a study that has ended: what cannot be read or logged
-    is one of the lines. Nothing is logged, or said, where `tracking.models` is none.
+    is_exported: MLflow has the study's runs. An error does not fail a study that has ended; it is one of the lines.
+    With `tracking.models: none`, or without MLflow, nothing is logged and there are no lines.
     """
     uri, studies = tracking_uri(prepared.spec.tracking), Studies()
     if prepared.spec.tracking.models == "none" or uri is None:
@@ -51,7 +51,7 @@ def log_winners(prepared: PreparedStudy, attempts: Sequence[AttemptRecord], *, i
 
         winners = winners_of(attempts)
         return _logged(prepared, studies, MlflowModels(uri, studies), winners) if winners else []
-    except Exception as error:  # whatever it is, the study has ended and is recorded
+    except Exception as error:  # no error may fail a study that has ended and is recorded
         if not isinstance(error, VsetuneError):
             _log.exception("study %s: models of its winners", prepared.spec.study)
         return [f"winners are not all logged as MLflow models: {' '.join(str(error).split())[:_LONGEST]}; {_LATER}"]

@@ -1,4 +1,4 @@
-"""Every step from the runs of a row to its numbers, as lines of text in full precision."""
+"""Every step from the runs of a row to its numbers, as lines of text with six significant digits."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from vsetune.metrics.survival import kaplan_meier
 
 @dataclass(frozen=True)
 class Step:
-    """One number of the row: what it is called, and the lines that lead to it."""
+    """One number of the row: its name, and the lines of its computation."""
 
     title: str
     lines: tuple[str, ...]
 
 
 def steps(row: Row, leaderboard: Leaderboard) -> list[Step]:
-    """Of every number that the row shows, in the order of its columns; of a row without seeds what it cost."""
+    """Steps of every number that the row shows, in the order of its columns; for a row without seeds only the cost."""
     if not row.seeds:
         return [_cost(row)]
     group = next(rows for dataset, network, rows in leaderboard.groups() if row in rows)

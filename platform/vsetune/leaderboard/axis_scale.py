@@ -1,4 +1,4 @@
-"""Values to places along an axis of a drawing."""
+"""Mapping of values to pixels along an axis of a plot."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """Linear from low to high onto start to end, in pixels; what lies outside goes to the edge, a single value to the
-    middle."""
+    """Linear map of low to high onto start to end, in pixels. Values outside go to the edge; if low equals high, all
+    values go to the middle."""
 
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""From attempts to a leaderboard."""
+"""Building of a leaderboard from attempts."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ _INCOMPLETE = ("running", "pruned", "killed")
 def build(attempts: Sequence[AttemptRecord], *, baseline: str, hit_share: float = HIT_SHARE) -> Leaderboard:
     """Compare the losses of a study, separately for every data set and network.
 
-    Of each trial the latest attempt counts, and all attempts are charged. A cell is represented by the configuration
-    that won its search; its numbers come from the seeds that confirmed it (docs/decisions/0029), and a seed is compared
-    with the same seed of the baseline. baseline: name of the loss to compare with. hit_share: of
-    profiles, as `TimeProfile` has it.
-    What was taken under another protocol, or validated at another gap, than the baseline is shown and not compared:
-    `not_comparable` of its row says why. Raises UsageError without attempts or for a baseline nobody ran.
+    The latest attempt of each trial counts, and all attempts are charged. A cell is represented by the configuration
+    that won its search. Its numbers come from the seeds that confirmed it (docs/decisions/0029), and a seed is compared
+    with the same seed of the baseline. baseline: name of the loss to compare with. hit_share: of profiles, as in
+    `TimeProfile`.
+    A row with another protocol, validation gap or code version than the baseline is shown but not compared;
+    `not_comparable` gives the reason. Raises UsageError without attempts or for a baseline that was not run.
     """
     if not attempts:
         raise UsageError("leaderboard: this study has no attempts yet; wait for its first validation")
@@ -73,7 +73,7 @@ def build(attempts: Sequence[AttemptRecord], *, baseline: str, hit_share: float 
 def board_of(
     rows: Sequence[Row], *, study: str, baseline: str, number: int = 1, hit_share: float = HIT_SHARE
 ) -> Leaderboard:
-    """The board of rows that `group_rows` made: what is said of all of them together is added."""
+    """The board of rows from `group_rows`, with corrected p-values and performance profiles over all of them."""
     by_epochs, by_seconds = (time_profile(rows, baseline, unit=unit, hit_share=hit_share) for unit in UNITS)
     return Leaderboard(
         study, baseline, tuple(answered(rows)), profile=by_epochs, seconds_profile=by_seconds, number=number,
@@ -84,9 +84,10 @@ def group_rows(
     dataset: str, trials_by_loss: Mapping[str, Sequence[Trial]], baseline: str, *,
     apart: Mapping[str, str] | None = None,
 ) -> list[Row]:
-    """The rows of one data set and network: the baseline first, then by M-Recall, what does not compare last.
+    """The rows of one data set and network: the baseline first, then by M-Recall, rows that are not comparable last.
 
-    trials_by_loss: by what the row shall be called. apart: why some of them do not compare, which are not asked then.
+    trials_by_loss: trials by the name of their row. apart: reasons for rows already known to be not comparable, which
+    are not checked again.
     """
     apart = apart or {}
     rows = [
@@ -108,7 +109,7 @@ def group_rows(
 
 
 def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
-    """A cell by itself, not yet compared."""
+    """The row of one cell, not yet compared."""
     start = trials[0][-1].start
     winner, costs, by_key = winner_of(trials), costs_of(trials), by_configuration(trials)
     runs = runs_of_configuration(by_key, winner) if winner else []
@@ -146,7 +147,7 @@ def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
 def _flags(
     trials: Sequence[Trial], runs: Sequence[Trial], seeds: tuple[SeedResult, ...], contenders: Sequence[Contender]
 ) -> list[str]:
-    """Of a cell by itself. runs: one per seed of the configuration shown; seeds: those that are usable."""
+    """Flags of one cell alone. runs: one per seed of the configuration shown; seeds: the usable ones among them."""
     headline = headline_of(seeds)
     shown = {seed.trial for seed in headline}
     is_barred = not runs and any(usable(trial) and not keeps_constraints(trial[-1]) for trial in trials)
@@ -164,14 +165,14 @@ def _flags(
 
 
 def _still_rises(seeds: Sequence[SeedResult], flags: Sequence[str]) -> bool:
-    """Whether these were trained to their end and still got better there; the baseline has a flag of its own."""
+    """Whether the seeds were trained to their end and were still improving. The baseline has its own flag."""
     ended = bool(seeds) and all(seed.status == "finished" for seed in seeds) and "stopped_at_target" not in flags
     return ended and still_rises([seed.curve for seed in seeds])
 
 
 def _checked(row: Row, trials: Sequence[Trial], reference: Row | None, known: str | None) -> Row:
-    """The row, marked if it cannot be compared with the reference (the baseline, or the first loss there is). known: a
-    reason that was found before."""
+    """The row, flagged if it cannot be compared with the reference (the baseline, else the first loss with a result).
+    known: a reason that was found before."""
     reason = known
     if reason is None and row.seeds and reference is not None:
         reason = _incompatibility(row, trials, reference)
@@ -181,7 +182,7 @@ def _checked(row: Row, trials: Sequence[Trial], reference: Row | None, known: st
 
 
 def _incompatibility(row: Row, trials: Sequence[Trial], reference: Row) -> str | None:
-    """Why a row does not compare: its own trials under several protocols, another protocol or another cadence."""
+    """Why a row is not comparable: other code, several protocols among its own trials, another protocol or cadence."""
     shown = row.headline[0].trial
     if (versions := other_code(row.code, reference.code)) is not None:
         return f"{shown}: {versions}"
@@ -201,7 +202,7 @@ def _incompatibility(row: Row, trials: Sequence[Trial], reference: Row) -> str |
 
 
 def _compared(row: Row, yardstick: Row | None, collapse: Collapse | None) -> Row:
-    """The row with its epochs to the baseline's best, seed by seed, and its Difference; without them where the baseline
+    """The row with its epochs to the baseline's best, seed by seed, and its Difference; with neither where the baseline
     collapsed."""
     if not row.seeds:
         return row
@@ -244,7 +245,7 @@ def _difference(
 
 
 def _recall_bounds(seeds: Sequence[SeedResult]) -> Bounds | None:
-    """95 % interval of their mean best M-Recall, per cent; None if one of them is no evidence."""
+    """95 % interval of the mean best M-Recall, per cent; None if any seed is no evidence (`is_evidence`)."""
     if not all(map(is_evidence, seeds)):
         return None
     found = bounds(mean_interval([seed.best_m_recall for seed in seeds]))
@@ -269,11 +270,11 @@ _OVER = ("finished", "pruned", "failed")
 
 
 def tuning_of(trials: Sequence[Trial], costs: Sequence[Cost], budget: SearchBudget | None) -> TuningCurves | None:
-    """trials: of one cell. costs: of each. Of its search those that are over count, with the best validation M-Recall
-    of each; one that failed or breaks a constraint took its epochs and found nothing, 0 %.
+    """Expected best M-Recall of the search of one cell. trials: of the cell. costs: of each trial.
 
-    None for fewer than two configurations, and for a search that maximised anything but M-Recall: it did not look for
-    this number.
+    Ended trials of the search count, each with its validation curve. A trial that failed or breaks a constraint counts
+    its epochs and 0 % M-Recall. None for fewer than two configurations, and for a search with another objective than
+    M-Recall.
     """
     over = [
         (trial, cost) for trial, cost in zip(trials, costs, strict=True)
@@ -289,7 +290,7 @@ def tuning_of(trials: Sequence[Trial], costs: Sequence[Cost], budget: SearchBudg
 
 
 def _has_several(trials: Sequence[Trial]) -> bool:
-    """Whether they have more than one configuration; of many the second trial mostly tells."""
+    """Whether the trials have more than one configuration. Stops at the first difference."""
     keys = (configuration_key(trial[-1]) for trial in trials)
     first = next(keys, None)
     return any(key != first for key in keys)

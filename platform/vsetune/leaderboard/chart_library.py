@@ -1,4 +1,4 @@
-"""The library that draws the charts of the page: Vega-Lite with Vega, as the package vl-convert brings them."""
+"""Plotting library of the page: Vega-Lite with Vega, from the package vl-convert."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _PNG_SCALE = 2.0
 def packed_library() -> str:
     """One script that defines `vegaEmbed`, compressed by gzip, in base64: 400 kB instead of 900.
 
-    Putting it together takes seconds, so it is kept in the cache folder of the person ($XDG_CACHE_HOME/vsetune, else
-    ~/.cache/vsetune); where that cannot be written it is made anew in every process.
+    Bundling takes seconds, so the script is cached in the user's cache folder ($XDG_CACHE_HOME/vsetune, else
+    ~/.cache/vsetune). If that cannot be written, every process bundles it again.
     """
     kept = _cache_folder() / f"charts-{version('vl-convert-python')}.js.gz"
     content = _sound(kept)
@@ -39,19 +39,19 @@ def packed_library() -> str:
 
 
 def picture(spec: dict[str, Any], kind: PictureKind) -> bytes:
-    """A drawing in Vega-Lite as a file: SVG in UTF-8, or PNG with two pixels for each of its units."""
+    """A Vega-Lite plot as the content of a file: SVG in UTF-8, or PNG with two pixels per unit of length."""
     if kind == "svg":
         return vl_convert.vegalite_to_svg(spec).encode()
     return bytes(vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE))
 
 
 def _cache_folder() -> Path:
-    """Relative where the person has no home."""
+    """The cache folder; a relative path if the user has no home folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "vsetune"
 
 
 def _sound(kept: Path) -> bytes | None:
-    """What was kept; None if there is nothing, or something else."""
+    """Content of the cached file; None if it is missing or not valid gzip."""
     try:
         content = kept.read_bytes()
         gzip.decompress(content)
@@ -66,4 +66,4 @@ def _keep(kept: Path, content: bytes) -> None:
         with whole_file(kept, durable=False, by_many=True) as file:
             file.write(content)
     except (OSError, StorageError):
-        return  # made again next time
+        return  # the next process bundles it again

@@ -1,6 +1,6 @@
-"""What the charts of the page draw: curves with bands, heights over epochs, hard negatives, seconds. No drawing here.
+"""Data for the charts of the page: curves with bands, M-Recall over epochs, hard negatives, seconds. No plotting here.
 
-Drawn is what a board holds; the words that tooltips show are rounded here.
+The charts plot the values of a board; the words of tooltips are rounded here.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from vsetune.metrics.curves import Curve, mean_curve
 PALETTE = 7
 """Colours of the style sheet (Okabe and Ito, without yellow)."""
 DASHES = ((1, 0), (6, 4), (2, 3), (9, 3, 2, 3))
-"""Of lines: further losses repeat the colours with the next of these, and their points with the next shape."""
+"""Dash patterns of lines: after PALETTE losses the colours repeat with the next pattern and the next point shape."""
 SHAPES = ("circle", "square", "triangle-up", "diamond")
 
 
 @dataclass(frozen=True)
 class Tick:
-    """position: in the panel's pixels."""
+    """position: pixels in the panel."""
 
     position: float
     label: str
@@ -43,7 +43,7 @@ class BandPoint:
 
 
 def loss_colours(*boards: Leaderboard) -> dict[str, int]:
-    """Index of each loss of a page, that of the (first) baseline is 0."""
+    """Index of each loss of a page; the (first) baseline has index 0."""
     names = dict.fromkeys([
         *(board.baseline for board in boards), *(row.loss for board in boards for row in board.rows),
     ])
@@ -51,7 +51,7 @@ def loss_colours(*boards: Leaderboard) -> dict[str, int]:
 
 
 def turn_of(index: int) -> int:
-    """How often a loss repeats the colours: the place of its dashes and shape."""
+    """Number of times that the colours repeat before a loss: the index of its dashes and shape."""
     return index // PALETTE % len(DASHES)
 
 
@@ -65,7 +65,7 @@ def nice_ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def curve_charts(leaderboard: Leaderboard) -> list[dict[str, Any]]:
-    """One per comparison that has a curve: means over the seeds that count, with their bands, of what compares."""
+    """One chart per comparison with a curve: means with bands, over the headline seeds of the comparable rows."""
     return [
         {
             "dataset": dataset, "network": network, "summary": _summary(dataset, network, shown),
@@ -91,8 +91,8 @@ def band(loss: str, curves: Sequence[Curve]) -> list[BandPoint]:
 
 
 def height_chart(leaderboard: Leaderboard) -> dict[str, Any]:
-    """Best M-Recall against what it took, with the intervals that the board has; front: rows that no other of their
-    comparison beats in both M-Recall and epochs to the baseline's best."""
+    """Best M-Recall against epochs and costs, with the intervals of the board; front: keys of the rows on the Pareto
+    front of their comparison, in M-Recall and epochs to the baseline's best."""
     rows = [
         (key, row) for key, row in in_order(leaderboard) if row.best_m_recall is not None and row.not_comparable is None
     ]
@@ -112,7 +112,7 @@ def height_chart(leaderboard: Leaderboard) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Place:
-    """Of a row on an axis; low, high: of its interval, None where it has none, high None too where it is open."""
+    """A row on an axis. low, high: ends of its interval, None without one; high is also None where it is infinite."""
 
     value: float
     words: str
@@ -125,7 +125,7 @@ _AXES = {
     "target": "epochs to the baseline's best", "level": "epochs to level", "best": "epochs to best",
     "seconds": "device-seconds of everything that ran", "usd": "US$ of everything that ran",
 }
-"""What heights are drawn over, by its name in links."""
+"""Titles of the x axes of `height_chart`, by their names in links."""
 
 
 def _places(row: Row) -> dict[str, _Place]:
@@ -148,7 +148,7 @@ def _places(row: Row) -> dict[str, _Place]:
 
 
 def seconds_chart(leaderboard: Leaderboard) -> list[dict[str, Any]]:
-    """Training time of an epoch, of every row and its seeds (LSEH, Fig. 6)."""
+    """Training time of an epoch for every row and its seeds (LSEH, Fig. 6)."""
     return [
         {
             "key": row_key(row, leaderboard.number), "value": row.seconds_per_epoch,
@@ -163,9 +163,9 @@ def seconds_chart(leaderboard: Leaderboard) -> list[dict[str, Any]]:
 def negatives_charts(
     leaderboard: Leaderboard, recorded: Mapping[tuple[str, str], Mapping[str, Curve]]
 ) -> list[dict[str, Any]]:
-    """Unique hard negatives of a batch over epochs (LSEH, Fig. 8), mean over the seeds that count.
+    """Unique hard negatives of a batch over epochs (LSEH, Fig. 8), mean over the headline seeds.
 
-    recorded: of a (study, trial), curves of its metrics by name. A loss without a single hardest negative has a proxy.
+    recorded: by (study, trial), curves of its metrics by name. A loss without a single hardest negative has a proxy.
     """
     found = []
     for name, title in _NEGATIVES.items():
@@ -193,7 +193,7 @@ _NEGATIVES = {
     "unique_negatives_images": "different images among the hardest negatives of a batch (#ImEmbs)",
 }
 NEGATIVE_METRICS = tuple(f"{prefix}{name}" for name in _NEGATIVES for prefix in ("", "proxy_"))
-"""Metrics of a validation that `negatives_charts` draws."""
+"""Metrics of a validation that `negatives_charts` plots."""
 
 
 def _series(row: Row, number: int) -> dict[str, Any]:

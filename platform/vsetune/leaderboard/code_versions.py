@@ -1,4 +1,4 @@
-"""Which version of other people's code the cells of a board ran with, as their attempts say."""
+"""Versions of user components that the cells of a board ran with, from their attempts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from vsetune.records.attempts import NO_CONFIGURATION
 
 
 def code_of(trials: Sequence[Trial]) -> dict[str, str]:
-    """sha256 by key (`loss.my_loss`) of the code that the trials of one cell have run.
+    """sha256 by key (`loss.my_loss`) of the user code that the trials of one cell have run.
 
-    A trial that stands for a configuration that was never found has run none.
+    A trial that records that no configuration was found has run no code.
     """
     found: dict[str, str] = {}
     for trial in trials:
@@ -30,7 +30,7 @@ def code_words(key: str, sha256: str) -> str:
 
 
 def other_code(row: Mapping[str, str], reference: Mapping[str, str]) -> str | None:
-    """Where two cells ran with two versions of one component, which, in words; None where they did not."""
+    """Description of the first component of which two cells ran different versions; None without one."""
     return next((
         f"{code_words(key, row[key])} against {reference[key][:12]}: two versions of its code"
         for key in sorted(row.keys() & reference.keys()) if row[key] != reference[key]
@@ -38,7 +38,7 @@ def other_code(row: Mapping[str, str], reference: Mapping[str, str]) -> str | No
 
 
 def code_notes(rows: Sequence[Row]) -> list[str]:
-    """One sentence for every component that is somebody's own: which version each cell ran with."""
+    """One sentence for every user component: the version that each cell ran with."""
     cells: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         for key, sha256 in row.code.items():

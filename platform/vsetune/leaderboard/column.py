@@ -1,4 +1,4 @@
-"""What a column of the leaderboard declares, and which of them a view shows."""
+"""Declaration of a leaderboard column, and the columns that a view shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vsetune.leaderboard.rows import Row
 
 Value = str | int | float | None
 View = Literal["terminal", "page", "configurations", "csv", "latex"]
-"""`page` is the first table of the page, `configurations` its second one."""
+"""`page` is the first table of the page, `configurations` the second."""
 
 EVERYWHERE: frozenset[View] = frozenset({"terminal", "page", "csv", "latex"})
 CSV: frozenset[View] = frozenset({"csv"})
@@ -21,13 +21,13 @@ CSV: frozenset[View] = frozenset({"csv"})
 class Column:
     """One word or number of every row.
 
-    key: its name in CSV. meaning: what it says, without a full stop. value: from a row in full precision, None where
-    there is none; the page sorts by it. heading: for people, the key if empty; broken over lines where a table may
-    break it. shown: the words for people; without it the value, rounded to `digits` where they are given.
-    kind: text stands left, numbers right. unit: of the value. better: where there is a better. part: narrow terminals
-    show results, epochs and costs in three tables, the `name` of the row and the marks of its flags in all of them, and
-    what is equal in a `comparison` in the title. width: on the page, never broken (`brief`) or given room (`wide`).
-    only_if_known: people see the column where some row has a value.
+    key: its name in CSV. meaning: a description, without a full stop. value: from a row in full precision, None where
+    there is none; the page sorts by it. heading: the displayed heading, the key if empty; line breaks mark where a
+    table may break it. shown: the displayed text; without it the value, rounded to `digits` where they are given.
+    kind: text is aligned left, numbers right. unit: of the value. better: the better direction, if there is one. part:
+    narrow terminals show results, epochs and costs in three tables. The `name` of the row and the marks of its flags
+    appear in all three, the values shared by a `comparison` in the title. width: on the page, never broken (`brief`) or
+    given room (`wide`). only_if_known: the column is displayed only if some row has a value; CSV always has it.
     """
 
     key: str
@@ -46,7 +46,7 @@ class Column:
 
     @property
     def broken_heading(self) -> str:
-        """The heading, over several lines where it says so."""
+        """The heading with its line breaks."""
         return self.heading or self.key.replace("_", " ")
 
     @property
@@ -56,13 +56,13 @@ class Column:
 
     @property
     def explanation(self) -> str:
-        """The meaning as sentences, with the unit where it does not name it, and the better direction."""
+        """The meaning as sentences, with the unit unless the meaning names it, and the better direction."""
         unit = f", in {self.unit}" if self.unit and self.unit not in self.meaning.lower() else ""
         direction = f" {self.better.capitalize()} is better." if self.better else ""
         return f"{self.meaning}{unit}.{direction}"
 
     def words(self, row: Row) -> str:
-        """What people read in the row."""
+        """The displayed text of the row."""
         if self.shown is not None:
             return self.shown(row)
         value = self.value(row)
@@ -79,7 +79,7 @@ class Column:
 
 
 def columns_of(view: View, columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
-    """Those that the view shows of these rows, in order. CSV has always the same."""
+    """The columns that the view shows for these rows, in order. CSV always has the same columns."""
     return [
         column for column in columns
         if view in column.views

@@ -1,6 +1,6 @@
-"""Every column of the leaderboard, declared once: terminal, page, CSV and LaTeX show what stands here.
+"""Every column of the leaderboard, declared once for terminal, page, CSV and LaTeX.
 
-A new column is one more entry of COLUMNS, at the place where it should stand; no view names a column.
+A new column is one more entry of COLUMNS, at its place in the order; no view names a column.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OF_SEVERAL: tuple[Column, ...] = (
         key="study", meaning="The study that ran it", kind="text", value=lambda row: row.study, views=_CONFIGURATIONS,
     ),
 )
-"""Before those of `COLUMNS` where a page has the boards of several studies."""
+"""Columns before those of `COLUMNS` if a page has the boards of several studies."""
 
 COLUMNS: tuple[Column, ...] = (
     Column(

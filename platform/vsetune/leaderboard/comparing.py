@@ -1,4 +1,4 @@
-"""A loss against the baseline, seed by seed, and what may be said of all losses of a board (docs/statistics.md)."""
+"""Comparison of a loss with the baseline, seed by seed, and tests over all losses of a board (docs/statistics.md)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from vsetune.metrics.survival import Epochs
 def compared_seeds(
     seeds: Sequence[SeedResult], baselines: Sequence[SeedResult], *, are_whole: bool
 ) -> Comparison:
-    """seeds: of the loss, with their epochs to the target; baselines: of the baseline. Not corrected, not answered.
+    """A comparison without correction and answers. seeds: of the loss, with their epochs to the target; baselines: of
+    the baseline.
 
-    are_whole: none was stopped at a target.
+    are_whole: no seed was stopped at a target.
     """
     fresh = {seed.seed: seed for seed in baselines if is_evidence(seed)}
     pairs = [(seed, fresh[seed.seed]) for seed in seeds if is_evidence(seed) and seed.seed in fresh]
@@ -55,7 +56,7 @@ def collapse_of(baseline: Row, rows: Sequence[Row]) -> Collapse | None:
 
 
 def _chance(protocol: Mapping[str, Any]) -> float | None:
-    """M-Recall of random orders, per cent; None where it is not recorded what was ranked."""
+    """M-Recall of random orders, per cent; None where the numbers of images and captions are not recorded."""
     images, captions = protocol.get("images"), protocol.get("captions")
     if not images or not captions:
         return None
@@ -64,12 +65,12 @@ def _chance(protocol: Mapping[str, Any]) -> float | None:
 
 
 def is_evidence(seed: SeedResult) -> bool:
-    """Trained to its end, and no maximum of a search: such seeds have intervals and enter tests."""
+    """Whether a seed enters intervals and tests: it was trained to its end and did not choose the configuration."""
     return seed.status == "finished" and not seed.chose
 
 
 def answered(rows: Sequence[Row]) -> list[Row]:
-    """The rows of a board with the p-values of their comparisons corrected for each other, and what follows."""
+    """The rows of a board with Holm-corrected p-values of their comparisons, and the answers that follow."""
     comparisons = [row.comparison for row in rows if row.comparison is not None]
     heights = iter(holm([each.height_p for each in comparisons]))
     speeds = iter(holm([each.epochs_p for each in comparisons]))
@@ -82,7 +83,7 @@ def answered(rows: Sequence[Row]) -> list[Row]:
 
 
 def bounds(interval: tuple[Floats, Floats]) -> Bounds | None:
-    """None where there is no interval."""
+    """The interval as plain numbers; None without one (NaN)."""
     low, high = map(float, interval)
     return None if math.isnan(low) or math.isnan(high) else (low, high)
 
@@ -108,12 +109,12 @@ def _answer(p_value: float, *, leads: bool, enough: bool) -> Answer:
 
 
 def _improves(gain: float) -> float:
-    """1 or 0, one half for a tie."""
+    """1 for a gain, 0 for a loss, one half for a tie."""
     return 0.5 if abs(gain) <= ROUNDING else float(gain > 0)
 
 
 def _order(epochs: Epochs | None, baseline: float) -> int:
-    """-1 sooner, 1 later, 0 together, or unknown because it ended before the baseline got there."""
+    """-1: fewer epochs than the baseline; 1: more; 0: equal, or unknown because the seed ended before that epoch."""
     if epochs is None or (epochs.censored and epochs.value < baseline):
         return 0
     return 1 if epochs.censored else int(np.sign(epochs.value - baseline))

@@ -1,4 +1,4 @@
-"""What was confirmed beside the winner of a cell, over the same seeds: the runner-up and the papers' settings."""
+"""Configurations confirmed beside the winner of a cell, over the same seeds: the runner-up and the papers' settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vsetune.records.attempts import AttemptRecord
 
 
 def seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:
-    """One seed by its latest attempt. was_searched: more than one configuration was."""
+    """The result of one seed from its latest attempt. was_searched: the search tried more than one configuration."""
     summary = attempt.summary
     best = best_of_curve(attempt.curve)
     seconds = summary.get("seconds_per_epoch")
@@ -37,7 +37,7 @@ def seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:
 
 
 def _hardware(environment: Mapping[str, str]) -> str:
-    """A GPU by its model; a processor with the threads that computed on it."""
+    """Hardware in words: the model of a GPU, or a processor with its number of threads."""
     device = environment.get("device", "")
     if device and device != "cpu":
         return environment.get("device_name", device)
@@ -48,9 +48,10 @@ def _hardware(environment: Mapping[str, str]) -> str:
 def contenders_of(
     trials: Sequence[Trial], configurations: Configurations, winner: AttemptRecord, headline: Sequence[SeedResult]
 ) -> tuple[Contender, ...]:
-    """trials: of one cell, and by configuration. headline: the seeds of its winner that its numbers come from.
+    """trials, configurations: of one cell, and the same by configuration. headline: the seeds behind its winner's
+    numbers.
 
-    Only whole trainings over seeds that the winner has too are compared; one that searched is none of them.
+    Only finished confirming runs are compared, over seeds that the winner also has.
     """
     shown = {seed.seed: seed.best_m_recall for seed in headline if not seed.chose}
     found = []
@@ -74,7 +75,7 @@ def contenders_of(
 
 
 def _roles(trials: Sequence[Trial]) -> dict[str, AttemptRecord]:
-    """An attempt of every configuration that was run again, by why it was, the runner-up first."""
+    """An attempt of every configuration that was confirmed, by its role, the runner-up first."""
     told = {
         role: trial[-1] for trial in trials
         if trial[-1].start.phase == "confirm" and (role := trial[-1].start.environment.get(ROLES))

@@ -1,4 +1,4 @@
-"""Columns of CSV alone: the intervals, tests and answers behind what people read."""
+"""Columns of CSV only: the intervals, tests and answers behind the displayed numbers."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ from vsetune.leaderboard.table_text import TableText, rows_by_key
 
 
 def to_csv(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> str:
-    """One line per cell, the study first. Empty fields for what does not exist; seconds and per cent, not rounded."""
+    """One line per cell, the study first. Missing values are empty fields; seconds and per cent are not rounded."""
     return csv_text(leaderboard, columns).whole()
 
 
 def csv_text(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS, *, board_id: str = "") -> TableText:
-    """`to_csv` in parts. board_id: of one of several boards, which stands before its rows; their common head is
+    """`to_csv` in parts. board_id: of one of several boards, the first field of its rows; their common header is
     `csv_head`."""
     shown = columns_of("csv", columns, leaderboard.rows)
     first = [board_id] if board_id else []
@@ -42,7 +42,7 @@ def csv_head(columns: Sequence[Column], *, has_board: bool) -> str:
 
 
 def curves_to_csv(leaderboard: Leaderboard) -> str:
-    """One line per validation of every seed shown; chose: it searched, and is in no mean where other seeds are."""
+    """One line per validation of every seed shown. chose: the seed searched; means exclude it if there are others."""
     return _csv([
         {
             "dataset": row.dataset, "network": row.network, "loss": row.loss, "seed": seed.seed, "trial": seed.trial,
@@ -58,7 +58,7 @@ def to_json(leaderboard: Leaderboard) -> str:
 
 
 def to_plain(leaderboard: Leaderboard) -> dict[str, Any]:
-    """What `to_json` writes, as plain data."""
+    """The content of `to_json` as plain data."""
     plain = asdict(leaderboard)
     for entry, row in zip(plain["rows"], leaderboard.rows, strict=True):
         entry["difference_shown"] = wording.difference(row.difference)
@@ -70,7 +70,7 @@ def to_plain(leaderboard: Leaderboard) -> dict[str, Any]:
 
 
 def to_markdown(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> str:
-    """A table for issues and wikis, rounded as on the screen, the notes below it."""
+    """A table for issues and wikis, rounded as on the screen, with notes below."""
     return markdown_text(leaderboard, columns).whole()
 
 
@@ -91,7 +91,7 @@ def markdown_text(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS)
 
 
 def to_latex(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> str:
-    """A `table` for the booktabs package, rounded as on the screen, the notes below it."""
+    """A `table` for the booktabs package, rounded as on the screen, with notes below."""
     return latex_text(leaderboard, columns).whole()
 
 
@@ -133,7 +133,7 @@ def _words(column: Column, row: Row, letters: Mapping[str, str]) -> str:
 
 
 def _heading(column: Column) -> str:
-    """In sentence case, but for a unit at its start: s/epoch."""
+    """The heading in sentence case, except after a unit such as s/epoch."""
     title = column.title
     return title[:1].upper() + title[1:] if title[1:2].isalpha() else title
 
@@ -157,7 +157,7 @@ _ESCAPED = {character: f"\\{character}" for character in "\\`*_[]<>|#~"}
 
 
 def markdown_words(text: str) -> str:
-    """With what Markdown would take for its own escaped."""
+    """The text with Markdown's special characters escaped."""
     return "".join(_ESCAPED.get(character, character) for character in text).replace("\n", " ")
 
 

@@ -1,4 +1,4 @@
-"""Sentences on what a board's data support. Nothing is called higher or sooner that has not passed its test."""
+"""Sentences on the claims that a board's data support. A loss is called higher or faster only after a passed test."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from vsetune.leaderboard.wording import difference, fixed, interval, signed
 
 
 def headline(leaderboard: Leaderboard) -> list[str]:
-    """One sentence per data set and network: what is supported, or how many seeds an answer takes; collapsed baselines
-    first."""
+    """One sentence per data set and network: the supported claims, or the seeds that an answer needs; collapsed
+    baselines first."""
     return [*collapses(leaderboard), *(
         _headline(dataset, network, rows, leaderboard.baseline) for dataset, network, rows in leaderboard.groups()
         if not any(row.collapse for row in rows)
@@ -32,8 +32,8 @@ def collapses(leaderboard: Leaderboard) -> list[str]:
 
 
 def findings(leaderboard: Leaderboard) -> list[str]:
-    """Two sentences per comparison with the baseline, once for losses of a network of which the same is to be said, and
-    below them how they were tested and what more seeds take."""
+    """Two sentences per comparison with the baseline, then the tests used and the command for more seeds. Losses of a
+    network with equal sentences share them."""
     compared = [row for row in leaderboard.rows if row.comparison is not None]
     said: dict[tuple[str, str, str], list[str]] = {}
     for row in compared:
@@ -46,7 +46,7 @@ def findings(leaderboard: Leaderboard) -> list[str]:
 
 
 def is_ahead(row: Row) -> bool:
-    """Whether the data support that the row gets higher than its baseline."""
+    """Whether the data support a higher M-Recall than the baseline's."""
     return row.comparison is not None and row.comparison.height == "supported"
 
 
@@ -82,7 +82,7 @@ def _too_few(comparisons: Sequence[Comparison], baseline: str) -> str:
 def _supported(
     rows: Sequence[Row], claim: str, words: tuple[str, str, str], amount: Callable[[Row], str]
 ) -> list[str]:
-    """`lseh (+1.3 [0.8, 1.8] points) gets higher than lmh`: nothing, or all losses of which the claim is supported."""
+    """`lseh (+1.3 [0.8, 1.8] points) gets higher than lmh`: all losses whose claim is supported; empty without any."""
     found = [row for row in rows if getattr(row.comparison, claim) == "supported"]
     if not found:
         return []
@@ -178,7 +178,7 @@ def _seeds(count: int) -> str:
 
 
 def _within(rows: Sequence[Row]) -> str:
-    """` within 6 epochs` where a loss or its baseline still rose at the end: more epochs may turn it round."""
+    """` within 6 epochs` where a loss or its baseline was still improving at the end: more epochs may reverse it."""
     if not any({"rising", "baseline_rising"} & set(row.flags) for row in rows):
         return ""
     longest = max(seed.curve[-1][0] for row in rows for seed in row.headline)

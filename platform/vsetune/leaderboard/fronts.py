@@ -1,4 +1,4 @@
-"""The losses between which a reader has to choose: sooner or higher."""
+"""Pareto fronts of losses: higher M-Recall against fewer epochs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from vsetune.leaderboard.rows import Row
 
 
 def pareto_front(rows: Sequence[Row]) -> list[Row]:
-    """The rows that no other beats in both M-Recall and epochs to the baseline's best, the soonest first; of those that
-    compare and get there."""
+    """The rows that no other beats in both M-Recall and epochs to the baseline's best, fewest epochs first. Only rows
+    that are comparable and reach the baseline's best count."""
     points = [
         ((row.best_m_recall, -row.epochs_to_target.value), row) for row in rows
         if row.best_m_recall is not None and row.epochs_to_target is not None and not row.epochs_to_target.censored
@@ -19,5 +19,5 @@ def pareto_front(rows: Sequence[Row]) -> list[Row]:
 
 
 def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Not worse in either, and better in one."""
+    """Whether one is not worse in either value and better in at least one."""
     return one != other and all(mine >= theirs for mine, theirs in zip(one, other, strict=True))

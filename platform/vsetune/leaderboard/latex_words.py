@@ -1,4 +1,4 @@
-"""Words for LaTeX."""
+"""Escaping of text for LaTeX."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _LATEX = {
     "–": "--", "∞": r"$\infty$",
 }
 _HYPHEN_BEFORE_ANOTHER = re.compile("-(?=-)")
-"""Two of them are a dash to LaTeX, and a command with --options could not be copied from what it sets."""
+"""LaTeX sets two hyphens as a dash, so that a command with --options could not be copied from the typeset text."""
 
 
 def tex(text: str) -> str:
-    """With what LaTeX would take for its own escaped, and the signs of our tables as it writes them."""
+    """The text with LaTeX's special characters escaped and the signs of our tables as LaTeX commands."""
     parts = _HYPHEN_BEFORE_ANOTHER.split(text)
     return "-{}".join("".join(_LATEX.get(character, character) for character in part) for part in parts)

@@ -1,4 +1,4 @@
-"""Boards that are made again when their studies have changed, for those who look at them while they run."""
+"""Boards that are rebuilt when their studies change, for viewing running studies."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from vsetune.records.attempts import AttemptRecord, StudyRecord
 from vsetune.records.studies import Studies
 
 PAUSE_S = 1.0
-"""The least between two looks into the store, however many ask."""
+"""Least time between two reads of the store, however many clients ask."""
 SHARE = 5
-"""A look that takes long is followed by a pause so many times as long."""
+"""A long read is followed by a pause of this many times its duration."""
 
 Told = Callable[[Leaderboard, Sequence[StudyRecord]], Leaderboard]
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a page is of: one study, or several side by side by data set. baseline: name of a loss, None for the
-    studies' own. hit_share: of profiles, as `TimeProfile` has it."""
+    """Studies of a page: one study, or several side by side by data set. baseline: name of a loss, None for the
+    studies' own. hit_share: of profiles, as in `TimeProfile`."""
 
     studies: tuple[str, ...]
     baseline: str | None = None
@@ -38,7 +38,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Update:
-    """tag: differs whenever the content does, also from those of an earlier process. content: JSON of `to_update`."""
+    """tag: differs whenever the content does, also from tags of an earlier process. content: JSON of `to_update`."""
 
     tag: str
     content: bytes
@@ -52,10 +52,10 @@ class _Made:
 
 
 class LiveBoard:
-    """mlflow_url: of MLflow's UI, None without one. told: adds to a board what the records of its studies say.
+    """mlflow_url: of MLflow's UI, None without one. told: adds information from the study records to a board.
 
-    Every method raises UsageError while there is nothing to show, or for what is unknown, and StorageError while the
-    store cannot be read. One thread at a time may use it.
+    Every method raises UsageError while there is nothing to show and for unknown studies or baselines, and StorageError
+    while the store cannot be read. One thread at a time may use it.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class LiveBoard:
         self._process, self._number = secrets.token_hex(4), 0
 
     def update(self) -> Update:
-        """What a page puts in place, as of now."""
+        """The current content for a page to put in place."""
         return self._current().update
 
     def page(self, updates: str, boards: Sequence[tuple[str, str]]) -> bytes:
-        """The whole page, made once until something in it changes; its addresses are those of `Live`."""
+        """The whole page, cached until something in it changes; the parameters are those of `Live`."""
         made = self._current()
         live = Live(updates, made.update.tag, boards)
         if self._page is None or self._page[0] != live:

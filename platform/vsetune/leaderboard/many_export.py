@@ -1,6 +1,6 @@
-"""Boards of several studies for other programs: each as `export.py` writes it, and what is said across them.
+"""Boards of several studies for other programs: each as `export.py` writes it, with the notes and profiles over all.
 
-The same functions take the board of one study, of which they give what `export.py` does.
+The same functions take the board of one study and then give the same as `export.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Shown = Leaderboard | ManyBoards
 
 
 def csv_texts(shown: Shown, columns: Sequence[Column] = COLUMNS) -> TableTexts:
-    """One table; of several boards the first field says which one a row is on."""
+    """One table; for several boards the first field is the board of the row."""
     if isinstance(shown, Leaderboard):
         return _alone(csv_text(shown, columns))
     boards = tuple(csv_text(board, columns, board_id=wording.board_id(board)) for board in shown.boards)
@@ -43,7 +43,7 @@ def csv_texts(shown: Shown, columns: Sequence[Column] = COLUMNS) -> TableTexts:
 
 
 def markdown_texts(shown: Shown, columns: Sequence[Column] = COLUMNS) -> TableTexts:
-    """Tables one below the other, the profiles over all of them and the notes last."""
+    """Tables one below the other, then the profiles over all boards and the notes."""
     if isinstance(shown, Leaderboard):
         return _alone(markdown_text(shown, columns))
     boards = tuple(markdown_text(board, columns) for board in shown.boards)
@@ -53,7 +53,7 @@ def markdown_texts(shown: Shown, columns: Sequence[Column] = COLUMNS) -> TableTe
 
 
 def latex_texts(shown: Shown, columns: Sequence[Column] = COLUMNS) -> TableTexts:
-    """A `table` each, one for each profile over all of them, and the notes last."""
+    """A `table` for each board and for each profile over all boards, then the notes."""
     if isinstance(shown, Leaderboard):
         return _alone(latex_text(shown, columns))
     boards = tuple(latex_text(board, columns) for board in shown.boards)
@@ -67,18 +67,18 @@ def latex_texts(shown: Shown, columns: Sequence[Column] = COLUMNS) -> TableTexts
 TEXTS: Mapping[str, Callable[[Shown, Sequence[Column]], TableTexts]] = {
     "csv": csv_texts, "md": markdown_texts, "tex": latex_texts,
 }
-"""By the ending of files."""
+"""Functions by file extension."""
 
 
 def curves_of_boards(boards: Sequence[Leaderboard]) -> str:
-    """One line per validation of every seed shown on any board, as `curves_to_csv` of each; the head stands once."""
+    """One line per validation of every seed shown on any board, as `curves_to_csv` of each, with one header."""
     tables = [curves_to_csv(board).splitlines(keepends=True) for board in boards]
     heads = [lines[0] for lines in tables if len(lines) > 1]
     return "".join([*heads[:1], *(line for lines in tables for line in lines[1:])])
 
 
 def shown_to_json(shown: Shown) -> str:
-    """`to_json` of one study; of several `boards`, each as that has it, `notes`, and `profile` over all data sets by
+    """`to_json` of one study. For several: `boards`, each in that format, `notes`, and over all data sets `profile` by
     epochs and `seconds_profile` by seconds."""
     if isinstance(shown, Leaderboard):
         return to_json(shown)
@@ -87,7 +87,7 @@ def shown_to_json(shown: Shown) -> str:
 
 
 def across_to_plain(found: ManyBoards) -> dict[str, Any]:
-    """What `shown_to_json` writes beside the boards."""
+    """The entries that `shown_to_json` writes beside the boards."""
     return {
         "notes": list(found.notes), "profile": _profile_to_plain(found.profile),
         "seconds_profile": _profile_to_plain(found.seconds_profile),

@@ -1,8 +1,8 @@
-"""Several studies on one board each data set: what compares side by side, what does not with its reason.
+"""Several studies on one board per data set: comparable rows side by side, other rows with the reason.
 
-The cells of a study stay together. They join those of another one where protocol, network and length of training are
-the same; the baseline of the study named first is then the yardstick of all. Where they differ and the study has its
-own baseline, it has a board of its own; without one its rows are shown and not compared. Nothing keeps the rest off.
+The cells of a study stay together. They join the cells of another study if protocol, network and training length are
+equal; all are then compared with the baseline of the study named first. If they differ and the study has its own
+baseline, it gets its own board. Without a baseline its rows are shown but not compared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vsetune.records.attempts import AttemptRecord
 
 @dataclass(frozen=True)
 class StudyAttempts:
-    """baseline: the loss that the study compares with; empty where it names none."""
+    """baseline: the loss that the study compares with; empty if the study has none."""
 
     name: str
     baseline: str
@@ -35,9 +35,9 @@ class StudyAttempts:
 
 @dataclass(frozen=True)
 class ManyBoards:
-    """One board for each data set, and a further one for what has its own baseline under other conditions. notes: what
-    differs between studies that stand side by side, and what is on no board. profile: of the losses over the first
-    board of every data set, if these have one baseline, by epochs; seconds_profile by seconds of training."""
+    """One board for each data set, and another for studies with their own baseline under other conditions. notes: the
+    differences between studies shown side by side, and the studies on no board. profile: of the losses over the first
+    board of every data set, by epochs, if these boards share a baseline; seconds_profile by seconds of training."""
 
     boards: tuple[Leaderboard, ...]
     notes: tuple[str, ...]
@@ -46,7 +46,7 @@ class ManyBoards:
 
     @property
     def studies(self) -> list[str]:
-        """Those with a row on any board."""
+        """Names of the studies with a row on any board."""
         return list(dict.fromkeys(row.study for board in self.boards for row in board.rows))
 
 
@@ -58,7 +58,7 @@ class _Unit:
     cells: dict[str, list[Trial]] = field(default_factory=dict)
 
     def shown(self, loss: str) -> AttemptRecord:
-        """An attempt whose conditions another study has to share: of this loss where it has a result, else of any."""
+        """An attempt whose conditions another study has to share: of this loss if it has a result, else of any loss."""
         of = {name: winner for name, trials in self.cells.items() if (winner := winner_of(trials)) is not None}
         return of.get(loss) or next(iter(of.values()), None) or next(iter(self.cells.values()))[-1][-1]
 
@@ -68,7 +68,7 @@ class _Unit:
 
 @dataclass
 class _Group:
-    """Units that compare, the one with the yardstick first, and those that do not, with the reason."""
+    """units: comparable units, the one with the baseline first. apart: other units with the reason."""
 
     units: list[_Unit]
     apart: list[tuple[_Unit, str]] = field(default_factory=list)
@@ -77,9 +77,9 @@ class _Group:
 def build_many(
     studies: Sequence[StudyAttempts], *, baseline: str | None = None, hit_share: float = HIT_SHARE
 ) -> ManyBoards:
-    """baseline: the loss to compare with; None: on each data set what most of its studies compare with, of equals that
-    of the study named first. A loss of the same name in two studies is called STUDY/LOSS, but in the first of them.
-    hit_share: of profiles, as `TimeProfile` has it.
+    """Boards of several studies. baseline: the loss to compare with; None: on each data set the baseline of most of its
+    studies, ties go to the study named first. If two studies have a loss of the same name, the later one is named
+    STUDY/LOSS. hit_share: of profiles, as in `TimeProfile`.
     """
     places: dict[str, dict[str, list[_Unit]]] = {}
     for study in studies:
@@ -122,7 +122,7 @@ def _profile(boards: Sequence[Leaderboard], unit: Unit, hit_share: float) -> Tim
 
 
 def _units(study: StudyAttempts) -> Iterator[tuple[str, str, _Unit]]:
-    """(data set, network, unit); a cell goes by the protocol of what it shows."""
+    """(data set, network, unit) of the study; a cell belongs to the protocol of the attempt that it shows."""
     cells: dict[tuple[str, str, str], list[Trial]] = {}
     for trial in trials_of(study.attempts):
         start = trial[-1].start
@@ -137,7 +137,9 @@ def _units(study: StudyAttempts) -> Iterator[tuple[str, str, _Unit]]:
 
 
 def _groups(units: Sequence[_Unit], baseline: str) -> list[_Group]:
-    """Those with a baseline found groups or join one, in order; of the others each joins the first that it may."""
+    """Groups of comparable units. Units with a result of the baseline come first. Each unit joins the first group that
+    it is comparable with. Otherwise the first unit and units with the baseline start a group; other units are set apart
+    from the first group, with the reason."""
     groups: list[_Group] = []
     for unit in sorted(units, key=lambda unit: not unit.has_result(baseline)):
         reasons = [_difference(group.units[0], unit, baseline) for group in groups]
@@ -151,7 +153,7 @@ def _groups(units: Sequence[_Unit], baseline: str) -> list[_Group]:
 
 
 def _difference(one: _Unit, other: _Unit, baseline: str) -> str | None:
-    """Why cells of two studies do not stand side by side; None where they do."""
+    """Why cells of two studies are not comparable; None if they are."""
     shown = one.shown(baseline), other.shown(baseline)
     where = " and ".join(dict.fromkeys((one.study, other.study)))
     try:
@@ -171,7 +173,7 @@ def _difference(one: _Unit, other: _Unit, baseline: str) -> str | None:
 
 
 def _settings(attempt: AttemptRecord) -> dict[str, Any]:
-    """By dotted name: the network, and how long it is trained."""
+    """Settings of the network and the training length, by dotted name."""
     network, training = (attempt.start.resolved.get(part, {}) for part in ("network", "training"))
     lengths = {"training.epochs": training["epochs"]} if "epochs" in training else {}
     return {f"network.{key}": value for key, value in network.items()} | lengths
@@ -194,7 +196,7 @@ def _rows(dataset: str, group: _Group, baseline: str) -> list[Row]:
 
 
 def _differences(dataset: str, rows: Sequence[Row], group: _Group) -> list[str]:
-    """What is not the same in studies that are compared: the budgets of their searches, and the code."""
+    """Differences between studies that are compared: the budgets of their searches, and the code revisions."""
     if len({unit.study for unit in group.units}) < 2:
         return []
     compared = [row for row in rows if row.not_comparable is None]

@@ -1,8 +1,7 @@
-"""Boards as one self-contained HTML page: no request leaves it, everything written by people is escaped.
+"""Boards as one self-contained HTML page: it makes no requests, and all user text is escaped.
 
-The markup is made here. The scripts in `templates/` sort, filter and draw what they find in the page's own data
-(`page_data.py`); they compute nothing. A served page asks for the same parts and data again and puts them in place
-(`to_update`).
+The markup is made here. The scripts in `templates/` sort, filter and plot the page's own data (`page_data.py`); they
+compute nothing. A served page requests the same parts and data again and puts them in place (`to_update`).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from vsetune.leaderboard.shown_runs import ShownRuns
 from vsetune.leaderboard.table_text import group_of, rows_by_key
 
 Shown = Leaderboard | ManyBoards
-"""The board of one study, or those of several."""
+"""The board of one study, or the boards of several."""
 _SCRIPTS = (
     "page_state.js", "page_table.js", "page_drawing.js", "page_charts.js", "page_runs.js", "page_downloads.js",
     "page_live.js", "page.js",
@@ -38,8 +37,8 @@ _SCRIPTS = (
 
 @dataclass(frozen=True)
 class Live:
-    """Of a served page. updates: where its parts and data are asked for again. tag: of the update that it is as new as.
-    boards: name and address of every board served, this one included; empty for one alone."""
+    """Settings of a served page. updates: address of its updates. tag: of the update that it already contains. boards:
+    name and address of every board served, this one included; empty for one alone."""
 
     updates: str
     tag: str
@@ -48,7 +47,8 @@ class Live:
 
 @dataclass(frozen=True)
 class ShownLine:
-    """A row as the table shows it. is_ahead: supported to get higher than the baseline. is_first: of its comparison."""
+    """A row as the table shows it. is_ahead: the data support a higher M-Recall than the baseline's. is_first: it is
+    the first row of its comparison."""
 
     row: Row
     key: str
@@ -59,9 +59,9 @@ class ShownLine:
 
 @dataclass(frozen=True)
 class ShownBoard:
-    """A board as its part of the page shows it. place: on the page, from 0. id: names it in addresses; empty for one
-    alone. level: of the headings of its notes. is_alone: it is of one network on one data set, which its headline
-    names, and its table need not. collapses: those sentences of its headline that say that a baseline collapsed."""
+    """A board as its part of the page shows it. place: index on the page, from 0. id: its name in addresses; empty for
+    one alone. level: of the headings of its notes. is_alone: the board has one network on one data set, which the
+    headline names, so the table need not. collapses: the sentences of the headline on collapsed baselines."""
 
     place: int
     id: str
@@ -81,7 +81,7 @@ class ShownBoard:
 def to_html(
     shown: Shown, columns: Sequence[Column] = COLUMNS, *, runs: ShownRuns | None = None, live: Live | None = None
 ) -> str:
-    """The whole page as text. Needs no network; without JavaScript it has its tables and sentences, no charts."""
+    """The whole page as text. It needs no network. Without JavaScript it shows tables and sentences, but no charts."""
     boards, parts = boards_of(shown), _parts(shown, columns)
     return _environment().get_template("page.html.j2").render(
         title=wording.page_title(boards), is_several=isinstance(shown, ManyBoards), parts=parts,
@@ -93,15 +93,15 @@ def to_html(
 
 
 def to_update(shown: Shown, columns: Sequence[Column] = COLUMNS, *, runs: ShownRuns | None = None) -> str:
-    """What of a page changes with its boards, as JSON: `parts`, markup by name, and `data`. The part `boards` has the
-    places of those that follow it and is empty."""
+    """The parts of a page that change with its boards, as JSON: `parts`, markup by name, and `data`. The part `boards`
+    contains empty places for the parts that follow it."""
     parts = _parts(shown, columns)
     boards = _macros().shell(_shown_boards(shown, columns), {}, isinstance(shown, ManyBoards))
     return json.dumps({"parts": parts | {"boards": boards}, "data": page_data(shown, columns, runs)}, allow_nan=False)
 
 
 def _parts(shown: Shown, columns: Sequence[Column]) -> dict[str, Markup]:
-    """Markup by the name of its place, the places within others after them."""
+    """Markup by the name of its place; a place inside another comes after it."""
     macros, boards = _macros(), _shown_boards(shown, columns)
     is_several = isinstance(shown, ManyBoards)
     inner = {}
@@ -121,7 +121,7 @@ def _parts(shown: Shown, columns: Sequence[Column]) -> dict[str, Markup]:
 
 
 def boards_of(shown: Shown) -> Sequence[Leaderboard]:
-    """Those of several, or the one alone."""
+    """All boards shown; one board alone gives a sequence of one."""
     return shown.boards if isinstance(shown, ManyBoards) else (shown,)
 
 
@@ -150,7 +150,7 @@ def _lines(board: Leaderboard) -> list[ShownLine]:
 
 
 def _in_script(plain: Mapping[str, Any]) -> str:
-    """JSON that may stand inside a script element, whatever people wrote."""
+    """JSON that is safe inside a script element, whatever user text it contains."""
     text = json.dumps(plain, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -1,4 +1,4 @@
-"""What the scripts of the page read: boards as JSON has them, rows by their keys, texts to be saved, and charts."""
+"""Data for the scripts of the page: boards as in JSON, rows by their keys, texts to save, and charts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from vsetune.metrics.best_of_k import ExpectedBest
 
 
 def page_data(shown: Leaderboard | ManyBoards, columns: Sequence[Column], runs: ShownRuns | None) -> dict[str, Any]:
-    """`boards`, each as `to_plain` gives it with the keys of its rows; `across`, what JSON has of several beside them,
-    None for one alone; the rest is named in the scripts."""
+    """`boards`: each as `to_plain` gives it, with the keys of its rows. `across`: the entries beside several boards in
+    JSON, None for one alone. The scripts name the other entries."""
     boards = shown.boards if isinstance(shown, ManyBoards) else (shown,)
     colours = charts.loss_colours(*boards)
     plain = {
@@ -54,13 +54,13 @@ def page_data(shown: Leaderboard | ManyBoards, columns: Sequence[Column], runs: 
 
 
 def tags_of(row: Row) -> list[str]:
-    """Words to filter by: what the data support of a row, and what to know before quoting it."""
+    """Words to filter by: the supported claims on a row, and its flags."""
     told = [("higher", is_ahead(row)), ("sooner", row.comparison is not None and row.comparison.epochs == "supported")]
     return [name for name, holds in told if holds] + [flag.replace("_", " ") for flag in row.flags]
 
 
 def filters_of(boards: Sequence[Leaderboard]) -> list[dict[str, Any]]:
-    """What rows can be chosen by: of each, its values, of losses with their look."""
+    """The filters of the rows, each with its values; losses with their colour and dashes."""
     rows, colours = [row for board in boards for row in board.rows], charts.loss_colours(*boards)
     run = {row.loss for row in rows}
     values: dict[str, list[str]] = {
@@ -79,7 +79,7 @@ def filters_of(boards: Sequence[Leaderboard]) -> list[dict[str, Any]]:
 
 
 def _look(index: int) -> dict[str, Any]:
-    """Of a loss: the number of its colour, and its dashes as SVG has them, empty for a solid line."""
+    """Look of a loss: the number of its colour, and its dashes in SVG notation, empty for a solid line."""
     turn = charts.turn_of(index)
     return {"colour": index % charts.PALETTE, "dashes": " ".join(map(str, charts.DASHES[turn])) if turn else ""}
 
@@ -92,7 +92,7 @@ def _in_row_order(board: Leaderboard) -> list[tuple[Row, str]]:
 def _charts(
     shown: Leaderboard | ManyBoards, boards: Sequence[Leaderboard], runs: ShownRuns | None
 ) -> dict[str, Any]:
-    """Those of all boards, one after another."""
+    """The charts of all boards, in order."""
     measured = runs.measured if runs else {}
     heights = [charts.height_chart(board) for board in boards]
     tuning = [tuning_charts(board) for board in boards]
@@ -114,7 +114,7 @@ def _charts(
 
 
 def _profiles(shown: Leaderboard | ManyBoards, boards: Sequence[Leaderboard]) -> dict[str, Any]:
-    """Over all data sets, and over the networks of each board that has several."""
+    """Profile charts over all data sets, and over the networks of each board with several."""
     is_several = isinstance(shown, ManyBoards)
     told = [("all data sets", boards[0].baseline, profile) for profile in (shown.profile, shown.seconds_profile)]
     of_boards = [

@@ -1,7 +1,7 @@
-"""Tables of papers that runs of ours can fill, a file each in `paper_tables/`; published values in `published/` there.
+"""Tables of papers that our runs can fill, one file each in `paper_tables/`; published values in `published/` there.
 
-A file says what stands where: rows, columns, which of our numbers is the paper's, and which row of the CSV. Nothing in
-the CSVs was measured by us. A new table is a new file.
+A file defines the rows, the columns, our number for each cell, and the row of the CSV with the paper's number. Nothing
+in the CSVs was measured by us. A new table is a new file.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from vsetune.errors import UsageError
 Quantity = Literal[
     "best_m_recall", "epochs_to_best", "epochs_to_target", "difference", "scored", "mean_and_spread", "not_recorded"
 ]
-"""best_m_recall ... difference: of a row of a board, over its seeds, `against` a baseline. scored: of the summaries of
-its seeds by `keys`, the mean. mean_and_spread: mean of several of them, and their deviation from it."""
+"""best_m_recall ... difference: from a row of a board, over its seeds, `against` a baseline. scored: mean over its
+seeds of a summary value, by `keys`. mean_and_spread: mean and standard deviation over several keys."""
 
 _FOLDER = "paper_tables"
 
 
 @dataclass(frozen=True)
 class PaperColumn:
-    """group: above the heading. loss, against: the paper's words, empty where the row says the loss. keys: of a
-    summary, without `test_` or `best_`; a `*` at the end stands for one encoder's name. metrics: of the CSV, in the
-    order in which they are printed. digits: after the point. scale: of our number to the paper's. reason: why nothing
-    is measured."""
+    """group: text above the heading. loss, against: the paper's words; loss is empty where the row names the loss, and
+    against without a baseline. keys: of a summary, without `test_` or `best_`; a `*` at the end matches the name of one
+    encoder. metrics: of the CSV, in printed order. digits: after the decimal point. scale: factor from our number to
+    the paper's. reason: why nothing is measured."""
 
     heading: str
     quantity: Quantity
@@ -49,11 +49,11 @@ class PaperColumn:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """split: of the CSV; `val` is our validation split, all others are our test split. heads: the headings of what
-    names a row. networks, losses: the paper's word and what it is called here. data: the paper's word and how our names
-    of it begin, in small letters and digits alone. rows_of_losses: a row for each of these; empty: one row per network.
-    average: the network of the CSV that is a mean over the others; empty without one. variant: of the CSV, of columns
-    without `against`. beside_boards: boards of the same losses quote it."""
+    """split: of the CSV; `val` is our validation split, all others are our test split. heads: headings of the columns
+    that name a row. networks, losses: our name by the paper's word. data: prefixes of our names by the paper's word, in
+    lower-case letters and digits only. rows_of_losses: one row for each of these losses; empty: one row per network.
+    average: the network of the CSV that is a mean over the others; empty without one. variant: of the CSV, for columns
+    without `against`. beside_boards: boards with the same losses quote the table."""
 
     name: str
     title: str
@@ -74,12 +74,11 @@ class PaperTable:
 
     @property
     def prefix(self) -> str:
-        """Of the keys of a summary that were scored on its split."""
+        """Prefix of summary keys that were scored on the split of the table."""
         return "best_" if self.split == "val" else "test_"
 
     def printed(self, data: str, network: str, loss: str, column: PaperColumn) -> tuple[str, ...] | None:
-        """What the paper prints in this cell, digit for digit; None for an empty one. data, network, loss: its words.
-        """
+        """The paper's values in this cell, digit for digit; None for an empty cell. data, network, loss: its words."""
         variant = f"vs_{column.against}" if column.against else self.variant
         values = published_values(self.published)
         found = [
@@ -100,7 +99,7 @@ def table_names() -> tuple[str, ...]:
 
 @cache
 def paper_table(name: str) -> PaperTable:
-    """UsageError, with the names that there are, for an unknown one."""
+    """The table of this name. Raises UsageError for an unknown name, with the known ones."""
     names = table_names()
     if name not in names:
         near = difflib.get_close_matches(name, names, 1)
@@ -114,7 +113,7 @@ def paper_table(name: str) -> PaperTable:
 
 @cache
 def published_values(file: str) -> Mapping[tuple[str, ...], str]:
-    """By (table, data set, split, network, loss, variant, direction, metric), as printed."""
+    """Printed values by (table, data set, split, network, loss, variant, direction, metric)."""
     rows = csv.DictReader(_text(f"published/{file}").splitlines())
     keys = ("table", "dataset", "split", "network", "loss", "variant", "direction", "metric")
     return {tuple(row[key] for key in keys): row["value"] for row in rows}

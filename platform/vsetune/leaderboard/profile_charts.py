@@ -1,5 +1,5 @@
-"""Performance profiles as drawings, for the page and as files; their tables stand in `tuning_table.py`, with the same
-threshold."""
+"""Plots of performance profiles, for the page and as files. Their tables are in `tuning_table.py`, with the same
+threshold of two tasks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from vsetune.leaderboard.time_profile import LossProfile, TimeProfile
 from vsetune.leaderboard.tuning_table import profile_table
 
 COLOURS = ("#1b2129", "#0072b2", "#c44e00", "#00805f", "#b3568c", "#b87d00", "#2f95cc")
-"""Of the page's light style sheet, in its order."""
+"""Colours of the page's light style sheet, in its order."""
 _LINE_LENGTH = 92
 _APART, _ALL_APART = 3.0, 12.0
-"""Pixels between neighbouring lines, and at most from the first to the last."""
+"""Pixels between neighbouring lines, and the most from the first to the last."""
 _SIDE_BY_SIDE = "Lines that run into one another are drawn side by side."
 
 
 def profile_chart(profile: TimeProfile | None, baseline: str) -> dict[str, Any] | None:
-    """Share of the tasks on which a loss is within a factor of the soonest; None for fewer than two tasks. spec: for
-    Vega-Lite, without the colours of the losses."""
+    """Share of the tasks on which a loss is within a factor of the fastest loss; None for fewer than two tasks. spec:
+    for Vega-Lite, without the colours of the losses."""
     table = profile_table(profile, baseline)
     if table is None or profile is None:
         return None
@@ -43,8 +43,8 @@ def profile_chart(profile: TimeProfile | None, baseline: str) -> dict[str, Any] 
 
 
 def profiles_of(shown: Leaderboard | ManyBoards) -> list[tuple[TimeProfile, str]]:
-    """Those to draw, each with its baseline: over all data sets, or where there is only one, over the networks of each
-    board."""
+    """The profiles to plot, each with its baseline: over all data sets, or without such a profile over the networks of
+    each board."""
     boards = shown.boards if isinstance(shown, ManyBoards) else (shown,)
     over_all = [(profile, boards[0].baseline) for profile in _both(shown)]
     return over_all or [(profile, board.baseline) for board in boards for profile in _both(board)]
@@ -57,8 +57,8 @@ def _both(shown: Leaderboard | ManyBoards) -> list[TimeProfile]:
 def profile_picture(
     profiles: Sequence[tuple[TimeProfile, str]], boards: Sequence[Leaderboard], kind: PictureKind
 ) -> bytes | None:
-    """One below the other, each with its title and what it leaves out, on white; None where none has two tasks.
-    profiles: with their baselines. boards: that they are of, on whose page every loss looks the same."""
+    """The profiles one below the other on white, each with its title and the losses and tasks left out; None where none
+    has two tasks. profiles: with their baselines. boards: of the profiles; losses look as on the page of the boards."""
     charts = [chart for profile, baseline in profiles if (chart := profile_chart(profile, baseline)) is not None]
     if not charts:
         return None
@@ -69,7 +69,7 @@ def profile_picture(
 
 
 def _of_losses(losses: Mapping[str, int]) -> dict[str, Any]:
-    """losses: each with its index among those of the page."""
+    """losses: each with its index among the losses of the page."""
     dashes = [DASHES[turn_of(index)] for index in losses.values()]
     ranges = {"color": [COLOURS[index % PALETTE] for index in losses.values()], "strokeDash": dashes}
     legend = {"title": None, "symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 260}
@@ -90,14 +90,14 @@ def _title(chart: dict[str, Any]) -> dict[str, Any]:
 
 
 def _steps(each: LossProfile, largest: float) -> list[tuple[float, float]]:
-    """Corners of the line, from (1, 0) to the largest factor; what rises beyond it is not drawn."""
+    """Corners of the line, from (1, 0) to the largest factor; steps beyond it are not plotted."""
     drawn = [step for step in each.steps if step[0] <= largest]
     return [(1.0, 0.0), *drawn, (largest, drawn[-1][1])]
 
 
 def _spec(profile: TimeProfile, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A layer for each line. Of few tasks many lines run into one another, so each is drawn a little beside the next:
-    the higher its score the further up and left, by pixels."""
+    """A layer for each line. With few tasks many lines coincide, so each is shifted by some pixels: the higher its
+    score, the further up and left."""
     values = [
         {"loss": line["loss"], "words": line["words"], "tau": tau, "share": share, "order": order}
         for line in lines for order, (tau, share) in enumerate(line["steps"])

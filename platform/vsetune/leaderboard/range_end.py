@@ -1,4 +1,4 @@
-"""A setting of a winner that lies at an end of what was searched: a better value may lie beyond."""
+"""A setting of a winner at an end of its searched range: a better value may lie beyond."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class RangeEnd:
-    """setting: dotted name. value, searched: it and the range. place, line: where the study file says what is searched,
-    and what says more there; all but the setting as the file writes them."""
+    """setting: dotted name. value, searched: its value and the searched range. place, line: the section of the study
+    file that sets the range, and the line for a wider range. All but the setting are formatted as in the file."""
 
     setting: str
     value: str
@@ -19,7 +19,7 @@ class RangeEnd:
     line: str
 
     def sentence(self, cell: str) -> str:
-        """cell: as it is called where this is read."""
+        """cell: its name in the surrounding text."""
         return (
             f"{cell}: {self.setting} {self.value} of the winner is at the {self.end} end of what was searched "
             f"({self.searched}), so a better value may lie beyond. To search wider, give a copy of the study file "

@@ -1,4 +1,4 @@
-"""What a leaderboard holds, as plain frozen data."""
+"""Contents of a leaderboard, as plain frozen data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FLAGS = {
     "all_failed": "every trial of this cell failed",
     "no_result": "no trial of this cell has a usable validation",
 }
-"""What each flag of a row means, for the notes under a table."""
+"""Meaning of each flag of a row, for the notes under a table."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class SeedResult:
     """One seed of the shown configuration.
 
     curve: (epoch, M-Recall in per cent) of every validation. epochs_to_target: to the best of the baseline of the same
-    seed; None without one. test_m_recall: per cent, by the best checkpoint; None if it was not scored. chose: its curve
-    was the highest of several configurations, so it is a maximum beside fresh draws. epochs_to_level: to the first
-    validation that the noise of the curve cannot tell from the best; None where that noise is not known. hardware: that
-    it trained on, in words; empty where none is recorded.
+    seed; None without one. test_m_recall: per cent, of the best checkpoint; None if it was not scored. chose: the
+    search chose the configuration by this curve, so its M-Recall is a maximum and optimistic. epochs_to_level: to the
+    first validation that differs from the best by no more than the noise of the curve; None where the noise is not
+    known. hardware: the device it trained on, in words; empty where none is recorded.
     """
 
     seed: int
@@ -81,9 +81,9 @@ class SeedResult:
 class Contender:
     """A configuration that was run again beside the winner: the runner-up of the search, or the papers' settings.
 
-    seeds: those that have run for the winner too, none of which has searched. best_m_recall: mean over them, per cent;
-    best_m_recall_std: sample standard deviation, None for one seed. epochs_to_best: median.
-    winner_m_recall: mean of the winner over the same seeds.
+    seeds: seeds that also ran for the winner and did not search. best_m_recall: mean over them, per cent;
+    best_m_recall_std: sample standard deviation, None for one seed. epochs_to_best: median. winner_m_recall: mean of
+    the winner over the same seeds.
     """
 
     role: str
@@ -97,11 +97,11 @@ class Contender:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a cell used: all its attempts, failed, killed and pruned ones included.
+    """Cost of all attempts of a cell, failed, killed and pruned ones included.
 
-    budget_epochs: that a budget is charged with, without those lost, so that an interrupted study asks the same.
-    wasted_epochs: that a crash lost, so that they were trained again. usd: dollars for the devices on nodes that have a
-    price; None where none has. unpriced_seconds: of device_seconds, those on nodes without one.
+    budget_epochs: epochs charged to a budget. They exclude lost epochs, so that an interruption does not change what a
+    study samples. wasted_epochs: epochs lost to crashes and trained again. usd: dollars for the devices on nodes with a
+    price; None where no node has one. unpriced_seconds: part of device_seconds on nodes without a price.
     """
 
     budget_epochs: float
@@ -112,12 +112,12 @@ class Cost:
 
     @property
     def epochs(self) -> float:
-        """All of them."""
+        """All epochs, lost ones included."""
         return self.budget_epochs + self.wasted_epochs
 
     @property
     def whole_usd(self) -> float | None:
-        """Dollars for all of it; None where some of the nodes had no price."""
+        """Dollars for all device-seconds; None where a node had no price."""
         return None if self.unpriced_seconds else self.usd
 
 
@@ -125,21 +125,21 @@ class Cost:
 class Row:
     """One cell: dataset x network x loss.
 
-    configuration: of the trial with the best validation M-Recall; seeds: all its runs, one per seed. All numbers are
-    over the `headline` seeds. best_m_recall: mean, per cent; best_m_recall_std: sample standard deviation, None for one
-    seed. epochs_to_best, epochs_to_level, epochs_to_target: medians, the last one of Kaplan and Meier.
+    configuration: of the winner of its search (`selection.winner_of`); seeds: its usable runs, one per seed. All
+    numbers are over the `headline` seeds. best_m_recall: mean, per cent; best_m_recall_std: sample standard deviation,
+    None for one seed. epochs_to_best, epochs_to_level, epochs_to_target: medians, the last one by Kaplan and Meier.
     m_recall_bounds, epochs_bounds: 95 % intervals of best_m_recall and epochs_to_target, None for too few seeds, and
-    where the seeds chose the configuration. noise: deviation of one validation, points; None of short curves.
-    difference, comparison: with the baseline, None for itself and without it. collapse: why there is none to compare
-    with, the same in all rows of a network and data set, without epochs_to_target then. resolution_epochs: largest
-    gap between two validations. configurations: how many the search tried. trials: configurations and seeds tried.
-    attempts: their executions, counts: the same by status. not_comparable: why it is not compared, None if it is.
-    contenders: what was confirmed beside the winner (`vsetune study confirm`). search_budget: None where none is
-    recorded. tuning: what its search was expected to find with less; None where there was none. is_on_front: no other
-    of its data set and network beats it in both M-Recall and epochs to the baseline's best. study: that it ran in.
-    range_ends: settings of the winner at an end of what was searched, where the study could be read for that.
-    cannot_draw: why its search found no further valid configuration, None where it did. code: sha256 of other people's
-    components that it ran with, by key (`loss.my_loss`).
+    where a seed is unfinished or chose the configuration. noise: deviation of one validation, points; None for short
+    curves. difference, comparison: with the baseline, None for the baseline and without one. collapse: the collapse of
+    the baseline, the same in all rows of a network and data set, which then have no epochs_to_target.
+    resolution_epochs: largest gap between two validations. configurations: number that the search tried. trials:
+    configurations and seeds tried. attempts: their executions; counts: the same by status. not_comparable: why it is
+    not compared, None if it is. contenders: configurations confirmed beside the winner (`vsetune study confirm`).
+    search_budget: None where none is recorded. tuning: expected best of its search after fewer trials or epochs; None
+    without a search. is_on_front: no other row of its data set and network beats it in both M-Recall and epochs to the
+    baseline's best. study: the study that it ran in. range_ends: settings of the winner at an end of the searched
+    range, where the study could be read. cannot_draw: why its search found no further valid configuration, None where
+    it did. code: sha256 of user components that it ran with, by key (`loss.my_loss`).
     """
 
     dataset: str
@@ -182,18 +182,18 @@ class Row:
 
     @property
     def headline(self) -> tuple[SeedResult, ...]:
-        """The seeds that the numbers come from."""
+        """The seeds behind the numbers."""
         return headline_of(self.seeds)
 
     @property
     def searching_seed(self) -> SeedResult | None:
-        """The seed whose curve chose the configuration; None where nothing was searched."""
+        """The seed whose curve chose the configuration; None without a search."""
         return next((seed for seed in self.seeds if seed.chose), None)
 
 
 def headline_of(seeds: tuple[SeedResult, ...]) -> tuple[SeedResult, ...]:
-    """Of the seeds that have finished those that did not choose the configuration, or else all of them; where none has
-    finished, the same of those that have not."""
+    """The finished seeds (all seeds if none has finished) that did not choose the configuration; if all chose it, all
+    of these."""
     ended = tuple(seed for seed in seeds if seed.status == "finished") or seeds
     return tuple(seed for seed in ended if not seed.chose) or ended
 
@@ -202,9 +202,9 @@ def headline_of(seeds: tuple[SeedResult, ...]) -> tuple[SeedResult, ...]:
 class Leaderboard:
     """All cells of a study, by dataset and network, the baseline of each first and then by best M-Recall.
 
-    study: its name, or those of all whose rows are here. profile: of the losses over all data sets and networks, by
-    epochs, and seconds_profile by seconds of training; None where fewer than two compare. number: of several boards of
-    one data set, from 1.
+    study: its name, or the names of all studies with a row here. profile: of the losses over all data sets and
+    networks, by epochs; seconds_profile: by seconds of training; both None where fewer than two losses are comparable.
+    number: of the board among several of one data set, from 1.
     """
 
     study: str

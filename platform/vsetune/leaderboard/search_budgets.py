@@ -1,4 +1,4 @@
-"""What the search of a cell was given to train, and what it did train: the same budgets make a comparison fair."""
+"""Epoch budget of a cell's search and the epochs it trained. A fair comparison needs equal budgets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _EPOCHS, _OF_A_TRIAL, _DEVICE_SECONDS = "budget_epochs", "budget_epochs_of_a_tri
 
 @dataclass(frozen=True)
 class SearchBudget:
-    """epochs: given. epochs_of_a_trial: of one that nobody stops. trained: by the trials of the search, failed, stopped
-    and running ones included, without what a crash lost. failed: epochs that failed trials did not train, charged all
-    the same. is_over: no trial is open. is_out_of_time: it used up its device-seconds."""
+    """epochs: the budget. epochs_of_a_trial: of a trial that is not stopped early. trained: by the trials of the
+    search; includes failed, stopped and running trials, excludes epochs lost to crashes. failed: epochs that failed
+    trials did not train, charged nevertheless. is_over: no trial is open. is_out_of_time: its device-seconds are used
+    up."""
 
     epochs: float
     epochs_of_a_trial: float
@@ -27,8 +28,9 @@ class SearchBudget:
         cls, environment: Mapping[str, str], *, trained: float, failed: Sequence[float], is_over: bool,
         device_seconds: float,
     ) -> SearchBudget | None:
-        """environment: of an attempt of the search, see `recorded_budget`; None without a budget in it. trained,
-        device_seconds: of all its trials. failed: epochs that each failed trial trained."""
+        """The budget recorded in an environment; None without one. environment: of an attempt of the search, see
+        `recorded_budget`. trained, device_seconds: of all trials of the search. failed: epochs that each failed trial
+        trained."""
         if _EPOCHS not in environment:
             return None
         whole = float(environment[_OF_A_TRIAL])
@@ -38,17 +40,17 @@ class SearchBudget:
 
     @property
     def charged(self) -> float:
-        """Epochs that the budget is charged with: a failed trial counts as a whole training."""
+        """Epochs charged to the budget: a failed trial counts its full length."""
         return self.trained + self.failed
 
     @property
     def left(self) -> float:
-        """Epochs given and not trained, never negative."""
+        """Epochs of the budget that were not trained, never negative."""
         return max(0.0, self.epochs - self.trained)
 
     @property
     def why(self) -> str:
-        """Why other epochs were trained than given; empty where they are equal, to a tenth."""
+        """Why the trained epochs differ from the budget; empty where they are equal to a tenth of an epoch."""
         beyond = round(self.trained - self.epochs, 1)
         if beyond > 0:
             return "a begun trial is finished"
@@ -65,9 +67,11 @@ class SearchBudget:
 
     @property
     def flag(self) -> str | None:
-        """Where it is off by more than one whole training. A search meets its budget to half a training, so this takes
-        failures, a space that was tried whole, or a study that is not over; with its device-seconds used up it got
-        all that it was given."""
+        """LESS or MORE if the trained epochs differ from the budget by more than one full training, else None.
+
+        A search meets its budget to half a training. A larger gap means failed trials, an exhausted search space or a
+        study that is not over. A search that used up its device-seconds gets no LESS.
+        """
         if self.trained > self.epochs + self.epochs_of_a_trial:
             return MORE
         is_short = self.trained < self.epochs - self.epochs_of_a_trial
@@ -75,13 +79,13 @@ class SearchBudget:
 
     @property
     def words(self) -> str:
-        """`10 of 8, a begun trial is finished`, epochs."""
+        """`10 of 8, a begun trial is finished`, in epochs."""
         return f"{round(self.trained, 1):g} of {self.epochs:g}{f', {self.why}' if self.why else ''}"
 
 
 def recorded_budget(
     epochs: float, *, epochs_of_a_trial: float, device_seconds: float | None = None
 ) -> dict[str, str]:
-    """For the environment of every attempt of a search, from which `SearchBudget.recorded` reads it."""
+    """Environment entries for every attempt of a search, from which `SearchBudget.recorded` reads the budget."""
     limit = {} if device_seconds is None else {_DEVICE_SECONDS: repr(device_seconds)}
     return {_EPOCHS: repr(float(epochs)), _OF_A_TRIAL: repr(float(epochs_of_a_trial)), **limit}

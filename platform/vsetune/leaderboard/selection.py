@@ -1,4 +1,4 @@
-"""Which attempts a leaderboard shows, and what it charges for all of them."""
+"""The attempts that a leaderboard shows, and the cost of all attempts."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from vsetune.metrics.curves import best_of_curve
 from vsetune.records.attempts import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord
 
 Trial = tuple[AttemptRecord, ...]
-"""All attempts at one trial, by number; the last one counts."""
+"""All attempts of one trial, by number; the last one counts."""
 Configurations = Mapping[str, Sequence[Trial]]
-"""Trials of one cell by their configuration, as `by_configuration` has grouped them."""
+"""Trials of one cell by configuration, as `by_configuration` groups them."""
 _KEYS = json.JSONEncoder(sort_keys=True, default=str)
 
 WINNER, RUNNER_UP, PAPERS = "winner", "runner-up", "papers' settings"
-"""What a configuration is that `study confirm` runs again; it may be two of them."""
+"""Roles of a configuration that `study confirm` runs again; a configuration may have two."""
 ROLES = "confirms"
-"""Where an attempt says so, in its environment: the roles, with ` and ` between them."""
+"""Key in the environment of an attempt for its roles, joined by ` and `."""
 
 
 def dataset_of(attempt: AttemptRecord) -> str:
-    """Name of the data set: as the protocol says, else the last part of its path."""
+    """Name of the data set: from the protocol, else the last part of its path."""
     named = attempt.start.protocol.get("dataset")
     data = attempt.start.resolved.get("data")
     path = data.get("path", "") if isinstance(data, dict) else ""
@@ -48,12 +48,12 @@ def trials_of(attempts: Sequence[AttemptRecord]) -> list[Trial]:
 
 
 def cost_of(trials: Sequence[Trial]) -> Cost:
-    """What the trials used, whatever became of them. The one definition, of the leaderboard and of a study's budget."""
+    """Cost of the trials, whatever their outcome. The leaderboard and the budget of a study share this definition."""
     return sum_of(costs_of(trials))
 
 
 def costs_of(trials: Iterable[Trial]) -> list[Cost]:
-    """What each of them used; of many it takes a while, so that who needs them again keeps them."""
+    """Cost of each trial. Slow for many trials, so callers that need the costs again should store them."""
     return [_cost(trial) for trial in trials]
 
 
@@ -68,7 +68,10 @@ def sum_of(costs: Sequence[Cost]) -> Cost:
 
 
 def budget_of_search(trials: Sequence[Trial], costs: Sequence[Cost]) -> SearchBudget | None:
-    """Of one cell, whatever else ran of it; None where its attempts tell of none. costs: of each trial."""
+    """Budget of one cell's search; None where its attempts record none. costs: of each trial.
+
+    Trials of other phases are ignored.
+    """
     searched = [each for each in zip(trials, costs, strict=True) if each[0][-1].start.phase == "search"]
     total = sum_of([cost for _, cost in searched])
     failed = [cost.budget_epochs for trial, cost in searched if trial[-1].status == "failed"]
@@ -86,11 +89,12 @@ def budget_of_search(trials: Sequence[Trial], costs: Sequence[Cost]) -> SearchBu
 def _cost(trial: Trial) -> Cost:
     """Epochs, device-seconds and dollars of one trial, each attempt at the price of its own node.
 
-    The epochs of the latest attempt live on; the rest is wasted. An attempt that continued from a checkpoint repeats
-    the earlier curve, which is charged once. Device-seconds of an attempt include those of the attempts before it, as
-    far as it knows them (`wasted_seconds` of its summary): each attempt is charged what it adds. Wasted epochs are what
-    an earlier attempt's curve has beyond the shared part (all of it, if the next one began anew), or more if an attempt
-    says so: `wasted_epochs` of its summary, counted from the start of the trial, has what no curve shows.
+    The epochs of the latest attempt count; the others are wasted. An attempt that continued from a checkpoint repeats
+    the earlier curve, which is charged once. Device-seconds of an attempt include those of earlier attempts as far as
+    it knows them (`wasted_seconds` of its summary), so each attempt is charged the seconds that it adds. Wasted epochs
+    are the epochs of an earlier attempt beyond the shared part of the curves (all, if the next attempt started again).
+    They are more if an attempt reports more: `wasted_epochs` of its summary, counted from the start of the trial,
+    includes epochs that no curve shows.
     """
     alive = seconds = wasted = told = 0.0
     before: AttemptRecord | None = None
@@ -103,7 +107,7 @@ def _cost(trial: Trial) -> Cost:
         money.append(_usd(attempt, held))
         unpriced += held if money[-1] is None else 0.0
         if before is not None and not _last_epoch(attempt):
-            continue  # it has shown nothing yet: the earlier one still stands
+            continue  # no validation yet: the earlier attempt still counts
         said = attempt.summary.get("wasted_epochs", told)
         wasted += max(alive - inherited, said - told, 0.0)
         alive, told, before = _last_epoch(attempt), said, attempt
@@ -116,13 +120,13 @@ def _usd(attempt: AttemptRecord, seconds: float) -> float | None:
 
 
 def _sum_of_known(amounts: Iterable[float | None]) -> float | None:
-    """None where none is known."""
+    """Sum of the known amounts; None if none is known."""
     known = [amount for amount in amounts if amount is not None]
     return sum(known) if known else None
 
 
 def _inherited_epochs(before: AttemptRecord, attempt: AttemptRecord) -> float:
-    """The epoch up to which both attempts have the very same curve."""
+    """The epoch up to which both attempts have the same curve."""
     inherited = 0.0
     for old, new in zip(before.curve, attempt.curve, strict=False):
         if old != new:
@@ -141,7 +145,7 @@ def _device_seconds(attempt: AttemptRecord) -> float:
 
 
 def usable(trial: Trial) -> bool:
-    """Its curve may be shown: it has one, and it did not end in an error."""
+    """Whether its curve may be shown: the trial has a curve and did not fail."""
     return bool(trial[-1].curve) and trial[-1].status != "failed"
 
 
@@ -153,13 +157,13 @@ def why_cannot_draw(trials: Sequence[Trial]) -> str | None:
 
 
 def configuration_key(attempt: AttemptRecord) -> str:
-    """Equal for attempts that differ in nothing but the seed."""
+    """A key that is equal for attempts that differ only in the seed."""
     plain = {key: value for key, value in attempt.start.configuration.items() if key != "seed"}
     return _KEYS.encode(plain)
 
 
 def by_configuration(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
-    """By `configuration_key` of the latest attempt, each in the order in which they are given."""
+    """Trials by `configuration_key` of the latest attempt, each group in the given order."""
     grouped: defaultdict[str, list[Trial]] = defaultdict(list)
     for trial in trials:
         grouped[configuration_key(trial[-1])].append(trial)
@@ -167,13 +171,13 @@ def by_configuration(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
 
 
 def winner_of(trials: Sequence[Trial]) -> AttemptRecord | None:
-    """The attempt that represents a cell: of its search, the finished one with the best validation M-Recall, or with
-    the best value of what else the search was to maximise.
+    """The attempt that represents a cell: the finished attempt of its search with the best validation M-Recall, or with
+    the best value of another objective of the search.
 
-    The one definition: these trials are confirmed with further seeds, and shown. Of equals the earlier configuration
-    wins. One that breaks a constraint of the study is never chosen. Where none has finished, the best usable attempt of
-    the search stands for it (the board says `incomplete`), and where the search has none of those either, of the
-    confirming runs. None if there is no usable attempt at all.
+    The leaderboard and `study confirm` share this definition. Ties go to the earlier configuration. An attempt that
+    breaks a constraint of the study is never chosen. If no attempt of the search has finished, its best usable attempt
+    represents the cell (flag `incomplete`). If the search has no usable attempt, a confirming run represents it. None
+    if there is no usable attempt at all.
     """
     candidates = [(_worth(attempt), attempt) for attempt in _candidates(trials)]
     best = max((worth for worth, _ in candidates), default=None)
@@ -202,25 +206,25 @@ def _candidates(trials: Sequence[Trial]) -> list[AttemptRecord]:
 
 
 def _worth(attempt: AttemptRecord) -> tuple[bool, float]:
-    """What the search maximises; an attempt that was never told of it comes after all that were."""
+    """The value that the search maximises; an attempt without a recorded value ranks below all with one."""
     value = attempt.summary.get(SEARCH_VALUE)
     return value is not None, best_of_curve(attempt.curve).m_recall if value is None else value
 
 
 def keeps_constraints(attempt: AttemptRecord) -> bool:
-    """As far as was measured by the time it ended."""
+    """Whether the attempt meets the constraints, by its measurements up to its end."""
     return attempt.summary.get(CONSTRAINT_EXCESS, 0.0) <= 0
 
 
 def configurations_of(configurations: Configurations) -> int:
-    """How many configurations the search of a cell has tried, whatever became of them."""
+    """Number of configurations that the search of a cell has tried, whatever their outcome."""
     return sum(any(trial[-1].start.phase == "search" for trial in trials) for trials in configurations.values())
 
 
 def runs_of_configuration(configurations: Configurations, winner: AttemptRecord) -> list[Trial]:
     """One trial per seed of the winner's configuration, by seed.
 
-    Of several with one seed the usable one, of those a confirming one, of those the winner itself.
+    Among several trials with one seed, a usable one is preferred, then a confirming one, then the winner itself.
     """
     by_seed: dict[int, Trial] = {}
     same = configurations.get(configuration_key(winner), ())
@@ -237,5 +241,5 @@ def _rank(trial: Trial, winner: AttemptRecord) -> tuple[bool, bool, bool]:
 
 
 def _order(name: str) -> list[tuple[int, str]]:
-    """Sorts names with their numbers as numbers: c2 before c10."""
+    """Sort key that compares numbers in names as numbers: c2 before c10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

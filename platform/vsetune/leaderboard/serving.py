@@ -1,4 +1,4 @@
-"""Serves boards to browsers while their studies run. Reads the store and changes nothing."""
+"""HTTP server for boards of running studies. It reads the store and changes nothing."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.studies import Studies
 
 ASKS_WITHIN_S = 10.0
-"""How long a connection may take for its first request."""
+"""Longest time from a connection to its first complete request head."""
 MOST_CONNECTIONS = 500
-"""At once; one more is answered with 503."""
+"""Most simultaneous connections; further ones are answered with 503."""
 KEPT_BOARDS = 16
-"""Those that were asked for last stay in memory."""
+"""Number of boards in memory, the most recently requested ones."""
 
 _log = logging.getLogger(__name__)
 _HEADERS = {
@@ -46,7 +46,7 @@ _HEADERS = {
 _END_OF_HEAD = b"\r\n\r\n"
 _ALL, _SIDE_BY_SIDE = "/all", "all studies side by side, by data set"
 _SANDBOX = {"Content-Security-Policy": "sandbox allow-scripts"}
-"""Files of runs may show themselves and read nothing of the boards beside them."""
+"""Header for files of runs: they are displayed with scripts, but cannot read the boards on the same server."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,11 @@ class _Answer:
 
 
 class BoardServer:
-    """studies: those to be served; empty for all that the store has, now or later. host, port: to listen on, port 0 for
-    any that is free. told: as of `LiveBoard`, hit_share: of `Source`. UsageError in one line where that cannot be.
+    """studies: the studies to serve; empty for all in the store, now and later. host, port: to listen on; port 0: any
+    free port. told: as in `LiveBoard`. hit_share: as in `Source`. Raises UsageError, in one line, if the address cannot
+    be used.
 
-    However many ask, one thread reads the store and makes boards, in the order in which they were asked for.
+    One thread reads the store and makes boards for all clients, in the order of the requests.
     """
 
     def __init__(
@@ -89,11 +90,11 @@ class BoardServer:
         return f"http://{self._address}:{self.port}/"
 
     def serve_forever(self) -> None:
-        """Until `shutdown` is called or a signal comes; in the main thread a signal then goes to its handler."""
+        """Serve until `shutdown` is called or a signal comes; in the main thread a signal then goes to its handler."""
         self._server.run([self._socket])
 
     def shutdown(self) -> None:
-        """From another thread."""
+        """Stop the server; call it from another thread."""
         self._server.should_exit = True
 
     def __enter__(self) -> Self:
@@ -104,7 +105,7 @@ class BoardServer:
         self._socket.close()
 
     async def _respond(self, request: Request) -> Response:
-        """A mistake of ours is one line in the log, and the server goes on."""
+        """Answer a request. An unexpected error is logged in one line and answered with 500; the server continues."""
         path, asked = request.scope["raw_path"].decode("latin-1"), request.headers
         answered = partial(self.answer, path, host=asked.get("host", ""), tag=asked.get("if-none-match"))
         try:
@@ -116,8 +117,8 @@ class BoardServer:
         return Response(answer.content, answer.status, {**_HEADERS, **(answer.headers or {})}, answer.kind)
 
     def answer(self, path: str, *, host: str, tag: str | None) -> _Answer:
-        """To a request for a path. host: as the browser believes to have asked; tag: of what it has."""
-        if self._is_private and not _is_local(host):  # a page elsewhere whose name was pointed at this machine
+        """Answer to a request for a path. host: its Host header; tag: its If-None-Match header, None without one."""
+        if self._is_private and not _is_local(host):  # DNS rebinding: a foreign name that resolves to this machine
             return _Answer(HTTPStatus.FORBIDDEN, b"this server is for this machine alone", "text/plain")
         try:
             return self._answered(path, tag)
@@ -205,7 +206,7 @@ class BoardServer:
 
 
 class _Connection(H11Protocol):
-    """Closed where its first request has no whole head in time; uvicorn itself waits for ever."""
+    """A connection that is closed if its first request head is not complete in time; uvicorn itself waits forever."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         self._head = b""
@@ -259,13 +260,13 @@ h1, li {{ overflow-wrap: anywhere; }}
 
 
 def list_page(title: str, links: Sequence[tuple[str, str]]) -> str:
-    """Links to boards: name and address of each."""
+    """A page of links to boards. links: name and address of each."""
     items = "".join(f'<li><a href="{escape(address)}">{escape(name)}</a></li>' for name, address in links)
     body = f"<ul>{items}</ul>" if items else "<p>No study has been started yet. This page looks again by itself.</p>"
     return _PAGE.format(title=title, body=body, seconds=30)
 
 
 def waiting_page(study: str, why: str) -> str:
-    """In place of a board that cannot be made yet."""
+    """A page in place of a board that cannot be made yet. why: the reason shown."""
     body = f"<p>{escape(why)}</p><p>This page looks again by itself.</p>"
     return _PAGE.format(title=escape(study), body=body, seconds=2)

@@ -1,4 +1,4 @@
-"""What the page tells of single runs: their numbers, where MLflow and galleries show them, and what was measured."""
+"""Data on single runs for the page: their numbers, links to MLflow and galleries, and measured curves."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ COLUMNS = (
     "key", "study", "trial", "number", "seed", "phase", "status", "best_m_recall", "epochs_to_best", "epochs",
     "device_seconds", "run", "error",
 )
-"""Of `ShownRuns.to_plain`, an entry each; `study` is the place in its list of studies."""
+"""Names of the entries of a run in `ShownRuns.to_plain`; `study` is the index in its list of studies."""
 _ERROR_LENGTH = 300
 
 
 @dataclass(frozen=True)
 class ShownRuns:
-    """All attempts of a page. galleries: of a run, the names of its pages; measured: of a (study, trial) shown, curves
-    of its metrics by name. links: of a study, its addresses in MLflow's UI, if that has one: `charts`, and
-    `run`, in which {run} stands for the id of a run. runs: by attempt,
-    its run in MLflow."""
+    """All attempts of a page. galleries: by attempt, the names of its gallery pages. measured: by (study, trial) shown,
+    curves of its metrics by name. links: by study, its addresses in MLflow's UI if it has them: `charts`, and `run`
+    with the placeholder {run} for the id of a run. runs: by attempt, its run in MLflow."""
 
     attempts: Sequence[AttemptRecord]
     galleries: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -37,7 +36,7 @@ class ShownRuns:
     runs: Mapping[str, str] = field(default_factory=dict)
 
     def to_plain(self, boards: Sequence[Leaderboard]) -> dict[str, Any]:
-        """Columns and one list per run, since there may be ten thousand; each with the key of its row."""
+        """Column names and one list per run, each with the key of its row. Lists are compact for ten thousand runs."""
         keys = {(row.study, row.dataset, row.cell): key for board in boards for key, row in in_order(board)}
         studies = list(dict.fromkeys(attempt.start.study for attempt in self.attempts))
         places = {study: place for place, study in enumerate(studies)}
@@ -50,9 +49,10 @@ class ShownRuns:
 def shown_runs(
     store: Studies, boards: Sequence[Leaderboard], attempts: Sequence[AttemptRecord], *, mlflow_url: str | None
 ) -> ShownRuns:
-    """From a store, what it has of the seeds that the boards show. mlflow_url: where MLflow's UI answers, if it does.
+    """The attempts, with galleries, curves and links of the seeds that the boards show, from a store. mlflow_url:
+    address of MLflow's UI, None without one.
 
-    StorageError where the store cannot be read.
+    Raises StorageError if the store cannot be read.
     """
     latest = {
         (attempt.start.study, attempt.start.trial): attempt.attempt_id

@@ -1,4 +1,4 @@
-"""The runs that a row of a board was made from."""
+"""The runs behind a row of a board."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vsetune.records.attempts import AttemptRecord
 
 @dataclass(frozen=True)
 class RowRun:
-    """One seed. run: its id in the tracking store. counts: it is in the numbers; else it chose the configuration."""
+    """One seed. run: its id in the tracking store. counts: it is a `headline` seed, so it enters the numbers."""
 
     seed: int
     trial: str
@@ -37,7 +37,7 @@ class RowSources:
 
 
 def sources_of(row: Row, attempts: Sequence[AttemptRecord]) -> RowSources:
-    """attempts: all of the study; of each trial the latest counts."""
+    """The runs of a row. attempts: all attempts of the study; the latest of each trial counts."""
     latest = {attempt.start.trial: attempt for attempt in sorted(attempts, key=lambda each: each.start.number)}
     counted = {seed.trial for seed in row.headline}
     found = [(seed, latest[seed.trial]) for seed in row.seeds]

@@ -16,15 +16,15 @@ _TOLD = (
     "baseline_rising", "incomplete", "seed_failed", "chosen_by_itself", "stopped_at_target",
     "censored",
 )
-"""Flags that belong below a table in which their row stands."""
+"""Flags that become notes below a table that contains their row."""
 Summaries = Mapping[tuple[str, str], Mapping[str, float]]
-"""By study and trial, of the latest attempt."""
+"""Summary of the latest attempt by (study, trial)."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """words: as people read it. values: in full precision, as many as the paper prints here. notes: what to know of it,
-    for an empty cell why it is empty. counts: it may enter an average."""
+    """words: the text shown. values: in full precision, as many as the paper prints here. notes: caveats, or for an
+    empty cell the reason. counts: it may enter an average."""
 
     words: str
     values: tuple[float, ...] = ()
@@ -39,7 +39,7 @@ def missing(reason: str) -> Cell:
 def measured(
     column: PaperColumn, row: Row, baseline: Row | None, summaries: Summaries, *, prefix: str
 ) -> Cell:
-    """row: the loss of the cell; baseline: of the column, None where it has none or nobody ran it."""
+    """row: the loss of the cell; baseline: of the column, None where the column has none or it was not run."""
     if row.not_comparable is not None:
         return missing(f"{row.loss} of {row.network}: {row.not_comparable}")
     if not row.seeds:
@@ -64,7 +64,7 @@ def measured(
 
 
 def average(cells: Sequence[Cell]) -> Cell:
-    """Of the Differences of several networks, as the paper has it: those that are no bound and have a yardstick."""
+    """Mean of the Differences of several networks, as in the paper, without lower bounds and rising baselines."""
     known = [cell.values for cell in cells if cell.counts]
     if len(known) < 2:
         return missing("an average takes two networks whose baseline is a yardstick and whose target was reached")
@@ -73,7 +73,7 @@ def average(cells: Sequence[Cell]) -> Cell:
 
 
 def _difference(row: Row, baseline: Row, column: PaperColumn, notes: tuple[str, ...]) -> Cell:
-    """Medians over the pairs of seeds, of the epochs and of the percentages."""
+    """Median difference in epochs and median Difference in per cent, over the pairs of seeds."""
     needed = {seed.seed: seed.epochs_to_best for seed in baseline.headline}
     apart = [
         seed.epochs_to_target.value - needed[seed.seed] for seed in row.headline
@@ -112,7 +112,7 @@ def _scored(
 
 
 def _value(summary: Mapping[str, float], key: str) -> float | None:
-    """Of a key that ends in `*` the one number that has the beginning; None where there are several."""
+    """The finite number of a key, None without one. A key ending in `*` matches by prefix; None for several matches."""
     if not key.endswith("*"):
         value = summary.get(key)
     else:

@@ -1,4 +1,4 @@
-"""A paper's table, filled from recorded runs, with what the paper prints in a line of its own below ours."""
+"""A paper's table, filled from recorded runs, with the paper's values in a separate line below ours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Source = Literal["measured", "published"]
 
 @dataclass(frozen=True)
 class Line:
-    """names: of the row, as many as the table has heads. seeds: how many the measured numbers come from, 0 in a
+    """names: of the row, as many as the table has heads. seeds: largest number of seeds behind a measured cell, 0 in a
     published line and where nothing was measured."""
 
     names: tuple[str, ...]
@@ -29,8 +29,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Block:
-    """All lines of one data set, a measured one above the published one of the same row. data: the paper's word, or
-    ours where the paper has none. ours: what was measured, empty where nothing was."""
+    """All lines of one data set, each measured line above the published line of the same row. data: the paper's name of
+    the data set, or ours where the paper has none. ours: the data set measured, empty where nothing was."""
 
     data: str
     ours: str
@@ -38,7 +38,7 @@ class Block:
 
     @property
     def title(self) -> str:
-        """`Flickr30K (measured on flickr30k-lite0)`: no other data set passes for the paper's."""
+        """`Flickr30K (measured on flickr30k-lite0)`: names the data set measured where it differs from the paper's."""
         return f"{self.data} (measured on {self.ours})" if self.ours not in ("", self.data) else self.data
 
 
@@ -51,7 +51,7 @@ class FilledTable:
 
 @dataclass(frozen=True)
 class _Runs:
-    """boards: by baseline, then by (data set, network, loss) the row and the baseline beside it, in our words."""
+    """boards: by baseline, then by (data set, network, loss), the row and its baseline row; all under our names."""
 
     boards: Mapping[str, Mapping[tuple[str, str, str], tuple[Row, Row | None]]]
     summaries: Summaries
@@ -59,8 +59,10 @@ class _Runs:
 
 
 def renamed(table: PaperTable, names: Mapping[str, str]) -> PaperTable:
-    """The table with other names of ours: of data sets, networks and losses by the paper's words. UsageError for a word
-    that the table does not have."""
+    """The table with other names of our data sets, networks and losses. names: by the paper's words.
+
+    Raises UsageError for a word that the table lacks, and for a data set name without letters or digits.
+    """
     words = {*table.data, *table.networks, *table.losses}
     unknown = [name for name in names if name not in words]
     if unknown:
@@ -80,7 +82,8 @@ def renamed(table: PaperTable, names: Mapping[str, str]) -> PaperTable:
 
 
 def fill(table: PaperTable, studies: Sequence[StudyAttempts]) -> FilledTable:
-    """Data sets of the paper first, then others that the studies have. What could not be filled says why."""
+    """The filled table: data sets of the paper first, then others of the studies. Empty cells and notes give reasons
+    for missing values."""
     runs = _runs(table, studies)
     where = f"in {', '.join(study.name for study in studies)}"
     found = {
@@ -103,7 +106,7 @@ def fill(table: PaperTable, studies: Sequence[StudyAttempts]) -> FilledTable:
 
 
 def _absent(table: PaperTable, lines: Sequence[Line]) -> list[str]:
-    """The networks that have no measured line, in one word; nothing where all have one."""
+    """Our names of the networks without a measured line, joined in one string; empty where all have one."""
     shown = {line.names[0] for line in lines if line.source == "measured"}
     absent = [ours for network, ours in table.networks.items() if network not in shown]
     return [", ".join(absent)] if absent else []
@@ -130,7 +133,7 @@ def _runs(table: PaperTable, studies: Sequence[StudyAttempts]) -> _Runs:
 
 
 def _lines(table: PaperTable, word: str, data: str, runs: _Runs) -> Iterator[Line]:
-    """word: the paper's name of the data set, data: ours; empty where nothing ran on it."""
+    """word: the paper's name of the data set; data: ours, empty where nothing ran on it."""
     averaged = []
     ran = {(row_data, row_network) for rows in runs.boards.values() for row_data, row_network, _ in rows}
     for network, our_network in table.networks.items():
@@ -172,7 +175,7 @@ def _published(table: PaperTable, data: str, network: str, loss: str) -> Line | 
 
 
 def _averages(table: PaperTable, data: str, lines: Sequence[Sequence[Cell]]) -> Iterator[Line]:
-    """Below the Differences alone."""
+    """Average lines, with values in the Difference columns only."""
     blank, names = Cell(""), ("Average", *("" for _ in table.heads[1:]))
     means = tuple(
         average([line[place] for line in lines]) if column.quantity == "difference" else blank

@@ -17,7 +17,7 @@ PUBLISHED = "published"
 
 
 def to_markdown(filled: FilledTable) -> str:
-    """A table in the dialect of GitHub, its notes as a list."""
+    """A table in GitHub's dialect, with its notes as a list."""
     marks, table = marks_of(filled), filled.table
     headings = [*table.heads, "from", *(_heading(column.group, column.heading) for column in table.columns)]
     sides = ["---"] * (len(table.heads) + 1) + ["---:"] * len(table.columns)
@@ -31,8 +31,8 @@ def to_markdown(filled: FilledTable) -> str:
 
 
 def to_csv(filled: FilledTable) -> str:
-    """One line per cell, in full precision; second: of two numbers that share a cell. reason: why it is empty, or what
-    to know of it."""
+    """One line per cell, in full precision. second: the second number of a cell with two. reason: why the cell is
+    empty, or its caveats."""
     buffer = io.StringIO()
     rows = list(_cells(filled))
     writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
@@ -42,7 +42,7 @@ def to_csv(filled: FilledTable) -> str:
 
 
 def to_latex(filled: FilledTable) -> str:
-    r"""A `table` for booktabs, columns of one group below a \cmidrule as papers have it, the notes below the table."""
+    r"""A `table` for booktabs, with each group of columns under a \cmidrule as in papers, and the notes below."""
     marks, table = marks_of(filled), filled.table
     heads = len(table.heads) + 1
     lines = [
@@ -86,7 +86,7 @@ def _cells(filled: FilledTable) -> Iterator[dict[str, Any]]:
 
 
 def marks_of(filled: FilledTable) -> dict[str, str]:
-    """A letter for each thing to know of a measured cell, in the order in which they occur."""
+    """A letter for each note of a measured cell, in the order of the notes."""
     told = dict.fromkeys(
         note for block in filled.blocks for line in block.lines if line.source != PUBLISHED for cell in line.cells
         for note in cell.notes
@@ -120,7 +120,7 @@ def _row(cells: list[str]) -> str:
 
 
 def _pipe(text: str) -> str:
-    """A star or a bar of a name is no markup."""
+    """The text with bars and double stars escaped, unless it is set in bold."""
     return text.replace("|", r"\|").replace("**", r"\*\*") if not text.startswith("**") else text
 
 

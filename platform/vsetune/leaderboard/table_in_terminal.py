@@ -19,7 +19,7 @@ _UNLIMITED = 10_000
 
 @dataclass(frozen=True)
 class TableView:
-    """One table where it fits, groups of columns above their headings; in a narrow terminal one for every group."""
+    """One table where it fits, with the groups above the column headings; in a narrow terminal a table per group."""
 
     filled: FilledTable
 
@@ -57,5 +57,5 @@ class TableView:
 
 
 def to_terminal(filled: FilledTable) -> TableView:
-    """Something a rich console prints."""
+    """A renderable for a rich console."""
     return TableView(filled)

@@ -1,4 +1,4 @@
-"""A table as text that can be put together from some of its rows: the page gives away what it shows, as it shows it."""
+"""A table as text in parts, so that the page can export only the rows that it shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from vsetune.leaderboard.rows import Leaderboard, Row
 
 @dataclass(frozen=True)
 class TableTexts:
-    """Of a page's boards, with what stands before, between and after them. A board without any row is left out."""
+    """The tables of a page's boards, with the text before, between and after them. The page leaves out a board without
+    rows."""
 
     head: str
     between: str
@@ -23,8 +24,8 @@ class TableTexts:
 
 @dataclass(frozen=True)
 class TableText:
-    """lines: of every row, by `row_key`. before_group: stands before the rows of every comparison. Each of them ends
-    where the next begins."""
+    """lines: of every row, by `row_key`. before_group: text before the rows of every comparison. The parts follow each
+    other without separators."""
 
     head: str
     before_group: str
@@ -32,7 +33,7 @@ class TableText:
     tail: str
 
     def whole(self) -> str:
-        """With all its rows, which stand in order; a comparison begins where data set or network change."""
+        """The table with all rows in order. A new comparison begins where data set or network changes."""
         parts, group = [self.head], None
         for key, line in self.lines.items():
             if group_of(key) != group:
@@ -43,18 +44,19 @@ class TableText:
 
 
 def row_key(row: Row, number: int) -> str:
-    """Names a row, whatever else comes to stand on its page. number: of its board, of several of one data set."""
+    """Key of a row, which does not depend on the other rows of its page. number: of its board among several of one data
+    set."""
     return "\t".join([row.dataset, row.network, row.loss, *([str(number)] if number > 1 else [])])
 
 
 def group_of(key: str) -> str:
-    """The comparison of a row by its key."""
+    """The comparison of a row, from the key of the row."""
     dataset, network, _, *number = key.split("\t")
     return "\t".join([dataset, network, *number])
 
 
 def rows_by_key(leaderboard: Leaderboard) -> dict[str, Row]:
-    """In the order of the board."""
+    """Rows by their keys, in the order of the board."""
     return dict(in_order(leaderboard))
 
 

@@ -24,7 +24,7 @@ _NAMES = ("data", "network", "loss")
 
 @dataclass(frozen=True)
 class LeaderboardView:
-    """One table where it fits; in a narrow terminal tables of heights, epochs and costs for every network."""
+    """One table where it fits; in a narrow terminal tables of results, epochs and costs for every network."""
 
     leaderboard: Leaderboard
     columns: Sequence[Column]
@@ -52,7 +52,7 @@ class LeaderboardView:
 
 
 def render_table(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> LeaderboardView:
-    """Something a rich console prints: tables, and below them the notes on protocol, resolution and flags."""
+    """A renderable for a rich console: tables, with notes on protocol, resolution and flags below."""
     return LeaderboardView(leaderboard, columns)
 
 
@@ -88,6 +88,6 @@ def _words(column: Column, row: Row, letters: Mapping[str, str]) -> Text:
 
 
 def _broken(word: str) -> str:
-    """Intervals and counts below the number they belong to."""
+    """Text with intervals and counts on the lines below their number."""
     number, bracket, rest = word.partition(" (")
     return f"{number}\n{rest[:-1].replace(', ', chr(10))}" if bracket else word.replace(" [", "\n[")

@@ -1,4 +1,4 @@
-"""What performance profiles of a board say, as plain frozen data."""
+"""Performance profiles of a board, as plain frozen data."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Literal
 
 Unit = Literal["epochs", "seconds"]
 UNITS: tuple[Unit, ...] = ("epochs", "seconds")
-"""What time to the target is counted in; seconds are of training alone."""
+"""Units of time to the target; seconds count training only."""
 
 
 @dataclass(frozen=True)
 class LossProfile:
-    """factors: by task, time to the target over that of the soonest loss, infinite (null in JSON) where too few
-    seeds got there. steps: (tau, share of the tasks within the factor tau), at every tau where it rises. score: mean
-    height of these steps from 1 to the largest factor, 0 to 1. seeds: the fewest that a task was decided by."""
+    """factors: by task, time to the target over that of the fastest loss, infinite (null in JSON) where too few seeds
+    reached it. steps: (tau, share of the tasks within the factor tau), at tau = 1 and every tau where it rises. score:
+    mean share from tau = 1 to the largest factor, 0 to 1. seeds: the smallest number of seeds on any task."""
 
     loss: str
     factors: tuple[float, ...]
@@ -25,11 +25,11 @@ class LossProfile:
 
 @dataclass(frozen=True)
 class TimeProfile:
-    """Over the tasks, (data set, network), of a board, the highest score first.
+    """Profiles over the tasks, (data set, network), of a board; losses with the highest score first.
 
-    hit_share: of the seeds of a task, above 0, at most 1, that must reach the target, which is the baseline's best; the
-    time of a loss is that of the seed that makes the share. left_out: sentences on the tasks and losses that are not in
-    it.
+    hit_share: share of the seeds of a task, above 0 and at most 1, that must reach the target, the baseline's best. The
+    time of a loss is that of the seed that completes the share. left_out: sentences on the tasks and losses that the
+    profiles leave out.
     """
 
     tasks: tuple[tuple[str, str], ...]

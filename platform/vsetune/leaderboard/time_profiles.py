@@ -1,7 +1,8 @@
-"""Performance profiles of the losses of a board: which gets to the baseline's best within which factor of the soonest.
+"""Performance profiles of the losses of a board: time to the baseline's best as a factor of the fastest loss's time.
 
-A task is a network on a data set. A loss is in it with all of them or not at all: one that was not run somewhere has
-neither won nor lost there, and shares over different tasks do not compare. Seconds are compared on one hardware only.
+A task is a network on a data set. A profile includes a loss only if it has a time on all tasks: a loss that was not run
+on a task has neither won nor lost there, and shares over different tasks are not comparable. Seconds are compared on
+one hardware only.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Task = tuple[str, str]
 def time_profile(
     rows: Sequence[Row], baseline: str, *, unit: Unit = "epochs", hit_share: float = HIT_SHARE
 ) -> TimeProfile | None:
-    """Of the rows of one board. Only seeds count that finished and did not choose the configuration, of the loss and of
-    the baseline. None where nothing but the baseline is left to be compared."""
+    """The profile of the rows of one board. Seeds count only if they finished and did not choose the configuration,
+    for the loss and for the baseline. None if no task or fewer than two losses remain."""
     tasks: dict[Task, dict[str, Row]] = {}
     for row in rows:
         tasks.setdefault((row.dataset, row.network), {})[row.loss] = row
@@ -71,7 +72,7 @@ def _loss_profile(loss: str, profile: Profile, times: Mapping[str, Sequence[Sequ
 
 
 def _no_target(baseline: Row | None, name: str, unit: Unit) -> str | None:
-    """Why a task has no target; None if it has one."""
+    """Why a task is left out (no usable target or times of the baseline); None if it is not."""
     if baseline is None or not baseline.seeds:
         return f"no result of {name}"
     if baseline.collapse is not None:
@@ -82,7 +83,7 @@ def _no_target(baseline: Row | None, name: str, unit: Unit) -> str | None:
 
 
 def _not_in(row: Row | None, baseline: Row, unit: Unit) -> str | None:
-    """Why a row has no time to the target of a task; None if it has."""
+    """Why a row has no time to the target of a task; None if it has one."""
     if row is None:
         return "not run"
     if row.not_comparable is not None:
@@ -93,7 +94,7 @@ def _not_in(row: Row | None, baseline: Row, unit: Unit) -> str | None:
 
 
 def _no_seconds(row: Row, baseline: Row) -> str | None:
-    """Why the seconds of a row say nothing beside those of the baseline."""
+    """Why the seconds of a row are not comparable with those of the baseline; None if they are."""
     if any(not seed.seconds_per_epoch or not seed.hardware for seed in _counted(row)):
         return "not recorded how long an epoch took, or on which hardware"
     used = dict.fromkeys(seed.hardware for each in (baseline, row) for seed in _counted(each))
@@ -109,7 +110,7 @@ def _counted(row: Row) -> list[SeedResult]:
 
 
 def _time(seed: SeedResult, unit: Unit) -> Epochs:
-    """To the target; in seconds its epochs at the pace of its whole training."""
+    """Time to the target; seconds are its epochs times the mean seconds per epoch of its whole training."""
     told = seed.epochs_to_target
     assert told is not None
     if unit == "epochs":

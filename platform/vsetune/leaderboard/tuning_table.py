@@ -1,4 +1,4 @@
-"""Two short tables of a board in words: what its searches were expected to find with less, and performance profiles."""
+"""Two short tables of a board in words: the expected best of shorter searches, and performance profiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vsetune.leaderboard.time_profile import LossProfile, TimeProfile
 from vsetune.metrics.best_of_k import BAND, ExpectedBest, TuningCurves
 
 _TRIALS = 4
-"""Of a search, from which on its curve is worth a table."""
+"""Fewest trials of a search for a row in the table."""
 _COUNTS = 5
 _PARTS = {"¼ of epochs": 0.25, "½ of epochs": 0.5}
 _TAUS = (1.0, 1.25, 1.5, 2.0, 4.0)
@@ -23,7 +23,7 @@ _SECONDS = (
 
 @dataclass(frozen=True)
 class WordTable:
-    """headings and rows of equal length; notes: a line each, below them."""
+    """A table of words. headings, rows: of equal length. notes: one line each, below the table."""
 
     title: str
     headings: tuple[str, ...]
@@ -32,7 +32,7 @@ class WordTable:
 
 
 def tuning_table(board: Leaderboard) -> WordTable | None:
-    """A row per search; None where none has tried four configurations."""
+    """A row per search with at least four trials; None without such a search."""
     searched = [(row, row.tuning) for row in board.rows if row.tuning is not None and row.tuning.trials >= _TRIALS]
     if not searched:
         return None
@@ -41,7 +41,7 @@ def tuning_table(board: Leaderboard) -> WordTable | None:
     rows = [_tuning_row(row, tuning, counts) for row, tuning in searched]
     places = [(row.dataset, row.network) for row, _ in searched]
     title = "Expected best of a search that had ended sooner, M-Recall in per cent"
-    if len(set(places)) == 1:  # a narrow terminal has no room to say it in every row
+    if len(set(places)) == 1:  # a narrow terminal has no room for it in every row
         title += f", {searched[0][0].network} on {searched[0][0].dataset}"
     else:
         headings = ("data", "network", *headings)
@@ -56,7 +56,7 @@ def tuning_table(board: Leaderboard) -> WordTable | None:
 
 
 def profile_table(profile: TimeProfile | None, baseline: str) -> WordTable | None:
-    """A row per loss; None for fewer than two tasks, of which Difference says as much."""
+    """A row per loss; None for fewer than two tasks, where Difference gives the same information."""
     if profile is None or len(profile.tasks) < 2:
         return None
     counted = "epochs" if profile.unit == "epochs" else "seconds of training"
@@ -74,7 +74,7 @@ def profile_table(profile: TimeProfile | None, baseline: str) -> WordTable | Non
 
 
 def _counts(trials: int) -> list[int]:
-    """Powers of two, every second one of many; the last column has all of them anyway."""
+    """Powers of two below the number of trials, every second one if there are many; the last column has all trials."""
     powers = [2**power for power in range(trials.bit_length()) if 2**power < trials]
     return powers if len(powers) <= _COUNTS else powers[::2]
 
@@ -95,7 +95,7 @@ def _at(points: Sequence[ExpectedBest], epochs: float) -> ExpectedBest:
 
 
 def _words(each: ExpectedBest) -> str:
-    """`58.1 (55.0–60.2)`: not in brackets, in which boards have intervals."""
+    """`58.1 (55.0–60.2)`: in parentheses, because square brackets mark intervals on boards."""
     return f"{wording.fixed(each.mean, 1)} ({wording.fixed(each.low, 1)}–{wording.fixed(each.high, 1)})"
 
 

@@ -1,4 +1,4 @@
-"""Numbers and sentences of a leaderboard as people read them. Rounding happens here and nowhere before."""
+"""Displayed numbers and sentences of a leaderboard. Values are rounded here and not before."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def signed(value: float, digits: int) -> str:
 
 
 def difference(value: SeedDifference | None) -> str:
-    """`−33.3 % [−40.1, −20.0]`, or `> −12.0 %` when it is only bounded from below; of few seeds no interval."""
+    """`−33.3 % [−40.1, −20.0]`, or `> −12.0 %` for a lower bound; no interval for few seeds."""
     if value is None:
         return NOTHING
     text = f"{'> ' if value.is_lower_bound else ''}{fixed(value.percent, 1)} %"
@@ -114,7 +114,7 @@ def attempts(row: Row) -> str:
 
 
 def seeds(row: Row) -> str:
-    """`0 (searched, 61.5), 1, 2`: all seeds shown; one that searched with the M-Recall that no mean contains."""
+    """`0 (searched, 61.5), 1, 2`: all seeds shown; a seed that searched with its own M-Recall."""
     shown = (
         f"{seed.seed} (searched, {fixed(seed.best_m_recall, 1)})" if seed.chose else str(seed.seed)
         for seed in row.seeds
@@ -128,7 +128,7 @@ def configuration(plain: Mapping[str, Any]) -> str:
 
 
 def page_title(boards: Sequence[Leaderboard]) -> str:
-    """The studies shown, of many how many they are."""
+    """Names of the studies shown, or their number if there are more than four."""
     studies = dict.fromkeys(row.study for board in boards for row in board.rows)
     if len(boards) == 1 and len(studies) < 2:
         return boards[0].study
@@ -136,12 +136,12 @@ def page_title(boards: Sequence[Leaderboard]) -> str:
 
 
 def board_id(board: Leaderboard) -> str:
-    """Names one of several boards in addresses and files: its data set, with a number if that has others."""
+    """Name of one of several boards in addresses and files: its data set, with a number after the first board."""
     return board.rows[0].dataset if board.number == 1 else f"{board.rows[0].dataset}.{board.number}"
 
 
 def board_title(board: Leaderboard, dataset: str = "") -> str:
-    """What one of several boards is of. dataset: in place of that of its first row."""
+    """Title of one of several boards. dataset: replaces the data set of its first row."""
     name = dataset or board.rows[0].dataset
     if board.number == 1:
         return name
@@ -149,7 +149,7 @@ def board_title(board: Leaderboard, dataset: str = "") -> str:
 
 
 def protocol_line(leaderboard: Leaderboard) -> str:
-    """What was ranked and how often; of what differs between groups, every value."""
+    """The protocol of the board in one sentence, with every value of entries that differ between groups."""
     seen: dict[str, list[str]] = {}
     for row in leaderboard.rows:
         for key, value in row.protocol.items():
@@ -161,7 +161,7 @@ def protocol_line(leaderboard: Leaderboard) -> str:
 
 
 def notes(leaderboard: Leaderboard) -> list[str]:
-    """What a reader must know before quoting a number: resolution, intervals, and every flag that occurs."""
+    """Notes to read before quoting a number: resolution, intervals, and every flag that occurs."""
     lines = _resolution_notes(leaderboard)
     lines += _interval_notes(leaderboard)
     lines += [note for group in leaderboard.groups() if (note := _front_note(*group, leaderboard.baseline))]
@@ -185,7 +185,7 @@ def notes(leaderboard: Leaderboard) -> list[str]:
 
 
 def _front_note(dataset: str, network: str, rows: Sequence[Row], baseline: str) -> str:
-    """Empty where the highest is the soonest too."""
+    """A note on the Pareto front; empty if all its rows have the same M-Recall."""
     front = pareto_front(rows)
     if len({row.best_m_recall for row in front}) < 2:
         return ""
@@ -198,7 +198,7 @@ def _front_note(dataset: str, network: str, rows: Sequence[Row], baseline: str) 
 
 
 def _searching_note(leaderboard: Leaderboard) -> list[str]:
-    """What the seeds that searched reached, where others took their place in the numbers."""
+    """M-Recall of the seeds that searched, where the numbers exclude them."""
     left_out = [
         f"{row.network} {row.loss} {fixed(seed.best_m_recall, 1)} (seed {seed.seed}, best of {row.configurations})"
         for row in leaderboard.rows for seed in row.seeds if seed.chose and seed not in row.headline
@@ -209,7 +209,7 @@ def _searching_note(leaderboard: Leaderboard) -> list[str]:
 
 
 def _contenders_note(row: Row) -> str:
-    """`vsepp lseh, M-Recall over the seeds 1, 2: runner-up 61.0 ± 0.2 (the winner 61.4), ...`"""
+    """`vsepp lseh, run again beside its winner: runner-up 61.0 ± 0.2 over the seeds 1, 2 (the winner 61.4); ...`"""
     told = "; ".join(
         f"{each.role} {mean(each.best_m_recall, each.best_m_recall_std)} over the seeds "
         f"{', '.join(str(seed.seed) for seed in each.seeds)} (the winner {fixed(each.winner_m_recall, 1)})"
@@ -231,7 +231,7 @@ def _name(row: Row, flag: str) -> str:
 
 
 def flag_marks(leaderboard: Leaderboard) -> dict[str, str]:
-    """The letter that ties rows with a flag to its note, for every flag that occurs."""
+    """The letter that links rows with a flag to its note, for every flag that occurs."""
     occurring = [flag for flag in FLAGS if any(flag in row.flags for row in leaderboard.rows)]
     return dict(zip(occurring, string.ascii_lowercase, strict=False))
 
@@ -260,13 +260,13 @@ def _interval_notes(leaderboard: Leaderboard) -> list[str]:
 
 
 def new_study_file(*words: str) -> str:
-    """A study file of these words, the last of them whole, whose name a study can have too."""
+    """Name of a study file from these words, short enough for a study's name. The last word is not cut."""
     *first, last = words
     return f"{'_'.join(first)[:_LONGEST_STUDY_NAME - len(last) - 1]}_{last}.yaml"
 
 
 def _longer(row: Row) -> str:
-    """How to train a baseline twice as long."""
+    """The command that trains a baseline twice as long."""
     last = max(epoch for seed in row.headline for epoch, _ in seed.curve)
     file = new_study_file(row.study, row.cell.partition(".")[0], "longer")
     return (
@@ -288,7 +288,7 @@ def _resolution_notes(leaderboard: Leaderboard) -> list[str]:
 
 
 def published_notes(board: Leaderboard) -> list[str]:
-    """A line for each table and group that have a cell in common; of a table with all recalls their means alone."""
+    """A line for each table and group that share a cell. A table with all recalls contributes only their means."""
     tables = [table for table in map(paper_table, table_names()) if table.beside_boards]
     return [
         note for dataset, network, rows in board.groups() for table in tables
@@ -322,7 +322,7 @@ def _is_shown(table: PaperTable, column: PaperColumn, loss: str, shown: set[str]
 
 
 def _named(column: PaperColumn) -> str:
-    """Without the name of the loss, which stands before it, and with that of the other one."""
+    """The heading without the name of the loss, which precedes it, and with the name of the loss compared with."""
     if not column.loss:
         return f"{column.group} {column.heading}"
     heading = column.heading.removesuffix(f" {column.loss}")

@@ -1,4 +1,4 @@
-"""What goes into a loss, what comes out, and the class all losses derive from.
+"""Inputs and outputs of a loss, and the base class of all losses.
 
 Rows of a similarity matrix are images (N), columns are captions (M). With `batch_unit: pairs` N = M and pair i stands
 on the diagonal; with `batch_unit: images` each image meets all its captions and N <= M.
@@ -21,9 +21,9 @@ from vsetune.losses.loss_catalogue import LOSSES
 class Items:
     """The images or the captions of a batch in the joint space, float32 or wider, with gradient.
 
-    vectors: (n, D), unit length where the network's similarity is a cosine; (n, K, D) of a network with K embeddings
-    per item; the mean of a probabilistic network. log_scales: (n, D), logs of the standard deviations of a
-    probabilistic network. residuals: (n, K, D), what PVSE's attention adds, before normalisation.
+    vectors: (n, D), unit length where the network's similarity is a cosine; (n, K, D) for a network with K embeddings
+    per item; the mean for a probabilistic network. log_scales: (n, D), logs of the standard deviations of a
+    probabilistic network. residuals: (n, K, D), the part added by PVSE's attention, before normalisation.
     """
 
     vectors: Tensor
@@ -47,14 +47,14 @@ class Memory:
 
 @dataclass(frozen=True)
 class LossInputs:
-    """One batch as a loss sees it.
+    """One batch as a loss receives it.
 
     similarity: (N, M), larger is closer, with gradient. image_ids: (N,) image of each row, 0 to images of the train
     split - 1. caption_image_ids: (M,) image each caption belongs to. caption_rows: (M,) row of that image in
     `similarity`. semantic_vectors: (M, k), row j belongs to caption j; None where the loss reads none. images and
-    captions: the embeddings; None of networks that only score pairs. memory: set by `CrossBatchMemory` alone. drawn:
-    the hardest of what was drawn from the data set, with gradient to both items of a pair, minus infinity where a pair
-    is not among them; None unless the loss's spec asks for it (`drawn_negatives`).
+    captions: the embeddings; None for networks that only score pairs. memory: set by `CrossBatchMemory` alone. drawn:
+    the hardest of the items sampled from the data set, with gradient to both items of a pair, minus infinity where a
+    pair is not among them; None unless the loss's spec asks for it (`drawn_negatives`).
     """
 
     similarity: Tensor
@@ -70,11 +70,11 @@ class LossInputs:
 
 @dataclass(frozen=True)
 class Selection:
-    """What a loss mined its hardest negatives from, without gradient, for the count of unique hard negatives.
+    """The scores that a loss mined its hardest negatives from, without gradient, to count unique hard negatives.
 
     scores: (N, M) the loss's own score (similarity plus semantic term). negatives: (N, M) bool. active_images: (N,)
     bool, image queries with a positive hinge; active_captions: (M,) likewise; None where the loss has no hinge.
-    is_proxy: the loss itself does not pick one hardest negative per query (softmax, top-f above f = 0).
+    is_proxy: the loss itself does not select one hardest negative per query (softmax, top-f above f = 0).
     """
 
     scores: Tensor
@@ -95,8 +95,8 @@ class LossOutput:
 
 @dataclass(frozen=True)
 class LossContext:
-    """What a loss must know of its surroundings to make its parameters. embedding_size: D of the network. concepts:
-    images of the train split, the range of `image_ids`."""
+    """Sizes that a loss needs to create its parameters. embedding_size: D of the network. concepts: images of the train
+    split, the range of `image_ids`."""
 
     embedding_size: int
     concepts: int
@@ -104,18 +104,19 @@ class LossContext:
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """Parameters a loss learns. sgd_rate: None trains them with the network's optimizer at its rate; a number trains
-    them by plain SGD at this rate, which falls by the same factors as the network's."""
+    """Parameters that a loss learns. sgd_rate: None trains them with the network's optimizer at its rate; a number
+    trains them by plain SGD at this rate, which falls by the same factors as the network's."""
 
     parameters: list[nn.Parameter]
     sgd_rate: float | None
 
 
 class Loss(nn.Module, ABC):
-    """A loss with its schedule. Every mutable number is a buffer or a parameter, so `state_dict()` is the whole state.
+    """A loss with its schedule. Every mutable number is a buffer or a parameter, so `state_dict()` is the complete
+    state.
 
-    The train loop calls `start_epoch` with the 0-based epoch before its first batch, `before_step` between the
-    backward pass and the optimizer, and `after_step` after every optimizer step.
+    The train loop calls `start_epoch` with the 0-based epoch before its first batch, `before_step` between the backward
+    pass and the optimizer, and `after_step` after every optimizer step.
     """
 
     epoch: Tensor
@@ -132,10 +133,10 @@ class Loss(nn.Module, ABC):
         )
 
     def __call__(self, inputs: LossInputs) -> LossOutput:
-        """`forward`, and a NaN or an infinity anywhere in the similarity makes the value NaN.
+        """`forward`, with a value of NaN if the similarity has a NaN or an infinity anywhere.
 
-        Also where the loss never looks: a diverged network must not go on with a finite loss. The shapes of the first
-        output are checked.
+        This includes entries that the loss does not read: a diverged network must not continue with a finite loss. The
+        shapes of the first output are checked.
         """
         output: LossOutput = super().__call__(inputs)
         if not self._is_checked:
@@ -147,42 +148,43 @@ class Loss(nn.Module, ABC):
 
     @property
     def _name(self) -> str:
-        """As study files call it, for messages."""
+        """The name of the loss in study files, for messages."""
         spec = getattr(self, "spec", None)
         return str(getattr(spec, "name", type(self).__name__))
 
     def counter(self, name: str) -> int:
-        """The value of an int64 buffer, read from the device only once after it was loaded."""
+        """The value of an int64 buffer, which is read from the device only once after loading."""
         if name not in self._known:
             self._known[name] = int(getattr(self, name))
         return self._known[name]
 
     def set_counter(self, name: str, value: int) -> None:
-        """Change an int64 buffer."""
+        """Set an int64 buffer."""
         getattr(self, name).fill_(value)
         self._known[name] = value
 
     def start_epoch(self, epoch: int) -> None:
-        """Tell the loss which epoch begins (0-based)."""
+        """Set the epoch that begins (0-based)."""
         self.set_counter("epoch", epoch)
 
     def before_step(self) -> None:
-        """Change the gradients of the loss's own parameters before the optimizer sees them. Most losses do nothing."""
+        """Change the gradients of the loss's own parameters before the optimizer step. Most losses do nothing."""
 
     def after_step(self) -> None:
-        """Move schedules one training step on. Losses without a schedule do nothing."""
+        """Advance schedules by one training step. Losses without a schedule do nothing."""
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        """What the loss learns, and how. By default all its parameters with the network's optimizer."""
+        """The parameters that the loss learns, and how. By default all its parameters, with the network's optimizer."""
         learned = [parameter for parameter in self.parameters() if parameter.requires_grad]
         return [ParameterGroup(learned, None)] if learned else []
 
     def shared_parameters(self) -> dict[str, Tensor]:
-        """What a network may compute its similarities with of what this loss has learned, by name; mostly nothing."""
+        """Learned values of this loss, by name, that a network may use in its similarities; empty for most losses."""
         return {}
 
     def continue_from(self, previous: Loss) -> None:
-        """Take over what the loss of the phase before has learned: here everything of equal name and shape."""
+        """Take over the learned state of the loss of the phase before: by default everything of equal name and
+        shape."""
         mine, theirs = self.state_dict(), previous.state_dict()
         self.load_state_dict(
             {name: theirs[name] if name in theirs and theirs[name].shape == mine[name].shape else mine[name]

@@ -1,4 +1,4 @@
-"""From a loss spec to its loss."""
+"""Builds a loss from its spec."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ register = _CLASSES.add
 
 
 def build_loss(spec: LossSpec, context: LossContext | None = None) -> Loss:
-    """The loss a spec describes, in its initial state, drawn from torch's global generator where it is random.
+    """The loss that a spec describes, in its initial state, sampled with torch's global generator where it is random.
 
-    context: only losses with parameters or memories of the size of the data or of the network need it.
-    Raises ConfigError for a spec without a loss, for a missing context, and where a plugin's code fails.
+    context: needed only by losses whose parameters or memories depend on the size of the data or of the network. Raises
+    ConfigError for a spec without a loss, for a missing context, and where a plugin's code fails.
     """
     build: Callable[..., Loss] = _CLASSES.class_of(type(spec))
     surroundings = [_required(context, spec)] if getattr(build, "needs_context", False) else []

@@ -1,4 +1,4 @@
-"""What a loss returned, looked at once: a shape that is wrong is told with the line it comes from."""
+"""A single check of a loss's output: a wrong shape is reported with the source line of the loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from vsetune.losses.loss_base import LossInputs, LossOutput
 
 
 def require_sound(output: object, inputs: LossInputs, *, name: str, forward: Callable[..., object]) -> None:
-    """ConfigError, file and line first, unless this is what a loss returns. name: of the loss. Reads no value."""
+    """ConfigError, which starts with file and line, unless this is a valid output. name: of the loss. Reads no
+    value."""
     code = forward.__code__
     for problem in _problems(output, inputs):
         raise ConfigError(f"{code.co_filename}:{code.co_firstlineno}: loss {name}: {problem}")

@@ -1,7 +1,7 @@
 """Metrics: scores in, numbers out. Pure functions; a non-finite score is an error, never a rank.
 
-score_blocks, positives -> ranks -> recall is the way of an evaluation; curves -> efficiency that of a training curve.
-The names of the former are loaded when they are first asked for: they need torch, 200 MB that a leaderboard is spared.
+An evaluation goes through score_blocks, positives -> ranks -> recall; a training curve through curves -> efficiency.
+Names of the former need torch and are loaded at their first use, which saves a leaderboard 200 MB.
 """
 
 from importlib import import_module
@@ -69,12 +69,12 @@ _WITH_TORCH = {
     "score_blocks": ("EmbeddingScores", "MatrixScores", "MeanScores", "PartOfScores", "Scores"),
     "semantic_ranking": ("CaptionSemantics", "SemanticRankingDistance", "semantic_ranking_distance"),
 }
-"""By module, none of which is called as one of the names: loading a module puts it under its name here."""
+"""Names by module. No module may share a name with them, because loading a module binds its name in this package."""
 _MODULE_OF = {name: module for module, names in _WITH_TORCH.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Of the names that need torch."""
+    """Load a name that needs torch at its first use."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

@@ -1,4 +1,4 @@
-"""Ranks of all positives of a query, not only of its best: MeanR, MeanWorstR, coverage@k.
+"""Ranks of all positives of a query, not only of its best one: MeanR, MeanWorstR, coverage@k.
 
 Ranks are 1-based. Positives tied among themselves keep index order; non-positives tied with a positive rank before it.
 """
@@ -19,7 +19,7 @@ from vsetune.metrics.score_blocks import BLOCK_SHAPE, Scores
 class PositiveRanks:
     """One entry per positive, ordered by query, then candidate. query: (P,) its row. rank: (P,) int64, 1 = first.
 
-    queries: how many there are; those without a positive are left out of every mean.
+    queries: number of queries; queries without a positive are left out of every mean.
     """
 
     query: Tensor
@@ -69,7 +69,7 @@ def positive_ranks(
 ) -> tuple[PositiveRanks, PositiveRanks]:
     """Full rank of every positive among all candidates of its query, positives included: image_to_text, text_to_image.
 
-    block_shape: images and captions scored at once; a matter of memory only.
+    block_shape: images and captions scored at once; affects memory only.
     Raises NumericError if any score is not finite.
     """
     values = positives.scores(scores)
@@ -106,8 +106,8 @@ def coverage_at_k(ranks: PositiveRanks, k: int) -> float:
 class _Levels:
     """Positives of one direction, ordered by query, then candidate.
 
-    place: (P,) which positive of its query. before: (P,) positives of the same query that rank before it. levels:
-    (queries, most positives), their scores at [query, place], infinity elsewhere.
+    place: (P,) index of the positive within its query. before: (P,) number of positives of the same query that rank
+    before it. levels: (queries, most positives), scores at [query, place], infinity elsewhere.
     """
 
     query: Tensor

@@ -1,9 +1,9 @@
-"""What a search has found after k of its trials, or after some epochs of training, whatever the order it tried them in.
+"""Expected best of a search after k trials, or after some epochs of training, over all orders of its trials.
 
 A comparison of tuned losses depends on how much they were tuned (Dodge et al. 2019, "Show Your Work"). Their
-expected maximum draws trials with replacement and is too low; without replacement, over all orders of the recorded
-trials, it is unbiased (Tang et al. 2020, "Showing Your Work Doesn't Always Work"). Only for trials drawn
-independently does it tell of another search: a sampler that learns would have come to its good ones sooner.
+expected maximum samples trials with replacement and is too low. Without replacement, over all orders of the recorded
+trials, it is unbiased (Tang et al. 2020, "Showing Your Work Doesn't Always Work"). It predicts another search only if
+trials are sampled independently: a sampler that learns would have found its good trials after fewer trials.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from vsetune.metrics.curves import SAME_EPOCH, Curve
 BAND = 0.9
 """Share of the orders of the trials in which the best lies between `low` and `high`."""
 _ALL_ORDERS_OF = 6
-"""Trials of which every order is taken, 720; of more, orders are drawn."""
+"""Most trials for which all orders (720) are used; for more trials, orders are sampled."""
 _DRAWN_ORDERS = 400
 _POINTS = 24
-"""Of a curve, about."""
+"""Approximate number of points of a curve."""
 _AT_ONCE = 2**16
-"""Numbers, about, that orders are worked on with at once: what a processor keeps near."""
+"""Approximate number of values processed at once, to fit the cache of a processor."""
 
 _Floats = npt.NDArray[np.float64]
 _Orders = npt.NDArray[np.int64]
@@ -36,10 +36,10 @@ _Values = Sequence[float] | _Floats
 
 @dataclass(frozen=True)
 class ExpectedBest:
-    """Best M-Recall after so many trials, or epochs, `at`: mean over the orders of the recorded trials, per cent.
+    """Best M-Recall after `at` trials or epochs: mean over the orders of the recorded trials, per cent.
 
-    low, high: the middle 90 % of the orders. That is no interval for another search, and no width is left at the end,
-    where every order has tried all.
+    low, high: the middle 90 % of the orders. This is no interval for another search. Its width is 0 at the end, where
+    every order has tried all trials.
     """
 
     at: float
@@ -50,22 +50,22 @@ class ExpectedBest:
 
 @dataclass(frozen=True)
 class Tried:
-    """One trial of a search. curve: its validations, M-Recall in per cent; empty for one whose numbers count for
-    nothing, which takes its turn and finds 0. epochs: what it took of the budget."""
+    """One trial of a search. curve: its validations, M-Recall in per cent; empty for a trial whose results do not
+    count, which has a best of 0. epochs: charged to the budget."""
 
     curve: Curve
     epochs: float
 
 
 def in_order(trials: Sequence[Tried]) -> list[Tried]:
-    """The order of trials that drawn orders are drawn of."""
+    """The trials sorted by epochs, then curve, as the fixed input for sampled orders."""
     return sorted(trials, key=lambda trial: (trial.epochs, list(trial.curve)))
 
 
 class _Searched(NamedTuple):
-    """Trials by what they took and showed, so that nothing depends on which of two ended first. took: epochs of each.
-    shown_at: (trials, points) epochs of the validations, infinite beyond the last. so_far: (trials, points + 1) the
-    highest M-Recall after so many of them, 0 after none, the best beyond the last."""
+    """Trials sorted as by `in_order`, so that results do not depend on the order in which they ended. took: epochs of
+    each. shown_at: (trials, points) epochs of the validations, infinite beyond the last. so_far: (trials, points + 1)
+    highest M-Recall after so many validations, 0 after none, the best beyond the last."""
 
     took: _Floats
     shown_at: _Floats
@@ -91,10 +91,11 @@ class _Searched(NamedTuple):
 
 @dataclass(frozen=True)
 class TuningCurves:
-    """What tuning has brought: expected bests of one search.
+    """Expected bests of one search.
 
-    trials, epochs: that are over, and what they took. after_trials, after_epochs: their last point has all of them.
-    with_replacement: at the same counts as after_trials, as Dodge et al. (2019) print it, per cent, too low.
+    trials, epochs: number of ended trials, and the epochs charged for them. after_trials, after_epochs: expected bests;
+    the last point has all trials. with_replacement: at the same counts as after_trials, as in Dodge et al. (2019), per
+    cent, too low.
     """
 
     trials: int
@@ -105,9 +106,10 @@ class TuningCurves:
 
 
 def tuning_curves(trials: Sequence[Tried], *, budget_epochs: float | None = None) -> TuningCurves:
-    """At every count of up to 24 trials, of more at ratios of the root of 2; at every 24th of the budget and the end.
+    """Curves at every number of trials up to 24 (for more trials at powers of the square root of 2), and at every 24th
+    of the budget and the end.
 
-    budget_epochs: of the search, what was trained where it is not known. Raises ValueError without trials.
+    budget_epochs: of the search; None: the epochs trained. Raises ValueError without trials.
     """
     if not trials:
         raise ValueError("tuning curves: got no trials, need at least one")
@@ -126,10 +128,10 @@ def tuning_curves(trials: Sequence[Tried], *, budget_epochs: float | None = None
 
 
 def best_after_trials(values: _Values, counts: Sequence[int] | None = None) -> list[ExpectedBest]:
-    """Of k trials drawn without replacement the expected highest, for every k of `counts` (all by default), exactly.
+    """Exact expected highest of k trials sampled without replacement, for every k of `counts` (by default all).
 
-    The i-th smallest of n values is the highest of k, or one below it is, in C(i, k) of C(n, k) cases. values: best of
-    every trial. Raises ValueError without values or for a count outside 1 to n.
+    The highest of k is at most the i-th smallest of n values in C(i, k) of C(n, k) cases. values: best of every trial.
+    Raises ValueError without values or for a count outside 1 to n.
     """
     ordered, wanted = _sorted(values), list(counts) if counts is not None else range(1, len(values) + 1)
     trials = len(ordered)
@@ -138,7 +140,7 @@ def best_after_trials(values: _Values, counts: Sequence[int] | None = None) -> l
     numbers, below, zeros, found = np.arange(1.0, trials + 1), np.ones(trials), 0, {}
     for count in range(1, max(wanted, default=0) + 1):
         below[zeros : count - 1] = 0.0
-        while zeros < count - 1 or below[zeros] == 0.0:  # no share below `count` values, or less than a number can be
+        while zeros < count - 1 or below[zeros] == 0.0:  # no share below `count` values, or underflow
             zeros += 1
         left = trials - count + 1
         below[zeros:] *= numbers[zeros - count + 1 : left]
@@ -151,8 +153,8 @@ def best_after_trials(values: _Values, counts: Sequence[int] | None = None) -> l
 
 
 def best_with_replacement(values: _Values, count: int) -> float:
-    """Expected highest of `count` draws with replacement (Dodge et al. 2019), to compare with their figures:
-    sum of v_i ((i / n)^k - ((i - 1) / n)^k) over the sorted values. Raises ValueError without values or draws."""
+    """Expected highest of k = `count` samples with replacement (Dodge et al. 2019), to compare with their figures:
+    sum of v_i ((i / n)^k - ((i - 1) / n)^k) over the sorted values. Raises ValueError without values or samples."""
     ordered = _sorted(values)
     if count < 1:
         raise ValueError(f"best of k draws: got k = {count}, need at least 1")
@@ -161,11 +163,11 @@ def best_with_replacement(values: _Values, count: int) -> float:
 
 
 def best_after_epochs(trials: Sequence[Tried], moments: Sequence[float], *, seed: int = 0) -> list[ExpectedBest]:
-    """The highest M-Recall of any validation when so many epochs were trained, one trial after another, over orders.
+    """The highest M-Recall of any validation after so many epochs, with the trials run one after another, over orders.
 
-    The trial at work counts with what it has shown. All orders of up to 6 trials, some 400 drawn ones (`seed`) of
-    more; an order of which all trials are over keeps its best. moments: epochs, at least 0. Raises ValueError without
-    trials.
+    The running trial counts with its validations so far. All orders of up to 6 trials are used, about 400 sampled ones
+    (`seed`) of more. After all trials of an order, its best stays. moments: epochs, at least 0. Raises ValueError
+    without trials.
     """
     if not trials:
         raise ValueError("best after epochs: got no trials, need at least one")
@@ -189,7 +191,7 @@ def _after_epochs(searched: _Searched, moments: Sequence[float], *, seed: int) -
 
 
 def _shown(searched: _Searched, orders: _Orders, moments: _Floats) -> _Floats:
-    """(orders, moments): the highest M-Recall of any validation until then."""
+    """(orders, moments): the highest M-Recall of any validation up to each moment."""
     ends = np.cumsum(searched.took[orders], axis=1)
     bests = np.maximum.accumulate(searched.bests[orders], axis=1)
     over = np.array([line.searchsorted(moments + SAME_EPOCH, side="right") for line in ends])
@@ -212,8 +214,9 @@ def _sorted(values: _Values) -> _Floats:
 
 
 def _orders(trials: int, seed: int) -> _Orders:
-    """(groups, orders, trials): which trial comes when. Of a drawn order all are a group that begin it somewhere else,
-    so that every trial is as often the first, the second, ..., which leaves less to chance; they share its memory."""
+    """(groups, orders, trials): indices of the trials in each order. For many trials a group has the rotations of one
+    sampled order (every one up to 400 trials, else evenly spaced ones). Trials are then equally often first, second,
+    ..., which reduces sampling noise. The rotations share the memory of their order."""
     if trials <= _ALL_ORDERS_OF:
         return np.array([list(itertools.permutations(range(trials)))])
     generator, gap = np.random.default_rng(seed), -(-trials // _DRAWN_ORDERS)

@@ -1,4 +1,4 @@
-"""Noise of validation curves, and what it leaves of their best point and of their end."""
+"""Noise of validation curves, and its effect on their best point and their end."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from collections.abc import Iterator, Sequence
 from vsetune.metrics.curves import SAME_EPOCH, Curve, best_of_curve, mean_curve
 
 _RESIDUALS = 5
-"""From fewer the noise is not estimated."""
+"""Fewest contrasts for an estimate of the noise."""
 _NORMAL_QUARTILE = 0.6744897501960817
 _REPEATABILITY = 1.959963984540054 * math.sqrt(2)
 _ONE_SIDED = 1.6448536269514722
 _END = 4
-"""The end of a curve is its last quarter, and has to have as many points."""
+"""Fewest points of the end of a curve, which is its last quarter."""
 
 
 def curve_noise(curves: Sequence[Curve]) -> float | None:
     """Standard deviation of one validation around the smooth course of its curve, in points of M-Recall.
 
-    Of every four neighbouring points the contrast that no parabola has (their third divided difference) is taken,
-    scaled to the deviation of one point: differences estimate noise without a model of the curve (Gasser, Sroka and
-    Jennen-Steinmetz 1986). The median of their sizes, over all curves of one configuration, over the quartile of the
-    normal distribution keeps the steep beginning out. None from fewer than five contrasts.
+    The contrast of every four neighbouring points is their third divided difference, which is 0 for a parabola, scaled
+    to the deviation of one point. Differences estimate noise without a model of the curve (Gasser, Sroka and
+    Jennen-Steinmetz 1986). The estimate is the median of the absolute contrasts, over all curves of one configuration,
+    divided by the upper quartile of the normal distribution; the median excludes the steep beginning. None for fewer
+    than five contrasts.
     """
     sizes = [abs(each) for curve in curves for each in _contrasts(curve)]
     if len(sizes) < _RESIDUALS:
@@ -32,17 +33,18 @@ def curve_noise(curves: Sequence[Curve]) -> float | None:
 
 
 def noise_tolerance(noise: float) -> float:
-    """Points of M-Recall that two validations of one level differ by in one of twenty cases: 2.77 deviations, the
-    repeatability limit of ISO 5725-6."""
+    """Points of M-Recall that the difference of two validations of one level exceeds in one of twenty cases: 2.77
+    deviations, the repeatability limit of ISO 5725-6."""
     return _REPEATABILITY * noise
 
 
 def still_rises(curves: Sequence[Curve]) -> bool:
-    """Whether one configuration was still getting better when it ended. curves: its seeds, at least one.
+    """Whether one configuration was still improving when it ended. curves: of its seeds, at least one.
 
-    Of the mean of those seeds that were trained longest either the best is the last point, or the line through the last
-    quarter (of at least four points) rises by more than its noise explains, one-sided at 5 %, and by more than one
-    deviation of a validation: with many seeds a rise is certain that moves no target.
+    True if the mean curve of the seeds that were trained longest has its best at the last point, or if the line through
+    its last quarter (of at least four points) rises by more than its noise explains, one-sided at 5 %, and by more than
+    one deviation of a validation. The second limit is for many seeds, where a rise too small to move a target is
+    significant.
     """
     last = max(curve[-1][0] for curve in curves)
     longest = [curve for curve in curves if curve[-1][0] >= last - SAME_EPOCH]

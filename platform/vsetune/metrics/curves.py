@@ -1,4 +1,4 @@
-"""Validation curves: their best point, their cadence, replayed points, and whether two of them may be compared.
+"""Validation curves: their best point, their cadence, their mean, and whether two of them may be compared.
 
 A curve is a sequence of (epoch, M-Recall) in the order of training: fractional epochs (pairs seen / pairs of the train
 split), M-Recall of the validation split in per cent. Nothing is interpolated between points.
@@ -30,7 +30,7 @@ class BestPoint:
 
 
 def best_of_curve(curve: Curve) -> BestPoint:
-    """The maximum of a curve; ties keep the earlier point. Raises ValueError if there is no point."""
+    """The maximum of a curve; of equal points the earlier one. Raises ValueError if there is no point."""
     if not curve:
         raise ValueError("curve: got no points, need at least one validation")
     recalls = [m_recall for _, m_recall in curve]
@@ -48,7 +48,7 @@ def resolution(curve: Curve) -> float:
 
 
 def mean_curve(curves: Sequence[Curve]) -> list[tuple[float, float]]:
-    """Mean M-Recall at the epochs that every seed has; ends where the shortest seed ends."""
+    """Mean M-Recall at the epochs that all seeds share; it ends where the shortest seed ends."""
     by_epoch = [dict(curve) for curve in curves]
     shared = [epoch for epoch, _ in curves[0] if all(epoch in curve for curve in by_epoch)]
     return [(epoch, math.fsum(curve[epoch] for curve in by_epoch) / len(by_epoch)) for epoch in shared]

@@ -1,6 +1,6 @@
 """Training efficiency: epochs to a level of M-Recall, and Difference against a baseline (LSEH Table 3, Eq. 10).
 
-A target that was never reached is right-censored at the last epoch seen: a lower bound, never a hit, never dropped.
+If a target was never reached, the epochs are right-censored at the last epoch: a lower bound, never a hit or dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vsetune.metrics.survival import Epochs
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference in per cent, negative is better; if censored a lower bound."""
+    """Difference in per cent, negative is better; a lower bound if censored."""
 
     percent: float
     censored: bool
@@ -29,9 +29,9 @@ class Difference:
 class SeedDifference:
     """Median Difference over seed pairs with its 95 % interval.
 
-    percent: the median; a lower bound if is_lower_bound, that is if censored pairs could move it. low, high: of the
-    median, None for fewer than five pairs; high is infinite where censoring leaves it open. pairs: how many seeds.
-    censored_share: share of the pairs, 0 to 1, in which the loss never reached the target.
+    percent: the median; a lower bound if is_lower_bound, that is if censored pairs could move it. low, high: interval
+    of the median, None for fewer than five pairs; high is infinite where censoring leaves it unbounded. pairs: number
+    of seeds. censored_share: share of the pairs, 0 to 1, in which the loss never reached the target.
     """
 
     percent: float
@@ -46,7 +46,7 @@ _CUTOFFS = (1, 5, 10)
 
 
 def chance_m_recall(images: int, captions: int) -> float:
-    """M-Recall, in per cent, that random orders have on average. captions: of all images, equally many of each."""
+    """Mean M-Recall of random orders, in per cent. captions: of all images, equally many for each."""
     found = []
     for k in _CUTOFFS:
         found.append(min(k / images, 1.0))  # a caption has one image
@@ -56,10 +56,10 @@ def chance_m_recall(images: int, captions: int) -> float:
 
 
 def is_collapsed(curve: Curve, *, best_of_any_loss: float, chance: float | None) -> bool:
-    """Whether a training is no baseline. All in per cent; chance: None where the split is not known.
+    """Whether a training collapsed and cannot be a baseline. All in per cent; chance: None if the split is not known.
 
-    Its best is below half of the best M-Recall that any loss reached with the same network and data, or it ended where
-    a random order is: the odds of its last M-Recall are less than twice those of chance.
+    True if its best is below half of the best M-Recall of any loss with the same network and data, or if it ended near
+    a random order: the odds of its last M-Recall are below twice those of chance.
     """
     if best_of_curve(curve).m_recall < best_of_any_loss / 2:
         return True
@@ -106,9 +106,9 @@ def difference_of_curves(curve: Curve, baseline: Curve) -> Difference:
 def difference_over_seeds(pairs: Sequence[tuple[Curve, Curve]]) -> SeedDifference:
     """Median Difference over (loss curve, baseline curve) pairs of equal seed, with the interval of order statistics.
 
-    Pairs are censored at percentages of their own, that depend on their baseline: the median is bounded, not estimated
-    as that of the epochs (`survival`). Raises IncompatibleCurves as difference_of_curves does, and ValueError without
-    pairs.
+    Each pair is censored at its own percentage, which depends on its baseline. The median is therefore bounded, and not
+    estimated as the median of the epochs is (`survival`). Raises IncompatibleCurves as difference_of_curves does, and
+    ValueError without pairs.
     """
     if not pairs:
         raise ValueError("difference: got no seed pairs, need at least one")

@@ -1,6 +1,6 @@
 """Unique hard negatives of a batch (#ImEmbs and #DesEmbs of LSEH).
 
-Few different negatives for many queries mean that some hubs serve everybody; a collapsed network selects one.
+Few different negatives for many queries indicate hubs; a collapsed network selects a single negative.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vsetune.errors import NumericError
 class UniqueHardNegatives:
     """Counts of one batch. captions: different captions selected by image queries (#DesEmbs). images: different images
     selected by caption queries (#ImEmbs). active_*: the same over queries with a positive hinge only, None for losses
-    without one. image_queries, caption_queries: how many queries had a positive hinge.
+    without one. image_queries, caption_queries: number of queries with a positive hinge, None likewise.
     """
 
     captions: int
@@ -40,7 +40,7 @@ def unique_hard_negatives(
 
     scores: (N, M), the loss's own score. negatives: (N, M) bool; queries without a negative select nothing.
     active_images: (N,) bool, image queries whose hinge is positive, or None; active_captions: (M,) likewise.
-    Raises NumericError if the score of a negative is not finite: it would be selected by everybody or by nobody.
+    Raises NumericError if the score of a negative is not finite: every query would select it, or none.
     """
     broken = int((~torch.isfinite(scores) & negatives).sum())
     if broken:
@@ -58,7 +58,8 @@ def unique_hard_negatives(
 
 
 def expected_if_random(pairs: int) -> float:
-    """Different negatives if every one of so many queries picked one of the others at random: 81.1 of 128."""
+    """Expected number of different negatives if each of `pairs` queries selects one of the others at random: 81.1 of
+    128."""
     if pairs < 2:
         return 0.0
     return float(pairs * (1 - (1 - 1 / (pairs - 1)) ** (pairs - 1)))

@@ -17,7 +17,7 @@ from vsetune.metrics.seed_intervals import deviate
 def paired_t(differences: Sequence[float]) -> float:
     """P-value of a mean difference of 0 (Student 1908): two-sided t of mean / (s / sqrt(n)) with n - 1 degrees.
 
-    Differences that are all equal, but for rounding, have no deviation to judge them by: 1.
+    1 for a single difference, and for differences that are equal up to rounding, which have no deviation.
     """
     values = np.asarray(differences, dtype=np.float64)
     if len(values) < 2 or not deviate(values):
@@ -27,17 +27,17 @@ def paired_t(differences: Sequence[float]) -> float:
 
 
 def sign_test(sooner: int, later: int) -> float:
-    """P-value of neither being likelier: 2 P(Binomial(sooner + later, 1/2) <= the fewer), at most 1.
+    """P-value of both being equally likely: 2 P(Binomial(n, 1/2) <= the smaller count), n = their sum, at most 1.
 
-    Ties are left out before (Conover 1999, 3.4).
+    Ties are left out beforehand (Conover 1999, 3.4).
     """
     return float(min(1.0, 2 * scipy.special.bdtr(min(sooner, later), sooner + later, 0.5)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values that hold for all comparisons together: one or more is called by chance as rarely as one alone.
+    """P-values corrected for all comparisons together (Holm 1979), which controls the family-wise error rate.
 
-    The k-th smallest of m times m - k + 1, never below an earlier one, at most 1 (Holm 1979).
+    The k-th smallest of m is multiplied by m - k + 1, and is never below an earlier one and at most 1.
     """
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     corrected, largest = [1.0] * len(p_values), 0.0

@@ -1,8 +1,8 @@
-"""Who trains to the target soonest, over many tasks at once: performance profiles (Dolan and More 2002).
+"""Time to the target over many tasks: performance profiles (Dolan and More 2002).
 
-A solver here is a loss, a task a network on a data set. As in AlgoPerf (Dahl et al. 2023) a solver gets to
-the target of a task when at least a stated share of its runs do, its profile is the share of the tasks on which it is
-within a factor tau of the fastest solver, and its score the mean height of that profile up to a largest tau.
+A solver here is a loss, a task a network on a data set. As in AlgoPerf (Dahl et al. 2023), a solver reaches the target
+of a task when at least a stated share of its runs do. Its profile is the share of the tasks on which it is within a
+factor tau of the fastest solver. Its score is the mean height of that profile up to a largest tau.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from vsetune.metrics.survival import Epochs
 
 HIT_SHARE = 0.5
-"""Of the runs: AlgoPerf's median over its studies."""
+"""Share of the runs that must reach the target: AlgoPerf's median over its studies."""
 LARGEST_FACTOR = 4.0
-"""tau up to which a profile counts for its score, as in AlgoPerf."""
+"""Largest tau that counts for the score of a profile, as in AlgoPerf."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class Profile:
     score: float
 
     def share(self, tau: float) -> float:
-        """Of the tasks, 0 to 1, those within the factor tau of the fastest."""
+        """Share of the tasks, 0 to 1, within the factor tau of the fastest solver."""
         return sum(factor <= tau for factor in self.factors) / len(self.factors)
 
 
 def time_for_share(values: Sequence[Epochs], share: float = HIT_SHARE) -> float:
-    """By when at least this share of the runs (above 0, at most 1) have got there; infinite where fewer do.
+    """Time by which at least this share of the runs (above 0, at most 1) reached the target; infinite where fewer do.
 
-    A run that ended before without the target has not got there. Raises ValueError without runs or for another share.
+    A censored run has not reached it. Raises ValueError without runs or for another share.
     """
     if not values or not 0 < share <= 1:
         raise ValueError(f"time for a share: got {len(values)} runs and a share of {share:g}, need runs and 0 to 1")
@@ -47,10 +47,11 @@ def time_for_share(values: Sequence[Epochs], share: float = HIT_SHARE) -> float:
 def performance_profiles(
     times: Mapping[str, Sequence[float]], *, largest_factor: float = LARGEST_FACTOR
 ) -> dict[str, Profile]:
-    """times: per solver its time on every task, in one order, above 0, infinite where it did not get there.
+    """Profiles by solver. times: by solver, its time on every task, in one order, above 0, infinite where it did not
+    reach the target.
 
-    A task that no solver got to counts against all. Raises ValueError for no task, for different numbers of them, a
-    time that is not above 0 or a largest factor that is not above 1.
+    A task whose target no solver reached counts against all. Raises ValueError without tasks, for different numbers of
+    tasks, a time that is not above 0 or a largest factor that is not above 1.
     """
     tasks = {len(of) for of in times.values()}
     if len(tasks) != 1 or 0 in tasks:
@@ -66,5 +67,6 @@ def performance_profiles(
 
 
 def _score(factors: Sequence[float], largest: float) -> float:
-    """Every task adds the part of 1 to the largest factor from its own on: the area below the steps."""
+    """Mean height of the profile from 1 to the largest factor: each task adds the part of this range above its factor.
+    """
     return sum(max(largest - factor, 0.0) for factor in factors) / (len(factors) * (largest - 1))

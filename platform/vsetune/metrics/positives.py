@@ -1,4 +1,4 @@
-"""Which captions fit which images: the owner of each caption, or a longer list of relevant pairs."""
+"""Matching captions and images: the owner of each caption, or a longer list of relevant pairs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from vsetune.errors import DataError
 from vsetune.metrics.score_blocks import Scores, bands
 
 _IMAGES_PER_BAND = 64
-"""Images scored at once against the captions of any of them: 1.3 % of all pairs for 5,000 images. Fewer would score
-less, but on busy processors many small products take longer."""
+"""Images scored at once against all their captions: 1.3 % of all pairs for 5,000 images. Smaller bands score fewer
+pairs, but on busy processors many small products take longer."""
 
 
 @dataclass(frozen=True)
 class Positives:
-    """The P pairs that fit, each once, sorted by image, then caption.
+    """The P matching pairs, each once, sorted by image, then caption.
 
-    image, caption: (P,) int64, 0-based. shape: images, captions. An image or a caption may have no pair; as a query it
-    is left out, as a candidate it stays.
+    image, caption: (P,) int64, 0-based. shape: images, captions. An image or a caption may have no pair; it is then
+    left out as a query but stays as a candidate.
     """
 
     image: Tensor
@@ -70,7 +70,7 @@ class Positives:
         return torch.cat(values)
 
     def inside(self, images: slice, captions: slice) -> tuple[Tensor, Tensor]:
-        """(row, column) within a block of scores, of the pairs that lie in it."""
+        """(row, column) within a block of scores, of the pairs inside the block."""
         here = (self.image >= images.start) & (self.image < images.stop)
         here &= (self.caption >= captions.start) & (self.caption < captions.stop)
         return self.image[here] - images.start, self.caption[here] - captions.start

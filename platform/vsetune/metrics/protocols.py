@@ -20,7 +20,7 @@ from vsetune.metrics.score_blocks import Scores
 class RankingProtocol:
     """How a split is ranked; the split itself (its images, in order) is recorded beside it.
 
-    version: raise it when numbers under this name change. folds: equal parts of consecutive images, ranked on their own
+    version: raise it when numbers under this name change. folds: equal parts of consecutive images, ranked separately
     and averaged. images: the number that the protocol is defined for, None for any.
     """
 
@@ -40,7 +40,7 @@ class RankingProtocol:
         return owner_fold_scores(scores, owner, folds=self.folds)
 
     def as_dict(self) -> dict[str, str | int | None]:
-        """What a result carries, to be compared before numbers are."""
+        """Entries to store with a result, which must match before numbers are compared."""
         return {
             "protocol": self.name, "protocol_version": self.version, "protocol_images": self.images,
             "folds": self.folds, "tie_rule": RANKING_PROTOCOL["tie_rule"],

@@ -1,8 +1,8 @@
 """Ranks of the best positive, by counting, in blocks, ties against the query.
 
 S is (N, M), images x captions, larger is more similar. A rank is the number of non-positive candidates that score at
-least as high as the query's best positive, so 0 is best and a constant S is last. Every score is computed once and
-serves both directions; only the positives are scored beforehand, to have something to count against.
+least as high as the query's best positive, so 0 is best, and a constant S ranks every query last. Every score is
+computed once for both directions. Only the scores of the positives are computed beforehand, as reference levels.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from vsetune.metrics.positives import Positives
 from vsetune.metrics.score_blocks import BLOCK_SHAPE, Scores, finite_blocks
 
 RANKING_PROTOCOL: Mapping[str, str | int] = {"version": 1, "tie_rule": "pessimistic", "score_dtype": "float32"}
-"""What every rank of this module depends on besides the data; belongs in the protocol stored with a curve."""
+"""Settings that every rank of this module depends on besides the data; part of the protocol stored with a curve."""
 
 
 @dataclass(frozen=True)
 class QueryRanks:
-    """ranks: (queries,) int64, 0 = best. tied: (queries,) bool, the rank depends on how ties are counted. left_out: how
-    many queries have no positive; they are not among the ranks."""
+    """ranks: (queries,) int64, 0 = best. tied: (queries,) bool, the rank depends on how ties are counted. left_out:
+    number of queries without a positive, which have no rank."""
 
     ranks: Tensor
     tied: Tensor
@@ -44,7 +44,7 @@ def retrieval_ranks(
 ) -> RetrievalRanks:
     """Rank of the best positive of every query, in both directions.
 
-    block_shape: images and captions scored at once; a matter of memory only.
+    block_shape: images and captions scored at once; affects memory only.
     Raises NumericError if any score is not finite.
     """
     values = positives.scores(scores)
@@ -84,7 +84,7 @@ def count_strangers(
     scores: Scores, positives: Positives, image_levels: Tensor, caption_levels: Tensor, *,
     block_shape: tuple[int, int],
 ) -> tuple[StrangerCounts, StrangerCounts]:
-    """How many non-positive candidates reach the levels of image queries and of caption queries, in one pass.
+    """Number of non-positive candidates that reach the levels of image queries and of caption queries, in one pass.
 
     image_levels: (N, a). caption_levels: (M, b); infinity where a query has fewer levels.
     Raises NumericError if any score is not finite.

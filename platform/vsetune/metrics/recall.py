@@ -28,7 +28,7 @@ class RetrievalScores:
     """Scores of one ranking, or means over folds.
 
     Recalls in per cent; ranks 1-based, of the best positive; tie_share: share (0 to 1) of all queries whose rank
-    depends on a tie. images, captions: queries of each direction; with folds > 1, candidates come from the own fold.
+    depends on a tie. images, captions: queries of each direction; with folds > 1, candidates come from the same fold.
     """
 
     i2t_r1: float
@@ -58,14 +58,14 @@ class RetrievalScores:
 
     @property
     def rsum(self) -> float:
-        """Sum of the six recalls, at most 600. Rounded to 1e-10, so that it does not depend on which of them has a hit
-        more: curves are compared by it."""
+        """Sum of the six recalls, at most 600. Curves are compared by it, so it is rounded to 1e-10, to not depend on
+        which recall has one more hit."""
         total = self.i2t_r1 + self.i2t_r5 + self.i2t_r10 + self.t2i_r1 + self.t2i_r5 + self.t2i_r10
         return round(total, 10)
 
     @property
     def m_recall(self) -> float:
-        """Mean of the six recalls, per cent: what curves, checkpoints and searches go by."""
+        """Mean of the six recalls, per cent; the criterion of curves, checkpoints and searches."""
         return self.rsum / 6
 
     def as_dict(self) -> dict[str, float]:
@@ -76,7 +76,7 @@ class RetrievalScores:
 
 
 def retrieval_scores(images: Tensor, captions: Tensor, owner: Tensor, *, similarity: Similarity) -> RetrievalScores:
-    """Score embeddings without ever holding the whole matrix.
+    """Score embeddings without storing the whole matrix.
 
     images: (N, ...). captions: (M, ...). owner: (M,) int64, row of each caption's image. similarity: (n, ...), (m, ...)
     -> (n, m), larger is closer; called with float64 embeddings, once per pair (positives twice).
@@ -102,7 +102,7 @@ def fold_scores(
 
 
 def owner_fold_scores(scores: Scores, owner: Tensor, *, folds: int) -> RetrievalScores:
-    """fold_scores of anything that hands out blocks of a score matrix."""
+    """fold_scores for any `Scores`."""
     images, captions = scores.shape
     check_owner(owner, images=images, captions=captions)
     size, rest = divmod(images, folds)
@@ -117,7 +117,7 @@ def owner_fold_scores(scores: Scores, owner: Tensor, *, folds: int) -> Retrieval
 
 
 def owner_scores(scores: Scores, owner: Tensor) -> RetrievalScores:
-    """Score anything that hands out blocks of a score matrix. owner and errors as in retrieval_scores."""
+    """Score any `Scores`. owner and errors as in retrieval_scores."""
     images, captions = scores.shape
     positives = Positives.of_owner(owner, images=images, captions=captions)
     return scores_of_ranks(retrieval_ranks(scores, positives), candidates=min(images, captions))
@@ -126,7 +126,8 @@ def owner_scores(scores: Scores, owner: Tensor) -> RetrievalScores:
 def scores_of_ranks(ranks: RetrievalRanks, *, candidates: int) -> RetrievalScores:
     """Summarise the ranks of all image queries and of all caption queries. Every query counts once.
 
-    candidates: of the direction that has fewer. Warns where a number says little.
+    candidates: number of candidates of the direction with fewer. Warns for fewer than 10 candidates, and if more than
+    1 % of the queries depend on a tie.
     """
     if candidates < max(_CUTOFFS):
         logger.warning("Only %d candidates: R@k is 100 for every k from there on and says nothing", candidates)

@@ -1,7 +1,7 @@
-"""Recall against an external list of relevant pairs: several captions fit several images.
+"""Recall against an external list of relevant pairs: a caption may match several images, and an image several captions.
 
-The rank is that of the best relevant candidate; the other relevant ones never push it down. A query without a relevant
-candidate cannot be answered: it is left out of every number and counted. As a candidate it stays.
+The rank is that of the best relevant candidate; other relevant candidates never lower it. A query without a relevant
+candidate is left out of every number and counted. It stays as a candidate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, Scores, 
 
 @dataclass(frozen=True)
 class RelevanceScores:
-    """scores: over the queries that have a relevant candidate (its images and captions say how many).
+    """scores: over the queries with a relevant candidate (its images and captions are their numbers).
 
     left_out_images, left_out_captions: queries without one.
     """
@@ -29,7 +29,7 @@ class RelevanceScores:
 
     @property
     def left_out(self) -> int:
-        """Queries of both directions that no number speaks of."""
+        """Number of queries left out, of both directions."""
         return self.left_out_images + self.left_out_captions
 
     def as_dict(self) -> dict[str, float]:
@@ -44,8 +44,8 @@ def relevance_scores(
 ) -> RelevanceScores:
     """Score embeddings against relevant pairs.
 
-    pairs: (P, 2) int64, row of the image and row of the caption; a pair that is not listed does not fit, the caption's
-    own image included. images, captions, similarity: as in retrieval_scores.
+    pairs: (P, 2) int64, row of the image and row of the caption; an unlisted pair is not relevant, even with the
+    caption's own image. images, captions, similarity: as in retrieval_scores.
     Raises NumericError if a score is not finite, DataError if pairs do not fit.
     """
     return pair_scores(EmbeddingScores(images, captions, similarity), pairs)
@@ -57,7 +57,7 @@ def relevance_matrix_scores(similarity: Tensor, pairs: Tensor) -> RelevanceScore
 
 
 def pair_scores(scores: Scores, pairs: Tensor) -> RelevanceScores:
-    """Score anything that hands out blocks of a score matrix. pairs and errors as in relevance_scores."""
+    """Score any `Scores`. pairs and errors as in relevance_scores."""
     images, captions = scores.shape
     ranks = retrieval_ranks(scores, Positives.of_pairs(pairs, images=images, captions=captions))
     return RelevanceScores(

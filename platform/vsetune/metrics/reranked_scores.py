@@ -1,13 +1,13 @@
-"""Two stages of retrieval: a first one scores every pair and proposes, a second one decides among what was proposed.
+"""Retrieval in two stages: the first stage scores every pair and proposes some, the second stage re-ranks these.
 
 A pair is proposed when its caption is among the first `top` of its image, or its image among the first `top` of its
-caption, by the scores of the first stage. Who ties with the last of these is proposed too, so neither the order of
-candidates nor that of blocks matters; a first stage with many ties proposes more. Both directions rank the same pairs:
-those that either of them has proposed.
+caption, by the scores of the first stage. Candidates tied with the last of these are proposed too, so the order of
+candidates and blocks does not matter; a first stage with many ties proposes more. Both directions re-rank the same
+pairs, those proposed by either direction.
 
-A query ranks what was proposed by the second stage's scores, and behind all of it the rest by the first stage's. So no
-query loses a candidate, and every rank is defined. With `top` at the number of images every pair is proposed, and the
-ranks are those of the second stage alone.
+A query ranks proposed candidates by the scores of the second stage, and behind them the others by the scores of the
+first stage. No query loses a candidate, and every rank is defined. If `top` is the number of images, every pair is
+proposed, and the ranks are those of the second stage alone.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from vsetune.errors import DataError
 from vsetune.metrics.score_blocks import BLOCK_SHAPE, Part, Scores, finite_blocks
 
 RERANKING_VERSION = 1
-"""Raise it when the same two stages give other ranks; belongs in the protocol stored with a curve."""
+"""Raise it when the same two stages give other ranks; part of the protocol stored with a curve."""
 
 _BAND = 2.0**33
-"""Further than any two float32 numbers are apart in `_places`."""
+"""An offset larger than the distance of any two float32 numbers in `_places`."""
 
 
 @torch.no_grad()
 def proposed_pairs(scores: Scores, top: int, *, block_shape: tuple[int, int] = BLOCK_SHAPE) -> Tensor:
     """(N, M) bool: the pairs that a first stage proposes. Every score is computed twice.
 
-    block_shape: images and captions scored at once; a matter of memory only.
-    DataError unless top is from 1 to N. NumericError if any score is not finite.
+    block_shape: images and captions scored at once; affects memory only.
+    Raises DataError unless top is from 1 to N, NumericError if any score is not finite.
     """
     check_top(top, images=scores.shape[0])
     by_image, by_caption = _lowest_of_top(scores, top, block_shape)
@@ -42,16 +42,16 @@ def proposed_pairs(scores: Scores, top: int, *, block_shape: tuple[int, int] = B
 
 
 def check_top(top: int, *, images: int) -> None:
-    """DataError unless so many can be proposed among so many images."""
+    """Raise DataError unless top is from 1 to the number of images."""
     if not 1 <= top <= images:
         raise DataError(f"re-ranking: got top {top}, need 1 to the {images} images that are ranked; choose fewer")
 
 
 class RerankedScores:
-    """Scores in the order that two stages give: `Scores` for every metric that reads their order and ties alone.
+    """Scores in the order of the two stages: `Scores` for metrics that use only their order and ties.
 
-    Blocks are float64 and hold places on a common scale, not similarities: those of proposed pairs by `decided`, below
-    them all others by `first`. Scores of either stage count as float32, and their order and ties are kept exactly.
+    Blocks are float64 and contain places on a common scale, not similarities: proposed pairs ordered by `decided`,
+    below them all others ordered by `first`. Scores of both stages are read as float32; their order and ties are exact.
     """
 
     def __init__(self, first: Scores, proposed: Tensor, decided: Tensor) -> None:
@@ -66,7 +66,7 @@ class RerankedScores:
 
 
 def _lowest_of_top(scores: Scores, top: int, block_shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """(N,) and (M,): the score of the last of the first `top` of each image and of each caption."""
+    """(N,) and (M,): the `top`-th highest score of each image and of each caption."""
     by_image: dict[int, Tensor] = {}
     by_caption: dict[int, Tensor] = {}
     for images, captions, block in finite_blocks(scores, block_shape, where="first stage"):
@@ -86,9 +86,9 @@ def _last(found: dict[int, Tensor]) -> Tensor:
 
 
 def _places(scores: Tensor) -> Tensor:
-    """Integers in float64 that order and tie as float32 scores do; what is not finite stays so.
+    """Integers in float64 with the order and ties of float32 scores; non-finite scores stay as they are.
 
-    The bits of a float32 order like an integer once those of negative numbers are flipped.
+    The bits of float32 numbers order like integers after those of negative numbers are flipped.
     """
     single = scores.float() + 0.0  # adding 0 makes -0 and 0 the same bits
     bits = single.view(torch.int32)

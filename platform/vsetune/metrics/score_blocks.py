@@ -1,4 +1,4 @@
-"""Score matrices (images x captions, larger is closer) that are looked at block by block and never held whole."""
+"""Score matrices (images x captions, larger is closer) that are computed block by block and never stored whole."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ Similarity = Callable[[Any, Any], Tensor]
 """n image embeddings, m caption embeddings (`Items` of the same class) -> (n, m) scores."""
 
 BLOCK_SHAPE = (2048, 1024)
-"""Images, captions of a block. A matter of memory and speed only, it never changes a metric: 16 MiB of float64 scores
-stay in the cache of a processor, 24 MiB hold the embeddings at D = 1024. Up to 2**24 each, so that counts are exact."""
+"""Images, captions of a block. It affects memory and speed only, never a metric: 16 MiB of float64 scores stay in the
+cache of a processor, the embeddings take 24 MiB at D = 1024. Up to 2**24 each, so that counts are exact."""
 
 
 class Items(Protocol):
-    """Embeddings of some images or captions: a tensor (n, ...), or several that are indexed and converted together."""
+    """Embeddings of n images or captions: a tensor (n, ...), or several that are indexed and converted together."""
 
     @property
     def device(self) -> torch.device:
-        """Where they are."""
+        """Their device."""
 
     def __len__(self) -> int:
-        """n."""
+        """Their number n."""
 
     def __getitem__(self: ItemsT, part: Part) -> ItemsT:
-        """Some of them."""
+        """A part of them."""
 
     def to(self: ItemsT, dtype: torch.dtype) -> ItemsT:
-        """The same in another floating type."""
+        """The same embeddings in another floating type."""
 
 
 class Scores(Protocol):
-    """A score matrix that hands out blocks of itself."""
+    """A score matrix that is read in blocks."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """Images, captions."""
 
     def block(self, images: Part, captions: Part) -> Tensor:
-        """(n, m) scores, float32 or wider; to be read, not changed."""
+        """(n, m) scores, float32 or wider. Callers must not change them."""
 
 
 class MatrixScores:
@@ -66,9 +66,9 @@ class MatrixScores:
 class EmbeddingScores:
     """Scores of embeddings of N images and M captions, computed block by block.
 
-    The similarity is called with float64 embeddings and its scores are rounded to float32. A float32 product depends in
-    its last bit on the shape of the block; that would break exact ties (a collapsed network, an image stored twice)
-    differently in every block size.
+    The similarity is called with float64 embeddings and its scores are rounded to float32. The last bit of a float32
+    product depends on the shape of the block, which would break exact ties (a collapsed network, an image stored twice)
+    differently for every block size.
     """
 
     def __init__(self, images: ItemsT, captions: ItemsT, similarity: Similarity) -> None:
@@ -93,7 +93,7 @@ class PartOfScores:
 
 
 class MeanScores:
-    """Means of the scores that several models give the same images and captions: an ensemble."""
+    """An ensemble: mean scores of several models for the same images and captions."""
 
     def __init__(self, members: Sequence[Scores]) -> None:
         self.shape = members[0].shape
@@ -108,7 +108,7 @@ def finite_blocks(
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """Every score once: (images, captions, their block), captions running fastest.
 
-    Raises NumericError, opened with `where`, after the last block if any score was not finite.
+    Raises NumericError, with `where` at its start, after the last block if any score was not finite.
     """
     images, captions = scores.shape
     broken = 0
@@ -126,13 +126,13 @@ def finite_blocks(
 
 
 def bands(size: int, band: int) -> Iterator[slice]:
-    """Consecutive ranges of `band`, the last one shorter."""
+    """Consecutive ranges of `band` items; the last one may be shorter."""
     for start in range(0, size, band):
         yield slice(start, min(size, start + band))
 
 
 def comparable(scores: Tensor) -> Tensor:
-    """Half precision ties where float32 does not; wider types stay as they are."""
+    """Scores in a type for comparisons: half precision becomes float32, wider types stay as they are."""
     return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
 
 

@@ -1,7 +1,7 @@
-"""Intervals over few seeds that cover what they state (docs/statistics.md has the simulated table, decision 0046).
+"""Intervals over few seeds with their stated coverage (docs/statistics.md has the simulated table, decision 0046).
 
-Every function takes arrays whose last axis are the seeds and gives (low, high) without it. Where there are too few
-seeds for the stated coverage both are NaN: nothing may be shown then. How few: the constants below, by simulation.
+The interval functions take arrays whose last axis is the seeds and give (low, high) without it. With too few seeds for
+the stated coverage both are NaN, and no interval may be shown. The limits are the constants below, from simulation.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ Floats = npt.NDArray[np.float64]
 
 LEVEL = 0.95
 MEAN_SEEDS = 2
-"""Seeds that an interval of a mean takes, one of a mean difference, and one of the probability of improvement."""
+"""Fewest seeds for an interval of a mean, of a mean difference, and of the probability of improvement."""
 MEDIAN_SEEDS = 5
-"""Seeds that an interval of a median takes: the range of four covers 87.5 %, that of five 93.75 %."""
+"""Fewest seeds for an interval of a median: the range of four covers 87.5 %, the range of five 93.75 %."""
 ROUNDING = 1e-9
-"""Per cent, epochs or shares. Numbers that differ by no more are equal: one validation's hit is worth 1e-5 and more."""
+"""Per cent, epochs or shares. Numbers that differ by no more are equal: one hit of a validation changes 1e-5 or more.
+"""
 _CERTAIN = 500.0
-"""Deviations between 0 and a mean, beyond which an interval of two seeds, too, is at 0 or 1. SciPy takes minutes for
-some 1e5, and for ever from 1e6."""
+"""Distance of a mean from 0, in deviations, beyond which even an interval of two seeds is at 0 or 1. SciPy takes
+minutes for about 1e5 and does not end from 1e6."""
 _FOR_LONG_TAILS = 0.25
-"""Share of 1 - level by which the interval of the probability of improvement is made surer than it says: it is exact
-for normal differences, and covered 92 % instead of 95 where some seeds fall far behind."""
+"""Share of 1 - level by which the interval of the probability of improvement is widened. Without it, the interval is
+exact for normal differences, but covered 92 % instead of 95 % where some seeds fall far behind."""
 
 
 def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> tuple[Floats, Floats]:
-    """Of the mean over all seeds there could be: mean ± t(n-1) s / sqrt(n) (Student 1908). values: (..., seeds).
+    """Interval of the mean over all possible seeds: mean ± t(n-1) s / sqrt(n) (Student 1908). values: (..., seeds).
 
-    Values that are all equal (see ROUNDING) show no deviation, which is no certainty: NaN.
+    Values that are all equal (see ROUNDING) give NaN, because they have no deviation.
     """
     rows = np.asarray(values, dtype=np.float64)
     seeds = rows.shape[-1]
@@ -47,12 +48,12 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> tuple[Floats, 
 def median_interval(
     lower: npt.ArrayLike, upper: npt.ArrayLike | None = None, level: float = LEVEL
 ) -> tuple[Floats, Floats]:
-    """Of the median, from order statistics, whatever the distribution.
+    """Distribution-free interval of the median, from order statistics.
 
-    The interval from the d-th smallest to the d-th largest covers 1 - 2 P(Binomial(n, 1/2) < d); between the two d that
-    enclose the level their ends are interpolated (Hettmansperger and Sheather 1986). Five seeds give their
-    range, 93.75 %. lower: (..., seeds); upper: the same where a value is known exactly, infinity where it is only known
-    to lie above `lower`. An end that such a value leaves open is infinite.
+    The interval from the d-th smallest to the d-th largest covers 1 - 2 P(Binomial(n, 1/2) < d). Its ends are
+    interpolated between the two d that enclose the level (Hettmansperger and Sheather 1986). Five seeds give their
+    range, 93.75 %. lower: (..., seeds). upper: equal to lower where a value is known exactly, infinity where it is only
+    known to lie above `lower`. An end that such a value leaves unbounded is infinite.
     """
     least = np.sort(np.asarray(lower, dtype=np.float64), axis=-1)
     most = least if upper is None else np.sort(np.asarray(upper, dtype=np.float64), axis=-1)
@@ -66,11 +67,11 @@ def median_interval(
 
 
 def improvement_interval(differences: npt.ArrayLike, level: float = LEVEL) -> tuple[Floats, Floats]:
-    """Of the probability that a seed improves, P(difference > 0), as shares of 1. differences: (..., seeds).
+    """Interval of the probability that a seed improves, P(difference > 0), 0 to 1. differences: (..., seeds).
 
-    For normal differences it is Phi(mean / deviation), and sqrt(seeds) mean / s has a non-central t distribution whose
-    parameter is inverted (Johnson and Welch 1940; Reiser and Guttman 1986 for P(X > Y)), with 96.25 % for 95 to allow
-    for tails longer than normal ones. Differences that are all equal give NaN.
+    For normal differences the probability is Phi(mean / deviation), and sqrt(seeds) mean / s has a non-central t
+    distribution whose parameter is inverted (Johnson and Welch 1940; Reiser and Guttman 1986 for P(X > Y)). 96.25 %
+    are used for 95 %, to allow for tails longer than normal ones. Differences that are all equal give NaN.
     """
     rows = np.asarray(differences, dtype=np.float64)
     seeds = rows.shape[-1]
@@ -92,8 +93,8 @@ def deviate(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
 
 
 def median_depth(seeds: int, level: float = LEVEL) -> tuple[int, float]:
-    """(d, share) of `median_interval`: how many values to count from either end, and how far to go on to the next, 0 to
-    1. seeds: at least five."""
+    """(d, share) of `median_interval`: rank from either end, and share of the way to the next value, 0 to 1. seeds: at
+    least five."""
     cover = [1 - 2 * float(scipy.special.bdtr(d - 1, seeds, 0.5)) for d in range(1, seeds // 2 + 2)]
     if cover[0] < level:
         return 1, 0.0
@@ -103,7 +104,7 @@ def median_depth(seeds: int, level: float = LEVEL) -> tuple[int, float]:
 
 
 def _between(outer: Floats, inner: Floats, share: float) -> Floats:
-    """Infinite where the outer one is."""
+    """Interpolation from outer to inner by `share`; infinite where outer is."""
     finite = np.where(np.isfinite(outer), outer, 0.0), np.where(np.isfinite(inner), inner, 0.0)
     result: Floats = np.where(np.isfinite(outer), (1 - share) * finite[0] + share * finite[1], outer)
     return result

@@ -1,4 +1,4 @@
-"""SRD@k, semantic ranking distance (Zhang et al., Eq. 11): do images that fit a caption by meaning rank high for it?
+"""SRD@k, semantic ranking distance (Zhang et al., Eq. 11): whether images that match a caption by meaning rank high.
 
 Caption queries, images as candidates. rs is the rank of an image by semantic score, r its rank by the network's score,
 both 0-based; tied images keep index order in both. SRD@k is the mean of |r - rs| over the queries and their first k
@@ -25,8 +25,8 @@ _INDEX_BITS = 32
 
 @dataclass(frozen=True)
 class SemanticRankingDistance:
-    """SRD@k. value: 0 to about images - 1. share: value / images. queries: captions. tied_queries: how many of them
-    have a tie, in either ranking, that decides which or where their first k images are.
+    """SRD@k. value: 0 to about images - 1. share: value / images. queries: captions. tied_queries: number of queries
+    with a tie, in either ranking, that affects their first k images or their ranks.
     """
 
     k: int
@@ -40,8 +40,8 @@ class CaptionSemantics:
     """Semantic scores of images and captions by caption vectors: cosine of a caption with the captions of the image.
 
     image_score: the `max` over the image's captions, the query itself included, so its own image has 1; their `mean`;
-    or the cosine with the `first` of them. A zero vector (a caption without any known word) is like nothing: its
-    cosines are 0. Computed in float64 and rounded to float32, so that equal captions tie exactly.
+    or the cosine with the `first` of them. A zero vector (a caption without any known word) has cosines of 0. Computed
+    in float64 and rounded to float32, so that equal captions tie exactly.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ def semantic_ranking_distance(
     """SRD@k for each of `ks`, in their order.
 
     scores: of the network, (N, M). semantics: semantic scores of the same shape, from CaptionSemantics or a matrix;
-    compared in float32. scores_per_band: scores held at once; a matter of memory only.
+    compared in float32. scores_per_band: scores in memory at once; affects memory only.
     Raises NumericError if any score is not finite, DataError if shapes differ or a k is not from 1 to N.
     """
     images, queries = scores.shape
@@ -114,7 +114,7 @@ def semantic_ranking_distance(
 def _first_by_meaning(network: Tensor, semantic: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """|r - rs| of the first k images by meaning, (queries, k), and whether the first 1, ..., k involve a tie.
 
-    network, semantic: (queries, images). Network ranks are counted, only the first k of the meaning are put in order.
+    network, semantic: (queries, images). Network ranks are counted; only the first k images by meaning are sorted.
     """
     first = _first_in_order(semantic, min(k + 1, semantic.shape[1]))  # one more, to see a tie with the next
     levels = semantic.gather(1, first)
@@ -142,9 +142,10 @@ def _network_rank(network: Tensor, image: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _first_in_order(scores: Tensor, k: int) -> Tensor:
-    """(queries, k) indices of the highest float32 scores, ties by index; top-k alone leaves the order of ties open.
+    """(queries, k) indices of the highest float32 scores, ties by index. Plain top-k does not define the order of ties.
 
-    The bits of a float32 order like an integer once those of negative numbers are flipped; the index goes below them.
+    The bits of float32 numbers order like integers after those of negative numbers are flipped. The index fills the
+    lower bits of the key.
     """
     bits = (scores + 0.0).view(torch.int32)  # adding 0 makes -0 and 0 the same bits
     ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()

@@ -1,4 +1,4 @@
-"""Epochs until something happened, of seeds to some of which it had not happened when they ended (right-censored)."""
+"""Epochs until an event; seeds that ended before the event are right-censored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vsetune.metrics.seed_intervals import LEVEL, median_interval
 
 @dataclass(frozen=True)
 class Epochs:
-    """Epochs until something happened; if censored it had not happened by then, and value is a lower bound."""
+    """Epochs until an event. If censored, the event had not happened by then, and value is a lower bound."""
 
     value: float
     censored: bool
@@ -20,8 +20,8 @@ class Epochs:
 
 @dataclass(frozen=True)
 class EpochsOverSeeds:
-    """median: of Kaplan and Meier. bounds: 95 % interval of the median, None for fewer than five seeds; the upper end
-    is infinite where seeds that never got there leave it open. censored_share: of the seeds, 0 to 1."""
+    """median: by Kaplan and Meier. bounds: interval of the median (by default 95 %), None for fewer than five seeds;
+    the upper end is infinite where censored seeds leave it unbounded. censored_share: of the seeds, 0 to 1."""
 
     median: Epochs
     bounds: tuple[float, float] | None
@@ -30,10 +30,10 @@ class EpochsOverSeeds:
 
 
 def kaplan_meier(values: Sequence[Epochs]) -> list[tuple[float, float]]:
-    """(epochs, share of seeds that have not got there after them) at every epoch where one gets there (Kaplan and Meier
-    1958): the product over epochs t of 1 - hits at t / seeds still running just before t.
+    """(epochs, share of seeds without the event after them) at every epoch with an event (Kaplan and Meier 1958): the
+    product over epochs t of 1 - events at t / seeds still running just before t.
 
-    A seed that ends at the epoch of a hit was still running there.
+    A seed that ends at the epoch of an event counts as still running there.
     """
     left, steps = 1.0, []
     for moment in sorted({each.value for each in values if not each.censored}):
@@ -45,9 +45,10 @@ def kaplan_meier(values: Sequence[Epochs]) -> list[tuple[float, float]]:
 
 
 def kaplan_meier_median(values: Sequence[Epochs]) -> Epochs:
-    """Where half of the seeds have got there; halfway to the next hit where exactly half have, as of any even number.
+    """Epoch at which half of the seeds have the event. If exactly half have it, the mean of that epoch and of the next
+    event's, as for a median of an even number.
 
-    A lower bound where the ended seeds leave it open. Raises ValueError without values.
+    A lower bound where censored seeds leave it unbounded. Raises ValueError without values.
     """
     if not values:
         raise ValueError("median: got no seeds, need at least one")
@@ -60,7 +61,7 @@ def kaplan_meier_median(values: Sequence[Epochs]) -> Epochs:
 
 
 def epochs_over_seeds(values: Sequence[Epochs], *, level: float = LEVEL) -> EpochsOverSeeds:
-    """Median, interval and share censored. The interval takes a censored seed as later than it ran and as nothing else.
+    """Median, interval and share of censored seeds. A censored seed enters the interval as any later epoch.
 
     Raises ValueError without values.
     """
@@ -74,4 +75,4 @@ def epochs_over_seeds(values: Sequence[Epochs], *, level: float = LEVEL) -> Epoc
 
 
 _SAME = 1e-9
-"""Products of shares differ from one half in the last bits."""
+"""Tolerance for products of shares, which may differ from one half in the last bits."""

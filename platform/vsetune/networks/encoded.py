@@ -1,4 +1,4 @@
-"""Images or captions in the form in which a network compares them."""
+"""Encoded images or captions, in the form that a network compares."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Encoded:
     """n items, float32 or wider.
 
     vectors: (n, D) one embedding per item; (n, K, D) several embeddings; (n, P, D) parts of a network that scores pairs
-    (regions or words), zero where padded. lengths: (n,) int64, parts that are real; None without parts.
-    whole: (n, D) a vector of the whole item beside its parts, if the network compares one. links: (n, P, P) weights of
-    edges between parts (GSMN), zero where padded. centres: (n, P, 2) x, y of each region's box (GSMN). log_scales:
-    (n, D) logs of standard deviations (PCME). residuals: (n, K, D) what PVSE's attention adds. host_lengths: of lengths
-    that are on a GPU, the same numbers on the CPU; None where they are nowhere else.
+    (regions or words), zero where padded. lengths: (n,) int64, number of real parts; None without parts. whole: (n, D)
+    a vector of the whole item beside its parts, if the network compares one. links: (n, P, P) weights of edges between
+    parts (GSMN), zero where padded. centres: (n, P, 2) x, y of each region's box (GSMN). log_scales: (n, D) logs of
+    standard deviations (PCME). residuals: (n, K, D), the part added by PVSE's attention. host_lengths: a CPU copy of
+    lengths that are on a GPU; None where there is no copy.
     """
 
     vectors: Tensor
@@ -35,21 +35,21 @@ class Encoded:
 
     @property
     def lengths_on_host(self) -> Tensor:
-        """lengths, of items that have some, on the CPU, also where they are on a GPU: which is waited for, unless a
-        copy was kept."""
+        """lengths on the CPU, for items that have some. If they are on a GPU without a CPU copy, this waits for the
+        GPU."""
         assert self.lengths is not None
         return on_host(self.lengths, self.host_lengths)
 
     @property
     def device(self) -> torch.device:
-        """Where the items are."""
+        """Device of the items."""
         return self.vectors.device
 
     def __len__(self) -> int:
         return self.vectors.shape[0]
 
     def __getitem__(self, items: slice | Tensor) -> Encoded:
-        """Some of the items, in the order given; parts that only other items have stay as padding."""
+        """Some of the items, in the given order; parts that only other items have remain as padding."""
         present = self._present()
         if not isinstance(items, slice) and not is_on_cpu(items) and present.pop("host_lengths", None) is not None:
             # which lengths are chosen is known to the GPU alone
@@ -66,9 +66,10 @@ class Encoded:
         return self if self.vectors.dtype == torch.float64 else self.to(torch.float32)
 
     def without_padding(self) -> Encoded:
-        """The same items, `vectors` and `links` zero beyond the lengths whatever stands there now, NaN included.
+        """The same items, with `vectors` and `links` zero beyond the lengths whatever their values are now, NaN
+        included.
 
-        What is compared counts on it: norms over the words of a caption would take in whatever lies behind them.
+        The comparison depends on it: norms over the words of a caption would include the values behind them.
         """
         if self.lengths is None:
             return self

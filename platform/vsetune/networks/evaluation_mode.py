@@ -1,4 +1,4 @@
-"""Networks as they are evaluated, in the middle of a training or after it."""
+"""Evaluation mode of networks, during a training or after it."""
 
 from __future__ import annotations
 

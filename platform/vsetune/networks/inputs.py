@@ -1,4 +1,4 @@
-"""What networks read: the images and the captions of a batch."""
+"""Inputs of networks: the images and the captions of a batch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from vsetune.networks.parts.network_devices import is_on_cpu, on_host
 
 @dataclass(frozen=True)
 class ImageInputs:
-    """features: (n, R, width) float, zero rows where an image has fewer regions. counts: (n,) int64, real ones, from 1.
+    """features: (n, R, width) float, zero rows where an image has fewer regions. counts: (n,) int64, real regions, from
+    1.
 
     boxes: (n, R, 4) x1, y1, x2, y2 of the regions, 0 to 1 of the image; None where the data set has none (the cells of
     a grid then follow from R). pixels: (n, crops, 3, S, S) uint8 RGB, None unless the network's spec asks for them; one
-    crop but for evaluation by several. host_counts: of counts that are on a GPU, the same numbers on the CPU; None
-    where they are nowhere else.
+    crop except in an evaluation with several. host_counts: a CPU copy of counts that are on a GPU; None where there is
+    no copy.
     """
 
     features: Tensor
@@ -32,22 +33,25 @@ class ImageInputs:
 
     @property
     def counts_on_host(self) -> Tensor:
-        """counts on the CPU, also where they are on a GPU: which is waited for, unless a copy was kept."""
+        """counts on the CPU. If they are on a GPU without a CPU copy, this waits for the GPU."""
         return on_host(self.counts, self.host_counts)
 
 
 @dataclass(frozen=True)
 class CaptionInputs:
     """tokens: (m, L) int64 ids of words or word pieces, start and end included, 0 where padded. lengths: (m,) int64,
-    ids that are real, from 1.
+    number of real ids, from 1.
 
     dependencies: (m, L, L) bool, True where the parse joins two words (both orders, no diagonal), over token positions;
     None where the data set has no parses.
+
     phrases: (m, Q, L) bool, True where the id at a position of tokens belongs to the phrase, padded False; None outside
     training, and where the data set has none.
+
     siblings: (m, S, I) int64 ids of the other captions of each one's image, as `tokens`, 0 where padded; None outside
     training, and unless the network's spec asks for them.
-    host_lengths: of lengths that are on a GPU, the same numbers on the CPU; None where they are nowhere else.
+
+    host_lengths: a CPU copy of lengths that are on a GPU; None where there is no copy.
     """
 
     tokens: Tensor
@@ -63,12 +67,12 @@ class CaptionInputs:
 
     @property
     def lengths_on_host(self) -> Tensor:
-        """lengths on the CPU, also where they are on a GPU: which is waited for, unless a copy was kept."""
+        """lengths on the CPU. If they are on a GPU without a CPU copy, this waits for the GPU."""
         return on_host(self.lengths, self.host_lengths)
 
 
 def _chosen(inputs: ImageInputs | CaptionInputs, rows: slice | Tensor) -> dict[str, Any]:
-    """Rows of all that is there; copies on the host go where only a GPU knows which rows are chosen."""
+    """The chosen rows of each tensor; CPU copies are dropped where only a GPU has the chosen rows."""
     is_known = isinstance(rows, slice) or is_on_cpu(rows)
     found: dict[str, Any] = {}
     for field in fields(inputs):

@@ -1,4 +1,4 @@
-"""What every network is: images and captions, encoded apart, and a score of every image with every caption."""
+"""The base class of networks: images and captions are encoded separately, then every pair gets a score."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SHORTEST = 1e-8
 
 @dataclass(frozen=True)
 class TrainingItems:
-    """A batch that the network has encoded in training mode, for the losses it brings itself.
+    """A batch that the network has encoded in training mode, for its own losses.
 
-    words: what the captions were encoded from. caption_rows: (m,) row of each caption's image. negatives: (n, m) bool,
-    False for a caption of the same image.
+    words: the inputs that the captions were encoded from. caption_rows: (m,) row of each caption's image. negatives:
+    (n, m) bool, False for a caption of the same image.
     """
 
     images: Encoded
@@ -40,7 +40,7 @@ class TrainingItems:
 
 @dataclass(frozen=True)
 class NetworkGroup:
-    """Parameters that train alike. factor: times the learning rate of the training. start_epoch: frozen before it."""
+    """Parameters that train alike. factor: of the learning rate of the training. start_epoch: frozen before it."""
 
     parameters: list[nn.Parameter]
     factor: float = 1.0
@@ -48,12 +48,12 @@ class NetworkGroup:
 
 
 class Network(nn.Module, ABC):
-    """Encodes images and captions apart, then compares every image with every caption.
+    """Encodes images and captions separately, then compares every image with every caption.
 
-    kind: what `Encoded.vectors` holds, see `vsetune.config.spec.kinds`. Encoded items and scores are float32 or wider,
-    also under autocast. In evaluation mode an encoded item depends on its own image or caption alone, and a score on
-    its own pair, never on the batch nor on padding. Whatever an encoder leaves beyond the lengths of its items is made
-    zero when it returns (`Encoded.without_padding`), for every subclass.
+    kind: contents of `Encoded.vectors`, see `vsetune.config.spec.kinds`. Encoded items and scores are float32 or wider,
+    also under autocast. In evaluation mode an encoded item depends only on its own image or caption, and a score only
+    on its own pair, never on the batch or on padding. Values beyond the lengths of items are set to zero when an
+    encoder returns (`Encoded.without_padding`), for every subclass.
     """
 
     kind: Kind
@@ -88,19 +88,19 @@ class Network(nn.Module, ABC):
     def scores_of_pairs(self, images: Encoded, captions: Encoded, rows: Tensor, columns: Tensor) -> Tensor:
         """(p,) scores of the images rows (p,) with the captions columns (p,), as `similarity` gives them.
 
-        Here all are computed and these taken; a network whose pairs cost much computes no others.
+        By default all scores are computed and these selected; a network with expensive pairs computes only these.
         """
         return self.similarity(images, captions)[rows, columns]
 
     def attention(self, images: Encoded, captions: Encoded) -> Tensor | None:
         """(n, m, L, R) weights with which words attend to regions in `similarity`; None where words do not attend.
 
-        They sum to 1 over the real regions and are 0 elsewhere; rows of padded words mean nothing.
+        They sum to 1 over the real regions and are 0 elsewhere; rows of padded words are meaningless.
         """
         return None
 
     def sentence_writing(self) -> SentenceWriting | None:
-        """What it shows of sentences that it writes and words that it mends; None for a network that does neither."""
+        """The writing and correction of sentences, for display; None for a network that does neither."""
         return None
 
     def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
@@ -108,11 +108,11 @@ class Network(nn.Module, ABC):
         return {}
 
     def begin_phase(self, spec: NetworkSpec) -> None:
-        """A phase of the training begins, the first one too: `spec` is the network's own, but for the weights of its
-        losses (`NetworkSpec.own_loss_weights`), which from now on are these. A network without losses has none."""
+        """Begin a phase of the training, the first one included. `spec` is the network's own except for the weights of
+        its losses (`NetworkSpec.own_loss_weights`), which apply from now on. A network without losses has none."""
 
     def parameter_groups(self) -> list[NetworkGroup]:
-        """Every parameter in one group; here all train alike from the start."""
+        """Every parameter in one group; by default all train alike from the start."""
         return [NetworkGroup(list(self.parameters()))]
 
     def set_epoch(self, epoch: float) -> None:
@@ -122,11 +122,11 @@ class Network(nn.Module, ABC):
                 parameter.requires_grad_(epoch >= group.start_epoch)
 
     def take_loss_parameters(self, learned: Mapping[str, Tensor]) -> None:
-        """Use what a loss has learned where similarities are computed with it; most networks use nothing."""
+        """Use learned values of a loss in the similarities; most networks use none."""
 
 
 def _padded_by_zeros(encode: Callable[..., Encoded]) -> Callable[..., Encoded]:
-    """The encoder, with nothing beyond the lengths of its items."""
+    """The encoder, with zeros beyond the lengths of its items."""
 
     @wraps(encode)
     def encoded(network: Network, inputs: Any) -> Encoded:
@@ -176,7 +176,7 @@ def region_mask(region_counts: Tensor, regions: int) -> Tensor:
 
 
 def known_counts(images: ImageInputs) -> Tensor | None:
-    """(n,) real regions of each image as `region_mask` reads them, of images on a GPU that have a copy on the host."""
+    """(n,) real regions of each image as `region_mask` reads them, for images on a GPU that have a CPU copy."""
     counts = images.host_counts
     return None if counts is None else counts.clamp(1, images.features.shape[1])
 

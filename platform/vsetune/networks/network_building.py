@@ -1,4 +1,4 @@
-"""From a network spec to its network."""
+"""Builds a network from its spec."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def build_network(
 ) -> Network:
     """A new network for features of (regions, width) per image; parameters drawn from torch's global generator.
 
-    pretrained: False when a state dict is loaded next that replaces every parameter; pre-trained weights are then not
-    read, and with its `architecture` (see `weights_follow`) nothing of theirs needs to be there any more.
-    ConfigError when the spec does not fit the data, or has no network, and where a plugin's code fails.
+    pretrained: False when a state dict is loaded next that replaces every parameter. Pre-trained weights are then not
+    read, and with its `architecture` (see `weights_follow`) none of their files need to exist. ConfigError when the
+    spec does not fit the data, or has no network, and where a plugin's code fails.
     """
     for name, size in (("regions", regions), ("width", width), ("vocabulary_size", vocabulary_size)):
         if size < 1:

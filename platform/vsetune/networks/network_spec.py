@@ -1,4 +1,4 @@
-"""What every network spec declares beside its hyperparameters: its kind, what it reads, what a pair costs.
+"""Declarations of every network spec besides its hyperparameters: its kind, its inputs, the cost of a pair.
 
 The check of network x loss pairs, of data sets, evaluation and `vsetune networks list/show` read these declarations.
 """
@@ -17,9 +17,10 @@ from vsetune.config.spec.kinds import Kind, Score
 
 @dataclass(frozen=True)
 class PairCost:
-    """What comparing one encoded image with one encoded caption takes, without gradient.
+    """The cost of comparing one encoded image with one encoded caption, without gradient.
 
-    flops: a multiply-add is two. numbers: float32 held at once per pair; a bound that evaluation plans its blocks by.
+    flops: a multiply-add is two. numbers: float32 in memory at once per pair; an upper bound, from which evaluation
+    plans its blocks.
     """
 
     flops: float
@@ -31,11 +32,12 @@ class NetworkSpec(Spec):
 
     source: ClassVar[str] = ""
     stop_gradient: ClassVar[str] = ""
-    """What the network treats as a constant on purpose although it depends on a parameter."""
+    """Quantities that the network treats as constants on purpose although they depend on a parameter."""
     own_loss_weights: ClassVar[tuple[str, ...]] = ()
-    """Fields that weigh the losses which the network brings itself, 0: without. A phase of a training may set them."""
+    """Weights of the network's own losses, 0: without. A phase of a training may set them."""
     later_keys: ClassVar[tuple[str, ...]] = ()
-    """Fields that came after the first release; plain data leave them out at their defaults, so fingerprints stay."""
+    """Fields added after the first release; plain data omit them at their defaults, so that fingerprints do not
+    change."""
 
     if TYPE_CHECKING:
         name: str = ""
@@ -48,22 +50,22 @@ class NetworkSpec(Spec):
 
     @property
     def kind(self) -> Kind:
-        """What the network makes of an item."""
+        """The kind of encoded items."""
         return "embedding"
 
     @property
     def score(self) -> Score:
-        """What the similarities of this network are."""
+        """The kind of similarities."""
         return "cosine"
 
     @property
     def reads(self) -> NetworkReads:
-        """What it reads besides stored features and words; a network that reads nothing else says nothing."""
+        """Its inputs besides stored features and words; the default is none."""
         return NetworkReads()
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether it trains on batches of pairs only, because a loss of its own compares pair with pair."""
+        """Whether it trains only on batches of pairs, because one of its own losses compares pairs."""
         return False
 
     def pair_cost(self, *, regions: int, words: int) -> PairCost:

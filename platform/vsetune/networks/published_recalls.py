@@ -1,9 +1,9 @@
-"""Recalls that papers print for a network: `published.csv` in its folder; nothing in it was measured by us.
+"""Recalls that papers print for a network: `published.csv` in its folder; none of them was measured by us.
 
-i2t is image to text. loss: a name of ours, or `published` where the source quotes a result of the network's own paper.
-Rows of lmh have the network's own learning rate and margin; with LMH2 in their source those of LSEH, which some
-networks do not survive. Features, text towers and tuning are those of the paper, so only differences within a
-source compare.
+i2t is image to text. loss: one of our names, or `published` where the source quotes a result of the network's own
+paper. Rows of lmh use the network's own learning rate and margin; rows with LMH2 in their source use those of LSEH,
+with which some networks fail to train. Features, text towers and tuning are those of the paper, so only differences
+within a source are comparable.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PublishedRecalls:
 
 
 def published_recalls(spec: type[NetworkSpec]) -> list[PublishedRecalls]:
-    """The rows of a network, in the order of the file; none if the papers at hand print none."""
+    """The rows of a network, in the order of the file; empty if the papers at hand print none."""
     file = files(spec.__module__.rpartition(".")[0]) / _FILE
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
     network = name_of(spec)

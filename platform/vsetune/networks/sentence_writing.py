@@ -1,6 +1,6 @@
-"""What a network that writes sentences of its own shows of them, and of the words that it finds wrong in a sentence.
+"""Sentences written by a network, and the words that it finds wrong in a sentence, for display.
 
-For people to look at, one image at a time. Letters of shapes: C sentences, L ids.
+One image at a time. Letters of shapes: C sentences, L ids.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs
 
 Verdict = Literal["kept", "not_among_best", "identical", "duplicate", "false_negative"]
-"""What becomes of a sentence: it trains; it scores too low; it is the caption itself; it was written before; it is true
-of the image, as far as its captions tell."""
+"""The use of a sentence: it trains; it scores too low; it equals the caption; it equals an earlier one; it is true of
+the image, judged by its captions."""
 
 
 @dataclass(frozen=True)
 class WrittenSentences:
     """C sentences, each from a masked copy of one caption, in the order in which they were written.
 
-    tokens: (C, L) ids, as many as the caption has. masked: (C, L) ids of the copy, the mask or a word in every place to
-    fill. is_filled: (C, L) bool, these places. verdicts: C of them. scores: (C,) with the image.
+    tokens: (C, L) ids, as many as the caption has. masked: (C, L) ids of the copy, with the mask or a word in every
+    place to fill. is_filled: (C, L) bool, these places. verdicts: C of them. scores: (C,) with the image.
     """
 
     tokens: Tensor
@@ -36,12 +36,12 @@ class WrittenSentences:
 
 @dataclass(frozen=True)
 class WordFindings:
-    """What a network says of the words of C sentences, beside one image.
+    """The judgement of a network on the words of C sentences, beside one image.
 
-    scores: (C,). is_judged: (C, L) bool, False for start, end, padding and what is never masked; there the others mean
-    nothing. unchanged: (C, L) probability that a word was not replaced; None without such a head. mended: (C, L) ids,
-    the word that it would write. certainty, present: (C, L) probabilities of that word and of the one there now; all
-    three None without such a head.
+    scores: (C,). is_judged: (C, L) bool, False for start, end, padding and ids that are never masked; there the other
+    fields are meaningless. unchanged: (C, L) probability that a word was not replaced; None without such a head.
+    mended: (C, L) ids, the word that it would write. certainty, present: (C, L) probabilities of that word and of the
+    present one; all three None without such a head.
     """
 
     scores: Tensor
@@ -53,7 +53,7 @@ class WordFindings:
 
 
 class SentenceWriting(ABC):
-    """Asked of a network in evaluation mode; nothing that it gives has a gradient, and it changes no parameter.
+    """Requires a network in evaluation mode; its results have no gradient, and it changes no parameter.
 
     about: how it writes, a sentence for people. lacks: what it cannot show and why, one sentence each.
     """
@@ -65,9 +65,9 @@ class SentenceWriting(ABC):
     def write(self, image: Encoded, caption: CaptionInputs) -> WrittenSentences | None:
         """As in training, but without dropout; one image and one caption of it. None where it writes none.
 
-        Draws from torch's global generator. Without `siblings` no other caption of the image is known.
+        Uses torch's global generator. Without `siblings` no other caption of the image is known.
         """
 
     @abstractmethod
     def judge_words(self, image: Encoded, sentences: CaptionInputs) -> WordFindings:
-        """Of one image and any number of sentences."""
+        """Judgement on the words of any number of sentences, beside one image."""

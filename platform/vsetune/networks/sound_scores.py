@@ -1,4 +1,4 @@
-"""What a network made of a batch, looked at once: a shape that is wrong is told with the line it comes from."""
+"""A single check of a network's output for a batch: a wrong shape is reported with the source line of the method."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIMENSIONS = {"embedding": 2, "several_embeddings": 3, "probabilistic": 2}
 def require_sound_items(
     network: Network, name: str, images: Encoded, captions: Encoded, *, sizes: tuple[int, int]
 ) -> None:
-    """ConfigError unless these are as many items as the batch has. name: of the network. sizes: images, captions."""
+    """ConfigError unless the batch has as many items. name: of the network. sizes: images, captions."""
     for encoded, side, size in ((images, "images", sizes[0]), (captions, "captions", sizes[1])):
         encode = getattr(type(network), f"encode_{side}")
         shape = tuple(encoded.vectors.shape)

@@ -1,1 +1,1 @@
-"""Nightly sweeps: the same cells every night, held against their own history."""
+"""Nightly sweeps: the same cells every night, compared with their own history."""

@@ -1,4 +1,4 @@
-"""`vsetune nightly accept`: an intended change moves the line, with a reason that stays in the history."""
+"""`vsetune nightly accept`: an intended change begins a new line, with a reason that stays in the history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHANGES = {"regression", "improvement", "changed"}
 
 @dataclass(frozen=True)
 class Wish:
-    """What somebody accepts. measure, cell, date: None is all measures, all cells, the newest night."""
+    """The change to accept. measure, cell, date: None is all measures, all cells, the newest night."""
 
     reason: str
     measure: str | None = None
@@ -29,10 +29,10 @@ class Wish:
 
 
 def accept_change(history: History, name: str, wish: Wish, revision: str) -> Accepted:
-    """Write it to the history, under its lock; what was written.
+    """Write the accepted change to the history, under its lock; returns the entry.
 
-    revision: of the code that is running. UsageError in one line: no reason, an unknown measure or cell, no night of
-    that date, the same accepted already, no change there, or no night at all.
+    revision: of the running code. UsageError in one line: no reason, an unknown measure or cell, no night of that date,
+    the same change accepted already, no change there, or no night at all.
     """
     reason = " ".join(wish.reason.split())
     if not reason:
@@ -83,7 +83,7 @@ def _cell(cell: str | None, nights: Sequence[Night]) -> str | None:
 
 
 def _require_new(accepted: Accepted, before: Sequence[Accepted]) -> None:
-    """UsageError when an entry of the same date covers it: a slip, or a command given twice."""
+    """UsageError when an entry of the same date already covers it."""
     for other in before:
         if other.date == accepted.date and other.measure in (None, accepted.measure) and \
                 other.cell in (None, accepted.cell):
@@ -94,8 +94,8 @@ def _require_new(accepted: Accepted, before: Sequence[Accepted]) -> None:
 
 
 def _require_change(accepted: Accepted, report: Mapping[str, Any] | None) -> None:
-    """UsageError when the night's report shows no change there: a new line costs a baseline. Without a report nothing
-    is known, and what the person says holds."""
+    """UsageError when the night's report shows no change there, since a new line needs a new baseline. Without a report
+    the change is accepted unchecked."""
     if report is None:
         return
     found = [

@@ -1,4 +1,4 @@
-"""Which commit changed a number: binary search between a good and a bad revision, measuring as little as will do."""
+"""Finds the commit that changed a number: binary search between a good and a bad revision, with few measurements."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from vsetune.nightly.revisions import Commit
 
 Side = Literal["good", "bad", "skipped"]
 Losses = Mapping[str, Sequence[float]]
-"""The first losses of every cell, and with `RECALLS_OF` before its name the recalls after them, exact."""
+"""Exact first losses by cell, and the recalls after them under the cell's name with the prefix `RECALLS_OF`."""
 RECALLS_OF = "recalls of "
 
 
 class CannotRun(VsetuneError):
-    """A revision that gives no number: it is skipped. The message is the reason, in one line."""
+    """A revision gives no number and is skipped. The message is the reason, in one line."""
 
 
 class NoDifference(VsetuneError):
-    """Good and bad give the same: there is nothing to look for. Exit code 1."""
+    """Good and bad give the same number, so there is nothing to search. Exit code 1."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What one revision gave. value: of the measure, None for first losses. pairs: runs of it beside the good one."""
+    """The result of one revision. value, reference: medians of its runs and of the good revision's, None for first
+    losses. pairs: number of paired runs with the good revision."""
 
     commit: Commit
     side: Side
@@ -49,9 +50,9 @@ class Tried:
 
 @dataclass(frozen=True)
 class Bisected:
-    """suspects: commits of which one made the change, oldest first; more than one where those between cannot run.
+    """suspects: commits of which one made the change, oldest first; more than one where commits between cannot run.
 
-    good, bad: what the two ends gave. tried: every revision that was measured on the way, in that order.
+    good, bad: results of the two ends. tried: every revision between them that was tried, in order of the search.
     """
 
     suspects: Sequence[Commit]
@@ -61,26 +62,26 @@ class Bisected:
 
 
 class Judge(Protocol):
-    """Tells on which side a revision is. CannotRun where it gives no number."""
+    """Decides on which side a revision is. CannotRun where it gives no number."""
 
     def ends(self, good: Commit, bad: Commit) -> tuple[Tried, Tried]:
-        """What the two ends give. NoDifference where that is the same."""
+        """Results of the two ends. NoDifference where they are the same."""
         ...
 
     def judge(self, commit: Commit) -> Tried:
-        """A revision between them."""
+        """Result of a revision between the ends; `ends` must be called before."""
         ...
 
 
 def bisect(good: Commit, after: Sequence[Commit], judge: Judge, tell: Callable[[Tried, int], None]) -> Bisected:
-    """The commit that made the change. after: commits after `good`, oldest first; the last one is bad.
+    """Search for the commit that made the change. after: commits after `good`, oldest first; the last one is bad.
 
-    tell: called with every revision that was tried, and how many may still be at fault. CannotRun when one of the two
-    ends gives no number, NoDifference when both give the same.
+    tell: called with the result of every tried revision and the number of commits that may still be at fault. CannotRun
+    when one of the two ends gives no number, NoDifference when both give the same.
     """
     first, last = judge.ends(good, after[-1])
     tried: list[Tried] = []
-    low, high = -1, len(after) - 1  # of the newest good one and the oldest bad one
+    low, high = -1, len(after) - 1  # places of the newest good commit and the oldest bad one
     skipped: set[int] = set()
     while untried := [place for place in range(low + 1, high) if place not in skipped]:
         middle = (low + high) / 2
@@ -106,7 +107,7 @@ def _judged(judge: Judge, commit: Commit) -> Tried:
 
 @dataclass
 class LossJudge:
-    """By the first losses, bit for bit. run: those of a revision."""
+    """Judges by the first losses, bit for bit. run: returns those of a revision."""
 
     run: Callable[[Commit], Losses]
     _of_good: Losses = field(default_factory=dict, init=False)
@@ -125,8 +126,8 @@ class LossJudge:
 
 
 def first_difference(expected: Losses, found: Losses) -> str | None:
-    """Where the losses or recalls part for the first time, in words; None where every bit is equal. CannotRun: no such
-    cell. Recalls that one of the two lacks are not compared."""
+    """Description of the first loss or recall that differs; None where every bit is equal. CannotRun: `found` lacks a
+    cell. Recalls that only one of the two has are not compared."""
     for cell, losses in expected.items():
         is_recalls = cell.startswith(RECALLS_OF)
         what, one_of = ("numbers", "number") if is_recalls else ("losses", "loss of step")
@@ -145,10 +146,10 @@ def first_difference(expected: Losses, found: Losses) -> str | None:
 
 @dataclass
 class PairedJudge:
-    """By a number that is measured beside that of the good revision, again and again until the two part.
+    """Judges by a number measured in pairs with the good revision, repeated until the result is clear.
 
-    take: runs the good revision and another, with the seed of a round, and gives both numbers. known: pairs of earlier
-    calls by hash, which grow. smallest_change: what matters, as `Measure.smallest_change`.
+    take: runs the good revision and another with the seed of a round, and returns both numbers. known: pairs of earlier
+    calls by hash, extended in place. smallest_change: smallest change that matters, as `Measure.smallest_change`.
     """
 
     measure: Measure
@@ -199,7 +200,7 @@ class PairedJudge:
         return Tried(commit, side, text, shift.value, shift.reference, shift.pairs)
 
     def _text(self, shift: Shift) -> str:
-        """Value against value, and by how much."""
+        """Both values and their difference, in words."""
         if self.measure.scale == "ratio":
             by = f"{_per_cent(shift.size)} ± {100 * shift.error:.1f} %"
         else:

@@ -1,8 +1,8 @@
-"""`vsetune nightly bisect`: from a sweep and a measure to the commit at fault; an interrupted search goes on.
+"""`vsetune nightly bisect`: from a sweep and a measure to the commit at fault; an interrupted search resumes.
 
-    nightly/NAME/bisect/KEY/notes.json     what was measured so far, by revision
+    nightly/NAME/bisect/KEY/notes.json     measurements so far, by revision
     nightly/NAME/bisect/KEY/trees/         worktrees, while it runs
-    nightly/NAME/bisect/environments/      of revisions that ask for other packages
+    nightly/NAME/bisect/environments/      environments of revisions that require other packages
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from vsetune.nightly.revisions import Commit, Repository
 
 _MODULE = "vsetune.nightly.measure_once"
 _REPEATABLE = {"best_m_recall", "epochs_to_target", "m_recall_area"}
-"""Equal for a revision and a seed whenever they are measured on one machine, so that once is enough."""
+"""Measures that are equal for a revision and a seed whenever measured on one machine, so that one run is enough."""
 _ALARMS = ("regression", "changed")
 _EDITED, _HEAD = "+changes", "HEAD"
 
 
 @dataclass(frozen=True)
 class Question:
-    """What to look for. cell, good, bad: None is chosen from the history. fewest: pairs of runs of a revision."""
+    """The request. cell, good, bad: None is chosen from the history. fewest: least pairs of runs of a revision."""
 
     file: Path
     measure: str
@@ -61,8 +61,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Answerable:
-    """A question with everything chosen. after: commits after `good`, oldest first, the last one bad. cell: None is
-    every cell, for first losses alone."""
+    """A question with every choice made. after: commits after `good`, oldest first; the last one is bad. cell: None is
+    every cell, allowed for first losses only."""
 
     question: Question
     cell: str | None
@@ -71,7 +71,8 @@ class Answerable:
 
 
 def answerable(question: Question, spec: NightlySpec, history: History, repository: Repository) -> Answerable:
-    """UsageError in one line: unknown measure, cell or revision, nothing in the history to choose, edited files."""
+    """Complete a question from the history. UsageError in one line: unknown measure, cell or revision, nothing in the
+    history to choose, edited files."""
     try:
         known_name(question.measure, {*BY_NAME, FIRST_LOSSES}, "measure")
     except ValueError as error:
@@ -96,7 +97,8 @@ def search(
 ) -> Bisected:
     """Measure revisions until one commit is left. folder: of all searches of this sweep.
 
-    StudyConflict: another process is at it. NoDifference, CannotRun: the two ends are equal, or one gives nothing.
+    StudyConflict: another process runs the same search. NoDifference: the two ends are equal. CannotRun: one of them
+    gives no number.
     """
     place = folder / _key(asked)
     make_folder(place)
@@ -105,7 +107,7 @@ def search(
 
 
 class Notes:
-    """What was measured, kept after every run: pairs by revision, values of the good one by round, losses."""
+    """Measurements, written after every run: pairs by revision, values of the good revision by round, losses."""
 
     def __init__(self, file: Path) -> None:
         """DataError when the file is damaged."""
@@ -122,7 +124,7 @@ class Notes:
             raise DataError(f"{told}; remove it, the search then measures again") from error
 
     def keep(self) -> None:
-        """StorageError when it cannot be written."""
+        """Write the file. StorageError when it cannot be written."""
         pairs = {name: [[pair.reference, pair.value] for pair in each] for name, each in self.pairs.items()}
         write_json(self._file, {"pairs": pairs, "references": self.references, "losses": self.losses}, durable=False)
 
@@ -137,7 +139,7 @@ def _judge(
     measure = BY_NAME[asked.question.measure]
 
     def value(commit: Commit, number: int) -> float:
-        if measure.name in STEP_TIMES:  # seconds instead of a whole trial
+        if measure.name in STEP_TIMES:  # takes seconds, without training a whole trial
             values = reruns.json_of(commit, _MODULE, [str(file), "--first-losses", "--cell", cell]).get(cell, {})
         else:
             words = [str(file), "--cell", cell, "--seeds", str(number)]
@@ -155,7 +157,7 @@ def _judge(
         return notes.references[str(number)]
 
     def take(good: Commit, commit: Commit, number: int) -> Pair:
-        if number % 2:  # which of the two comes first changes, so that no drift of the machine adds up
+        if number % 2:  # the order alternates, so that a drift of the machine cancels out
             other = value(commit, number)
             pair = Pair(reference(good, number), other)
         else:
@@ -184,12 +186,13 @@ def _first_losses(reruns: Reruns, notes: Notes, commit: Commit, file: Path, cell
 
 
 def _reruns(spec: NightlySpec, place: Path, repository: Repository, say: Callable[[str], None]) -> Reruns:
-    """Scenes are made by each revision anew, as what makes them may have changed; other data stay where they are."""
+    """Reruns for a search. Each revision makes its own scenes, since their code may have changed; other data are
+    shared."""
     return Reruns(repository, place, home=place / "homes" if spec.data.scenes is not None else None, say=say)
 
 
 def _key(asked: Answerable) -> str:
-    """Of the folder of one search: another file, range or machine is another search."""
+    """Folder name of one search; another file, measure, cell, range or machine is another search."""
     return fingerprint_of({
         "file": asked.question.file.read_text(encoding="utf-8"), "measure": asked.question.measure, "cell": asked.cell,
         "good": asked.good.hash, "bad": asked.after[-1].hash, "machine": platform.node(),
@@ -207,7 +210,7 @@ def _alone(place: Path) -> Iterator[None]:
 
 
 def _known_cell(cell: str | None, spec: NightlySpec, question: Question) -> str | None:
-    """UsageError for one that the sweep does not have. None, for a measure, is its first cell."""
+    """The cell, checked; None, for a measure, becomes the first cell. UsageError for a cell that the sweep lacks."""
     names = [each.name for each in resolve_cells(spec.study("bisect", [0]), where=str(question.file))]
     if cell is None:
         return None if question.measure == FIRST_LOSSES else names[0]
@@ -218,7 +221,8 @@ def _known_cell(cell: str | None, spec: NightlySpec, question: Question) -> str 
 
 
 def _alarm(nights: Sequence[Night], history: History, question: Question) -> Mapping[str, Any] | None:
-    """The row of the newest report that says what is looked for, the largest change first."""
+    """The row of the newest report that has the alarm in question. Cells come before the mean over all cells, then the
+    largest change."""
     report = history.report_plain(nights[-1].date) if nights else None
     rows = [
         row for row in (report or {}).get("rows", ())
@@ -229,7 +233,7 @@ def _alarm(nights: Sequence[Night], history: History, question: Question) -> Map
 
 
 def _bad(question: Question, nights: Sequence[Night]) -> tuple[str, str]:
-    """(revision, where it comes from): as given, that of the newest night, or HEAD."""
+    """(revision, its origin): as given, that of the newest night, or HEAD."""
     if question.bad is not None:
         return question.bad, "--bad"
     if nights and _is_commit(nights[-1].revision):
@@ -240,9 +244,9 @@ def _bad(question: Question, nights: Sequence[Night]) -> tuple[str, str]:
 def _good(
     question: Question, nights: Sequence[Night], history: History, alarm: Mapping[str, Any] | None
 ) -> tuple[str, str]:
-    """(revision, where it comes from): as given, or that of the last night before the change began.
+    """(revision, its origin): as given, or that of the last night before the change began.
 
-    Without an alarm in the newest report, the last night whose report is quiet. UsageError when there is none.
+    Without an alarm in the newest report, that of the last night whose report is quiet. UsageError when there is none.
     """
     if question.good is not None:
         return question.good, "--good"

@@ -1,4 +1,4 @@
-"""A report goes out: files, MLflow, Prometheus, chat, mail. Whatever fails is a line in the report, never its end."""
+"""Delivery of a report: files, MLflow, Prometheus, chat, mail. A failed step adds a note and does not stop the rest."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ def deliver(
     report: NightReport, keep: Keep, spec: ReportSpec, *, night: Night | None, tracking_uri: str | None,
     patience: Patience = USUAL,
 ) -> NightReport:
-    """Everything that becomes of a report, exit code 2 included; the report with a note for each thing that failed.
+    """Store and send a report, exit code 2 included; returns the report with a note for each step that failed.
 
-    night: as measured, None where it could not run. tracking_uri: None keeps no run. Raises no VsetuneError and no
-    OSError: where not even the files could be kept, `was_kept` says so of what is returned, and the caller shows it.
+    night: as measured, None where it could not run. tracking_uri: None stores no run. Raises no VsetuneError and no
+    OSError. Where not even the files could be written, `was_kept` of the returned report is False, and the caller shows
+    the report.
     """
     delivery = _Delivery(presentable(report), keep, patience)
     delivery.keep_files()
@@ -61,7 +62,8 @@ def was_kept(report: NightReport) -> bool:
 
 @dataclass
 class _Delivery:
-    """report: as it stands now. written, uploaded: as it was when it was last kept in files and in MLflow."""
+    """A delivery in progress. report: its current state. written, uploaded: its state when last stored in files and in
+    MLflow."""
 
     report: NightReport
     keep: Keep
@@ -71,7 +73,7 @@ class _Delivery:
     runs: MlflowNights | None = None
 
     def attempt(self, what: str, step: Callable[[], object]) -> None:
-        """A step whose failure is a note."""
+        """Run a step; a failure becomes a note."""
         try:
             step()
         except (VsetuneError, OSError) as error:
@@ -93,7 +95,7 @@ class _Delivery:
                 self.note(NOT_KEPT + one_line(masked(str(error)), most=_LONGEST_NOTE))
 
     def keep_run(self, tracking_uri: str) -> None:
-        """The run first, so that its id stands in the files that go to it."""
+        """Create the run first, so that the uploaded files contain its id."""
         from vsetune.records.mlflow_nights import MlflowNights
 
         self.runs = MlflowNights(tracking_uri)
@@ -125,7 +127,7 @@ class _Delivery:
                 server_from_environment(must_encrypt=spec.mail_encryption == "required"), page=page))
 
     def keep_what_changed(self) -> None:
-        """Files and run once more, when notes came after them."""
+        """Store files and run again if notes were added since."""
         if self.uploaded is not None and self.uploaded != self.report:
             self.attempt("MLflow", self.upload)
         if self.written != self.report:
@@ -139,7 +141,7 @@ def _page_of(report: NightReport, spec: ReportSpec) -> str | None:
 
 
 def _night_run(report: NightReport) -> NightRun:
-    """Numbers by `CELL.MEASURE`, and how many rows have each verdict."""
+    """The MLflow run of a night: numbers by `CELL.MEASURE`, the number of rows by verdict, tags."""
     from vsetune.records.mlflow_nights import NightRun
 
     metrics = {

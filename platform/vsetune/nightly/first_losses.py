@@ -1,7 +1,8 @@
-"""The first losses of tonight, and the recalls after them, against the first night's: equal bit for bit, or changed.
+"""Comparison of tonight's first losses, and the recalls after them, with the oldest that count: equal bit for bit, or
+changed.
 
-A fixed seed, one thread of a processor and, in one line of nights, one machine with the same packages: these numbers
-need no band. Where the nights of one commit show that they do not repeat all the same, they are not judged.
+These numbers need no band: the seed is fixed, there is one thread, and a line has one machine with the same packages.
+They are not judged where the nights of one commit show that they do not repeat.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from vsetune.nightly.suspects import CommitRange, Suspects, commits_in
 
 _NOBODY = Suspects(())
 _MOST_KINDS = 3
-"""Of numbers under one commit; so many show that they do not repeat."""
+"""Number of different results under one commit that shows that they do not repeat."""
 
 
 def judged_first_losses(
     line: Sequence[Night], tonight: Night, cell: str, accepted: Sequence[Accepted]
 ) -> ReportRow:
-    """A row without a measure. line: earlier nights under the conditions of tonight, oldest first.
+    """The row of the first losses. line: earlier nights under the conditions of tonight, oldest first.
 
     Tonight is compared with the oldest losses that count: a change is reported until it is accepted, or until the old
     losses are back. change: the largest relative difference.
@@ -57,7 +58,8 @@ def judged_first_losses(
 
 @dataclass(frozen=True)
 class _Reference:
-    """Of the oldest night that counts. recalls: of the oldest one that has these losses and took recalls."""
+    """The numbers to compare with. losses: of the oldest night that counts. recalls: of the oldest night with these
+    losses that has recalls."""
 
     losses: tuple[float, ...]
     recalls: Mapping[str, float]
@@ -74,7 +76,7 @@ class _Reference:
         return _losses(night, cell) == self.losses and is_same_validation
 
     def difference(self, night: Night, cell: str) -> tuple[str, float]:
-        """(in words; largest relative difference) of a night that does not meet it."""
+        """(description, largest relative difference) of a night that differs from the reference."""
         losses = _losses(night, cell)
         if losses != self.losses:
             step, largest = _difference(self.losses, losses)
@@ -98,8 +100,8 @@ def _recalls(night: Night, cell: str) -> Mapping[str, float]:
 
 
 def _does_not_repeat(nights: Sequence[Night], cell: str) -> str | None:
-    """Why the numbers cannot be held to equality; None where they can. Two kinds of losses may be two states of the
-    machine, of which the newer one is a change."""
+    """Why equality cannot be required; None where it can. Only two different results under one commit may be two states
+    of the machine, and the newer one is reported as a change."""
     found: dict[str, set[tuple[float, ...]]] = {}
     for night in nights:
         if night.revision.isalnum() and night.revision != "unknown":
@@ -112,7 +114,7 @@ def _does_not_repeat(nights: Sequence[Night], cell: str) -> str | None:
 
 
 def _since(counted: Sequence[Night], tonight: Night, cell: str, reference: _Reference) -> str:
-    """The first date of the unbroken run of nights that differ, tonight its last."""
+    """The first date of the unbroken run of differing nights that ends tonight."""
     since = tonight.date
     for night in reversed(counted):
         if reference.is_met_by(night, cell):

@@ -1,12 +1,13 @@
-"""The first steps at a fixed seed: their losses and the recalls of a validation after them, on one machine and one
-thread equal bit for bit, or the code changed; and how long a step takes with nothing beside it, which is steadier than
-the times of trials that share a machine.
+"""The first steps at a fixed seed: their losses, the recalls of a validation after them, and the time of a step.
+
+On one machine and one thread losses and recalls are equal bit for bit unless the code changed. Steps are timed with
+nothing beside them, which varies less than the times of trials that share a machine.
 
     python -m vsetune.nightly.first_steps FILE
 
 FILE: JSON with `steps`, `plugins` (folders or modules) and `trials` (TrialSpecs as plain data). Prints JSON: by cell
-either `losses` and `recalls`, exact floats, and the `STEP_TIMES`, or `problem`, one line. A process of its own, because
-the threads of one that trained already cannot be taken back, and because nothing that it did before may matter.
+either `losses` and `recalls`, exact floats, and the `STEP_TIMES`, or `problem`, one line. It is a process of its own
+because a process that has trained cannot reduce its threads, and because no earlier work may affect the result.
 """
 
 from __future__ import annotations
@@ -49,17 +50,17 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM
 
 
 TIMED, ROUNDS = 20, 3
-"""Steps that are taken for their time, the first ones among them; and how often, all cells in turn. The fastest round
-of a cell counts: what else the machine does for a second or two only makes one slower."""
+"""Steps of a timing round, including the first ones that are not timed, and number of rounds over all cells. The
+fastest round of a cell counts: brief other load on the machine only makes a round slower."""
 _NOT_TIMED = 3
-"""The first steps make buffers and the state of the optimizer."""
+"""First steps left out of the timing: they allocate buffers and the state of the optimizer."""
 
 
 @dataclass(frozen=True)
 class FirstSteps:
-    """Of one night, by cell. losses: one float per step. problems: one line each. times: by name of `STEP_TIMES`, of a
-    step in calibration steps, the median over those of a round, in the fastest round. recalls: by name, after the
-    steps; none of a cell whose pairs another network proposes."""
+    """First steps of one night, by cell. losses: one float per step. problems: one line each. times: by name of
+    `STEP_TIMES`, of a step in calibration steps, the median of the fastest round. recalls: by name, after the steps;
+    none for a cell whose pairs another network proposes."""
 
     losses: Mapping[str, Sequence[float]]
     problems: Mapping[str, str]
@@ -69,21 +70,21 @@ class FirstSteps:
 
 @dataclass(frozen=True)
 class Steps:
-    """Of one trial. losses: float32 as exact floats. times: by name of `STEP_TIMES`, of steps in calibration steps, the
-    first few left out. recalls: of the validation split after the steps, by name."""
+    """First steps of one trial. losses: float32 as exact floats. times: by name of `STEP_TIMES`, of the timed steps, in
+    calibration steps. recalls: of the validation split after the steps, by name."""
 
     losses: list[float]
     times: dict[str, list[float]]
     recalls: dict[str, float]
 
     def medians(self) -> dict[str, float]:
-        """Of the times."""
+        """Medians of the times, by name."""
         return {name: statistics.median(times) for name, times in self.times.items()}
 
 
 def take_first_steps(study: StudySpec, cells: Sequence[Cell], *, steps: int, seed: int) -> FirstSteps:
-    """The first steps of every cell, from a process that is started for it. A cell that fails is a problem of its own;
-    a process that fails is one of all cells."""
+    """The first steps of every cell, run in a process of their own. A cell that fails is a problem of this cell; a
+    process that fails is a problem of all cells."""
     trials = [build_trial(study, cell, {}, trial="first-steps", seed=seed).to_plain() for cell in cells]
     with tempfile.TemporaryDirectory(prefix="vsetune-first-steps-") as folder:
         file = Path(folder) / "trials.json"
@@ -101,11 +102,11 @@ def take_first_steps(study: StudySpec, cells: Sequence[Cell], *, steps: int, see
 
 
 def first_steps(trial: TrialSpec, steps: int, *, timed: int = 0) -> Steps:
-    """The first steps of a trial on the CPU; fewer where the trial is shorter. None, and no recalls, where steps is 0.
+    """The first steps of a trial on the CPU, fewer where the trial is shorter. No losses and no recalls if steps is 0.
 
-    The steps are those of an attempt: the same start, batches, schedule and random numbers. timed: how many are taken
-    for their time, 0 for none; a calibration step is timed between any two, and a step divided by the mean of those
-    beside it.
+    The steps are those of an attempt: the same start, batches, schedule and random numbers. timed: number of steps of
+    the timing round, 0 for none. A calibration step is timed between any two steps; a step's time is divided by the
+    mean of the calibration steps before and after it.
     """
     keep_freed_memory()
     device, dataset = torch.device("cpu"), Dataset.open(trial.data.path)
@@ -155,8 +156,8 @@ def _recalls(learner: Learner, dataset: Dataset, trial: TrialSpec) -> dict[str, 
 
 
 def _run(file: Path) -> dict[str, dict[str, Any]] | str:
-    """What the process printed, or why it did not, in one line."""
-    package_root = str(Path(vsetune.__file__).resolve().parents[1])  # this very code, wherever the process starts
+    """The JSON that the process printed, or in one line why there is none."""
+    package_root = str(Path(vsetune.__file__).resolve().parents[1])  # the process must import this code
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         done = subprocess.run(
@@ -176,12 +177,12 @@ def _taken(plain: dict[str, Any], steps: int) -> dict[str, Any]:
     try:
         taken = first_steps(TrialSpec.model_validate(plain), steps, timed=TIMED)
         return {"losses": taken.losses, "recalls": taken.recalls, **taken.medians()}
-    except Exception as error:  # whatever it is, it concerns this cell alone, and is told
+    except Exception as error:  # any failure concerns this cell alone and is reported
         return {"problem": f"{type(error).__name__}: {one_line(error)}"[:_LONGEST_PROBLEM]}
 
 
 def _time_again(trials: Sequence[dict[str, Any]], found: dict[str, dict[str, Any]]) -> None:
-    """One more round of all cells that gave losses."""
+    """One more timing round of all cells that gave losses."""
     for plain in trials:
         cell = found[plain["cell"]]
         if "losses" in cell:
@@ -190,7 +191,7 @@ def _time_again(trials: Sequence[dict[str, Any]], found: dict[str, dict[str, Any
 
 
 def main(file: Path) -> None:
-    """Prints what `take_first_steps` reads."""
+    """Print the JSON that `take_first_steps` reads."""
     mask_output()
     torch.set_num_threads(1)
     wanted = json.loads(file.read_text())

@@ -1,10 +1,10 @@
-"""The history of a nightly sweep: one file per night, what was accepted, and the kept reports.
+"""The history of a nightly sweep: one file per night, the accepted changes, and the reports.
 
     nightly/NAME/nights/DATE.json     a `Night`
-    nightly/NAME/accepted.json        where a line was moved, and why
+    nightly/NAME/accepted.json        accepted changes, each of which begins a new line, and why
     nightly/NAME/reports/DATE.html, DATE.md, DATE.json
 
-With a home on object storage the same files stand there too, and whoever holds the history fetches them first.
+With a home on object storage the same files are stored there too, and a process that takes the lock fetches them first.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from vsetune.object_storage.s3 import listing
 _NIGHTS, _REPORTS, _ACCEPTED, _LOCK, _LEASE = "nights", "reports", "accepted.json", "lock", "lease.json"
 _NIGHTS_IN_REPORT = 30
 _NIGHT_BYTES = 64 << 20
-"""A thousand first losses of each of a thousand cells."""
+"""Largest file of a night: room for a thousand first losses of each of a thousand cells."""
 _REPORT_ENDINGS = ("html", "md", "json")
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """From `date` on (an ISO day) a new line begins, for one stream or for all: nights before it no longer count.
+    """An accepted change: on `date` (an ISO day) a new line begins, for one stream or for all. Nights before it no
+    longer count.
 
-    measure: a name of `MEASURES`, `first_losses`, or None for all. cell: None for all. reason: why the change is meant.
-    revision: commit of the code that accepted it. at: ISO time in UTC.
+    measure: a name of `MEASURES`, `first_losses`, or None for all. cell: None for all. reason: why the change is
+    intended. revision: commit of the code that accepted it. at: ISO time in UTC.
     """
 
     date: str
@@ -58,7 +59,7 @@ class Accepted:
             raise ValueError(f"date: got {self.date[:40]!r}, need a day such as 2026-01-31")
 
     def covers(self, cell: str, measure: str) -> bool:
-        """Whether it moves the line of this stream."""
+        """Whether it begins a new line for this stream."""
         return self.cell in (None, cell) and self.measure in (None, measure)
 
 
@@ -66,14 +67,14 @@ _ENTRIES = TypeAdapter(list[Accepted])
 
 
 def nightly_folder(name: str) -> Path:
-    """Where the history of a nightly sweep stands on this machine."""
+    """Folder of the history of a nightly sweep on this machine."""
     return home() / "nightly" / name
 
 
 class History:
-    """The nights of one sweep, as files in `folder`. Reading needs no lock; who writes is inside `held`.
+    """The nights of one sweep, as files in `folder`. Reading needs no lock; writing must happen inside `held`.
 
-    problems: what reading found wrong, one line each; a damaged night counts as none.
+    problems: errors found while reading, one line each; a damaged night is left out.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -83,9 +84,9 @@ class History:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """One process at a time, on all machines that share the home.
+        """Lock the history: one process at a time, on all machines that share the home.
 
-        StudyConflict when another one holds it. StorageError when the folder or the home cannot be written.
+        StudyConflict when another process has the lock. StorageError when the folder or the home cannot be written.
         """
         make_folder(self.folder)
         try:
@@ -113,13 +114,14 @@ class History:
                 lease.release()
 
     def fetch(self) -> None:
-        """For who only reads: what stands under a remote home; with a local one it is here already. StorageError."""
+        """For readers: fetch the files under a remote home. With a local home there is nothing to fetch. StorageError.
+        """
         if remote_place(self.folder) is not None:
             make_folder(self.folder)
             self._fetch()
 
     def nights(self) -> list[Night]:
-        """All nights, oldest first. One that cannot be read is left out, and a line about it added to `problems`."""
+        """All nights, oldest first. A night that cannot be read is left out, with a line in `problems`."""
         found = []
         for file in self._night_files():
             night = self._read(file)
@@ -133,12 +135,13 @@ class History:
         return self._read(file) if file.exists() else None
 
     def keep(self, night: Night) -> None:
-        """Write a night, in place of one of the same date. StorageError when it cannot be stored."""
+        """Write a night, replacing one of the same date. StorageError when it cannot be stored."""
         make_folder(self.folder / _NIGHTS)
         self._write(self._night_file(night.date), {"format": FORMAT} | night.to_plain())
 
     def set_aside_damaged(self) -> list[str]:
-        """Rename what is damaged, so that it is told once; a night of a newer version stays. One line for each."""
+        """Rename damaged nights, so that each is reported once; a night of a newer version stays. Returns one line for
+        each."""
         told = []
         for file in self._night_files():
             try:
@@ -151,13 +154,13 @@ class History:
         return told
 
     def require_readable(self, date: str) -> None:
-        """DataError where the night of an ISO date is there and cannot be read: nothing may take its place."""
+        """DataError where the night of an ISO date exists but cannot be read: it must not be overwritten."""
         file = self._night_file(date)
         if file.exists():
             _night_in(file)
 
     def accepted(self) -> list[Accepted]:
-        """Where lines were moved, oldest first. DataError when the file is damaged: it must not be guessed."""
+        """The accepted changes, oldest first. DataError when the file is damaged: its content must not be guessed."""
         file = self.folder / _ACCEPTED
         try:
             plain = read_json(file)
@@ -171,12 +174,12 @@ class History:
             raise DataError(f"{file}: cannot read ({first_of(error)}); mend it or move it away") from error
 
     def accept(self, accepted: Accepted) -> None:
-        """Add one. StorageError when it cannot be stored; DataError when what is there is damaged."""
+        """Add an accepted change. StorageError when it cannot be stored; DataError when the file is damaged."""
         make_folder(self.folder)
         self._write(self.folder / _ACCEPTED, [asdict(each) for each in [*self.accepted(), accepted]])
 
     def keep_report(self, report: NightReport, html: str, markdown: str) -> Path:
-        """Write the report's page, its Markdown and its data; the page's path. StorageError."""
+        """Write the report's page, its Markdown and its data; returns the page's path. StorageError."""
         make_folder(self.folder / _REPORTS)
         plain = readable_json({"format": FORMAT} | asdict(_shortened(report)))
         for ending, content in zip(_REPORT_ENDINGS, (html.encode(), markdown.encode(), plain), strict=True):
@@ -186,11 +189,11 @@ class History:
         return self.report_file(report.date, "html")
 
     def report_file(self, date: str, ending: str) -> Path:
-        """Where the report of a date is kept; ending: `html`, `md` or `json`."""
+        """Path of the report of a date; ending: `html`, `md` or `json`."""
         return self.folder / _REPORTS / f"{date}.{ending}"
 
     def report_plain(self, date: str) -> Mapping[str, Any] | None:
-        """The kept report of a date as plain data; None where there is none or it cannot be read."""
+        """The stored report of a date as plain data; None where there is none or it cannot be read."""
         file = self.report_file(date, "json")
         try:
             plain: Mapping[str, Any] = json.loads(file.read_bytes())
@@ -206,7 +209,7 @@ class History:
         return plain
 
     def was_judged(self, date: str) -> bool:
-        """Whether the kept report of a date holds verdicts."""
+        """Whether the stored report of a date has verdicts."""
         return bool((self.report_plain(date) or {}).get("rows"))
 
     def _night_file(self, date: str) -> Path:
@@ -223,14 +226,14 @@ class History:
             return None
 
     def _write(self, file: Path, plain: Any) -> None:
-        """StorageError, also when another machine has taken the history over."""
+        """Write a file of the history. StorageError, also when another machine has taken over the lock."""
         if self._lease is not None:
             self._lease.check()
         write_whole(file, readable_json(plain), durable=True)
         keep_in_home(file)
 
     def _fetch(self) -> None:
-        """What stands under the remote home and is not here as it should be. StorageError."""
+        """Fetch files under the remote home that are missing or outdated here. StorageError."""
         place = remote_place(self.folder)
         assert place is not None
         for url in listing(f"{place}/"):
@@ -246,7 +249,7 @@ def _night_in(file: Path) -> Night:
 
 
 def _shortened(report: NightReport) -> NightReport:
-    """The nights have files of their own: each report's data repeats the last of them alone."""
+    """The report with its last nights only, since the nights have files of their own."""
     rows = [
         replace(row, dates=tuple(row.dates)[-_NIGHTS_IN_REPORT:], values=tuple(row.values)[-_NIGHTS_IN_REPORT:])
         for row in report.rows

@@ -1,4 +1,4 @@
-"""One request to a server of somebody else: bounded in time, tried again where that may help, told in one line."""
+"""One request to a foreign server: bounded in time, with retries where they may help, and one-line errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_READ = 2000
 
 @dataclass(frozen=True)
 class Patience:
-    """timeout_s: without a sign of life; a try as a whole takes at most twice as long. pauses_s: between tries."""
+    """timeout_s: of one network operation; a try as a whole takes at most twice as long. pauses_s: between tries."""
 
     timeout_s: float = 10.0
     pauses_s: Sequence[float] = (2.0, 8.0, 30.0)
@@ -48,10 +48,11 @@ _opener = urllib.request.build_opener(_NoRedirects)
 def send(
     what: str, address: str, content: bytes, *, method: str, content_type: str, patience: Patience = USUAL
 ) -> None:
-    """Deliver content. Refusals (4xx) at once, silence and 5xx after the last try: StorageError, one line.
+    """Deliver content. StorageError, one line: at once for refusals, after the last try for silence, connection errors
+    and the status codes in `_LATER`.
 
-    what: opens the line, `webhook of SLACK_WEBHOOK`. address: http or https, user and password in it become a header;
-    no message repeats it. ConfigError when it is none.
+    what: first words of the line, such as `webhook of SLACK_WEBHOOK`. address: http or https. User and password in it
+    become a header; no message repeats it. ConfigError for an invalid address.
     """
     request = _request(what, address, content, method, content_type)
     for tried, pause in enumerate([*patience.pauses_s, None], start=1):
@@ -85,7 +86,7 @@ def _request(what: str, address: str, content: bytes, method: str, content_type:
 
 
 def _tried_in_time(request: urllib.request.Request, timeout_s: float) -> tuple[str | None, bool]:
-    """`_tried`, given up after twice its timeout: a server that sends a byte now and then is never silent."""
+    """`_tried` with a limit of twice its timeout: a server that sends a byte now and then never times out."""
     try:
         return within(2 * timeout_s, lambda: _tried(request, timeout_s))
     except TimeoutError:
@@ -93,7 +94,7 @@ def _tried_in_time(request: urllib.request.Request, timeout_s: float) -> tuple[s
 
 
 def _tried(request: urllib.request.Request, timeout_s: float) -> tuple[str | None, bool]:
-    """What went wrong, None if nothing, and whether the same may succeed later."""
+    """The error, None on success, and whether a retry may succeed."""
     try:
         with _opener.open(request, timeout=timeout_s) as answer:
             answer.read(_MOST_READ)
@@ -103,7 +104,7 @@ def _tried(request: urllib.request.Request, timeout_s: float) -> tuple[str | Non
         return f"answered {error.code}{f': {said}' if said else ''}", error.code in _LATER
     except TimeoutError:
         return f"no answer within {timeout_s:g} s", True
-    except UnicodeError:  # what encodes the host says it in many words
+    except UnicodeError:  # the message of the host's encoder is too long
         return "its host can be no name", False
     except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
         reason = getattr(error, "reason", None) or error

@@ -1,4 +1,4 @@
-"""What stands in the files of a history: read with care, refused in one line."""
+"""Validation of the files of a history; errors are one line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from vsetune.errors import DataError
 from vsetune.nightly.night import Night
 
 FORMAT = 1
-"""Of nights and reports. Another one was written by another version of vsetune."""
+"""Format of nights and reports. Files with another format were written by another version of vsetune."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 class NewerFormat(DataError):
-    """A file that a newer version of vsetune wrote: whole, and not to be read here."""
+    """The file was written by a newer version of vsetune. It is intact, but this version cannot read it."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class _KeptRow:
 
 @dataclass(frozen=True)
 class _KeptReport:
-    """What is read of a kept report."""
+    """The fields of a stored report that are checked."""
 
     format: Literal[1]
     rows: Sequence[_KeptRow] = ()
@@ -52,7 +52,7 @@ _NIGHT, _REPORT = TypeAdapter(Night), TypeAdapter(_KeptReport)
 
 
 def night_of(plain: Any, file: Path) -> Night:
-    """A night from the content of its file. DataError, in one line, when it is none."""
+    """A night from the content of its file. DataError, in one line, when the content is not a valid night."""
     _require_no_newer(plain, file)
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
         got = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
@@ -69,7 +69,7 @@ def night_of(plain: Any, file: Path) -> Night:
 
 
 def require_report(plain: Any, file: Path) -> None:
-    """DataError, in one line, when the content of a file is no report."""
+    """DataError, in one line, when the content of a file is not a valid report."""
     _require_no_newer(plain, file)
     try:
         _REPORT.validate_python(plain)
@@ -86,7 +86,7 @@ def is_date(text: str) -> bool:
 
 
 def first_of(error: ValidationError) -> str:
-    """The first thing that is wrong, with its key."""
+    """The first error, with its key, in one line."""
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"]))
     return one_line(f"{where}: {first['msg']}" if where else first["msg"])

@@ -1,7 +1,7 @@
-"""Which nights tonight is held against, and what lies between them: other conditions, missed and unfinished nights.
+"""The nights that tonight is compared with, and the gaps between them: other conditions, missed and unfinished nights.
 
-The line of tonight is every earlier night under the same conditions. Another machine for one night does not cost the
-history of the one that comes back. A stream (a measure of a cell) counts from its last acceptance on.
+The line of tonight is every earlier night under the same conditions. One night on another machine does not break the
+line of the usual machine. A stream (a measure of a cell) counts from its last acceptance on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def counts_from(accepted: Sequence[Accepted], cell: str, measure: str, date: str
 
 
 def changed_conditions(nights: Sequence[Night], tonight: Night) -> list[str]:
-    """What differs from the newest earlier night that knows its conditions, one line each."""
+    """Differences from the newest earlier night with known conditions, one line each."""
     before = next((night for night in reversed(nights) if night.date < tonight.date and night.conditions), None)
     if before is None or not tonight.conditions:
         return []
@@ -38,7 +38,7 @@ def changed_conditions(nights: Sequence[Night], tonight: Night) -> list[str]:
 
 
 def interruptions(nights: Sequence[Night], tonight: str) -> Iterator[str]:
-    """A line for each night since the last complete one that was not, and one for the dates without any night."""
+    """A line for each incomplete night since the last complete one, and one line for the dates without a night."""
     earlier = [night for night in nights if night.date < tonight]
     complete = [night.date for night in earlier if night.state == "complete"]
     since = complete[-1] if complete else ""
@@ -53,7 +53,8 @@ def interruptions(nights: Sequence[Night], tonight: str) -> Iterator[str]:
 
 
 def newer_than(nights: Sequence[Night], date: str) -> str | None:
-    """The newest date after `date` that has a night: the clock went back, or somebody asks for the past. None: none."""
+    """The newest date after `date` that has a night, which means that the clock went back or a past date was requested;
+    None if there is none."""
     return max((night.date for night in nights if night.date > date), default=None)
 
 

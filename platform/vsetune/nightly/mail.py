@@ -1,4 +1,4 @@
-"""A night as a mail: plain text and HTML, the whole page attached. Server and password come from the environment."""
+"""A night as a mail: plain text and HTML, with the page attached. Server and password come from the environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vsetune.nightly.time_limit import within
 
 PREFIX = "VSETUNE_SMTP_"
 TIMEOUT_S, LIMIT_S = 20.0, 90.0
-"""Without a sign of life; for a mail as a whole."""
+"""Timeout of one network operation; limit for a whole mail."""
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 _SUBMISSION, _OVER_TLS = 587, 465
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]")
@@ -32,7 +32,7 @@ _LONGEST_SUBJECT, _LONGEST_LINE = 150, 300
 
 @dataclass(frozen=True)
 class MailServer:
-    """Where mail is handed in. must_encrypt: no mail at all without TLS."""
+    """The server that takes the mail. must_encrypt: no mail at all without TLS."""
 
     host: str
     port: int
@@ -43,7 +43,8 @@ class MailServer:
 
 
 def server_from_environment(*, must_encrypt: bool) -> MailServer:
-    """ConfigError, one line, for what is missing or is no port or address."""
+    """The server that the environment names. ConfigError, one line, for missing variables and invalid ports or
+    addresses."""
     given = {name: os.environ.get(PREFIX + name, "").strip() for name in ("HOST", "PORT", "USER", "PASSWORD", "FROM")}
     missing = [PREFIX + name for name in ("HOST", "FROM") if not given[name]]
     if given["USER"] and not given["PASSWORD"]:
@@ -65,14 +66,15 @@ def send_mail(
     report: NightReport, to: Sequence[str], page_html: str, server: MailServer, *, page: str | None,
     limit_s: float = LIMIT_S,
 ) -> None:
-    """Hand the mail in for everybody. StorageError, one line, when the server does not take it within the limit."""
+    """Send one mail to all recipients. StorageError, one line, when the server does not take it within the limit, or
+    refuses some recipients."""
     where = f"mail to {', '.join(to)}"
     made = mail(report, to, page_html, sender=server.sender, page=page)
     try:
         refused = within(limit_s, lambda: _handed_in(made, server))
     except smtplib.SMTPRecipientsRefused as error:
         raise StorageError(f"{where}: {server.host} took none of them ({_answers(error.recipients)})") from error
-    except (OSError, smtplib.SMTPException, UnicodeError) as error:  # the last: a host that is no name
+    except (OSError, smtplib.SMTPException, UnicodeError) as error:  # UnicodeError: an invalid host name
         said = masked(one_line(error))
         raise StorageError(f"{where}: not handed in at {server.host}:{server.port} ({said})") from error
     if refused:
@@ -80,7 +82,7 @@ def send_mail(
 
 
 def mail(report: NightReport, to: Sequence[str], page_html: str, *, sender: str, page: str | None) -> EmailMessage:
-    """The message. No text of the report reaches its head but the subject, which is one line."""
+    """The message. Of the report's text, only the one-line subject goes into the headers."""
     made = EmailMessage(policy=SMTP)
     sign = banner(report)
     subject = f"{sign.mark} {report.nightly} {report.date}: {report.headline}"
@@ -104,13 +106,14 @@ def _plain(report: NightReport, page: str | None) -> str:
 
 
 def _handed_in(made: EmailMessage, server: MailServer) -> dict[str, tuple[int, bytes]]:
-    """Who was refused, and how."""
+    """Refused recipients with the server's answers."""
     with _connected(server) as client:
         return client.send_message(made)
 
 
 def _connected(server: MailServer) -> smtplib.SMTP:
-    """Encrypted where the server can. StorageError rather than a password in the clear on a network."""
+    """A connection, encrypted where the server can. StorageError where the password or, with `must_encrypt`, the mail
+    would cross a network unencrypted."""
     if server.port == _OVER_TLS:
         client: smtplib.SMTP = smtplib.SMTP_SSL(
             server.host, server.port, timeout=TIMEOUT_S, context=ssl.create_default_context()

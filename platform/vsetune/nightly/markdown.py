@@ -1,4 +1,4 @@
-"""A night as Markdown, for a step summary of GitHub, an issue, a terminal. What people wrote is shown, never obeyed."""
+"""A night as Markdown, for a step summary of GitHub, an issue or a terminal. Foreign text is escaped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vsetune.nightly.report_words import (
 )
 
 MOST_FINDINGS = 50
-"""Rows of the table; a body of an issue takes 65,536 characters."""
+"""Most rows of the table; the body of an issue has at most 65,536 characters."""
 _LONGEST_TEXT = 300
 _BLANK = "\u200b"
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~&$!])")
@@ -27,7 +27,7 @@ _AT_START = re.compile(r"^(?:(\d{1,9})([.)])(?=\s|$)|([-+#=])(?![\w.,]))")
 
 
 def to_markdown(report: NightReport) -> str:
-    """Headline, what is not quiet as a table, counts by verdict, notes."""
+    """Headline, counts by verdict, a table of the findings, notes, facts of the night."""
     sign = banner(report)
     lines = [
         f"## {sign.mark} {escaped(report.nightly)}, night of {escaped(report.date)}", "",
@@ -50,7 +50,7 @@ def to_markdown(report: NightReport) -> str:
 
 
 def escaped(text: str) -> str:
-    """One line that Markdown, GitHub's too, shows as it is: no markup, no links, no mentions of people or issues."""
+    """One line that Markdown, also GitHub's, shows verbatim: no markup, no links, no mentions of people or issues."""
     safe = _SPECIAL.sub(r"\\\1", plain(text, _LONGEST_TEXT))
     safe = _OUTER_UNDERSCORE.sub(r"\\_", safe)
     safe = _AT_START.sub(lambda found: f"{found[1]}\\{found[2]}" if found[1] else f"\\{found[3]}", safe)

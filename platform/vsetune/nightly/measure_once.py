@@ -37,7 +37,7 @@ _STUDY = "measure-once"
 
 
 def measured_values(file: Path, cell: str, seeds: Sequence[int]) -> dict[str, float]:
-    """The measures of one cell, means over the seeds. UsageError for an unknown cell; AttemptError when one fails."""
+    """The measures of one cell, means over the seeds. UsageError: unknown cell. AttemptError: a trial failed."""
     spec, prepared = _prepared(file, seeds)
     chosen = _cell(prepared, cell)
     with tempfile.TemporaryDirectory(prefix="vsetune-measure-") as folder:
@@ -47,8 +47,8 @@ def measured_values(file: Path, cell: str, seeds: Sequence[int]) -> dict[str, fl
 
 
 def measured_first_losses(file: Path, cell: str | None) -> dict[str, dict[str, Any]]:
-    """The first losses of every cell, or of one: `losses`, `recalls` and the times of a step, or
-    `problem` in one line."""
+    """The first losses by cell, of every cell or of one: `losses`, `recalls` and the times of a step, or `problem`, one
+    line."""
     spec, prepared = _prepared(file, [0])
     cells = prepared.cells if cell is None else [_cell(prepared, cell)]
     found = take_first_steps(prepared.spec, cells, steps=spec.first_steps.steps, seed=spec.first_steps.seed)
@@ -73,7 +73,7 @@ def _cell(prepared: PreparedStudy, name: str) -> Cell:
 
 
 def _trained(prepared: PreparedStudy, cell: Cell, seed: int, folder: Path) -> AttemptRecord:
-    """One trial as a worker of the night trains it, calibration products beside every window."""
+    """One trial, trained as by a worker of the night, with calibration products beside every window."""
     resources = prepared.spec.resources
     device = "cuda" if resources.gpus else "cpu"
     trial = build_trial(prepared.spec, cell, cell.defaults(), trial=f"{cell.name}-s{seed}", seed=seed)

@@ -1,4 +1,4 @@
-"""What is measured of every cell each night: name, unit, which way is worse, the smallest change that counts."""
+"""The measures of every cell each night: name, unit, direction of a regression, smallest change that matters."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Measure:
     """One number of a cell and night.
 
     worse: the direction of a regression. scale: `linear` is judged as it is, `ratio` in logarithms (seconds, bytes).
-    smallest_change: default of what matters; in `unit` where linear, a fraction (0.05 is 5 %) where ratio. most: the
-    largest value there can be; the smallest is 0.
+    smallest_change: default for the smallest change that matters; in `unit` where linear, a fraction (0.05 is 5 %)
+    where ratio. most: the largest possible value; the smallest is 0.
     """
 
     name: str
@@ -25,12 +25,12 @@ class Measure:
     most: float = math.inf
 
     def possible(self, value: float | None) -> float | None:
-        """The nearest value there can be."""
+        """The nearest possible value."""
         return None if value is None else min(max(value, 0.0), self.most)
 
 
 STEP_TIME, STEP_WALL_TIME = STEP_TIMES = ("step_time", "step_wall_time")
-"""Taken with the first losses, the others of a whole trial."""
+"""Measured with the first losses; the other measures are of whole trials."""
 
 MEASURES: tuple[Measure, ...] = (
     Measure("best_m_recall", "best M-Recall", "points", "lower", "linear", 1.0, most=100.0),
@@ -46,18 +46,17 @@ MEASURES: tuple[Measure, ...] = (
     Measure("data_wait", "share of time waiting for data", "share", "higher", "linear", 0.05, most=1.0),
 )
 """`products`: seconds divided by those of a calibration product timed beside them (`training/calibration.py`).
-step_time, step_wall_time: of a step on one core with nothing beside it, taken with the first losses, in
-`calibration steps` timed between them. step_time, epoch_time: the seconds in which the processor worked at training
-steps, which other processes do not disturb, and waiting neither; on a GPU all seconds. step_wall_time, epoch_wall_time:
-by the clock on the wall, waiting for locks, disks and sleeps included; step_wall_time also with the wait for the batch.
-pair_rate: by the clock on the wall, waiting included. epochs_to_target: a seed that never reaches the
-target counts with the last epoch seen (restricted mean)."""
+step_time, step_wall_time: of a step on one otherwise idle core, measured with the first losses, in `calibration steps`
+timed between them. step_time, epoch_time: processor time spent on training steps, without waiting, so that other
+processes hardly affect it; on a GPU all seconds. step_wall_time, epoch_wall_time: wall time, including waits for locks,
+disks and sleeps; step_wall_time also includes the wait for the batch. pair_rate: by wall time, waits included.
+epochs_to_target: a seed that never reaches the target counts with its last epoch (restricted mean)."""
 
 FIRST_LOSSES = "first_losses"
-"""The losses of the first 20 steps at a fixed seed, and the recalls after them: equal bit for bit, or changed. No band,
-no tolerance."""
+"""The losses of the first steps (`first_steps.steps`, 20 by default) at a fixed seed, and the recalls after them: equal
+bit for bit, or changed. No band, no tolerance."""
 
 ALL_CELLS = "all cells"
-"""Stands for a cell in rows about the mean over all cells of a measure."""
+"""Cell name in rows about the mean over all cells of a measure."""
 
 BY_NAME = {measure.name: measure for measure in MEASURES}

@@ -1,4 +1,4 @@
-"""The numbers of one night, out of the attempts of its study."""
+"""The measures of one night, computed from the attempts of its study."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _OWN_PACKAGE = "package_vsetune"
 def cell_nights(
     attempts: Sequence[AttemptRecord], cells: Iterable[str], *, seeds: int, target: float, first: FirstSteps,
 ) -> dict[str, CellNight]:
-    """What every cell gave. seeds: trials of each that should have finished. target: M-Recall in per cent."""
+    """The measurements of each cell. seeds: trials per cell that should have finished. target: M-Recall in per cent."""
     by_cell: dict[str, dict[str, AttemptRecord]] = {name: {} for name in cells}
     for record in sorted(attempts, key=lambda each: each.start.number):
         if record.start.cell in by_cell:
-            by_cell[record.start.cell][record.start.trial] = record  # the last attempt inherits from those before
+            by_cell[record.start.cell][record.start.trial] = record  # the last attempt continues the earlier ones
     return {
         name: _cell_night(list(trials.values()), seeds=seeds, target=target, name=name, first=first)
         for name, trials in by_cell.items()
@@ -40,7 +40,7 @@ def cell_nights(
 
 
 def unmeasured(name: str, cell: CellNight, first: FirstSteps) -> Iterator[str]:
-    """A line for what could not be taken of a cell."""
+    """A line for each measurement that is missing of a cell."""
     if cell.trouble is not None:
         yield f"{name}: {cell.trouble}"
     else:
@@ -54,9 +54,10 @@ def unmeasured(name: str, cell: CellNight, first: FirstSteps) -> Iterator[str]:
 
 
 def conditions_of(attempts: Sequence[AttemptRecord]) -> dict[str, str]:
-    """What the results depend on besides code and settings, as the workers told it, by name; nothing without attempts.
+    """Conditions of the results besides code and settings, as the workers reported them, by name; empty without
+    attempts.
 
-    Where nodes differ, all that was found, so that another mix of machines is another condition.
+    Where nodes differ, all values are joined, so that another mix of machines is another condition.
     """
     found: dict[str, set[str]] = {}
     for record in attempts:
@@ -66,7 +67,7 @@ def conditions_of(attempts: Sequence[AttemptRecord]) -> dict[str, str]:
 
 
 def calibration_of(attempts: Sequence[AttemptRecord]) -> float | None:
-    """Seconds of one calibration product, the median over the night; None where none was timed."""
+    """Seconds of one calibration product, median over the night; None where none was timed."""
     timed = [record.summary["calibration_seconds"] for record in attempts if "calibration_seconds" in record.summary]
     return statistics.median(timed) if timed else None
 
@@ -74,7 +75,7 @@ def calibration_of(attempts: Sequence[AttemptRecord]) -> float | None:
 def _conditions(record: AttemptRecord) -> dict[str, str]:
     environment, protocol = record.start.environment, record.start.protocol
     packages = {name: value for name, value in environment.items() if name.startswith("package_")}
-    packages.pop(_OWN_PACKAGE, None)  # of the code, which the revision names
+    packages.pop(_OWN_PACKAGE, None)  # the revision identifies the code
     shared = {name: environment[name] for name in _SHARED_ENVIRONMENT if name in environment}
     data = {"data": str(protocol["data_fingerprint"])} if "data_fingerprint" in protocol else {}
     return shared | packages | data | {
@@ -108,7 +109,7 @@ def _trouble(trials: Sequence[AttemptRecord], finished: int, seeds: int) -> str 
 
 
 def _values(record: AttemptRecord, target: float) -> dict[str, float]:
-    """The measures of one finished trial, those that could be taken."""
+    """The available measures of one finished trial."""
     curve, summary = record.curve, record.summary
     values = {
         "best_m_recall": best_of_curve(curve).m_recall,

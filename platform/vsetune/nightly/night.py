@@ -1,4 +1,4 @@
-"""One night as it was measured, and how it is written to the history."""
+"""One night as measured, and its form in the history."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ judged."""
 
 @dataclass(frozen=True)
 class CellNight:
-    """What one cell gave.
+    """The measurements of one cell.
 
-    values: by name of `MEASURES`, means over the night's seeds; a measure that could not be taken is absent.
+    values: by name of `MEASURES`, means over the night's seeds; a measure that could not be measured is absent.
     first_losses: of the first steps at the fixed seed, float32 losses as exact floats; empty where not taken.
     first_recalls: of the validation split after them, by name; empty where not taken.
     trouble: why the cell is incomplete, in one line; None where every trial finished.
@@ -32,10 +32,10 @@ class Night:
     """One night of one nightly sweep.
 
     date: ISO day that names it. started, ended: ISO times in UTC. revision: commit of the code, `+changes` when edited.
-    conditions: what results depend on besides the code (data, protocol, settings, processor, device, versions of
-    packages), by name; other conditions begin a new line. seeds: those of the night's trials.
+    conditions: whatever affects results besides the code (data, protocol, settings, processor, device, versions of
+    packages), by name; different conditions begin a new line. seeds: those of the night's trials.
     calibration_seconds: one calibration product, median over the night. study: name of its study in the tracking store.
-    problems: what went wrong, one line each.
+    problems: failures, one line each.
     """
 
     date: str
@@ -51,5 +51,5 @@ class Night:
     problems: Sequence[str] = field(default_factory=tuple)
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON-able data."""
+        """The night as JSON-able data."""
         return asdict(self)

@@ -1,7 +1,7 @@
-"""A night for Prometheus. Its process is gone before it could be asked, so its metrics wait in a file.
+"""Metrics of a night for Prometheus. Its process ends before it could be scraped, so the metrics are in a file.
 
-`metrics.prom` in the sweep's folder is what node_exporter's textfile collector reads; with VSETUNE_PUSHGATEWAY set the
-same text is pushed there. Names have no prefix of Ray's: they do not come through Ray.
+node_exporter's textfile collector reads `metrics.prom` in the sweep's folder; with VSETUNE_PUSHGATEWAY set the same
+text is pushed there. Names lack Ray's prefix because the metrics do not pass through Ray.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ Sample = tuple[Mapping[str, str], float]
 
 
 def metrics_file(name: str) -> Path:
-    """Where the metrics of a sweep stand, beside its history."""
+    """Path of the metrics of a sweep, beside its history."""
     return home() / "nightly" / name / FILE
 
 
 def metrics_text(report: NightReport, night: Night | None) -> str:
-    """What Prometheus shall know; the last complete night is taken from the file before."""
+    """The metrics of a report as text; the time of the last complete night comes from the previous file."""
     return exposition(report, night, last_complete=_kept_stamp(metrics_file(report.nightly)))
 
 
 def write_metrics(name: str, text: str) -> None:
-    """Write `metrics.prom`, whole. StorageError."""
+    """Write `metrics.prom` atomically. StorageError."""
     write_text(metrics_file(name), text)
     keep_in_home(metrics_file(name))
 
@@ -120,7 +120,7 @@ def exposition(report: NightReport, night: Night | None, *, last_complete: float
 
 
 def stream_name(row: ReportRow) -> str:
-    """The measure's name, as metrics and stored runs have it."""
+    """The measure's name in metrics and stored runs."""
     return row.measure.name if row.measure is not None else FIRST_LOSSES
 
 
@@ -140,7 +140,7 @@ def _escaped(text: str) -> str:
 
 
 def moment_of(text: str) -> float | None:
-    """Unix seconds of an ISO time, one without a zone is in UTC; None for what is none."""
+    """Unix seconds of an ISO time; a time without a zone is in UTC. None for other text."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -149,10 +149,10 @@ def moment_of(text: str) -> float | None:
 
 
 def _kept_stamp(file: Path) -> float | None:
-    """Of the last complete night, from a file of ours."""
+    """Unix seconds of the last complete night, from an earlier metrics file; None if unknown."""
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # most often there is none yet; a disk that is at fault is told when the file is written
+    except OSError:  # usually the file does not exist yet; a faulty disk is reported when the file is written
         return None
     found = re.search(rf"^{LAST_COMPLETE.name}\{{.*\}} ([0-9.e+]+)$", text, re.MULTILINE)
     return float(found[1]) if found else None

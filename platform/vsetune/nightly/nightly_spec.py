@@ -1,4 +1,5 @@
-"""A nightly sweep: which cells run every night, on what, what counts as a change. One YAML file, one NightlySpec."""
+"""A nightly sweep: the cells that run every night, their data, the changes that matter. One YAML file is one
+NightlySpec."""
 
 from __future__ import annotations
 
@@ -56,11 +57,11 @@ class Tolerances(Spec):
 
     @property
     def false_alarm_nights(self) -> float:
-        """Nights per false alarm that are allowed on average, for the whole report."""
+        """Average number of nights per false alarm allowed for the whole report."""
         return nights_per_false_alarm(self.false_alarms)
 
     def smallest_change_of(self, measure: Measure) -> float:
-        """In the unit of the measure where linear, a fraction where ratio."""
+        """Smallest change of a measure that matters: in its unit where linear, a fraction where ratio."""
         given = self.smallest_change.get(measure.name)
         return measure.smallest_change if given is None else change_of(measure, given)
 
@@ -98,7 +99,7 @@ def change_of(measure: Measure, given: Any) -> float:
 
 
 _NO_SETTINGS = {"nightly", "description", "plugins", "tracking", "tolerances", "report"}
-"""Of what a night gives none of these decides anything."""
+"""Keys that do not affect the numbers of a night."""
 
 
 class FirstSteps(Spec):
@@ -160,20 +161,20 @@ class NightlySpec(Spec):
         )
 
     def seeds_of(self, date: str) -> list[int]:
-        """The night's seeds: others every night, the same when a night is run again."""
+        """The night's seeds: different every night, the same when a night is run again."""
         return [int(sha256_hex(f"{self.nightly} {date} {n}".encode())[:8], 16) for n in range(self.seeds)]
 
     def settings(self) -> dict[str, Any]:
-        """What the file says that decides numbers, by key. Defaults of the code are not in it: a changed default is a
-        change of the code, which a night must find."""
+        """Settings in the file that affect numbers, by key. Defaults of the code are not included: a changed default is
+        a change of the code, which a night must find."""
         said = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
         said["data"] = {key: value for key, value in said["data"].items() if key != "path"}
         return {key: value for key, value in said.items() if key not in _NO_SETTINGS}
 
 
 def load_nightly(path: Path) -> NightlySpec:
-    """A nightly sweep from its file, once the plugins it names are known. ConfigError lists every problem with its key;
-    every line opens with the path."""
+    """Load a nightly sweep from its file, after the plugins it names. ConfigError lists every problem with its key;
+    every line starts with the path."""
     return load_sweep(path, NightlySpec)
 
 

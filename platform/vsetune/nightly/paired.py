@@ -1,7 +1,7 @@
-"""Whether two revisions differ in a number that a noisy machine measures: always in pairs, one run beside the other.
+"""Comparison of two revisions by a number measured on a noisy machine: runs in pairs, one right after the other.
 
-What a machine does over hours (other load, heat) moves both runs of a pair, so only their difference is read, which is
-taken in logarithms where the measure is a ratio (seconds, bytes).
+Slow changes of the machine (other load, heat) affect both runs of a pair, so only their difference is used. It is a
+difference of logarithms where the measure is a ratio (seconds, bytes).
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from statistics import median
 from vsetune.nightly.measures import Measure
 
 LOOKS = (3, 5, 8, 12, 20)
-"""After how many pairs it is asked whether something can be said: seldom, for every look may err."""
+"""Numbers of pairs after which the test is made; few, since every test may err."""
 FEWEST_PAIRS, MOST_PAIRS = LOOKS[0], LOOKS[-1]
 
-_OF_NORMAL = 1.4826  # standard deviations in a median absolute deviation
-_OF_MEDIAN = 1.2533  # standard errors of a median in those of a mean
+_OF_NORMAL = 1.4826  # standard deviation / median absolute deviation, of normal values
+_OF_MEDIAN = 1.2533  # standard error of a median / that of a mean, of normal values
 _FEW = 5
 _STUDENT = {3: 9.92, 4: 5.84, 5: 4.60, 6: 4.03, 8: 3.50, 12: 3.11, 20: 2.86}
 _NORMAL = 2.576
-"""Quantiles for 99 in 100 of Student's t, by the number of pairs, and of the normal distribution: few pairs know little
-of their own spread."""
+"""Two-sided 99 % quantiles of Student's t, by the number of pairs, and of the normal distribution; they widen the error
+of few pairs, whose spread is poorly known."""
 _SURE, _CLEAR = 4.0, 2.0
-"""Standard errors: between good and bad, and between a revision and the half-way line."""
+"""Standard errors required between good and bad, and between a shift and a limit (half the gap, half the smallest
+change)."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One run of the good revision and one of another, one after the other, with the same seed."""
+    """Two successive runs with the same seed. reference: of the good revision. value: of another."""
 
     reference: float
     value: float
@@ -38,8 +39,8 @@ class Pair:
 
 @dataclass(frozen=True)
 class Shift:
-    """How far a revision is from the good one. size, error: median of the differences and its standard error, larger
-    where there are few pairs, in logarithms for a ratio. value, reference: medians as measured."""
+    """Distance of a revision from the good one. size, error: median of the differences and its standard error, widened
+    for few pairs, in logarithms for a ratio. value, reference: medians as measured. pairs: their number."""
 
     size: float
     error: float
@@ -49,11 +50,11 @@ class Shift:
 
 
 def shift_of(pairs: Sequence[Pair], measure: Measure) -> Shift:
-    """At least one pair. ValueError for a ratio that is not positive, or a number that is not finite."""
+    """The shift from at least one pair. ValueError for a ratio that is not positive, or a number that is not finite."""
     differences = [_difference(pair, measure) for pair in pairs]
     centre, count = median(differences), len(differences)
     spread = _OF_NORMAL * median(abs(each - centre) for each in differences)
-    if count < _FEW:  # too few for a median of deviations, which is 0 as soon as two of three agree
+    if count < _FEW:  # the median of few deviations is unreliable: 0 as soon as two of three agree
         spread = max(spread, (max(differences) - min(differences)) / 2)
     error = math.inf if count < FEWEST_PAIRS else _OF_MEDIAN * spread / math.sqrt(count) * _widened(count)
     return Shift(
@@ -62,9 +63,9 @@ def shift_of(pairs: Sequence[Pair], measure: Measure) -> Shift:
 
 
 def differs(pairs: Sequence[Pair], measure: Measure, smallest_change: float) -> bool | None:
-    """Good against bad. None: not to be said yet, more pairs are needed.
+    """Whether good and bad differ. None: undecided, more pairs are needed.
 
-    smallest_change: what matters, as `Measure.smallest_change`; a gap of less than half of it is none.
+    smallest_change: smallest change that matters, as `Measure.smallest_change`; a gap below half of it does not count.
     """
     shift = shift_of(pairs, measure)
     least = (math.log1p(smallest_change) if measure.scale == "ratio" else smallest_change) / 2
@@ -86,16 +87,16 @@ def on_bad_side(pairs: Sequence[Pair], measure: Measure, gap: float) -> bool | N
 
 
 def is_nearer_to_bad(shift: Shift, gap: float) -> bool:
-    """By the half-way line alone, however little that may be."""
+    """Whether the shift is beyond half the gap, whatever its error."""
     return (shift.size - gap / 2) * gap > 0
 
 
 def more_pairs(
     pairs: list[Pair], take: Callable[[int], Pair], say: Callable[[], bool | None], least: int
 ) -> bool | None:
-    """Take pairs until something can be said, at least `least` and at most MOST_PAIRS; None when it still cannot.
+    """Take pairs until the test decides, at least `least` and at most MOST_PAIRS; None when it remains undecided.
 
-    take: measures the pair of a round, 0 for the first. pairs: grows.
+    take: measures the pair of a round, 0 for the first. say: the test; None is undecided. pairs: extended in place.
     """
     least = min(max(least, FEWEST_PAIRS), MOST_PAIRS)
     looks = [least, *(look for look in LOOKS if look > least)]

@@ -1,4 +1,4 @@
-"""The history as people look at it: night after night, missed ones among them, and the numbers of each cell."""
+"""The history for display: every night, missed nights included, and the numbers of each cell."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from vsetune.nightly.night import Night
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_MISSED = 14
-"""A longer gap is told in one line."""
+"""Most missed nights that are listed one by one; a longer gap is one line."""
 _COUNTED = ("regression", "changed", "improvement", "missing", "baseline", "quiet")
 
 
 @dataclass(frozen=True)
 class PastNight:
-    """state: of the night, or `missed`. seconds: from start to end. verdicts: how many rows of its report are what.
+    """state: of the night, or `missed`. seconds: from start to end. verdicts: number of rows of its report, by verdict.
 
     exit_code, text: of its report; None and empty where there is none.
     """
@@ -40,8 +40,8 @@ class PastNight:
 
 @dataclass(frozen=True)
 class Stream:
-    """One cell's numbers of one measure. values: by date; None where a night has none. Of first losses there are no
-    values, but the number of different runs of losses so far, which grows whenever they change."""
+    """One cell's numbers of one measure. values: by date; None where a night has none. First losses have version
+    numbers instead: 1 for those of the first night, 2 for the next different ones; equal losses have equal numbers."""
 
     cell: str
     values: dict[str, float | None]
@@ -52,7 +52,7 @@ class Stream:
 
 
 def past_nights(history: History) -> list[PastNight]:
-    """Every night, oldest first, and between them the days without one."""
+    """Every night, oldest first, with the missed days between them."""
     found: list[PastNight] = []
     for night in history.nights():
         if found:
@@ -68,7 +68,7 @@ def past_nights(history: History) -> list[PastNight]:
 
 
 def streams(nights: Sequence[Night], measure: str, cell: str | None, dates: Sequence[str]) -> list[Stream]:
-    """Of every cell, or of one. dates: what is shown. UsageError for a cell that no night has."""
+    """The streams of a measure, of every cell or of one. dates: the dates shown. UsageError for an unknown cell."""
     cells = list(dict.fromkeys(name for night in nights for name in night.cells))
     if cell is not None:
         try:
@@ -105,7 +105,7 @@ def _stream(nights: Sequence[Night], measure: str, cell: str, dates: Sequence[st
 
 
 def _run_numbers(nights: Sequence[Night], cell: str) -> dict[str, float | None]:
-    """1 for the losses of the first night that has some, 2 once they are others, ..."""
+    """Version numbers by date: 1 for the losses of the first night that has some, 2 for the next different ones, ..."""
     seen: list[tuple[float, ...]] = []
     numbers: dict[str, float | None] = {}
     for night in nights:

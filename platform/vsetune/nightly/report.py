@@ -1,4 +1,4 @@
-"""What a night's report says, before it is drawn or sent."""
+"""The content of a night's report, before it is rendered or sent."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Literal
 from vsetune.nightly.measures import Measure
 
 Verdict = Literal["baseline", "quiet", "regression", "improvement", "changed", "missing"]
-"""baseline: too few nights yet, or so few that they say nothing about their noise. quiet: within its band. regression,
-improvement: by more than what matters, against noise. changed: first losses differ from the line's. missing: not
-measured tonight."""
+"""baseline: too few nights yet, or too few to estimate their noise. quiet: within its band. regression, improvement:
+changed by more than noise and than the smallest change that matters. changed: first losses differ from the line's.
+missing: not measured tonight."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ReportRow:
     baseline. centre: the line's location. change: tonight's (or the drift's) distance to the centre, in the unit where
     linear, as a fraction where ratio, positive is higher. since: date of the first night that belongs to the change.
     found_by: `band`, `drift`, `bits`, or empty. suspects: commits or conditions, most likely first, one line each.
-    suspects_note: how many commits are left out, and why. autocorrelation: of successive quiet nights of the
+    suspects_note: number of commits left out, and why. autocorrelation: of successive quiet nights of the
     measure. text: the verdict in one sentence.
     """
 
@@ -49,9 +49,9 @@ class ReportRow:
 class NightReport:
     """A whole night. exit_code: 0 no change, 1 regression (or changed first losses), 2 could not run.
 
-    headline: the one line people read. notes: missed nights, new lines and why, what could not be measured, one line
-    each. promise: the false-alarm rate in words. baseline_nights: nights in the current line before tonight; needed:
-    how many a verdict takes. mlflow_run: id of its run, None where the store could not be reached.
+    headline: the summary in one line. notes: missed nights, new lines and why, measures that could not be taken, one
+    line each. promise: the false-alarm rate in words. baseline_nights: nights in the current line before tonight.
+    needed: number of nights that a verdict needs. mlflow_run: id of its run, None where none was stored.
     """
 
     nightly: str

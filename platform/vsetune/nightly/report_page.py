@@ -1,4 +1,4 @@
-"""A night as one self-contained HTML page: no request leaves it, it needs no script, everything foreign is escaped."""
+"""A night as one self-contained HTML page: it makes no requests, needs no script, and escapes all foreign text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FEW_ROWS = 30
 
 @dataclass(frozen=True)
 class _Shown:
-    """A row of a cell's table, in words. is_loud: neither quiet nor baseline."""
+    """A row of a cell's table, in words, with its sparkline."""
 
     row: ReportRow
     sign: Sign
@@ -33,7 +33,7 @@ class _Shown:
 
 @dataclass(frozen=True)
 class _CellShown:
-    """is_open: its table is unfolded at first."""
+    """A cell's table. is_open: whether it is unfolded at first."""
 
     name: str
     rows: Sequence[_Shown]
@@ -53,7 +53,7 @@ def to_html(report: NightReport) -> str:
 
 
 def to_mail_html(report: NightReport) -> str:
-    """The short form for a mail: style in the elements, since readers of mail drop style sheets."""
+    """The short form for a mail, with styles in the elements, since mail readers drop style sheets."""
     return _environment().get_template("mail.html.j2").render(
         report=report, banner=banner(report), counts=words.counts_in_words(report.rows),
         revision=words.revision_words(report),

@@ -1,4 +1,4 @@
-"""What becomes of a night's report, as the nightly file says it."""
+"""Settings of the nightly file for delivering reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_ADDRESS = 320
 
 
 def mail_address(text: str) -> str:
-    """The text if it is one plain address; ValueError otherwise. It stands in a mail's head, so it has no line end."""
+    """The text if it is one plain address; ValueError otherwise. It goes into a mail header, so it has no line end."""
     if len(text) > _LONGEST_ADDRESS or not _ADDRESS.fullmatch(text) or ".." in text:
         raise ValueError(f"got {text[:60]!r}, need one mail address such as team@example.org")
     return text

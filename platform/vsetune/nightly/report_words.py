@@ -1,4 +1,4 @@
-"""Numbers and verdicts of a night as people read them: the same words on the page, in Markdown, chat and mail."""
+"""Numbers and verdicts of a night in words; the page, Markdown, chat and mail use the same ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _LARGEST = 1e15
 
 @dataclass(frozen=True)
 class Sign:
-    """A verdict to the eye. mark: one character, so that colour alone never tells. tone: class of the style sheet."""
+    """Display of a verdict. mark: one character, so that colour is never the only sign. tone: class of the style sheet.
+    """
 
     word: str
     mark: str
@@ -47,7 +48,7 @@ SIGNS: dict[Verdict, Sign] = {
     "baseline": Sign("baseline", "○", "calm"),
     "quiet": Sign("quiet", "✓", "calm"),
 }
-"""Loudest first: the order in which verdicts are told."""
+"""Signs by verdict, in the order of display: most serious first."""
 
 _EXIT_WORDS = {
     0: Sign("Exit code 0: no measure is worse than its own nights.", "✓", "good"),
@@ -62,7 +63,7 @@ _NOTHING_JUDGED = Sign("Exit code 0: nothing was judged yet, the line has too fe
 
 @dataclass(frozen=True)
 class Finding:
-    """What is not quiet, in words. rows: more than one where several measures of a cell are missing for one reason."""
+    """A verdict that is neither quiet nor baseline, in words. rows: several where measures of a cell are missing."""
 
     rows: Sequence[ReportRow]
     sign: Sign
@@ -76,7 +77,7 @@ class Finding:
 
 
 def banner(report: NightReport) -> Sign:
-    """What the exit code means. A night without any verdict on a measure is not called good."""
+    """The meaning of the exit code. A night without a verdict on any measure is not called good."""
     is_judged = any(row.measure is not None and row.verdict not in ("baseline", "missing") for row in report.rows)
     if report.exit_code == 0 and not is_judged:
         return _NOTHING_JUDGED
@@ -84,12 +85,12 @@ def banner(report: NightReport) -> Sign:
 
 
 def plain(text: str, most: int) -> str:
-    """Foreign text as one line of at most so many characters; nothing stays nothing."""
+    """Foreign text as one line of at most `most` characters; blank text becomes empty."""
     return one_line(text, most=most) if text.strip() else ""
 
 
 def presentable(report: NightReport) -> NightReport:
-    """The report without secrets and without characters that no file or terminal takes: a commit may hold anything."""
+    """The report without secrets and without unprintable characters; the text of a commit may contain anything."""
     def clean(text: str) -> str:
         return masked(plain(text, _LONGEST_TEXT))
 
@@ -98,7 +99,7 @@ def presentable(report: NightReport) -> NightReport:
 
 
 def findings(report: NightReport) -> list[Finding]:
-    """Everything that is neither quiet nor baseline, loudest first."""
+    """Everything that is neither quiet nor baseline, most serious first."""
     found = [_finding([row], measure_words(row)) for row in report.rows
              if row.verdict in ("regression", "changed", "improvement")]
     for cell in dict.fromkeys(row.cell for row in report.rows):
@@ -112,7 +113,7 @@ def findings(report: NightReport) -> list[Finding]:
 
 
 def counts(rows: Sequence[ReportRow]) -> list[tuple[Sign, int]]:
-    """How many rows have each verdict, loudest first."""
+    """Number of rows by verdict, most serious first; verdicts without rows are left out."""
     counted = Counter(row.verdict for row in rows)
     return [(sign, counted[verdict]) for verdict, sign in SIGNS.items() if counted[verdict]]
 
@@ -123,18 +124,18 @@ def counts_in_words(rows: Sequence[ReportRow]) -> str:
 
 
 def revision_words(report: NightReport) -> str:
-    """A commit by its first 12 digits, and what was told of it: `3f2a9c1e77b0+changes`."""
+    """The first 12 digits of a commit and its suffix: `3f2a9c1e77b0+changes`."""
     return _COMMIT.sub(r"\1", report.revision)
 
 
 def promise_words(report: NightReport) -> str:
-    """The promise as a sentence; nothing where none was made."""
+    """The promise as a sentence; empty without a promise."""
     promise = report.promise.strip().rstrip(".")
     return f"{promise[0].upper()}{promise[1:]}." if promise else ""
 
 
 def ran_words(report: NightReport) -> str:
-    """`2026-11-21 02:00 to 02:09 UTC (10 min)`; the texts of the report where they are no times."""
+    """`2026-11-21 02:00 to 02:09 UTC (9.0 min)`; the texts of the report where they are not valid times."""
     try:
         started, ended = (datetime.fromisoformat(text) for text in (report.started, report.ended))
         minutes = (ended - started).total_seconds() / 60
@@ -158,7 +159,7 @@ def value_words(measure: Measure | None, value: float | None) -> str:
 
 
 def tonight_words(row: ReportRow) -> str:
-    """Tonight's value; of the first losses, whether they are the line's."""
+    """Tonight's value; for the first losses, whether they equal the line's."""
     if row.measure is not None:
         return value_words(row.measure, row.tonight)
     return {"quiet": "equal", "changed": "different", "baseline": "kept"}.get(row.verdict, NOTHING)
@@ -183,7 +184,7 @@ def band_words(row: ReportRow) -> str:
 def band_ends(row: ReportRow) -> tuple[float | None, float | None]:
     """Lowest and highest quiet value; None where every value on that side is quiet, and before there is a band.
 
-    After few nights bands are wide: a time a tenth of what is usual, or ten times as long, says as much as none.
+    After few nights bands are wide: an end at a tenth or ten times the usual time counts as no end.
     """
     if row.measure is None or row.low is None or row.high is None:
         return None, None
@@ -194,7 +195,7 @@ def band_ends(row: ReportRow) -> tuple[float | None, float | None]:
 
 
 def change_words(row: ReportRow) -> str:
-    """`−1.8 points`, `+21.3 %`, of a share `+1.0 pp` (points of per cent); a dash where nothing is known."""
+    """`−1.8 points`, `+21.3 %`, for a share `+1.0 pp` (percentage points); a dash where the change is unknown."""
     if row.measure is None or row.change is None:
         return NOTHING
     if row.measure.scale == "ratio" or row.measure.unit == "share":
@@ -204,7 +205,7 @@ def change_words(row: ReportRow) -> str:
 
 
 def in_a_line(finding: Finding) -> str:
-    """A finding where there is no table."""
+    """A finding in one line, for formats without tables."""
     parts = [f"{finding.sign.mark} {finding.cell}: {finding.measure}, {finding.sign.word}"]
     if finding.tonight != NOTHING:
         against = f" (quiet: {finding.band})" if finding.band != NOTHING else ""
@@ -228,7 +229,7 @@ def _finding(rows: Sequence[ReportRow], measure: str) -> Finding:
 
 
 def _as_shown(measure: Measure, reference: float) -> tuple[float, str, int | None]:
-    """What to divide by, the unit then, and how many digits stand after the point; None: three significant ones."""
+    """Divisor, unit after division, number of decimal places; None: three significant digits."""
     if measure.unit == "bytes":
         factor, unit = next(((factor, unit) for factor, unit in _BYTES if abs(reference) >= factor), (1.0, "bytes"))
         return factor, unit, None

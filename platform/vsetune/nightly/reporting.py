@@ -27,15 +27,16 @@ from vsetune.nightly.suspects import CommitRange, Suspects, commits_in
 
 _log = logging.getLogger(__name__)
 _ALIKE = 0.2
-"""Autocorrelation at which limits of drifts are 1.2 times as far as those of independent nights."""
+"""Autocorrelation at which the limits of drifts are 1.2 times those of independent nights."""
 _SURE = 1.5
-"""Standard errors of it, beside the doubt that is taken off already: one independent measure in 100 has so much."""
+"""Standard errors of the autocorrelation, beyond those already subtracted. One independent measure in 100 exceeds them.
+"""
 
 
 def report_of(
     spec: NightlySpec, nights: Sequence[Night], tonight: Night, history: History, notes: Sequence[str]
 ) -> NightReport:
-    """Tonight against the history; a report in every case. nights: all of the history before tonight was run."""
+    """The report of tonight against the history. Failures give a report too. nights: the history before tonight ran."""
     earlier = [night for night in nights if night.date < tonight.date]
     told = [*notes, *tonight.problems, *interruptions(earlier, tonight.date), *_new_line(earlier, tonight)]
     if tonight.state == "failed":
@@ -46,7 +47,7 @@ def report_of(
             earlier, tonight, list(tonight.cells), accepted, _tolerance(spec), _told(history, earlier, tonight)
         )
         count = nights_in_line(earlier, tonight, accepted)
-    except Exception as error:  # a night that cannot be judged is told like one that could not run
+    except Exception as error:  # a night that cannot be judged is reported like one that could not run
         _log.debug("nightly %s: the night of %s cannot be judged", spec.nightly, tonight.date, exc_info=error)
         later = f"; the same command with --date {tonight.date} then judges what was measured"
         reason = f"tonight cannot be judged: {one_line(error)}{later if isinstance(error, UsageError) else ''}"
@@ -59,7 +60,7 @@ def report_of(
 
 
 def unjudged_report(spec: NightlySpec, tonight: Night, reason: str, notes: Sequence[str]) -> NightReport:
-    """Exit code 2: nothing was compared, for this reason."""
+    """The report of a night without comparison, for this reason. Exit code 2."""
     rest = [note for note in notes if note != reason]
     line = reason if tonight.state != "failed" else f"could not run: {reason}"
     return _report(spec, tonight, line, rest, [], 0, 2)
@@ -79,7 +80,7 @@ def _report(
 
 
 def _exit_code(tonight: Night, rows: Sequence[ReportRow]) -> Literal[0, 1, 2]:
-    """A night that is not whole is never a good one, but what it found counts."""
+    """An incomplete night never has exit code 0, but its regressions count."""
     if any(row.verdict in ("regression", "changed") for row in rows):
         return 1
     return 0 if tonight.state == "complete" else 2
@@ -95,7 +96,7 @@ def _new_line(earlier: Sequence[Night], tonight: Night) -> list[str]:
 
 
 def _alike(rows: Sequence[ReportRow]) -> list[str]:
-    """A line where nights are so much like those before them that limits are clearly wider for it."""
+    """A line where autocorrelation widens limits clearly; none otherwise."""
     found: dict[str, float] = {}
     for row in rows:
         nights = sum(value is not None for value in row.values)
@@ -114,7 +115,7 @@ def _tolerance(spec: NightlySpec) -> Tolerance:
 
 
 def _told(history: History, earlier: Sequence[Night], tonight: Night) -> Told:
-    """The verdicts that people were given on the nights of the line."""
+    """The verdicts that were reported on the nights of the line."""
     told = {}
     for night in line_of(earlier, tonight):
         plain = history.report_plain(night.date)
@@ -125,7 +126,7 @@ def _told(history: History, earlier: Sequence[Night], tonight: Night) -> Told:
 
 
 Told = Mapping[tuple[str, str, str], str]
-"""What earlier reports said: (date, cell, measure) to the verdict."""
+"""Verdicts of earlier reports, by (date, cell, measure)."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,9 @@ def judged_rows(
     told: Told,
 ) -> list[ReportRow]:
     """A row for every cell and measure, one for the first losses of every cell, and one for every measure over all
-    cells: a step that is a little slower everywhere is seen there first.
+    cells, which shows a small change common to all cells first.
 
-    nights: all earlier ones, of any conditions. cells: of tonight's file, in its order.
+    nights: all earlier nights, under any conditions. cells: of tonight's file, in its order.
     """
     line = line_of(nights, tonight)
     suspects = changed_conditions(nights, tonight)
@@ -171,19 +172,19 @@ def judged_rows(
 
 
 def nights_in_line(nights: Sequence[Night], tonight: Night, accepted: Sequence[Accepted]) -> int:
-    """How many nights tonight is held against where nothing but the whole report was accepted."""
+    """Number of nights that tonight is compared with, for streams without an acceptance of their own."""
     everything = [each for each in accepted if each.cell is None and each.measure is None]
     begin = counts_from(everything, "", "", tonight.date)
     return sum(night.date >= begin for night in line_of(nights, tonight))
 
 
 def _place(measure: Measure | None) -> int:
-    """As in the table of measures; the first losses come last."""
+    """Position in a cell's rows: the order of MEASURES, first losses last."""
     return len(MEASURES) if measure is None else MEASURES.index(measure)
 
 
 def _value(night: Night, stream: Stream) -> float:
-    """NaN where the cell is incomplete or the measure could not be taken."""
+    """The value of a stream on a night; NaN where the cell is incomplete or the measure is missing."""
     cell = night.cells.get(stream.cell)
     if cell is None or cell.trouble is not None:
         return math.nan
@@ -191,13 +192,13 @@ def _value(night: Night, stream: Stream) -> float:
 
 
 def _counted(night: Night, stream: Stream, accepted: Sequence[Accepted], date: str) -> float:
-    """The same, and NaN before the line of the stream was moved."""
+    """As `_value`, and NaN before the stream's own line begins."""
     is_before = night.date < counts_from(accepted, stream.cell, stream.measure.name, date)
     return math.nan if is_before else _value(night, stream)
 
 
 def _begin(line: Sequence[Night], stream: Stream, accepted: Sequence[Accepted], date: str) -> int:
-    """How many nights of the line are before the one that the stream's own line was moved to."""
+    """Number of nights of the line before the stream's own line begins."""
     begin = counts_from(accepted, stream.cell, stream.measure.name, date)
     return sum(night.date < begin for night in line)
 
@@ -206,7 +207,8 @@ def _row(
     stream: Stream, judgement: Judgement, line: Sequence[Night], tonight: Night, nights: np.ndarray,
     conditions: Sequence[str], begin: int,
 ) -> ReportRow:
-    """nights: values of the line, tonight's last. begin: index of the first night of the stream's own line."""
+    """The row of a stream. nights: values of the line, tonight's last. begin: index of the first night of the stream's
+    own line."""
     dates = [night.date for night in line] + [tonight.date]
     values = list(map(_known, nights))
     since = None if judgement.since is None else dates[judgement.since]
@@ -224,7 +226,8 @@ def _row(
 
 
 def _commits(line: Sequence[Night], tonight: Night, since: str) -> Suspects:
-    """Between the last night before the change and the first one with it; up to tonight where these have one code."""
+    """Suspects between the last night before the change and its first night; up to tonight if these two have the same
+    revision."""
     before = [night for night in line if night.date < since]
     if not before:
         return Suspects([])

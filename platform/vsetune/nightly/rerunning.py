@@ -1,7 +1,8 @@
-"""Runs a module of an older revision: its files in a git worktree, its packages in an environment that fits them.
+"""Runs a module of an older revision: its files in a git worktree, its packages in a matching environment.
 
-A revision that asks for the same packages as the code that runs now is run by this interpreter, with its own files
-first on the path. Any other gets an environment of its own, one for all revisions that ask for the same, which is kept.
+A revision that requires the same packages as the running code is run by this interpreter, with its own files first on
+the path. Any other revision gets a separate environment. Revisions with equal requirements share one, which stays on
+disk.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _LONGEST_REASON = 300
 class Reruns:
     """Trees and environments below `folder`, which belongs to one process at a time.
 
-    home: where revisions keep the data they make, each in a folder of its own, as a changed recipe makes other data;
-    None where the data are there already and every revision reads the same. say: told what takes long.
+    home: folder for the data that revisions make, with a subfolder for each, since a changed recipe makes other data;
+    None where the data exist and every revision reads the same. say: called with a line before a long step.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Reruns:
 
     @contextmanager
     def opened(self) -> Iterator[Reruns]:
-        """Trees that are made inside are removed at its end, and what a killed process left at its beginning."""
+        """Removes trees that a killed process left at its beginning; at its end its own trees, and `home`."""
         trees = self._folder / "trees"
         try:
             for left in sorted(trees.glob("*")):
@@ -63,7 +64,7 @@ class Reruns:
                 shutil.rmtree(self._home, ignore_errors=True)
 
     def json_of(self, commit: Commit, module: str, words: Sequence[str]) -> Any:
-        """What `python -m module words` of a revision prints. CannotRun, in one line, when it prints no JSON.
+        """The JSON that `python -m module words` of a revision prints. CannotRun, in one line, when it prints none.
 
         It runs in the revision's own folder; paths among the words must be absolute.
         """
@@ -104,7 +105,7 @@ class Reruns:
         return self._pythons[asked]
 
     def _environment(self, commit: Commit, tree: Path, folder: Path) -> str:
-        """An interpreter with the packages that a revision asks for, made if need be. CannotRun when pip cannot."""
+        """An interpreter with the packages that a revision requires, created if missing. CannotRun when pip fails."""
         python = folder / "bin" / "python"
         if (folder / _READY).exists():
             return str(python)

@@ -1,4 +1,4 @@
-"""The git repository that the running code stands in: its commits, and trees of older ones beside it."""
+"""The git repository of the running code: its commits, and work trees of older ones."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Commit:
 
     @property
     def text(self) -> str:
-        """For people, in one line."""
+        """One line for display."""
         return f"{self.short} {self.subject} ({self.author}, {self.date[:10]})"
 
 
 class Repository:
-    """root: its top folder. source: where the package's parent lies below it."""
+    """A git repository. root: its top folder. source: path of the package's parent below it."""
 
     def __init__(self, package: Path = PACKAGE) -> None:
-        """UsageError where git does not know the files of `package`."""
+        """UsageError where git is missing or does not know the files of `package`."""
         if shutil.which("git") is None:
             raise UsageError("git: not found on this machine, so no revisions can be compared; install it")
         top = _git(package, "rev-parse", "--show-toplevel")
@@ -53,7 +53,7 @@ class Repository:
         self.source = package.resolve().parent.relative_to(self.root.resolve())
 
     def require_clean(self) -> None:
-        """UsageError when files differ from HEAD: what was edited belongs to no revision."""
+        """UsageError when tracked files differ from HEAD: edited code belongs to no revision."""
         changed = _git(self.root, "status", "--porcelain", "--untracked-files=no") or ""
         if changed:
             files = [line[3:] for line in changed.splitlines()]
@@ -64,7 +64,7 @@ class Repository:
             )
 
     def resolve(self, text: str, *, named: str) -> str:
-        """The full hash of a revision. named: the option or place it comes from. UsageError for an unknown one."""
+        """The full hash of a revision. named: the option or place it comes from. UsageError for an unknown revision."""
         words = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}"]
         found = _git(self.root, *words) if text.strip() else None
         if found is None:
@@ -74,7 +74,7 @@ class Repository:
         return found
 
     def commit(self, revision: str) -> Commit:
-        """What is known of one. VsetuneError when git fails."""
+        """The commit of a revision. VsetuneError when git fails."""
         return _commit(self._log("-1", revision)[0])
 
     def between(self, good: str, bad: str) -> list[Commit]:
@@ -92,19 +92,19 @@ class Repository:
         return [_commit(line) for line in self._log("--first-parent", "--reverse", f"{good}..{bad}")]
 
     def dependencies(self, revision: str | None) -> str:
-        """A hash of what a revision asks to be installed; None is what lies in the working tree."""
+        """A hash of the packages that a revision requires; None is the working tree."""
         texts = {name: self._content(revision, name) for name in _DEPENDENCY_FILES}
         project = _project(texts["pyproject.toml"])
         asked = {key: project.get(key) for key in ("requires-python", "dependencies", "optional-dependencies")}
         return fingerprint_of({"project": asked, "constraints": texts["constraints.txt"]})
 
     def add_tree(self, revision: str, folder: Path) -> None:
-        """The files of a revision in a folder of their own. VsetuneError when git cannot."""
+        """Check out a revision as a work tree in `folder`. VsetuneError when git fails."""
         self.remove_tree(folder)
         _require(self.root, "worktree", "add", "--quiet", "--detach", "--force", str(folder), revision)
 
     def remove_tree(self, folder: Path) -> None:
-        """Nothing is left of it, here or in the repository's list, whatever state it is in."""
+        """Remove a work tree in any state, from disk and from the repository's list."""
         if folder.exists():
             _git(self.root, "worktree", "remove", "--force", str(folder))
             shutil.rmtree(folder, ignore_errors=True)
@@ -133,7 +133,7 @@ def _project(text: str) -> dict[str, object]:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """What git says; None when it fails."""
+    """The output of git; None when it fails."""
     done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
     return done.stdout.strip("\n") if done.returncode == 0 else None
 

@@ -38,14 +38,14 @@ def sentence(row: ReportRow, *, trouble: str | None) -> ReportRow:
 
 
 def change_text(row: ReportRow) -> str:
-    """How far from the usual; of first losses by how much of their size."""
+    """Distance from the usual value; for first losses, the relative difference."""
     if row.measure is None:
         return "" if row.change is None else f"by up to {row.change:.2g} of their size"
     return change_words(row)
 
 
 def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
-    """The one line that people read. needed: nights of a baseline."""
+    """The summary of the night in one line. needed: nights of a baseline."""
     counts = Counter(row.verdict for row in rows)
     worse = [row for row in rows if row.verdict in _TOLD]
     if worse:

@@ -1,4 +1,4 @@
-"""Geometry of one row's nights: a small curve with the band of quiet nights behind it. No markup."""
+"""Geometry of one row's nights: a small curve in front of the band of quiet nights. No markup."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from vsetune.nightly.report_words import band_ends, band_words, tonight_words
 WIDTH, HEIGHT = 168, 34
 _LEFT, _RIGHT, _TOP, _BOTTOM = 3, 6, 5, 5
 _FURTHEST = 5.0
-"""Times the spread of the nights."""
+"""Multiple of the spread of the nights, up to which an end of the band is plotted."""
 MOST_NIGHTS = 60
-"""The newest ones are drawn."""
+"""Most nights that are plotted, the newest ones."""
 
 
 @dataclass(frozen=True)
 class Sparkline:
     """Positions in pixels of a WIDTH x HEIGHT picture.
 
-    path: SVG path data, begun anew after a night that is missing. dots: nights between two missing ones. tonight: None
-    where it has no value. band: (top, height) of the quiet nights, to the edge of the picture where it ends beyond;
-    None without one. centre: of the line. summary: the picture in words.
+    path: SVG path data, interrupted at missing nights. dots: single nights between missing ones. tonight: None without
+    a value. band: (top, height) of the quiet nights, up to the edge of the picture where an end is not plotted; None
+    without a band. centre: of the line. summary: the picture in words.
     """
 
     path: str
@@ -39,14 +39,14 @@ class Sparkline:
 
 
 def sparkline(row: ReportRow) -> Sparkline | None:
-    """None where fewer than one night has a value, and for the first losses, which are no numbers on a scale."""
+    """The picture of a row; None where no night has a value, and for the first losses, which have no scale."""
     nights = [(date.fromisoformat(day).toordinal(), _finite(value))
               for day, value in list(zip(row.dates, row.values, strict=True))[-MOST_NIGHTS:]]
     known = [value for _, value in nights if value is not None]
     if row.measure is None or not known:
         return None
     low, high = band_ends(row)
-    first = nights[0][0] if len(nights) > 1 else nights[0][0] - 1  # tonight is at the right end, alone too
+    first = nights[0][0] if len(nights) > 1 else nights[0][0] - 1  # tonight is at the right end, also alone
     x = Scale(first, nights[-1][0], _LEFT, WIDTH - _RIGHT)
     bottom, top = (_seen(bound, known) for bound in (low, high))
     bounds = [bound for bound in (bottom, top) if bound is not None]
@@ -70,7 +70,7 @@ def sparkline(row: ReportRow) -> Sparkline | None:
 
 
 def _stretches(nights: Sequence[tuple[int, float | None]]) -> list[list[tuple[int, float]]]:
-    """Nights that follow one another. A sweep that runs every third day misses none in between."""
+    """Runs of nights without a gap. A gap is 1.5 times the usual interval: a sweep every third day has none."""
     steps = [after[0] - before[0] for before, after in pairwise(nights)]
     usual = median(steps) if steps else 1
     found: list[list[tuple[int, float]]] = []
@@ -87,7 +87,7 @@ def _stretches(nights: Sequence[tuple[int, float | None]]) -> list[list[tuple[in
 
 
 def _seen(bound: float | None, known: Sequence[float]) -> float | None:
-    """An end of the band, where it is near enough to be drawn without pressing the nights into a line."""
+    """An end of the band; None where it is so far away that plotting it would flatten the curve."""
     if bound is None or not math.isfinite(bound):
         return None
     spread = max(known) - min(known)

@@ -1,4 +1,4 @@
-"""Which commits a change may come from: those in its range that change what runs."""
+"""Finds the commits that a change may come from: the commits in its range that change what runs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _EDITED = "+changes"
 _WAIT_S = 10
 _SHORT = 12
 _NO_CODE = ("docs", "tests", "*.md")
-"""Of a repository: what no night runs."""
+"""Paths of a repository that no night runs."""
 _CHANGES_NOTHING = "documents, tests, comments, docstrings or formatting alone"
 _NO_FILE = "0" * 40
 
 
 @dataclass(frozen=True)
 class CommitRange:
-    """The code of the last night without a change, and of the first one with it; revisions as `Night` has them."""
+    """Revisions of the last night without a change and of the first night with it, as in `Night`."""
 
     good: str
     bad: str
@@ -34,8 +34,8 @@ class CommitRange:
 
 @dataclass(frozen=True)
 class Suspects:
-    """lines: `abc1234 its subject`, newest first, or one line on why no commit can be named. note: how many commits of
-    the range are left out, and why; empty where none is."""
+    """lines: `abc1234 its subject`, newest first, or one line on why no commit can be named. note: number of commits of
+    the range that are left out, and why; empty where none is."""
 
     lines: Sequence[str]
     note: str = ""
@@ -43,7 +43,8 @@ class Suspects:
 
 @dataclass(frozen=True)
 class _Change:
-    """One file of a commit. before, after: ids of its content in the parents and now; `_NO_FILE` where it is none."""
+    """One file of a commit. before, after: ids of its content in the parents and in the commit; `_NO_FILE` where the
+    file does not exist."""
 
     name: str
     before: Sequence[str]
@@ -51,10 +52,10 @@ class _Change:
 
 
 def commits_in(between: CommitRange, *, repository: Path | None = None) -> Suspects:
-    """At most a handful of commits that change more than documents, tests, comments, docstrings and formatting; nothing
+    """At most `MOST_SUSPECTS` commits that change more than documents, tests, comments, docstrings and formatting; none
     where the code is the same.
 
-    A range that no repository here knows is one line that names both revisions, and so is a range without a suspect.
+    A range that no repository here knows gives one line with both revisions, and so does a range without a suspect.
     repository: default that of this code.
     """
     good, bad = between.good.removesuffix(_EDITED), between.bad.removesuffix(_EDITED)
@@ -69,7 +70,7 @@ def commits_in(between: CommitRange, *, repository: Path | None = None) -> Suspe
 
 
 def _suspects(folder: Path, good: str, bad: str) -> Suspects | None:
-    """None where git does not know the range."""
+    """The suspects between two revisions; None where git does not know the range."""
     if not (good.isalnum() and bad.isalnum()):
         return None
     code = [":/", *(f":(top,exclude){name}" for name in _NO_CODE)]
@@ -91,8 +92,8 @@ def _suspects(folder: Path, good: str, bad: str) -> Suspects | None:
 
 
 def _commit(entry: str) -> tuple[str, list[_Change]]:
-    """(`abc1234 its subject`, files that it changes), from what `git log --raw -c` prints. A merge changes the files
-    that none of its parents has."""
+    """(`abc1234 its subject`, files that it changes), from the output of `git log --raw -c`. A merge changes the files
+    that differ from all its parents."""
     subject, *files = entry.strip("\n").split("\n")
     changes = []
     for file in filter(None, files):
@@ -104,7 +105,8 @@ def _commit(entry: str) -> tuple[str, list[_Change]]:
 
 
 def _changes_what_runs(change: _Change, contents: Mapping[str, bytes]) -> bool:
-    """Whether a file means something else than in every parent. One that cannot be read does."""
+    """Whether the meaning of a file differs from that in every parent. A file that cannot be read counts as different.
+    """
     meaning = _MEANINGS.get(PurePosixPath(change.name).suffix)
     if meaning is None or change.after not in contents:
         return True
@@ -116,7 +118,7 @@ def _changes_what_runs(change: _Change, contents: Mapping[str, bytes]) -> bool:
 
 
 def _python_meaning(source: bytes) -> str:
-    """Its syntax tree without places, docstrings and other statements that do nothing."""
+    """The syntax tree without positions, docstrings and other statements without effect."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         for name in ("body", "orelse", "finalbody"):
@@ -132,7 +134,7 @@ def _does_nothing(statement: ast.AST) -> bool:
 
 
 def _yaml_meaning(text: bytes) -> str:
-    """Its tokens, which have no comments. Nothing is built from them."""
+    """The tokens, which contain no comments. No objects are built from them."""
     return repr([(type(token), getattr(token, "value", None)) for token in yaml.scan(text)])
 
 
@@ -140,11 +142,11 @@ _MEANINGS: Mapping[str, Callable[[bytes], str]] = {
     ".py": _python_meaning, ".yaml": _yaml_meaning, ".yml": _yaml_meaning,
     ".toml": lambda text: repr(tomllib.loads(text.decode())),
 }
-"""By the ending of a file: equal for two contents that do the same."""
+"""By file suffix: functions whose results are equal for two contents that do the same."""
 
 
 def _contents(folder: Path, changes: Sequence[_Change]) -> dict[str, bytes]:
-    """By id, of the files whose meaning is compared; those that git has."""
+    """Contents by id, of the files whose meaning is compared; ids that git does not have are left out."""
     readable = [change for change in changes if PurePosixPath(change.name).suffix in _MEANINGS]
     wanted = {each for change in readable for each in (*change.before, change.after)} - {_NO_FILE}
     printed = _git(folder, ["cat-file", "--batch"], given="".join(f"{each}\n" for each in wanted).encode()) or b""
@@ -159,7 +161,7 @@ def _contents(folder: Path, changes: Sequence[_Change]) -> dict[str, bytes]:
 
 
 def _git(folder: Path, words: Sequence[str], *, given: bytes = b"") -> bytes | None:
-    """What git prints; None where it fails."""
+    """The output of git; None where it fails."""
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *words], input=given, capture_output=True, timeout=_WAIT_S, check=False,

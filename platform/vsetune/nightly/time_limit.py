@@ -1,4 +1,4 @@
-"""A limit for steps whose own timeouts count from one byte to the next, so that they may never end."""
+"""A time limit for steps whose own timeouts restart with every byte, so that they may never end."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ T = TypeVar("T")
 
 
 def within(limit_s: float, step: Callable[[], T]) -> T:
-    """What the step returns or raises; TimeoutError after the limit: it is then left behind, and ends with the process.
-    """
+    """Return or raise the step's result. TimeoutError after the limit; the step's thread then runs on until the process
+    ends."""
     results: list[T] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
             results.append(step())
-        except BaseException as error:  # it is raised where somebody waits for it
+        except BaseException as error:  # raised again in the waiting thread
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)

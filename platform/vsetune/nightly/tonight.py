@@ -1,6 +1,6 @@
-"""Runs one night: the study of tonight, the first losses, the comparison with the history, the report.
+"""Runs one night: tonight's study, the first losses, the comparison with the history, the report.
 
-Whatever happens there is a report: what could not be run or judged is told in a line, and the exit code is 2.
+Every night gives a report. What could not be run or judged is reported in one line, and the exit code is 2.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class NightPlan:
-    """What is run tonight. where: the file to mend, it opens messages. address: of a Ray cluster, see `run_study`."""
+    """A night to run. where: the file that error messages name first. address: of a Ray cluster, see `run_study`."""
 
     spec: NightlySpec
     date: str
@@ -52,12 +52,11 @@ class NightPlan:
 def run_night(
     spec: NightlySpec, *, date: str, where: str, again: bool, address: str | None, console: Console
 ) -> NightReport:
-    """The night of an ISO date, from its beginning or from where an earlier process left it; its report, delivered. One
-    that was measured and not judged is judged.
+    """Run the night of an ISO date, or resume it where an earlier process stopped; returns its report, delivered. A
+    night that was measured but not judged is only judged.
 
-    again: replace a night of that date that is complete. StudyConflict: it is complete, or another process is at it.
-    DataError: a newer version of vsetune wrote it.
-    StorageError: the history cannot be written at all.
+    again: replace a complete night of that date. StudyConflict: the night is complete, or another process is running
+    it. DataError: a newer version of vsetune wrote it. StorageError: the history cannot be written at all.
     """
     plan, history = NightPlan(spec, date, where, address, console), History(nightly_folder(spec.nightly))
     with history.held():
@@ -67,7 +66,7 @@ def run_night(
         existing = next((night for night in nights if night.date == date), None)
         newer = newer_than(nights, date)
         if existing is not None and existing.state == "complete" and not again:
-            if newer is None and not history.was_judged(date):  # killed before it was, or something was in the way
+            if newer is None and not history.was_judged(date):  # killed or failed before judging
                 return _delivered(report_of(spec, nights, existing, history, notes), history, plan, existing)
             raise StudyConflict(
                 f"nightly {spec.nightly}: the night of {date} is complete; --again replaces it, `vsetune nightly "
@@ -83,7 +82,7 @@ def run_night(
 
 
 def _begun(plan: NightPlan, existing: Night | None, *, again: bool) -> Night:
-    """The night as it stands in the history while it runs; who finds it there knows that it was not finished."""
+    """The night as the history has it while it runs. Its state and empty end show that it is not finished."""
     goes_on = existing is not None and not again
     study = existing.study if existing is not None and goes_on else _study_name(plan, existing)
     return Night(
@@ -94,7 +93,8 @@ def _begun(plan: NightPlan, existing: Night | None, *, again: bool) -> Night:
 
 
 def _study_name(plan: NightPlan, replaced: Night | None) -> str:
-    """A night that is run again is another study: `nightly-NAME-DATE`, then `nightly-NAME-DATE-2`, ..."""
+    """Name of the night's study. A night that is run again is another study: `nightly-NAME-DATE`, then
+    `nightly-NAME-DATE-2`, ..."""
     name = f"nightly-{plan.spec.nightly}-{plan.date}"
     if replaced is None or not replaced.study.startswith(name):
         return name
@@ -103,12 +103,12 @@ def _study_name(plan: NightPlan, replaced: Night | None) -> str:
 
 
 def _ran(plan: NightPlan, night: Night, history: History) -> Night:
-    """The night with all that it gave, kept in the history. Every failure is one of its problems."""
+    """The night with its measurements, written to the history. Every failure is one of its problems."""
     problems: list[str] = []
     try:
         history.keep(night)
         night = _measured(plan, night, problems)
-    except Exception as error:  # whatever it is, the report tells of it
+    except Exception as error:  # any failure must reach the report
         if not isinstance(error, UsageError | VsetuneError | OSError):
             _log.exception("nightly %s: the night of %s failed", plan.spec.nightly, plan.date)
         other = "; --again begins the night anew" if isinstance(error, StudyConflict) else ""
@@ -158,7 +158,7 @@ def _of_the_run(outcome: StudyOutcome, study: str) -> list[str]:
 
 
 def _delivered(report: NightReport, history: History, plan: NightPlan, night: Night | None) -> NightReport:
-    """The report, kept and sent; with a note for what failed."""
+    """The report, stored and sent, with a note for each failure."""
     notes, uri = [], None
     try:
         uri = tracking_uri(plan.spec.tracking)
@@ -183,8 +183,9 @@ _LONGEST = 60
 def conditions_of_night(
     spec: NightlySpec, prepared: PreparedStudy, attempts: Sequence[AttemptRecord]
 ) -> dict[str, str]:
-    """By name: `settings.KEY` of the file, `plugin.KEY`, `data`, `first_steps_on` (the processor here), and what the
-    workers told of themselves. The code is not among them: what it changes is what a night looks for."""
+    """Conditions by name: `settings.KEY` of the file, `plugin.KEY`, `data`, `first_steps_on` (the processor here), and
+    the conditions that the workers reported. The code is not included: a night looks for changes caused by the code.
+    """
     settings = {f"settings.{key}": _shown(value) for key, value in spec.settings().items()}
     plugins = {f"plugin.{plugin.key}": plugin.sha256[:16] for plugin in prepared.plugins}
     here = {"data": prepared.data_fingerprint, "first_steps_on": processor_name()}
@@ -192,6 +193,6 @@ def conditions_of_night(
 
 
 def _shown(value: Any) -> str:
-    """Short settings as they are, so that a change can be read; long ones as their fingerprint."""
+    """A short setting as it is, so that a change is readable; a long one as its fingerprint."""
     text = json.dumps(value, sort_keys=True)
     return text if len(text) <= _LONGEST else fingerprint_of({"value": value})

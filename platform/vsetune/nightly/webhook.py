@@ -1,4 +1,4 @@
-"""A night as a message in a chat: JSON as Slack, Mattermost, Rocket.Chat and others take it at a webhook."""
+"""A night as a chat message: JSON for webhooks of Slack, Mattermost, Rocket.Chat and others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def post(report: NightReport, variable: str, *, page: str | None, patience: Pati
 
 
 def message(report: NightReport, *, page: str | None) -> dict[str, Any]:
-    """`text` for notifications and for services that know no blocks, `blocks` for Slack."""
+    """`text` for notifications and for services without blocks, `blocks` for Slack."""
     sign, found = banner(report), findings(report)
     title = f"{sign.mark} {report.nightly}, {report.date}"
     lines = [in_a_line(finding) for finding in found[:MOST_FINDINGS]]
@@ -52,7 +52,7 @@ def message(report: NightReport, *, page: str | None) -> dict[str, Any]:
 
 
 def _section(text: str) -> dict[str, Any]:
-    """Whole lines, as many as Slack takes; a cut inside of `&lt;` would show."""
+    """Whole lines, as many as Slack accepts, since a cut inside `&lt;` would show."""
     kept: list[str] = []
     for line in text.splitlines():
         if sum(map(len, kept)) + len(kept) + len(line) > _LONGEST_SECTION:
@@ -62,7 +62,8 @@ def _section(text: str) -> dict[str, Any]:
 
 
 def _escaped(text: str) -> str:
-    """No links, no mentions (`<!channel>`), no bold: Slack's three characters, and its marks made harmless."""
+    """Text without links, mentions (`<!channel>`) or bold: Slack's three special characters and its marks are escaped.
+    """
     safe = plain(text, _LONGEST_LINE)
     for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         safe = safe.replace(sign, entity)

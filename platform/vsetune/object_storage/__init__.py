@@ -1,1 +1,1 @@
-"""S3 and what speaks its language: reading, writing whole objects, nothing about data sets or studies."""
+"""S3 and compatible servers: reading, writing whole objects. Knows nothing of data sets or studies."""

@@ -1,5 +1,5 @@
-"""Which addresses are local paths and which are `s3://bucket/key`. No other scheme is opened: shards and configs come
-from other people, so there is no `pipe:`."""
+"""Local paths and `s3://bucket/key` addresses. No other scheme is opened: shards and configs come from other people, so
+there is no `pipe:`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def join(url: str, name: str) -> str:
 
 
 def bucket_and_key(url: str) -> tuple[str, str]:
-    """Of an `s3://` address. DataError when one is missing, or a password stands in it."""
+    """Bucket and key of an `s3://` address. DataError when one is missing, or the address contains a password."""
     if shown_url(url) != url:
         raise DataError(
             f"{shown_url(url)}: keys do not belong in the address; need s3://bucket/prefix, and AWS_ACCESS_KEY_ID and "

@@ -1,4 +1,4 @@
-"""Reading a file that a thread of this process is still writing, so that nobody waits for the whole of it."""
+"""Reading a file that a thread of this process is still writing, so that readers need not wait for the whole file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AT_ONCE = 1 << 20
 
 
 class _Progress(NamedTuple):
-    """bytes: of `file` that may be read. attempt: counts the times that the file was begun. is_kept: at the end."""
+    """bytes: of `file`, readable so far. attempt: how often the file was begun again. is_kept: set at the end."""
 
     bytes: int = 0
     file: Path = Path()
@@ -25,15 +25,16 @@ class _Progress(NamedTuple):
 
 
 class Arriving:
-    """An object on its way to the disk: one thread writes, any number of readers follow. stop: asks the writer to end.
+    """An object that is being downloaded: one thread writes, any number of readers follow. stop: asks the writer to
+    end.
 
-    The last byte is given when the writer has found the whole sound, so whoever reads to the end has read what it
-    should be.
+    The last byte is given out once the writer has verified the whole, so a reader that reaches the end has read the
+    right content.
     """
 
     def __init__(self, stop: threading.Event | None = None) -> None:
         self.readers = 0
-        """Changed under the lock of whoever hands them out."""
+        """Changed under the lock of the registry that hands out this object."""
         self._stop = stop or threading.Event()
         self._changed = threading.Condition()
         self._progress = _Progress()
@@ -41,30 +42,31 @@ class Arriving:
 
     @property
     def is_unwanted(self) -> bool:
-        """The writer was asked to end, and nobody follows."""
+        """Whether the writer was asked to end and has no reader."""
         return self._stop.is_set() and not self.readers
 
     def written(self, file: Path, count: int) -> None:
-        """So many bytes of the file may be read."""
+        """`count` bytes of the file can be read."""
         self._go_on(self._progress._replace(file=file, bytes=count))
 
     def begin_again(self) -> None:
-        """What was written is not what it should be; readers who have some of it are told at the end."""
+        """The content written so far is wrong; a reader that has some of it gets a StorageError at the end."""
         self._go_on(_Progress(attempt=self._progress.attempt + 1))
 
     def end(self, *, is_kept: bool, error: Exception | None = None) -> None:
-        """Nothing more comes. is_kept: the file is whole and in its place. error: what readers are to be told."""
+        """Writing is over. is_kept: the file is whole and in its place. error: raised to the readers."""
         self._error = error
         self._go_on(self._progress._replace(is_over=True, is_kept=is_kept))
 
     def wait_for_end(self, *, unless: threading.Event | None = None) -> None:
-        """Until it is over, or the event is set."""
+        """Wait until writing is over, or the event is set."""
         with self._changed:
             while not self._progress.is_over and (unless is None or not unless.is_set()):
                 self._changed.wait(0.1)
 
     def wait_beyond(self, position: int, attempt: int | None) -> _Progress:
-        """As soon as there are more than `position` bytes, of this attempt, or it is over. The writer's error."""
+        """Wait until more than `position` bytes of this attempt are there, or writing is over. Raises the writer's
+        error."""
         with self._changed:
             while not self._progress.is_over and (
                 self._progress.bytes <= position or attempt not in (None, self._progress.attempt)
@@ -81,9 +83,9 @@ class Arriving:
 
 
 class Following(io.RawIOBase):
-    """What arrives, as a stream from its start; made when its first bytes are there. Raises what the writer met.
+    """The arriving object as a stream from its start; made when its first bytes are there. Raises the writer's error.
 
-    finished: a descriptor of the finished file, None where there is none: then S3 is read. left: called when closed.
+    finished: gives a descriptor of the finished file, or None, and S3 is then read. left: called on closing.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class Following(io.RawIOBase):
         super().close()
 
     def _wait(self) -> None:
-        """Until there is more. The file that was opened stays the same one when it gets its name."""
+        """Wait until there is more. The opened file stays the same one when it gets its final name."""
         found = self._arriving.wait_beyond(self._position, self._attempt)
         if not found.is_over:
             self._ready = found.bytes
@@ -142,7 +144,8 @@ class Following(io.RawIOBase):
             self._go_on_from_s3()
 
     def _go_on_from_s3(self) -> None:
-        """The disk took no more of it, or the folder was removed; what was read is what S3 gave."""
+        """Continue from S3 after the disk was full or the folder was removed; the bytes read so far came from S3
+        unchanged."""
         assert self._file is not None
         self._file.close()
         self._file, position = s3.open_object(self._url)[0], 0
@@ -153,7 +156,7 @@ class Following(io.RawIOBase):
             position += passed
 
     def _has_opened(self, found: _Progress) -> bool:
-        """False when the file was just moved to its place, or taken back."""
+        """False when the file was just moved to its place, or withdrawn."""
         try:
             self._file = io.FileIO(found.file)
         except FileNotFoundError:

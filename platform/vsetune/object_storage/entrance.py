@@ -1,4 +1,4 @@
-"""Is a prefix fit to be a home? Tried at the start, in five small requests, so that nothing fails hours later."""
+"""Check that a prefix can be a home. Runs at the start, in six small requests, so that nothing fails hours later."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from vsetune.object_storage.s3 import ObjectChanged, delete, look, put_bytes
 
 
 def require_usable(prefix: str, *, named: str) -> None:
-    """Write, read and remove a small object there. named: opens the messages, what the prefix was given as.
+    """Write, read and remove a small object there. named: how the prefix was given; opens the messages.
 
-    StorageError in one line: no such bucket, wrong keys, no right to write, a clock too far off, a server that is not
-    there or does not know conditional writes. Nothing of the trial stays.
+    StorageError in one line: no such bucket, wrong keys, no right to write, a clock too far off, a server that is
+    unreachable or does not support conditional writes. The probe object is removed.
     """
     probe = join(prefix, f"probe-{uuid.uuid4().hex}")
     try:

@@ -14,7 +14,7 @@ from vsetune.object_storage.s3 import look, upload
 
 
 def keep_in_home(file: Path) -> str | None:
-    """Store a file of the node's folder under the remote home too; its address there, None where nothing happened.
+    """Store a file of the node's folder under the remote home too. Returns its address, None if nothing was done.
 
     StorageError.
     """
@@ -25,9 +25,9 @@ def keep_in_home(file: Path) -> str | None:
 
 
 def find_in_home(file: Path) -> bool:
-    """Fetch a file that `keep_in_home` has stored, unless it is here as it should be; whether it is here now.
+    """Fetch a file that `keep_in_home` has stored, unless it is here already. Returns whether it is here now.
 
-    StorageError, when it cannot be had whole.
+    StorageError when it cannot be had whole.
     """
     url, remote = _place(file), remote_home()
     if url is None or remote is None:
@@ -41,8 +41,8 @@ def find_in_home(file: Path) -> bool:
 
 
 def bring_mirrored(folder: Path, wanted: Callable[[str], bool], *, into: Path | None = None) -> None:
-    """Fetch files of a folder that another machine mirrors, those whose names are wanted. into: None for the folder
-    itself, which then nobody else may be writing. StorageError."""
+    """Fetch those files of a folder mirrored by another machine whose names are wanted. into: None for the folder
+    itself, which no other process may then be writing. StorageError."""
     url = _place(folder)
     if url is not None:
         fetch(url, folder if into is None else into, wanted)

@@ -1,11 +1,11 @@
-"""Objects kept in a folder by their hash, within a bound, whoever of this machine puts them there.
+"""Objects stored in a folder under their hash, up to a size limit, shared by all processes of this machine.
 
     FOLDER/SHA256            whole, and of that hash: the name is the content, whatever prefix it came from
     FOLDER/SHA256.partial    being downloaded, of its full size from the start, so that its room is taken
-    FOLDER/locks/            one lock per object, and `room` for whoever makes some
+    FOLDER/locks/            one lock per object, and `room` for making room
 
-What was not used longest goes first. Linux keeps a removed file for whoever has it open, so nobody's reading breaks
-off.
+The least recently used objects are removed first. Linux keeps a removed file for processes that have it open, so no
+read breaks off.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from vsetune.files.hashes import sha256_hex, sha256_of_file
 from vsetune.files.locks import take_lock
 
 WAIT_S = 300.0
-"""For another process that downloads the same object; a stopped one must not stop everybody."""
+"""Limit on the wait for another process that downloads the same object: a stopped process must not block the rest."""
 _SHARE_OF_DISK = 0.5
-"""Of what is free or the folder's own: checkpoints, results and Ray's spilled objects need the rest."""
+"""Of the free space and the folder's own files: checkpoints, results and Ray's spilled objects need the rest."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _PARTIAL = ".partial"
 
@@ -42,7 +42,7 @@ def is_hash(text: str) -> bool:
 
 @dataclass(frozen=True)
 class KeptObjects:
-    """most_bytes: of all objects together. Every method raises OSError where folder or disk take nothing."""
+    """most_bytes: limit for all objects together. Every method raises OSError when the folder or disk refuses."""
 
     folder: Path
     most_bytes: int
@@ -56,7 +56,7 @@ class KeptObjects:
         return take_lock(self.folder / "locks" / f"{name}.lock", wait_s=wait_s)
 
     def open_sealed(self, sha256: str, size: int | None) -> int | None:
-        """A descriptor of the file, if nothing was written to it since its hash was found right; notes the use."""
+        """A descriptor of the file, if it has not been written to since its hash was verified. Notes the use."""
         try:
             descriptor = os.open(self.path(sha256), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
@@ -65,22 +65,23 @@ class KeptObjects:
         if about.st_mtime_ns != seal or size not in (None, about.st_size):
             os.close(descriptor)
             return None
-        with suppress(OSError):  # somebody else's file: its age is then that of their use
+        with suppress(OSError):  # another user's file: its age then counts from that user's last use
             os.utime(descriptor, ns=(time.time_ns(), seal))
         return descriptor
 
     def seal(self, sha256: str) -> None:
-        """Its hash was found right."""
+        """Mark that its hash was verified."""
         os.utime(self.path(sha256), ns=(time.time_ns(), seal_of(sha256)))
 
     def seal_open(self, file: IO[bytes], sha256: str) -> None:
-        """The same of a file that is not in its place yet: should the folder be removed meanwhile, and another process
-        be writing under that name, then it is not the other's file that is sealed."""
+        """As `seal`, for a file that is not in its place yet. Seals the open file rather than the name: if the folder
+        is removed meanwhile, another process may be writing under that name."""
         file.flush()
         os.utime(file.fileno(), ns=(time.time_ns(), seal_of(sha256)))
 
     def is_sound(self, sha256: str) -> bool:
-        """A file without seal has this content all the same, as after a restart of the machine; another is removed."""
+        """Whether a file without a seal has this content all the same, as after a restart of the machine; if not, it is
+        removed."""
         path = self.path(sha256)
         try:
             if sha256_of_file(path) == sha256:
@@ -92,7 +93,8 @@ class KeptObjects:
         return False
 
     def take_room(self, file: IO[bytes], length: int) -> bool:
-        """Make room for so many bytes and take it on the disk, one process after the other. False: it cannot be."""
+        """Make room for `length` bytes and allocate it on the disk, one process at a time. False: there cannot be
+        enough."""
         with self.lock("room", wait_s=WAIT_S):
             used, kept = self._used()
             free = shutil.disk_usage(self.folder).free + used
@@ -111,9 +113,9 @@ class KeptObjects:
         return True
 
     def _used(self) -> tuple[int, list[tuple[int, int, Path]]]:
-        """(bytes of all files, (last use, bytes, path) of those that may go). What a killed download left is removed.
+        """(bytes of all files, (last use, bytes, path) of removable files). Removes what a killed download left.
 
-        Files of others that lie here are neither counted nor touched.
+        Other software's files in the folder are neither counted nor touched.
         """
         used, kept = 0, []
         for entry in os.scandir(self.folder):
@@ -128,7 +130,7 @@ class KeptObjects:
         return used, kept
 
     def _is_abandoned(self, sha256: str) -> bool:
-        """Nobody is downloading it any more; the partial file is then gone."""
+        """Whether no process is downloading it any more; the partial file is then removed."""
         try:
             with self.lock(sha256, wait_s=0):
                 (self.folder / f"{sha256}{_PARTIAL}").unlink(missing_ok=True)
@@ -138,11 +140,10 @@ class KeptObjects:
 
 
 def seal_of(name: str) -> int:
-    """The modification time, in ns, of a file of this name whose hash was found right: a date long past, hence nobody's
-    writing.
+    """The modification time, in ns, that marks a file of this name as verified: a date long past that no writer sets.
 
-    Whatever writes to the file breaks the seal. It holds for this start of the machine only: files are not forced to
-    the disk, and after a power cut one may be of its full size and empty.
+    A write to the file breaks the seal. It holds until the machine restarts only: files are not forced to the disk, and
+    after a power cut one may have its full size and be empty.
     """
     return int(sha256_hex(f"{_boot()} {name}".encode())[:7], 16) * 10**9
 

@@ -1,11 +1,12 @@
-"""One process among all machines: a lease is an object that its holder writes anew every few seconds.
+"""Mutual exclusion among all machines: a lease is an object that its holder rewrites every few seconds.
 
-Whoever finds an object that was not written for longer than the holder promised takes it over by a conditional write,
-so of several only one succeeds. How old it is says the server: the time of its last write and the time of the answer
-are both of the server's clock, so the clocks of the machines do not matter. Who cannot renew in time (a paused process,
-a network split) no longer holds it until a renewal succeeds, measured by a clock that goes on while a machine sleeps.
+An object that was not written for longer than its holder promised can be taken over by a conditional write, so only one
+of several processes succeeds. Its age is measured by the server: the time of its last write and the time of the answer
+both come from the server's clock, so the clocks of the machines do not matter. A holder that cannot renew in time (a
+paused process, a network split) loses the lease until a renewal succeeds, measured by a clock that runs on while the
+machine sleeps.
 
-A holder on this very machine whose process is gone is taken over at once.
+A lease whose holder was a process of this machine that no longer exists is taken over at once.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from vsetune.object_storage.s3 import ObjectChanged, ObjectState, find, put_byte
 _log = logging.getLogger(__name__)
 LEASE_S, BEAT_S = 60.0, 15.0
 _MARGIN_S = 5.0
-"""So much earlier than others may take it, a holder that did not renew stops."""
+"""A holder that did not renew stops this long before other processes may take over."""
 _MOST_BYTES = 1 << 16
 
 
 class LeaseLost(StorageError):
-    """Another process holds the lease now; whatever this one still wants to write would be written over its head."""
+    """Another process holds the lease now; a further write of this one would overwrite that process's work."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lease. owner: a name of its own for every take. machine: of a boot and its process ids, to tell
-    whether `pid` means a process here. started: of the process, in clock ticks since the boot. beat: counts renewals.
-    promised_s: how long after a renewal it holds. is_released: it has let go."""
+    """The holder of a lease. owner: a new name for every take. machine: boot and process-id namespace, which show
+    whether `pid` is a process here. started: start of the process, in clock ticks since the boot. beat: counts
+    renewals. promised_s: how long the lease lasts after a renewal. is_released: the holder has given it up."""
 
     owner: str
     host: str
@@ -53,12 +54,12 @@ class Holder:
     is_released: bool = False
 
     def is_gone(self) -> bool:
-        """It was a process of this machine, and there is no such process any more."""
+        """Whether it was a process of this machine that no longer exists."""
         return self.machine == _machine() != "" and _started(self.pid) != self.started
 
     def may_live(self, age_s: float | None) -> bool:
-        """Whether it may still be at work. age_s: seconds since it renewed, None if unknown; times of the server are
-        whole seconds."""
+        """Whether the holder may still be at work. age_s: seconds since its renewal, None if unknown; the server gives
+        times in whole seconds."""
         if self.is_released or self.is_gone():
             return False
         return age_s is None or age_s <= self.promised_s + 1.0
@@ -71,7 +72,8 @@ class Lease:
         self, url: str, what: str, *, on_lost: Callable[[str], None], promised_s: float = LEASE_S,
         beat_s: float = BEAT_S,
     ) -> None:
-        """Take it. what: it is for, opens messages. StudyConflict in one line while another process holds it."""
+        """Take the lease. what: what it is for; opens the messages. StudyConflict in one line while another process
+        holds it."""
         self._url, self._what, self._on_lost, self._beat_s = url, what, on_lost, beat_s
         self._me = Holder(uuid.uuid4().hex, socket.gethostname(), os.getpid(), _machine(), _started(os.getpid()),
                           promised_s=promised_s)
@@ -83,15 +85,15 @@ class Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """To be called before every write that only the holder may make. Renews when it was not renewed in time.
+        """Call before every write that only the holder may make. Renews if the lease was not renewed in time.
 
-        LeaseLost when another process has it, StorageError while that cannot be found out.
+        LeaseLost when another process has it, StorageError while that cannot be determined.
         """
         if self._lost or _clock() > self._holds_until:
             self._renew()
 
     def release(self) -> None:
-        """Let go, so that the next one need not wait."""
+        """Give up the lease, so that the next process need not wait."""
         self._ending.set()
         self._thread.join(self._beat_s)
         with self._lock, suppress(StorageError):
@@ -128,7 +130,7 @@ class Lease:
             )
 
     def _beats(self) -> None:
-        """Renews until the end. What is in the way is said once, and once that it is no longer."""
+        """Renew until the end. An obstacle is logged once, and its end once."""
         is_beating = True
         while not self._ending.wait(self._beat_s):
             try:
@@ -139,7 +141,7 @@ class Lease:
             except LeaseLost as error:
                 self._on_lost(str(error))
                 return
-            except Exception as error:  # whatever it is, without a heartbeat another machine takes the lease
+            except Exception as error:  # whatever the error: without a heartbeat another machine takes the lease
                 said = error if isinstance(error, StorageError) else f"{type(error).__name__}: {one_line(error)}"
                 if is_beating:
                     _log.warning("%s: the heartbeat is not written for now: %s", self._what, said)
@@ -155,14 +157,15 @@ class Lease:
             self._me, self._holds_until = following, begin + following.promised_s - _MARGIN_S
 
     def _write(self, holder: Holder, etag: str) -> str:
-        """Over the version with this ETag; the new ETag. ObjectChanged while taking, LeaseLost once it is held."""
+        """Write over the version with this ETag; returns the new ETag. ObjectChanged while taking, LeaseLost once held.
+        """
         try:
             return put_bytes(self._url, _bytes_of(holder), if_match=etag)
         except ObjectChanged:
             there, state = _read(self._url)
             if (there.owner, there.beat) == (holder.owner, holder.beat):  # only the answer was lost
                 return state.etag
-            if there.owner == self._me.owner:  # so was that of an earlier beat
+            if there.owner == self._me.owner:  # the answer to an earlier beat was lost too
                 return put_bytes(self._url, _bytes_of(holder), if_match=state.etag)
             if holder.beat == 0:
                 raise
@@ -171,7 +174,7 @@ class Lease:
 
 
 def holder_of(url: str) -> tuple[Holder, float | None] | None:
-    """Who holds the lease at this address, and how many seconds ago it was renewed; None where nobody does.
+    """The holder of the lease at this address and the seconds since its renewal; None if it is free.
 
     StorageError when it cannot be read.
     """
@@ -202,12 +205,12 @@ def _bytes_of(holder: Holder) -> bytes:
 
 
 def _clock() -> float:
-    """Seconds that also pass while the machine sleeps."""
+    """Seconds of a clock that also runs while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 def _machine() -> str:
-    """This boot of this machine and its space of process ids; empty where that cannot be told."""
+    """This boot of this machine and its process-id namespace; empty where that cannot be determined."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -216,7 +219,7 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> int:
-    """When a process of this machine started, in ticks since the boot; -1 for one that is not there or has ended."""
+    """When a process of this machine started, in ticks since the boot; -1 if it does not exist or has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return -1 if fields[0] in ("Z", "X") else int(fields[19])

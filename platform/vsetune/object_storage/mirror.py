@@ -1,8 +1,8 @@
-"""A local folder whose files also stand under an `s3://` prefix, whole and consistent, sent by a thread of its own.
+"""A local folder mirrored under an `s3://` prefix, whole and consistent, sent by a thread of its own.
 
-`send` remembers the files as they are now: hard links, since all our files are replaced whole, so whoever writes them
-waits for no network. The thread sends the newest version; an older one that was not sent yet is dropped. While the
-server is away it tries again after 1 s, growing to 60 s, for ever; `settle` waits until all is there.
+`send` takes a snapshot of the files as hard links, since all our files are replaced whole, so writers never wait for
+the network. The thread sends the newest version; an older one that was not sent yet is dropped. While the server is
+away it retries without end, with pauses growing from 1 s to 60 s; `settle` waits until all is sent.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _LOCK_WAIT_S = 60.0
 SET_ASIDE = "superseded"
 _COMPARED_BYTES = 1 << 20
 _INLINE_BYTES = 4096
-"""Smaller files stand in the list itself."""
+"""Smaller files are stored in the list itself."""
 
 
 @dataclass(frozen=True)
 class MirroredFiles:
     """Which files of a folder are mirrored.
 
-    names: of a folder, relative, in the order in which they are looked at. refreshed: those that the thread sends by
-    itself every `refresh_s` seconds. growing: logs that are only added to. kept_aside: those of which a local version
-    that is not the beginning of the one under the prefix is renamed, not removed, when the folder is fetched.
+    names: of the files of a folder, relative, in the order in which they are read. refreshed: whether the thread sends
+    this file by itself every `refresh_s` seconds. growing: logs that are only appended to. kept_aside: files whose
+    local version is renamed, not removed, on a fetch if it is not the beginning of the version under the prefix.
     """
 
     names: Callable[[Path], Iterable[str]]
@@ -61,15 +61,15 @@ class _Snapshot:
 
 
 class Mirror:
-    """The mirror of one folder, held by one process at a time; `fetch` comes first.
+    """The mirror of one folder, used by one process at a time; call `fetch` first.
 
-    A process that comes second makes the first one's next version fail (TakenOver), which then leaves the prefix alone.
+    A second process makes the first one's next version fail (TakenOver); the first then leaves the prefix alone.
     """
 
     def __init__(self, folder: Path, url: str, files: MirroredFiles) -> None:
         self.url = url
         self.was_brought = False
-        """Whether `fetch` brought the files from the server, rather than finding them here."""
+        """Whether `fetch` brought the files from the server rather than finding them here."""
         self._folder, self._files = folder, files
         self._place = folder / MIRROR_FOLDER
         self._writer: MirrorWriter | None = None
@@ -84,10 +84,10 @@ class Mirror:
         self._lock: IO[bytes] | None = None
 
     def fetch(self) -> None:
-        """Make the folder what stands under the prefix. Files here that go on from that very version stay.
+        """Make the folder equal to the prefix. Local files that continue the version under the prefix stay.
 
-        StorageError; DamagedObject when a file cannot be had whole. Nothing is sent yet. Another process of this
-        machine that still holds the folder is waited for.
+        StorageError; DamagedObject when a file cannot be had whole. Nothing is sent yet. Waits for another process of
+        this machine that still has the folder locked.
         """
         make_folder(self._folder.parent)
         self._lock = self._lock or self._locked()
@@ -100,12 +100,12 @@ class Mirror:
         self._writer = MirrorWriter(self.url, contents, before_put=self._note)
 
     def forget(self) -> None:
-        """What is here is not to be trusted: the next `fetch` brings everything anew."""
+        """Mark the local files as untrusted: the next `fetch` brings everything anew."""
         with suppress(OSError):
             (self._place / _NOTE).unlink(missing_ok=True)
 
     def send(self) -> None:
-        """Remember the files as they are now, to be sent by the thread. StorageError when this disk refuses."""
+        """Take a snapshot of the files, to be sent by the thread. StorageError when this disk refuses."""
         snapshot = self._take(lambda name: True, in_part=False)
         with self._changed:
             self._drop(self._newest)
@@ -117,12 +117,13 @@ class Mirror:
             self._changed.notify_all()
 
     def after_sent(self, do: Callable[[], None]) -> None:
-        """Have the thread call this once a version taken from now on has been sent; a StorageError means later."""
+        """Have the thread call `do` once a version taken from now on has been sent; if it raises StorageError, again
+        later."""
         with self._changed:
             self._waiting.append((self._taken + 1, do))
 
     def settle(self, within_s: float) -> None:
-        """Wait until the last version is there. StorageError when it is not in so many seconds, or never will be."""
+        """Wait until the last version is sent. StorageError when it is not within `within_s`, or never will be."""
         with self._changed:
             self._changed.wait_for(lambda: self._sent >= self._taken or self._is_lost(), within_s)
             if self._sent < self._taken:
@@ -131,14 +132,14 @@ class Mirror:
                 )
 
     def check(self) -> None:
-        """TakenOver when another process goes on with this folder, so that nothing done here would count."""
+        """TakenOver when another process has taken over this folder, so that work done here would not count."""
         if isinstance(self._trouble, TakenOver):
             raise self._trouble
 
     def close(self, within_s: float, *, clear: bool = False) -> None:
-        """Send what is left within so many seconds, and end the thread.
+        """Send the rest within `within_s` seconds, and end the thread.
 
-        clear: then remove the folder, unless something in it stands nowhere else.
+        clear: then remove the folder, unless it has content that is stored nowhere else.
         """
         with suppress(StorageError):
             self.settle(within_s)
@@ -156,7 +157,7 @@ class Mirror:
             self._lock = None
 
     def _locked(self) -> IO[bytes]:
-        """Held by the process that works in the folder; it stands beside it, since the folder may be removed."""
+        """The lock of the process that works in the folder; its file is beside the folder, which may be removed."""
         try:
             return take_lock(self._folder.parent / f".{self._folder.name}.lock", wait_s=_LOCK_WAIT_S)
         except OSError as error:
@@ -169,7 +170,7 @@ class Mirror:
         return isinstance(self._trouble, TakenOver)
 
     def _bring(self) -> Contents:
-        self.forget()  # whoever dies here leaves a mixture
+        self.forget()  # a process that dies here leaves a mixture of versions
         aside: dict[Path, Path] = {}
         for name in list(self._files.names(self._folder)):
             path = self._folder / name
@@ -188,7 +189,7 @@ class Mirror:
         return contents
 
     def _noted(self) -> list[str]:
-        """The versions that the files here go on from, if one of them stands there; none when nothing is known."""
+        """The versions that the local files may continue; empty when nothing is known."""
         try:
             note = read_json(self._place / _NOTE)
         except (DataError, StorageError):
@@ -196,7 +197,7 @@ class Mirror:
         return note if isinstance(note, list) else []
 
     def _note(self, *versions: Contents) -> None:
-        with suppress(StorageError):  # without a note everything is brought anew
+        with suppress(StorageError):  # without a note `fetch` brings everything anew
             write_json(self._place / _NOTE, [each.version for each in versions], durable=False)
 
     def _take(self, wanted: Callable[[str], bool], *, in_part: bool) -> _Snapshot:
@@ -205,7 +206,7 @@ class Mirror:
         files: dict[str, Taken] = {}
         try:
             for name in filter(wanted, self._files.names(self._folder)):
-                with suppress(FileNotFoundError):  # it went while we looked
+                with suppress(FileNotFoundError):  # it was removed meanwhile
                     files[name] = self._taken_file(name, folder / str(len(files)))
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
@@ -243,14 +244,15 @@ class Mirror:
                 self._write(snapshot)
                 self._note_sent(number)
                 pause = FIRST_PAUSE_S
-            except Exception as error:  # whatever it is, what was to be sent must still be sent
+            except Exception as error:  # whatever the error, the snapshot must still be sent
                 trouble = error if isinstance(error, StorageError) else StorageError(f"{self.url}: {error!r}")
                 if self._note_trouble(trouble, snapshot, pause):
                     return
                 pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _next(self) -> tuple[_Snapshot | None, int]:
-        """What to send now and the number that is then sent; None at the end. Waits for it."""
+        """Wait for the next snapshot. Returns it, or None at the end, with the number that is sent once it is written.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._newest is not None or self._is_closing, self._files.refresh_s)
             snapshot, self._newest = self._newest, None
@@ -289,7 +291,7 @@ class Mirror:
                     self._waiting.append((needed, do))
 
     def _note_trouble(self, trouble: StorageError, snapshot: _Snapshot, pause_s: float) -> bool:
-        """Remember the trouble, keep what was to be sent unless there is newer, wait. Whether that was the end."""
+        """Remember the trouble, keep the snapshot unless there is a newer one, and wait. Returns whether to stop."""
         with self._changed:
             is_new, self._trouble = self._trouble is None, trouble
             if self._newest is None and not snapshot.in_part:
@@ -310,12 +312,12 @@ class Mirror:
 
 
 def is_set_aside(name: str) -> bool:
-    """Whether a file is one that `Mirror.fetch` has renamed: it is of this machine alone."""
+    """Whether `Mirror.fetch` has renamed this file: it then belongs to this machine alone."""
     return f".{SET_ASIDE}-" in name
 
 
 def _begins_with(path: Path, beginning: Path) -> bool:
-    """Whether nothing is lost with the second file."""
+    """Whether the second file is the beginning of the first, so that removing it loses nothing."""
     with suppress(FileNotFoundError), open(path, "rb") as whole, open(beginning, "rb") as part:
         while read := part.read(_COMPARED_BYTES):
             if whole.read(len(read)) != read:

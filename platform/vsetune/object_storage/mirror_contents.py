@@ -1,10 +1,10 @@
-"""What stands under a prefix that mirrors a folder: the list of its files, and bringing them to this machine.
+"""Contents of a prefix that mirrors a folder: the list of its files, and bringing them to this machine.
 
     contents.json      the list, written last in one request: name -> size and pieces, or the content itself
-    objects/<...>      the pieces, each under its SHA-256 and the mark of who wrote it; never changed
+    objects/<...>      the pieces, each under its SHA-256 and the mark of its writer; never changed
 
-A file is one piece; a log that grows is cut into several, so that only its end is sent again. Who dies while sending
-leaves the old list with all it names, and some objects that nothing names; the next writer removes those.
+A file is one piece; a growing log is cut into several, so that only its end is sent again. A process that dies while
+sending leaves the old list with all its pieces, and some objects that no list names; the next writer removes those.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOOKS = 3
 
 
 class DamagedObject(StorageError):
-    """An object that is missing, or not what was written; the file it is a piece of cannot be had."""
+    """An object that is missing or differs from what was written; the file it is a piece of cannot be restored."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Contents:
-    """The list. number: counts up with every version. writer: the mark of who wrote it. etag: None when there is none
-    yet; conditional writes over it keep out whoever knows only an older version."""
+    """The list of files. number: counts up with every version. writer: the mark of its writer. etag: None if there is
+    no list yet; conditional writes over it keep out a writer that knows only an older version."""
 
     files: Mapping[str, StoredFile] = field(default_factory=dict)
     number: int = 0
@@ -73,7 +73,7 @@ class Contents:
         return f"{self.writer} {self.number}"
 
     def keys(self) -> set[str]:
-        """Of all objects it names."""
+        """Keys of all objects that the list names."""
         return {piece.key for stored in self.files.values() for piece in stored.pieces}
 
     def to_bytes(self) -> bytes:
@@ -105,9 +105,9 @@ def read_contents(prefix: str) -> Contents:
 
 
 def fetch(prefix: str, folder: Path, wanted: Callable[[str], bool], *, durable: bool = False) -> Contents:
-    """Bring the files of these names into a folder; one that is there already as it should be is not sent again.
+    """Bring the wanted files into a folder; a file that is already there, unchanged, is not downloaded again.
 
-    The list that they are from. DamagedObject, StorageError; what was brought by then stays.
+    Returns the list that was read. DamagedObject, StorageError; files that were brought before the error stay.
     """
     for look in range(1, _LOOKS + 1):
         contents = read_contents(prefix)
@@ -123,7 +123,7 @@ def fetch(prefix: str, folder: Path, wanted: Callable[[str], bool], *, durable: 
 
 
 def bring(prefix: str, stored: StoredFile, path: Path, *, durable: bool = False) -> None:
-    """Write one file whole, unless it is there as it should be. Errors as of `fetch`."""
+    """Write one file whole, unless it is already there, unchanged. Errors as in `fetch`."""
     if _is_there(stored, path):
         return
     make_folder(path.parent)
@@ -185,7 +185,7 @@ def _parsed_file(plain: Any) -> StoredFile:
 
 
 def _plain_name(name: str) -> str:
-    """ValueError for one that could lead out of its folder."""
+    """The name, unchanged. ValueError for a name that could lead out of its folder."""
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or not name.isprintable() or "\\" in name:
         raise ValueError(f"a file called {one_line(name)}")

@@ -1,7 +1,7 @@
-"""Sending a new version of a mirrored folder: objects first, the list of them last, what it no longer names removed.
+"""Sending a new version of a mirrored folder: objects first, then their list; objects no longer listed are removed.
 
-One writer at a time: the list is written over the version this writer knows, or not at all. So a process that was
-taken for dead and is not cannot undo what its successor has sent, and the objects it sent for nothing are removed.
+One writer at a time: the list is written over the version that this writer knows, or not at all. So a process that was
+wrongly taken for dead cannot undo what its successor has sent, and the objects that it sent in vain are removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from vsetune.object_storage.s3 import ObjectChanged, delete, drop_unfinished, li
 
 _log = logging.getLogger(__name__)
 _PIECE_BYTES = 4 << 20
-"""Of a log that grows: what is sent again when a line was added is less than this."""
+"""Piece size of a growing log: less than this is sent again when a line was added."""
 
 Signature = tuple[int, int, int]
 """Inode, bytes, time of the last change: equal for a file that was not written since."""
@@ -37,13 +37,13 @@ _TRIES = 5
 
 
 class TakenOver(StorageError):
-    """Another process has written the list: what this one knows is no longer so."""
+    """Another process has written the list, so this writer's version is outdated."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A file as it was at one moment. content: of a small one. path: where it stays as it was, None for one that has
-    not changed since it was sent. is_growing: its first `signature[1]` bytes will never change."""
+    """A file as it was at one moment. content: of a small file. path: a snapshot of the file, None if it has not
+    changed since it was sent. is_growing: its first `signature[1]` bytes will never change."""
 
     signature: Signature
     content: bytes | None = None
@@ -54,8 +54,8 @@ class Taken:
 class MirrorWriter:
     """Writes the versions under one prefix, one after another. Not thread-safe.
 
-    contents: the version that is known to stand there. before_put: told the versions of which one will stand there
-    when this process dies now.
+    contents: the version known to be under the prefix. before_put: called before each write with the old and the new
+    version; one of the two remains if this process dies during the write.
     """
 
     def __init__(
@@ -71,15 +71,15 @@ class MirrorWriter:
         self._has_written = self._is_tidy = False
 
     def knows(self, name: str, signature: Signature) -> bool:
-        """Whether this very file was sent and still stands there."""
+        """Whether this very file was sent and is still on the list."""
         sent = self._by_signature.get((name, signature))
         return sent is not None and self.contents.files.get(name) == sent
 
     def write(self, taken: Mapping[str, Taken], *, in_part: bool) -> None:
-        """Make these the files under the prefix. in_part: beside those that stand there, which stay.
+        """Make these the files under the prefix. in_part: add to the files that are there, which stay.
 
-        The first version is written even when it says nothing new, since it keeps earlier writers out. StorageError:
-        nothing has changed, what was sent by then is not sent again. TakenOver: this writer is spent.
+        The first version is written even when it changes nothing, since it keeps earlier writers out. StorageError:
+        nothing has changed; objects sent by then are not sent again. TakenOver: this writer cannot be used any more.
         """
         files = dict(self.contents.files) if in_part else {}
         for name, each in taken.items():
@@ -91,7 +91,7 @@ class MirrorWriter:
         self._remove_unnamed()
 
     def drop(self, names: Collection[str]) -> None:
-        """Take these files off the list. Errors as of `write`."""
+        """Take these files off the list. Errors as in `write`."""
         self._is_tidy = True
         self._put({name: each for name, each in self.contents.files.items() if name not in names})
         self._remove_unnamed()
@@ -139,12 +139,12 @@ class MirrorWriter:
         return self._pieces[sha256]
 
     def _key(self, sha256: str) -> str:
-        """With the mark of this writer: two that send the same must not remove each other's object."""
+        """Key with the mark of this writer: two writers of the same content must not remove each other's object."""
         return f"{OBJECTS}/{sha256}-{self._mark}"
 
     def _put(self, files: Mapping[str, StoredFile]) -> None:
-        """Write the list over the version that is known. Every try has a number of its own, so that one that came
-        through is recognised when only its answer was lost."""
+        """Write the list over the known version. Every try has its own number, so that a write that succeeded is
+        recognised when only its answer was lost."""
         self._tries += 1
         new, etag = Contents(files, self._tries, self._mark), self.contents.etag
         url = join(self._prefix, CONTENTS_FILE)
@@ -169,7 +169,7 @@ class MirrorWriter:
             delete(join(self._prefix, key) for key in sent - there.keys() - self.contents.keys())
 
     def _remove_unnamed(self) -> None:
-        """What the list no longer names; the first time also what writers before have left unnamed."""
+        """Remove objects that the list no longer names; the first time also unlisted objects of earlier writers."""
         named = self.contents.keys()
         try:
             if not self._is_tidy:
@@ -186,7 +186,7 @@ class MirrorWriter:
 
 
 def drop_files(prefix: str, names: Collection[str]) -> None:
-    """Take files off the list of a mirror that nobody writes to any more; nothing happens where they are not on it.
+    """Take files off the list of a mirror that no process writes to any more; nothing happens if they are not on it.
 
     StorageError. A process that still writes gets TakenOver.
     """

@@ -1,7 +1,7 @@
-"""Objects of a bucket on the disk of this node, for all its processes: each is downloaded once, and its hash compared.
+"""Objects of a bucket cached on the disk of this node, for all its processes: downloaded once, SHA-256 compared.
 
-They stand in $VSETUNE_NODE_CACHE, or in `cache/shards` under vsetune's home, and take at most $VSETUNE_NODE_CACHE_GB;
-see `kept_objects`. What is on its way can be read as it arrives. Decision 0036.
+The cache is $VSETUNE_NODE_CACHE, or `cache/shards` under vsetune's home, and takes at most $VSETUNE_NODE_CACHE_GB; see
+`kept_objects`. An object can be read while it is still arriving. Decision 0036.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from vsetune.object_storage.kept_objects import WAIT_S, KeptObjects, is_hash
 FOLDER_VARIABLE, SIZE_VARIABLE = NODE_CACHE_VARIABLE, "VSETUNE_NODE_CACHE_GB"
 
 _DEFAULT_GB = 50.0
-"""MS-COCO with 36 regions of 2048 takes 18 GB and its photographs as much again: one such data set and a small one."""
+"""MS-COCO with 36 regions of 2048 takes 18 GB, its photographs another 18 GB: room for one such data set and a small
+one."""
 _AHEAD_SHARE = 8
-"""A shard is fetched ahead when so many fit: four are read side by side, and the next of each."""
+"""A shard is fetched ahead if this many of its size fit: four are read side by side, each with its next shard."""
 _AT_ONCE = 1 << 20
 _OTHER_HASH = "its SHA-256 is not the one it was listed with"
 
@@ -37,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class WrongContent(DataError):
-    """An object that is not what its list says. reason: what is wrong with it, in a few words."""
+    """An object that does not match its list. reason: what is wrong with it, in a few words."""
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -52,15 +53,15 @@ class WrongContent(DataError):
 
 
 class _NoRoom(Exception):
-    """The bound, or half of the disk, is taken by what cannot go."""
+    """The bound, or half of the disk, is taken by files that cannot be removed."""
 
 
 class _Stopped(Exception):
-    """Nobody waits for this download any more."""
+    """The download is no longer wanted."""
 
 
 def node_cache() -> NodeCache:
-    """The cache that the environment describes. ConfigError in one line for a folder or size that can be none."""
+    """The cache that the environment describes. ConfigError in one line for an unusable folder or size."""
     folder, size = os.environ.get(FOLDER_VARIABLE), os.environ.get(SIZE_VARIABLE)
     try:
         place = Path(local_path(folder)).absolute() if folder else home() / "cache" / "shards"
@@ -79,17 +80,18 @@ def node_cache() -> NodeCache:
 
 @dataclass(frozen=True)
 class NodeCache:
-    """most_bytes: of all objects together; 0 keeps none.
+    """most_bytes: limit for all objects together; 0 caches nothing.
 
-    Where an object cannot be kept (too large, a folder or disk that takes nothing, no hash), methods give None and the
-    log has said why, once: it is to be read from S3. size: bytes of the object, where they are known.
+    If an object cannot be cached (too large, an unwritable folder or full disk, no hash), the methods return None and
+    the object has to be read from S3; reasons of size, folder and disk are logged once. size: bytes of the object, None
+    if unknown.
     """
 
     folder: Path
     most_bytes: int
 
     def whole(self, url: str, *, sha256: str, size: int | None = None) -> int | None:
-        """A descriptor of the object, once it is here. WrongContent; NothingThere, StorageError as of S3."""
+        """A descriptor of the object, once it is here. WrongContent; NothingThere, StorageError as in `s3`."""
         if not self._may_keep(url, sha256, size):
             return None
         try:
@@ -103,15 +105,15 @@ class NodeCache:
     def found(self, *, sha256: str, size: int) -> int | None:
         """A descriptor of an object that is here already."""
         if self.most_bytes and is_hash(sha256):
-            with suppress(OSError):  # whoever then downloads it tells what is wrong with the folder
+            with suppress(OSError):  # the process that downloads it next reports what is wrong with the folder
                 return self._kept.open_sealed(sha256, size)
         return None
 
     def follow(self, url: str, *, sha256: str, size: int) -> Following | None:
-        """An object that is not here, downloaded by a thread and read as it arrives. Errors as of `whole`.
+        """An object that is not here yet: a thread downloads it, and it is read as it arrives. Errors as in `whole`.
 
-        A wrong hash is told instead of the last byte: as WrongContent, or as StorageError where a second download of it
-        was right.
+        A wrong hash is raised instead of returning the last byte: as WrongContent, or as StorageError if a second
+        download was right.
         """
         if not self._may_keep(url, sha256, size):
             return None
@@ -131,8 +133,10 @@ class NodeCache:
         return Following(arriving, url, finished=finished, left=lambda: _leave(arriving))
 
     def fetch(self, url: str, *, sha256: str, size: int, stop: threading.Event) -> None:
-        """Have it here before it is asked for, or wait for whoever in this process is at it; nothing where another
-        process is, or too little fits. Ends early when `stop` is set. Whoever reads it is told what went wrong.
+        """Fetch the object ahead of its use, or wait for the download that runs in this process.
+
+        Does nothing if another process downloads it or too few objects of this size fit. Ends early when `stop` is set.
+        Errors are raised to the readers, not here.
         """
         if size * _AHEAD_SHARE > self.most_bytes or not self._may_keep(url, sha256, size):
             return
@@ -147,9 +151,10 @@ class NodeCache:
             arriving.wait_for_end(unless=stop)
 
     def require_sound(self, url: str, *, sha256: str) -> None:
-        """StorageError when the copy on this disk is damaged, which also removes it: it is then fetched again.
+        """StorageError when the copy on this disk is damaged; the copy is then removed, so the next read fetches it
+        again.
 
-        For whoever found its content wrong: the object may be sound.
+        Called after the content was found wrong: the object itself may be sound.
         """
         if not is_hash(sha256):
             return
@@ -172,7 +177,7 @@ class NodeCache:
         return True
 
     def _join(self, sha256: str, stop: threading.Event | None, *, reads: bool) -> tuple[Arriving, bool]:
-        """(the download of this process, whether it is for the caller to begin)."""
+        """(the download in this process, whether the caller has to begin it)."""
         key = (self.folder, sha256)
         with _downloads_lock:
             is_first = key not in _downloads
@@ -181,7 +186,8 @@ class NodeCache:
         return arriving, is_first
 
     def _download(self, url: str, sha256: str, size: int, arriving: Arriving, *, wait_s: float) -> None:
-        """A download of this process to its end. wait_s: for another process that is at it, if nobody reads here."""
+        """Run a download of this process to its end. wait_s: for another process's download, if this process has no
+        reader."""
         is_kept, error = False, cast(Exception | None, None)
         try:
             try:
@@ -194,14 +200,14 @@ class NodeCache:
             self._say_unkept(caught)
         except _Stopped:
             error = StorageError(f"{url}: its download was given up; start again.")
-        except Exception as caught:  # told to those who follow
+        except Exception as caught:  # raised to the readers
             error = caught
         with _downloads_lock:
             _downloads.pop((self.folder, sha256), None)
         arriving.end(is_kept=is_kept, error=error)
 
     def _has_ended_unread(self, sha256: str, arriving: Arriving) -> bool:
-        """Nobody here waits for what another process downloads."""
+        """Whether no reader here waits for the download of another process; this download is then ended."""
         with _downloads_lock:
             if arriving.readers:
                 return False
@@ -210,7 +216,7 @@ class NodeCache:
         return True
 
     def _bring(self, url: str, sha256: str, size: int | None, arriving: Arriving, *, wait_s: float) -> bool:
-        """Whether it is here now, sealed. OSError: of folder and disk."""
+        """Whether the object is here now, sealed. OSError from the folder or disk."""
         kept = self._kept
         here = kept.open_sealed(sha256, size)
         if here is None:
@@ -225,7 +231,8 @@ class NodeCache:
         return True
 
     def _fetch_twice(self, url: str, sha256: str, size: int | None, arriving: Arriving) -> bool:
-        """False where it does not fit. A wrong hash is believed the second time: bits turn over on the way, too."""
+        """False if it does not fit. A wrong hash is downloaded once more, since bits can flip in transit, then raised.
+        """
         try:
             try:
                 self._write(url, sha256, size, arriving)
@@ -274,7 +281,7 @@ class NodeCache:
 
 
 _downloads: dict[tuple[Path, str], Arriving] = {}
-"""Those of this process, until they end."""
+"""Downloads of this process that have not ended."""
 _downloads_lock = threading.Lock()
 
 
@@ -284,7 +291,7 @@ def _leave(arriving: Arriving) -> None:
 
 
 def _forget_downloads() -> None:
-    """In a forked process: the threads of its parent are not there to end them."""
+    """In a forked process: the parent's threads do not exist here, so its downloads would never end."""
     global _downloads_lock
     _downloads.clear()
     _downloads_lock = threading.Lock()

@@ -1,12 +1,12 @@
-"""Objects of an S3-compatible server, through boto3 alone: read, look, write whole, list, delete.
+"""Objects of an S3-compatible server, through boto3 alone: read, look up, write whole, list, delete.
 
-A write is whole or not at all and carries checksums: those of S3, which the server compares, and the SHA-256 of the
-content in the object's metadata, which whoever reads can compare. Conditional writes (`if_absent`, `if_match`) let
-several machines agree without any other server.
+A write is whole or not at all and carries checksums: S3's own, which the server compares, and the SHA-256 of the
+content in the object's metadata, which readers can compare. Conditional writes (`if_absent`, `if_match`) let several
+machines agree without any other server.
 
 Credentials and endpoint come from boto3's usual sources (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_PROFILE, ...).
-StorageError: the server could not be reached, refused, or the reading broke off; the same may succeed later.
-DataError: the address can be none.
+StorageError: the server could not be reached, it refused, or the reading broke off; the same may succeed later.
+DataError: the address is not a possible one.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from vsetune.object_storage.addresses import bucket_and_key
 
 _BUFFER = 1 << 20
 _CONNECT_S, _READ_S, _TRIES = 3, 5, 2
-"""Reading: an endpoint that is dead or says nothing is noticed within about ten seconds."""
+"""For reading: a dead or silent endpoint is noticed within about ten seconds."""
 _FIRST_PAUSE_S, _GO_ON_WITHIN_S = 0.1, 8.0
-"""Of a body that broke off: before the first try to go on, and without a new byte before it is given up."""
+"""For a body that broke off: pause before the first retry, and time without a new byte before it is given up."""
 _UPLOAD_READ_S, _UPLOAD_TRIES = 60, 5
 
 _PART_BYTES, _PARTS_AT_ONCE = 16 << 20, 4
-"""Larger files go up in parts of this size, so many at once; what breaks is sent again by the part."""
-_SHA256 = "sha256"  # among an object's metadata
+"""Larger files are uploaded in parts of this size, this many at once; a failed part is sent again on its own."""
+_SHA256 = "sha256"  # key in an object's metadata
 
 _MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
 _NOT_AS_EXPECTED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
@@ -56,21 +56,22 @@ _ADVICE = {
     "RequestExpired": "this machine's clock is too far from the server's; set it (NTP), then repeat",
 }
 _CHANGED = {"412", "PreconditionFailed", *_MISSING}
-"""Of an object whose beginning was read."""
+"""Error codes that mean the object changed after its beginning was read."""
 
 
 class NothingThere(DataError):
-    """Nothing stands at this address; whoever knows what should tells how to bring it back."""
+    """No object exists at this address; the caller, which knows what belongs there, advises how to restore it."""
 
 
 class ObjectChanged(StorageError):
-    """What stands at this address is not what the writer saw last, so nothing was written."""
+    """The object at this address is not the version that the writer saw last, so nothing was written."""
 
 
 @dataclass(frozen=True)
 class ObjectState:
-    """What a server says of an object. etag: changes with the content. modified, now: by the server's own clock, to the
-    second; now: when it answered, None if it did not say. sha256: of the content, None for one that others wrote."""
+    """State of an object as the server reports it. etag: changes with the content. modified, now: by the server's own
+    clock, to the second; now: when it answered, None if unknown. sha256: of the content, None for an object written by
+    other software."""
 
     size: int
     etag: str
@@ -80,7 +81,7 @@ class ObjectState:
 
 
 def is_there(url: str) -> bool:
-    """Whether there is an object at this address. StorageError when that cannot be found out."""
+    """Whether there is an object at this address. StorageError when that cannot be determined."""
     bucket, key = bucket_and_key(url)
     try:
         _client().head_object(Bucket=bucket, Key=key)
@@ -92,9 +93,9 @@ def is_there(url: str) -> bool:
 
 
 def open_object(url: str) -> tuple[BinaryIO, int]:
-    """(stream, bytes it should have). NothingThere, DataError without a bucket; StorageError, also by a later read.
+    """(stream, length in bytes). NothingThere; DataError without a bucket; StorageError, also from a later read.
 
-    A body that breaks off goes on at its byte, with growing pauses; see `_BodyStream`.
+    A body that breaks off continues at the byte it reached, with growing pauses; see `_BodyStream`.
     """
     bucket, key = bucket_and_key(url)
     try:
@@ -109,9 +110,9 @@ def open_object(url: str) -> tuple[BinaryIO, int]:
 
 
 def upload(path: Path, url: str, *, sha256: str | None = None) -> None:
-    """Copy a local file, which nobody changes meanwhile, to an s3:// address: all of it appears at once, or nothing.
+    """Copy a local file to an s3:// address: all of it appears at once, or nothing. The file must not change meanwhile.
 
-    In parts when it is large; the server compares a checksum of each. sha256: of the content where it is known.
+    A large file is sent in parts; the server compares a checksum of each. sha256: of the content, if known.
     StorageError when it cannot be stored.
     """
     from boto3.s3.transfer import TransferConfig
@@ -126,7 +127,7 @@ def upload(path: Path, url: str, *, sha256: str | None = None) -> None:
             ),
         )
     except Exception as error:
-        answer = error.__context__  # boto3 puts what the server said into words of its own
+        answer = error.__context__  # boto3 rewords the server's answer
         if isinstance(answer, Exception) and _code_of(answer) in _ADVICE:
             raise _refused(url, answer) from error
         raise StorageError(
@@ -135,10 +136,10 @@ def upload(path: Path, url: str, *, sha256: str | None = None) -> None:
 
 
 def put_bytes(url: str, content: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
-    """Write a small object whole; its ETag.
+    """Write a small object whole. Returns its ETag.
 
-    if_absent: only where nothing stands yet. if_match: only over the object with this ETag. ObjectChanged when that is
-    not so; it may also mean that this very write came through, and only the answer to its first try was lost.
+    if_absent: only if no object exists yet. if_match: only over the object with this ETag. ObjectChanged if the
+    condition fails; this very write may also have succeeded, with only the answer to its first try lost.
     """
     bucket, key = bucket_and_key(url)
     digest = sha256_hex(content)
@@ -157,7 +158,7 @@ def put_bytes(url: str, content: bytes, *, if_absent: bool = False, if_match: st
 
 
 def look(url: str) -> ObjectState | None:
-    """What stands at this address, None for nothing. StorageError when that cannot be found out."""
+    """State of the object at this address, None if there is none. StorageError when that cannot be determined."""
     bucket, key = bucket_and_key(url)
     try:
         return _state(_client().head_object(Bucket=bucket, Key=key))
@@ -168,9 +169,9 @@ def look(url: str) -> ObjectState | None:
 
 
 def find(url: str, *, most: int) -> tuple[bytes, ObjectState] | None:
-    """A small object of at most so many bytes, content and state in one request; None for nothing.
+    """A small object of at most `most` bytes, content and state in one request; None if there is none.
 
-    DataError when it is larger, or not what its checksum says; StorageError when it cannot be read.
+    DataError when it is larger or does not match its checksum; StorageError when it cannot be read.
     """
     bucket, key = bucket_and_key(url)
     try:
@@ -199,7 +200,7 @@ def listing(prefix: str) -> Iterator[str]:
 
 
 def delete(urls: Iterable[str]) -> None:
-    """Remove objects, one request each; one that is not there is no error. StorageError."""
+    """Remove objects, one request each; a missing object is no error. StorageError."""
     for url in urls:
         bucket, key = bucket_and_key(url)
         try:
@@ -210,7 +211,7 @@ def delete(urls: Iterable[str]) -> None:
 
 
 def drop_unfinished(prefix: str) -> None:
-    """Give up uploads in parts that killed processes left unfinished under this address; they cost like objects."""
+    """Abort uploads in parts that killed processes left unfinished under this address; they cost as much as objects."""
     bucket, start = bucket_and_key(prefix)
     try:
         for page in _client().get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=start):
@@ -223,8 +224,8 @@ def drop_unfinished(prefix: str) -> None:
 class _BodyStream(io.RawIOBase):
     """The body of an S3 answer as a raw stream, so that io.BufferedReader gives exact reads.
 
-    When the connection breaks, the rest is asked for from the byte that was reached, under the condition that the
-    object is still the same (its ETag); pauses grow from 0.1 s, and after 8 s without a new byte it is given up.
+    When the connection breaks, the rest is requested from the byte that was reached, on condition that the object is
+    unchanged (its ETag). Pauses grow from 0.1 s; after 8 s without a new byte the read fails.
     """
 
     def __init__(self, answer: dict[str, Any], url: str) -> None:
@@ -241,7 +242,7 @@ class _BodyStream(io.RawIOBase):
             try:
                 chunk = self._body.read(len(buffer))
                 break
-            except Exception as error:  # of botocore or urllib3, from below either
+            except Exception as error:  # of botocore or urllib3, or from a lower layer
                 self._go_on(error)
         if chunk:
             self._position += len(chunk)
@@ -255,7 +256,7 @@ class _BodyStream(io.RawIOBase):
         super().close()
 
     def _go_on(self, reason: Exception) -> None:
-        """A new body for the rest. StorageError when it cannot be had, or is the rest of another object."""
+        """Open a new body for the rest. StorageError when it cannot be had or the object has changed."""
         self._body.close()
         self._broken_since = min(self._broken_since, time.monotonic())
         while self._etag and self._position < self._length:
@@ -286,7 +287,7 @@ class _BodyStream(io.RawIOBase):
 
 
 def _reading_client(tries: int | None = None) -> Any:
-    """The client for reading, one per process whichever thread asks first: boto3 makes only one at a time."""
+    """The client for reading, one per process and made under a lock, since boto3 can make only one at a time."""
     with _making_client:
         return _client() if tries is None else _client(tries=tries)
 

@@ -1,1 +1,1 @@
-"""Other people's components: found, imported, checked and hashed. They are then known like ours."""
+"""Plugin components: found, imported, checked and hashed. They can then be named like built-in components."""

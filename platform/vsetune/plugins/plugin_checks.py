@@ -1,4 +1,4 @@
-"""What the spec of somebody's own component must declare, checked when it is loaded. One line per problem."""
+"""What the spec of a plugin component must declare, checked when it is loaded. One line per problem."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ _SUM = "sum"
 
 
 def problems_of(spec: type[Spec], file: Path, *, key: str, facts: Sequence[str]) -> list[str]:
-    """Everything a spec lacks, each with file, line and fix. file: the `spec.py` it stands in. key: of its name.
+    """Everything a spec lacks, each with file, line and fix. file: the `spec.py` that defines it. key: field of its
+    name.
 
-    facts: what must stand beside its fields, such as `equation`; a spec without facts may have required fields.
+    facts: class attributes that the spec must have beside its fields, such as `equation`; a spec without facts may have
+    required fields.
     """
     lines = _lines(file, spec.__name__)
     found = _problems(spec, key, facts)
@@ -31,7 +33,7 @@ def problems_of(spec: type[Spec], file: Path, *, key: str, facts: Sequence[str])
 
 
 def line_of(file: Path, name: str) -> int:
-    """The line that a class of a file starts in."""
+    """The line at which a class of a file starts."""
     return _lines(file, name)[""]
 
 
@@ -55,7 +57,7 @@ def _problems(spec: type[Spec], key: str, facts: Sequence[str]) -> Iterator[tupl
     for name in own:
         yield from _field_problems(name, spec.model_fields[name], is_tunable=name in ranges)
     if not facts and any(field.is_required() for field in spec.model_fields.values()):
-        return  # a reader has to be told where its files are
+        return  # a reader has no default place for its files
     try:
         spec()
     except ValidationError as error:
@@ -90,7 +92,7 @@ def _field_problems(name: str, field: FieldInfo, *, is_tunable: bool) -> Iterato
 
 
 def _is_number(annotation: Any) -> bool:
-    """int, float, or either or None."""
+    """Whether the type is int, float, or a union that contains one."""
     if annotation in (int, float):
         return True
     if get_origin(annotation) in (Union, types.UnionType):
@@ -101,7 +103,7 @@ def _is_number(annotation: Any) -> bool:
 
 
 def _is_bounded(field: FieldInfo) -> bool:
-    """At one end at least: a margin >= 0 needs no largest value."""
+    """Whether at least one end is bounded: a margin >= 0 needs no largest value."""
     return any(isinstance(mark, Ge | Gt | Le | Lt | MultipleOf) for mark in _marks(field))
 
 
@@ -112,13 +114,13 @@ def _marks(field: FieldInfo) -> Iterator[Any]:
 
 
 def _is_ours(spec: type[Spec], name: str) -> bool:
-    """Whether a field comes with a base class of vsetune."""
+    """Whether a field comes from a base class of vsetune."""
     owner = next((each for each in spec.__mro__ if name in vars(each).get("__annotations__", {})), spec)
     return owner.__module__.startswith("vsetune.")
 
 
 def _lines(file: Path, name: str) -> dict[str, int]:
-    """The lines of a class by field; "" is the class itself."""
+    """The line of each field of a class; "" is the class itself."""
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError) as error:

@@ -1,8 +1,8 @@
-"""Components of other people: loaded from a folder or an installed package, and from then on known like our own.
+"""Plugin components: loaded from a folder or an installed package, and then usable like built-in components.
 
-A plugin is what a folder of ours is: `spec.py`, and `loss.py` or `network.py` beside it. A study names folders and
-packages under `plugins`; installed packages offer theirs by entry points. Readers of raw data, for ingest recipes, come
-the same way: `spec.py` with a source, and `reader.py`.
+A plugin has the same files as a component folder of vsetune: `spec.py`, and `loss.py` or `network.py` beside it. A
+study names folders and packages under `plugins`; installed packages offer theirs by entry points. Readers of raw data,
+for ingest recipes, are plugins too: `spec.py` with a source, and `reader.py`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Plugin:
-    """One loss, network or reader of somebody else.
+    """One plugin component: a loss, network or reader.
 
-    folder: of its spec. package: that its modules are imported from. source: the folder that is hashed and that
-    travels; `folder`, or the whole package where it was named by its module. sha256: of the files of `source`.
+    folder: of its spec. package: from which its modules are imported. source: the folder that is hashed and copied;
+    `folder`, or the whole package where the component was named by its module. sha256: of the files of `source`.
     """
 
     kind: Kind
@@ -55,12 +55,12 @@ class Plugin:
 
     @property
     def key(self) -> str:
-        """What records call it: a loss and a network may share a name."""
+        """Key in records: a loss and a network may share a name."""
         return f"{self.kind}.{self.name}"
 
     @property
     def root(self) -> str:
-        """The package that `source` is."""
+        """The package at the folder `source`."""
         words = self.package.split(".")
         return ".".join(words[: len(words) - len(self.folder.relative_to(self.source).parts)])
 
@@ -69,14 +69,14 @@ _plugins: dict[type[Spec], Plugin] = {}
 
 
 def load_plugin(reference: str, *, base: Path) -> tuple[Plugin, ...]:
-    """Makes the components known that `reference` names, and returns them in alphabetical order of their folders.
+    """Load the components that `reference` names. Returns them in alphabetical order of their folders.
 
-    reference: a folder, relative to `base` or absolute, `~` allowed, that has a `spec.py` or whose folders have one; or
-    the dotted name of a module or package that can be imported. Loading the same code again changes nothing; changed
-    code takes the place of what was loaded from there before.
+    reference: a folder, relative to `base` or absolute, `~` allowed, that has a `spec.py` or whose subfolders have one;
+    or the dotted name of a module or package that can be imported. Loading the same code again changes nothing; changed
+    code replaces the code that was loaded from there before.
 
-    MissingPlugin when it leads nowhere, ConfigError with every problem in a line each: code that cannot be imported, a
-    name that is taken, a spec that lacks what ours have.
+    MissingPlugin when the reference leads nowhere, ConfigError with one line per problem: code that cannot be imported,
+    a name that is taken, a spec that lacks what built-in specs have.
     """
     folder = _folder_of(reference, base)
     return load_module(reference) if folder is None else _loaded(_folders(folder))
@@ -88,7 +88,7 @@ def load_module(name: str) -> tuple[Plugin, ...]:
 
 
 def load_plugins(references: Iterable[str], *, base: Path) -> tuple[Plugin, ...]:
-    """All components of several references; ConfigError with the problems of all of them, also of a repeated name."""
+    """All components of several references; ConfigError with the problems of all of them, repeated names included."""
     found: list[Plugin] = []
     problems: list[str] = []
     missing: list[str] = []
@@ -108,13 +108,13 @@ def load_plugins(references: Iterable[str], *, base: Path) -> tuple[Plugin, ...]
 
 
 def resolved_reference(reference: str, *, base: Path) -> str:
-    """A folder with its full path, so that it is found from everywhere; the name of a module as it is."""
+    """A folder with its full path, so that it is found from anywhere; the name of a module unchanged."""
     folder = _folder_of(reference, base) if Path(base, expand_user(reference)).exists() else None
     return reference if folder is None else str(folder)
 
 
 def load_installed() -> tuple[list[Plugin], dict[str, str]]:
-    """The components that installed packages offer, and what is wrong with those that cannot be loaded, by name."""
+    """The components that installed packages offer, and the problem of each that cannot be loaded, by name."""
     found: list[Plugin] = []
     broken: dict[str, str] = {}
     for group in GROUPS.values():
@@ -128,7 +128,7 @@ def load_installed() -> tuple[list[Plugin], dict[str, str]]:
 
 
 def plugin_of(spec: type[Spec]) -> Plugin | None:
-    """Where a spec comes from; None for our own."""
+    """The plugin that a spec comes from; None for a built-in spec."""
     return _plugins.get(spec)
 
 
@@ -140,14 +140,14 @@ def known_plugins() -> tuple[Plugin, ...]:
 
 
 def place_in_plugin(error: BaseException) -> str | None:
-    """`file:line` where an exception came out of a plugin's code; None if it came through none."""
+    """`file:line` where an exception came out of a plugin's code; None if it did not pass through any."""
     sources = {plugin.source for plugin in _plugins.values()}
     places = (place_of(error, source) for source in sorted(sources))
     return next((place for place in places if place is not None), None)
 
 
 def forget_plugins() -> None:
-    """Only our own components are known again."""
+    """Unload all plugins, so that only built-in components remain."""
     for spec, plugin in list(_plugins.items()):
         _CATALOGUES[plugin.kind].remove(spec)
         forget(plugin.root)
@@ -174,7 +174,7 @@ def _loaded(components: Iterable[Component]) -> tuple[Plugin, ...]:
 
 
 def _folder_of(reference: str, base: Path) -> Path | None:
-    """None for the name of a module. A folder of that name wins."""
+    """The folder that a reference names; None for the name of a module. A folder takes precedence over a module."""
     if "://" in reference:
         raise ConfigError(f"plugins: {reference}: need a folder or a module; copy the code to this machine")
     try:
@@ -207,7 +207,7 @@ def _folders(folder: Path) -> list[Component]:
 
 
 def _load(component: Component) -> Iterator[Plugin]:
-    """The losses and networks of one folder."""
+    """The losses, networks and readers of one folder."""
     folder, source = component.folder, read_source(component.source)
     name = component.package or import_folder(source)
     with told_in_one_line(folder):
@@ -247,7 +247,7 @@ def _name(kind: Kind, spec: type[Spec]) -> str:
 
 
 def _register(spec: type[Spec], plugin: Plugin) -> None:
-    """The spec becomes known by its name, in the place of other code of that name that a plugin brought."""
+    """Register the spec under its name; it replaces plugin code of the same name."""
     catalogue = _CATALOGUES[plugin.kind]
     other = catalogue.get(plugin.name)
     if other is not None and other is not spec:

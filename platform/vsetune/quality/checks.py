@@ -1,4 +1,4 @@
-"""A check: a name, what it means, and a function that says whether it holds of a component."""
+"""A check: a name, its meaning, and a function that decides whether a component passes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _LONGEST_NOTE = 300
 
 
 class Result(StrEnum):
-    """What a check found. NOT_APPLICABLE: the component declares that it does not do what the check is about."""
+    """The result of a check. NOT_APPLICABLE: the check does not fit the component, such as one that stops a gradient on
+    purpose."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -26,7 +27,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """note: one line. Of what fails: what was expected, what was found, and where to look."""
+    """note: one line. For a failure: the expected value, the value found, and where to look."""
 
     result: Result
     note: str = ""
@@ -45,13 +46,13 @@ def not_applicable(note: str) -> Verdict:
 
 
 def first_problem(problems: Iterable[str | None], note: str = "") -> Verdict:
-    """Fails with the first problem there is; holds if all are None. Problems are looked for one at a time."""
+    """Fails with the first problem; holds if all are None. The iterable is read only up to the first problem."""
     found = next((problem for problem in problems if problem is not None), None)
     return holds(note) if found is None else fails(found)
 
 
 def unless_declared(problem: str | None, stop_gradient: str, note: str = "") -> Verdict:
-    """Of a check that fails where a gradient is stopped. stop_gradient: what the spec declares to be stopped, or ""."""
+    """The verdict of a check that fails where a gradient is stopped. stop_gradient: the spec's declaration, or ""."""
     if problem is None:
         return holds(note)
     if stop_gradient:
@@ -62,7 +63,7 @@ def unless_declared(problem: str | None, stop_gradient: str, note: str = "") -> 
 
 
 def equal_gradients(problem: str | None, stop_gradient: str) -> Verdict:
-    """Of autograd against finite differences, which also shows that a declared stop-gradient is one."""
+    """The verdict of autograd against finite differences. Also fails where a declared stop-gradient has no effect."""
     if problem is None and stop_gradient:
         return fails(
             f"spec.py declares a stop-gradient ({stop_gradient}), but autograd equals finite differences: no gradient "
@@ -73,7 +74,7 @@ def equal_gradients(problem: str | None, stop_gradient: str) -> Verdict:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check says of one component."""
+    """The result of one check on one component."""
 
     check: str
     meaning: str
@@ -83,7 +84,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check(Generic[S]):
-    """meaning: what holds of a component that passes, in one line. judge: may raise, which is a failure."""
+    """meaning: the property of a component that passes, in one line. judge: an exception counts as a failure."""
 
     name: str
     meaning: str
@@ -93,7 +94,7 @@ class Check(Generic[S]):
         return self.name
 
     def finding(self, subject: S) -> Finding:
-        """Run the check. Whatever the component raises is told in one line, with the place in its files."""
+        """Run the check. An exception of the component is a failure, in one line with its place in the files."""
         try:
             verdict = self.judge(subject)
         except Exception as error:  # the component is foreign code, which may raise anything
@@ -110,7 +111,7 @@ class Check(Generic[S]):
 def raised(error: Exception) -> str:
     """`raises ValueError at loss.py:31: ...`, the innermost place outside of installed libraries and of these checks.
 
-    Our own errors say where and what to do themselves.
+    A VsetuneError is returned as its message, which names the place and the fix.
     """
     if isinstance(error, VsetuneError):
         return " ".join(str(error).split())

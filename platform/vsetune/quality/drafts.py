@@ -1,4 +1,4 @@
-"""Writes the folder that a loss or a network of one's own starts from: commented code that passes its quality list."""
+"""Writes the initial folder of a new loss or network: commented code that passes its quality checks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _LONGEST = 60
 
 
 def write_draft(kind: Literal["loss", "network"], name: str, parent: Path) -> list[Path]:
-    """`parent`/`name` with `spec.py`, the code and a test; the files written. UsageError for a name that will not do,
-    or a folder that is there already."""
+    """Write `parent`/`name` with `spec.py`, the code and a test; returns the files written. UsageError for an unusable
+    name, or a folder that exists."""
     _require_usable(kind, name)
     folder = parent / name
     if folder.exists():

@@ -1,4 +1,4 @@
-"""Small networks, and what they read: features with boxes, photographs, captions with parses and phrases.
+"""Small networks and their sampled inputs: features with boxes, photographs, captions with parses and phrases.
 
 R regions or photographs per image, `WIDTH` numbers per region; captions of 1 to `WORDS` ids. All in float64.
 """
@@ -25,7 +25,7 @@ SIZES: Mapping[str, int] = {
     "kernels": 2, "hidden_size": 4, "samples": 3, "image_size": 32, "layers": 2, "heads": 2, "masked_copies": 2,
     "refills": 2, "synthetic_negatives": 3,
 }
-"""Fields that are made small where a network has them, so that a check takes moments."""
+"""Small values for the fields that a network has, so that a check is fast."""
 
 _AWAY, _STATISTICS_AWAY, _MARGIN = 0.2, 0.5, 0.2
 
@@ -34,23 +34,23 @@ Drawn = tuple[ImageInputs, CaptionInputs]
 
 @dataclass(frozen=True)
 class NetworkSubject:
-    """The network that is checked. settings: fields that differ from their defaults, beside the small sizes."""
+    """The network under check. settings: fields that differ from their defaults, besides the small sizes."""
 
     spec: type[NetworkSpec]
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def resolved(self, **changes: Any) -> NetworkSpec:
-        """The spec with all its values. ValidationError for values it does not take."""
+        """The spec with all its values. ValidationError for invalid values."""
         sizes = {name: size for name, size in SIZES.items() if name in self.spec.model_fields}
         return self.spec.model_validate({"name": name_of(self.spec), **sizes, **self.settings, **changes})
 
     @property
     def regions(self) -> int:
-        """What it reads of an image: one vector where it wants a global one."""
+        """Number of vectors per image; 1 if the network reads a global vector."""
         return 1 if getattr(self.resolved(), "image_input", None) == "global" else REGIONS
 
     def fresh(self, *, seed: int = 0, regions: int | None = None, **changes: Any) -> Network:
-        """As a training starts with it, in float64."""
+        """The network at the start of a training, in float64."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             built = build_network(
@@ -59,7 +59,8 @@ class NetworkSubject:
         return built.double()
 
     def trained(self, *, seed: int = 0, regions: int | None = None) -> Network:
-        """In evaluation mode, away from where it starts: what starts at zero or one does something."""
+        """The network in evaluation mode, moved away from its start so that parts that start at zero or one have an
+        effect."""
         built = self.fresh(seed=seed, regions=regions)
         generator = torch.Generator().manual_seed(seed + 100)
         with torch.no_grad():
@@ -71,7 +72,7 @@ class NetworkSubject:
         return built.eval()
 
     def draw(self, images: int, captions: int | None = None) -> Drawn:
-        """Images of all regions, photographs where the spec wants them; captions with parses and phrases."""
+        """Sampled images with all regions, and photographs if the spec reads them; captions with parses and phrases."""
         generator, spec = torch.Generator().manual_seed(0), self.resolved()
         return _draw_images(images, self.regions, spec, generator), _draw_captions(captions or images, generator)
 
@@ -97,7 +98,7 @@ def _draw_captions(count: int, generator: torch.Generator) -> CaptionInputs:
 
 
 def rows_of(inputs: Any, rows: Any) -> Any:
-    """Some of the images or captions, in the order given."""
+    """The images or captions at `rows`, in that order."""
     return type(inputs)(**{name: value if value is None else value[rows] for name, value in vars(inputs).items()})
 
 
@@ -112,12 +113,13 @@ def encode(network: Network, drawn: Drawn) -> tuple[Encoded, Encoded]:
 
 
 def scores(network: Network, drawn: Drawn) -> Tensor:
-    """(images, captions)"""
+    """Similarities, (images, captions)."""
     return network.similarity(*encode(network, drawn))
 
 
 def loss_of(network: Network, drawn: Drawn, *, hardest: bool = True) -> Tensor:
-    """Hinges on the scores of pairs and, in training, what the network adds itself."""
+    """Hinge loss on the scores of pairs and, in training, the network's auxiliary losses. hardest: only the hardest
+    negative counts, else all of them."""
     images, captions = encode(network, drawn)
     similarity = network.similarity(images, captions)
     negatives = ~torch.eye(len(similarity), dtype=torch.bool, device=similarity.device)

@@ -1,6 +1,6 @@
-"""Batches as a loss may meet them: every kind of network, every kind of similarity, pairs and images with captions.
+"""Batches that a loss may get: every kind of network, every kind of similarity, pairs and images with captions.
 
-All are made of drawn vectors of unit length, so that similarities and embeddings agree, as they do in a training.
+All consist of sampled vectors of unit length, so that similarities and embeddings agree, as in a training.
 n: images, m: captions, K embeddings per item, D numbers per embedding.
 """
 
@@ -20,16 +20,16 @@ from vsetune.networks.vsepp.order_similarity import order_similarity
 
 D, K, SEMANTIC_SIZE = 4, 2, 3
 CONCEPTS = 6
-"""Images of the train split, as the loss is told."""
+"""Number of images of the training split that is passed to the loss."""
 PAIR_IDS = (0, 0, 1, 2, 3, 4)
 """Images of a batch of pairs: the first two captions are of the same image."""
 OWNERS = (0, 0, 1, 2, 2)
 """Row of each caption's image, in a batch of three images with all their captions."""
 UNBOUNDED_FACTOR = 5.0
 EXTREME_FACTOR = 1e4
-"""Similarities of networks whose similarities have no bounds: usual ones, and as large as a check makes them."""
+"""Factors on cosines for networks with unbounded similarities: the usual one, and the largest of a check."""
 LOG_SCALE = -3.0
-"""Around which the logs of standard deviations of a probabilistic network lie."""
+"""Mean of the logarithms of standard deviations of a probabilistic network."""
 
 _KINDS: tuple[Kind, ...] = ("embedding", "several_embeddings", "probabilistic", "score")
 _SCORES: tuple[Score, ...] = ("cosine", "unbounded", "probability", "order")
@@ -39,7 +39,7 @@ CONTEXT = LossContext(embedding_size=D, concepts=CONCEPTS)
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a batch comes from. unbounded_factor: how large similarities without bounds are."""
+    """The network that a batch comes from. unbounded_factor: factor on cosines for unbounded similarities."""
 
     kind: Kind
     score: Score
@@ -52,7 +52,7 @@ class Surroundings:
 
 
 def surroundings_of(spec: LossSpec) -> Iterator[Surroundings]:
-    """Every kind of network and of similarity that a loss declares to fit with these settings."""
+    """Every combination of network kind and similarity that a loss supports with these settings."""
     for kind in _KINDS:
         for score in _SCORES:
             if kind in spec.needed_kinds and score in spec.needed_scores:
@@ -60,7 +60,7 @@ def surroundings_of(spec: LossSpec) -> Iterator[Surroundings]:
 
 
 def unit_vectors(count: int, generator: torch.Generator, surroundings: Surroundings, size: int = D) -> Tensor:
-    """(count, size), or (count, K, size) of a network with several embeddings; length 1, a leaf with gradient."""
+    """(count, size), or (count, K, size) for a network with several embeddings; length 1, a leaf with gradient."""
     several = (K,) if surroundings.kind == "several_embeddings" else ()
     drawn = torch.randn(count, *several, size, generator=generator, dtype=torch.float64)
     return normalize(drawn, dim=-1).to(surroundings.dtype).requires_grad_()
@@ -85,7 +85,7 @@ def batch_of(
 
 
 def similarity_of(images: Tensor, captions: Tensor, surroundings: Surroundings) -> Tensor:
-    """(n, m) similarities in the range of their kind; of several embeddings those of the nearest two."""
+    """(n, m) similarities in the range of their kind; for several embeddings, of the nearest two."""
     if surroundings.score == "order":
         flat = [vectors.flatten(start_dim=1).abs() for vectors in (images, captions)]
         return order_similarity(*flat)
@@ -101,7 +101,8 @@ def similarity_of(images: Tensor, captions: Tensor, surroundings: Surroundings) 
 def pairs(
     surroundings: Surroundings, *, seed: int = 0, ids: Sequence[int] = PAIR_IDS, nearness: float = 0.0, size: int = D
 ) -> LossInputs:
-    """A batch of pairs. ids: the image of each. nearness: 0 draws captions freely, 1 halfway to their images."""
+    """A batch of pairs. ids: the image of each. nearness: 0 samples captions independently, 1 halfway to their images.
+    """
     generator = torch.Generator().manual_seed(seed)
     images, captions = (unit_vectors(len(ids), generator, surroundings, size) for _ in range(2))
     if nearness:
@@ -124,7 +125,7 @@ def images_with_captions(surroundings: Surroundings, *, seed: int = 0) -> LossIn
 
 
 def extreme_batches(surroundings: Surroundings, size: int) -> Iterator[tuple[str, LossInputs]]:
-    """Pairs at the ends of what can happen, each with its name: collapsed, opposed, separated, exchanged, all zero."""
+    """Extreme batches of pairs, with names: collapsed, opposed, separated, exchanged, all zero."""
     generator = torch.Generator().manual_seed(0)
     far = replace(surroundings, unbounded_factor=EXTREME_FACTOR)
     drawn = unit_vectors(size, generator, far).detach()
@@ -141,14 +142,14 @@ def extreme_batches(surroundings: Surroundings, size: int) -> Iterator[tuple[str
 
 
 def compared_again(inputs: LossInputs, surroundings: Surroundings) -> LossInputs:
-    """The same batch after its embeddings were changed in place."""
+    """The batch with its similarity recomputed, after its embeddings were changed in place."""
     if inputs.images is None or inputs.captions is None:
         return inputs
     return replace(inputs, similarity=similarity_of(inputs.images.vectors, inputs.captions.vectors, surroundings))
 
 
 def leaves_of(inputs: LossInputs) -> list[Tensor]:
-    """What a gradient is asked for: the embeddings and what comes with them, or the similarity where there are none."""
+    """The leaves of the gradient: embeddings, log scales and residuals, or the similarity if there are none."""
     leaves = [
         value for items in (inputs.images, inputs.captions) if items is not None
         for value in (items.vectors, items.log_scales, items.residuals) if value is not None
@@ -157,7 +158,7 @@ def leaves_of(inputs: LossInputs) -> list[Tensor]:
 
 
 def permuted(inputs: LossInputs, order: Tensor) -> LossInputs:
-    """The same pairs in another order."""
+    """The same pairs in another order. order: (pairs,)."""
     parts = [None if items is None else _items_at(items, order) for items in (inputs.images, inputs.captions)]
     semantics = inputs.semantic_vectors
     return replace(

@@ -1,4 +1,4 @@
-"""The quality list of losses. Each check has its meaning beside it, in LOSS_CHECKS at the end."""
+"""The quality checks of losses. LOSS_CHECKS at the end gives the meaning of each."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _undescribed(spec: type[Any]) -> Iterator[str | None]:
 
 
 def _flaw_of_output(loss: LossSubject, inputs: LossInputs) -> str | None:
-    """What is wrong with the output of this batch, beside what the loss itself refuses (`require_sound`)."""
+    """A problem with the output of this batch, besides those that the loss itself refuses (`require_sound`)."""
     before = inputs.similarity.detach().clone()
     chosen = output_of(loss.build(), inputs).selection
     if not torch.equal(before, inputs.similarity.detach()):
@@ -141,12 +141,12 @@ def _flaw_of_output(loss: LossSubject, inputs: LossInputs) -> str | None:
 
 
 def _wrong_gradient(loss: LossSubject, surroundings: Surroundings) -> str | None:
-    """Where autograd and finite differences part. Tables that move by a rule of their own (sgd_rate) are left out."""
+    """A problem if autograd and finite differences differ. Parameters with their own rule (sgd_rate) are left out."""
     built, inputs = loss.build(dtype=torch.float64), pairs(surroundings)
-    value_of(built, inputs)  # what is set at the first batch
+    value_of(built, inputs)  # some losses set values at their first batch
     own = [each for group in built.parameter_groups() if group.sgd_rate is None for each in group.parameters]
 
-    def value(*_: Tensor) -> Tensor:  # gradcheck moves the leaves and the parameters themselves
+    def value(*_: Tensor) -> Tensor:  # gradcheck changes the leaves and parameters in place
         return output_of(built, compared_again(inputs, surroundings)).value
 
     try:

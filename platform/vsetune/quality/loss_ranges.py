@@ -1,4 +1,4 @@
-"""Checks of what a loss lets a study search or choose."""
+"""Checks of the ranges and choices that a loss offers to a study."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vsetune.quality.loss_batches import Surroundings, pairs
 from vsetune.quality.loss_runs import LossSubject, in_one_line, infinite, run_steps
 
 _FEW, _MANY = 4, 300
-"""Steps after which two settings must differ: at once, or with all that takes time at its quickest."""
+"""Steps within which two settings must differ: with the defaults, or with the quickest settings (`_eager`)."""
 _INSIDE, _DRAWS = 8, 32
 """Values tried between the ends of a range, and configurations sampled from all ranges together."""
 
@@ -39,8 +39,8 @@ def takes_every_choice(loss: LossSubject) -> Verdict:
 
 
 def refused_values(spec: type[Spec], resolved: Callable[..., Spec]) -> Iterator[str]:
-    """Which values of its own ranges a spec does not take: of one setting, the others at their defaults, and of
-    configurations sampled from all ranges. resolved: makes the spec of some settings."""
+    """Problems with values of its own ranges that a spec refuses: of single settings with the others at their defaults,
+    and of configurations sampled from all ranges. resolved: makes the spec from settings."""
     searched, needed = dict(tunables(spec)), conditions(spec)
     for name, domain in searched.items():
         for value in (*_ends(domain), *values_inside(domain)):
@@ -67,7 +67,8 @@ def values_inside(domain: Domain) -> Sequence[Any]:
 
 
 def _value_at(domain: Domain, share: float) -> Any:
-    """share: in [0, 1), of the way through the choices, or from the low end to the high one on the range's scale."""
+    """The value at a fraction of a domain. share: in [0, 1), through the choices, or from the low end to the high one
+    on the range's scale."""
     if isinstance(domain, Choices):
         return domain.choices[int(share * len(domain.choices))]
     turn, back = (math.log, math.exp) if domain.log else (float, float)
@@ -76,7 +77,7 @@ def _value_at(domain: Domain, share: float) -> Any:
 
 
 def _infinite_inside(loss: LossSubject, name: str) -> str | None:
-    """Which value of a range gives no finite value or gradient."""
+    """A problem if a value of a range gives a loss or gradient that is not finite; None otherwise."""
     domain, needed = dict(tunables(loss.spec))[name], conditions(loss.spec).get(name, {})
     for value in values_inside(domain):
         settings = {**needed, name: value}
@@ -91,7 +92,7 @@ def _infinite_inside(loss: LossSubject, name: str) -> str | None:
 
 
 def _without_effect(loss: LossSubject, name: str) -> str | None:
-    """Why it makes no difference what is drawn from a range."""
+    """A problem if the two ends of a range give equal losses; None otherwise."""
     domain, needed = dict(tunables(loss.spec))[name], conditions(loss.spec).get(name, {})
     first, second = ({**needed, name: end} for end in _ends(domain))
     kinds, eager = loss.kinds(**needed), _eager(loss, first, second)
@@ -116,7 +117,7 @@ def _ends(domain: Domain) -> tuple[Any, Any]:
 
 
 def _eager(loss: LossSubject, first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """The other tunables where what takes its time comes soonest: counts of steps low, all else high."""
+    """Values of the other tunables for which delayed effects appear early: integer ranges low, all others high."""
     found: dict[str, Any] = {}
     for name, domain in tunables(loss.spec):
         is_count = isinstance(domain, Range) and domain.integer
@@ -142,7 +143,7 @@ def _shown(value: Any) -> str:
 
 
 def _choices(loss: LossSubject) -> Iterator[tuple[str, Any]]:
-    """Every value of the fields that have few: true and false, words and numbers of a list, and none where optional."""
+    """Every value of fields with few values: true and false, listed words and numbers, and None where optional."""
     for name, field in loss.spec.model_fields.items():
         if name == "name":
             continue
@@ -159,7 +160,7 @@ def _refused_choice(loss: LossSubject, name: str, value: Any) -> str | None:
     try:
         tried = loss.surroundings(**{name: value})
     except ValueError:
-        return None  # contradicts the other settings, and says so
+        return None  # refused with a reason: contradicts the other settings
     for surroundings in tried:
         try:
             flaw = infinite(loss.build(**{name: value}), pairs(surroundings), f"{name}: {value}, {surroundings}")

@@ -1,4 +1,4 @@
-"""Losses built and run as the train loop does it, in steps that repeat bit for bit."""
+"""Builds and runs losses as the train loop does, in steps that repeat bit for bit."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _NEAR_AFTER = 40
 
 @dataclass(frozen=True)
 class LossSubject:
-    """The loss that is checked. settings: fields that differ from their defaults."""
+    """The loss under check. settings: fields that differ from their defaults."""
 
     spec: type[LossSpec]
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def resolved(self, **changes: Any) -> LossSpec:
-        """The spec with all its values. ValidationError for values it does not take."""
+        """The spec with all its values. ValidationError for invalid values."""
         return self.spec.model_validate({"name": name_of(self.spec), **self.settings, **changes})
 
     def surroundings(self, dtype: torch.dtype = torch.float32, **changes: Any) -> list[Surroundings]:
-        """What it declares to fit with these settings, in this precision."""
+        """The combinations of network kind and similarity that it supports with these settings, in this precision."""
         return [
             Surroundings(each.kind, each.score, each.has_semantics, dtype)
             for each in surroundings_of(self.resolved(**changes))
         ]
 
     def kinds(self, dtype: torch.dtype = torch.float32, **changes: Any) -> list[Surroundings]:
-        """One of them for each kind of network: for what does not depend on the range of similarities."""
+        """One of `surroundings` per kind of network, for checks that do not depend on the range of similarities."""
         return list({each.kind: each for each in reversed(self.surroundings(dtype, **changes))}.values())[::-1]
 
     def build(self, *, seed: int = 0, dtype: torch.dtype = torch.float32, **changes: Any) -> Loss:
@@ -54,7 +54,7 @@ class LossSubject:
 
 
 def output_of(loss: Loss, inputs: LossInputs, *, seed: int = 0) -> LossOutput:
-    """The output, with the random numbers of this seed whatever was drawn before."""
+    """The output with the random numbers of this seed, independent of earlier sampling."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return loss(inputs)
@@ -65,7 +65,7 @@ def value_of(loss: Loss, inputs: LossInputs, *, seed: int = 0) -> float:
 
 
 def infinite(loss: Loss, inputs: LossInputs, what: str) -> str | None:
-    """Where value or gradient are not finite."""
+    """A problem if the value or a gradient is not finite; None otherwise."""
     value = output_of(loss, inputs).value
     if not math.isfinite(value.detach()):
         return f"{what}: the loss is {float(value.detach()):g}, need a finite value"
@@ -78,9 +78,9 @@ def infinite(loss: Loss, inputs: LossInputs, what: str) -> str | None:
 
 
 def run_steps(loss: Loss, surroundings: Surroundings, steps: range) -> list[float]:
-    """The values of these steps of a training in which captions come nearer to their images and the loss learns.
+    """The values of these steps of a training in which captions move towards their images and the loss learns.
 
-    Step k meets the same batch and the same random numbers whenever it runs. An epoch is three steps.
+    Step k always has the same batch and the same random numbers. An epoch is three steps.
     """
     values = []
     for step in steps:
@@ -98,7 +98,7 @@ def run_steps(loss: Loss, surroundings: Surroundings, steps: range) -> list[floa
 
 
 def saved_and_loaded(loss: Loss) -> dict[str, Any]:
-    """The state as a checkpoint keeps it: written to a file and read back as plain tensors."""
+    """The state as from a checkpoint: written to a file and read back as plain tensors."""
     file = io.BytesIO()
     torch.save(loss.state_dict(), file)
     file.seek(0)

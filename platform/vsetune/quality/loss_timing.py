@@ -1,4 +1,4 @@
-"""What a step costs, against LMH on the same batch, taken in turns in one run."""
+"""The time of a step relative to LMH on the same batch, measured in turns in one run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _WARMUP, _ROUNDS = 3, 20
 
 
 def step_times(spec: LossSpec) -> tuple[float, float]:
-    """(milliseconds, times LMH) of a step from given embeddings: similarity, loss, backward. Best of 20 rounds.
+    """(milliseconds, multiple of LMH's time) of a step from given embeddings: similarity, loss, backward. Best of 20
+    rounds.
 
     128 pairs of 256 numbers on one core, with the first kind of network that the loss declares.
     """

@@ -1,4 +1,4 @@
-"""The quality list of networks. Each check has its meaning beside it, in NETWORK_CHECKS at the end."""
+"""The quality checks of networks. NETWORK_CHECKS at the end gives the meaning of each."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def scores_every_pair(network: NetworkSubject) -> Verdict:
 def takes_small_batches(network: NetworkSubject) -> Verdict:
     return first_problem(
         _infinite(network.trained().train(training), _one_caption(network, length), f"one caption of {length} ids")
-        for length in (1, 3) for training in (False, True)  # a lone id, as after dropping words; start, word, end
+        for length in (1, 3) for training in (False, True)  # a single id, as after dropping words; start, word, end
     )
 
 
@@ -252,7 +252,7 @@ def _infinite_gradient(built: Network, loss: Tensor, what: str) -> str | None:
 
 
 def _changed_by_regions(network: NetworkSubject, drawn: Drawn) -> str | None:
-    """DataError where images with fewer regions are refused."""
+    """A problem if values beyond the counts of regions change scores. DataError where fewer regions are refused."""
     if network.regions == 1:
         raise DataError("reads one vector per image")
     built, counts = network.trained(regions=REGIONS + _PADDING), torch.tensor([9, 1, 3, 5, 8])
@@ -267,7 +267,7 @@ def _changed_by_regions(network: NetworkSubject, drawn: Drawn) -> str | None:
 
 
 def _infinite_inside(network: NetworkSubject, name: str) -> str | None:
-    """Which value of a range gives no network, or none with finite scores."""
+    """A problem if a value of a range gives no network, or scores that are not finite; None otherwise."""
     domain, needed = dict(tunables(network.spec))[name], conditions(network.spec).get(name, {})
     for value in values_inside(domain):
         try:
@@ -285,7 +285,7 @@ def _alone(built: Network, drawn: Drawn, row: int, column: int) -> Tensor:
 
 
 def _changed(before: Tensor, after: Tensor, by: str) -> str | None:
-    """Names what changed the scores."""
+    """A problem that names the cause if the scores differ; None otherwise."""
     difference = float((before - after).detach().abs().max())
     return None if difference <= _TOLERANCE else f"{by} changes scores by {difference:.2g}"
 

@@ -1,4 +1,4 @@
-"""The loss or network that a person names: one of those that are known, or a folder of their own."""
+"""The loss or network that a reference names: a known one, or one in a folder or module."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from vsetune.plugins.plugin_loading import load_plugin
 
 
 def loss_at(reference: str | Path) -> type[LossSpec]:
-    """The loss of this name, or of this folder (relative to where we are), or of this importable module.
+    """The loss of this name, of this folder (relative to the current one), or of this importable module.
 
-    UsageError for a name that is not known, ConfigError for a folder that is no component or not one loss.
+    UsageError for an unknown name, ConfigError for a folder that has no component or not exactly one loss.
     """
     return _component_at(str(reference), LOSSES)
 
 
 def network_at(reference: str | Path) -> type[NetworkSpec]:
-    """The network, as `loss_at`."""
+    """The network of a reference, as `loss_at`."""
     return _component_at(str(reference), NETWORKS)
 
 

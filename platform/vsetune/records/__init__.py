@@ -1,1 +1,1 @@
-"""What studies leave: their logs, which are the truth about them, and what is made of a log."""
+"""Records of studies: their logs, which are the only source of truth, and everything derived from a log."""

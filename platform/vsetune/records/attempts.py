@@ -1,4 +1,4 @@
-"""What the store keeps, as plain frozen data."""
+"""Studies, attempts and validations as the store records them: plain frozen data."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ AttemptStatus = Literal["running", "finished", "pruned", "failed", "killed"]
 """finished: trained to its budget. pruned: stopped by the scheduler. failed: an error. killed: its process died."""
 
 PLUGIN_TAG = "vsetune.plugin."
-"""Tags of a study and of an attempt: the hash of other people's code in it, `vsetune.plugin.loss.my_loss`."""
+"""Prefix of tags of a study and of an attempt: the hash of a plugin's code, `vsetune.plugin.loss.my_loss`."""
 
 SYSTEM = "system/"
-"""Opens the names of a point's metrics that are of its machine; MLflow shows those apart, and draws them always."""
+"""Prefix of a point's metrics about its machine; MLflow shows those in a group of their own, and plots them always."""
 
 WARM_START = "warm_start"
-"""In the environment of an attempt: what the search of its cell was told of other studies, in one line."""
+"""In the environment of an attempt: which results of other studies its cell's search started from, in one line."""
 TARGET_REACHED = "target reached"
-"""Opens the `error` of a finished attempt whose search asked for epochs to a target: it was trained until then."""
+"""Prefix of `error` of a finished attempt whose search minimises epochs to a target: it was trained until the target.
+"""
 SEARCH_VALUE, CONSTRAINT_EXCESS = "search_value", "constraint_excess"
-"""In the summary of a trial of a search: what it maximises, where that is not the best M-Recall (larger is better); by
-what share it is over a limit of the study, where there is one (above 0: it can be no winner)."""
+"""In the summary of a trial of a search. SEARCH_VALUE: what the search maximises, if that is not the best M-Recall
+(larger is better). CONSTRAINT_EXCESS: the share by which the trial exceeds a limit of the study, if there is one (above
+0: it cannot win)."""
 NO_CONFIGURATION = "no valid configuration"
-"""Opens the `error` of a failed trial that stands for the configuration which the search of its cell could not find."""
+"""Prefix of `error` of a failed trial that stands for a configuration which the search of its cell could not find."""
 DRAWN_BY = "drawn_by"
-"""Key of the environment of an attempt of a search: which sampler chose its configuration, and what it had learnt from.
+"""Key in the environment of an attempt of a search: which sampler chose its configuration, and what it had learnt from.
 """
 
 
@@ -48,7 +50,7 @@ class ValidationPoint:
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """A study as the store knows it. config: the resolved study file; fingerprint: its hash."""
+    """A study as the store knows it. config: the resolved study file. fingerprint: its hash."""
 
     name: str
     fingerprint: str
@@ -98,5 +100,5 @@ class AttemptRecord:
 
 
 def was_cut_short(status: str, error: str | None) -> bool:
-    """Whether an attempt is finished because it reached the target of its search, before its last epoch."""
+    """Whether an attempt finished before its last epoch because it reached the target of its search."""
     return status == "finished" and (error or "").startswith(TARGET_REACHED)

@@ -19,7 +19,7 @@ from vsetune.records.attempts import AttemptStart, AttemptStatus, StudyRecord, V
 
 FORMAT = 1
 StudyStatus = Literal["finished", "failed", "killed"]
-"""finished: nothing is left to do. failed: the same, and every trial has failed. killed: work is left."""
+"""finished: nothing is left to do. failed: nothing is left to do, and every trial has failed. killed: work is left."""
 _ENCODE = json.JSONEncoder(separators=(",", ":"), default=str, ensure_ascii=False).encode
 _DECODE = json.JSONDecoder().raw_decode
 
@@ -31,7 +31,7 @@ def attempt_id(start: AttemptStart) -> str:
 
 @dataclass(frozen=True)
 class Opened:
-    """A driver has the study from now on: attempts of an earlier one that still run were killed."""
+    """A driver takes the study: attempts of an earlier driver that were still running were killed."""
 
     record: StudyRecord
     at: float
@@ -40,7 +40,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A configuration of a cell's search. number: counts up from 0 in its cell, also over refused and taught ones.
+    """A configuration of a cell's search. number: counts from 0 in its cell, refused and taught ones included.
 
     distributions: of its settings, as Optuna writes them. attributes: which sampler chose it, why it was refused, which
     trial of another study taught it. value: of a taught one.
@@ -58,7 +58,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Restarted:
-    """The search of a cell begins anew: what was sampled for it before counts no more. Numbers go on."""
+    """The search of a cell begins anew: configurations sampled before no longer count. Numbering continues."""
 
     cell: str
     at: float
@@ -66,7 +66,7 @@ class Restarted:
 
 @dataclass(frozen=True)
 class Begun:
-    """An attempt runs. One that was killed before goes on as the same attempt if its number is the same."""
+    """An attempt runs. A killed attempt that begins again with the same number continues as the same attempt."""
 
     start: AttemptStart
     at: float
@@ -74,7 +74,7 @@ class Begun:
 
 @dataclass(frozen=True)
 class Validated:
-    """Validations of a running attempt, in order; none that the log has already."""
+    """Validations of a running attempt, in order, without those already in the log."""
 
     attempt: str
     points: tuple[ValidationPoint, ...]
@@ -83,7 +83,7 @@ class Validated:
 
 @dataclass(frozen=True)
 class Ended:
-    """An attempt is over. files: kept with it, below the study's folder. error: one line, or None."""
+    """An attempt is over. files: stored with it, paths below the study's folder. error: one line, or None."""
 
     attempt: str
     status: AttemptStatus
@@ -106,8 +106,8 @@ Event = Opened | Drawn | Restarted | Begun | Validated | Ended | Closed
 
 
 def to_texts(event: Event) -> tuple[str, str, str]:
-    """(kind, head, rest) without line breaks. rest: the numbers of validations that no curve needs, else empty; readers
-    of curves leave it alone."""
+    """(kind, head, rest) without line breaks. rest: numbers of validations that curves do not need, else empty; readers
+    of curves skip it."""
     if isinstance(event, Validated):
         head = [[p.step, p.epoch, p.m_recall, p.train_seconds, p.metrics.get(_DEVICE_SECONDS)] for p in event.points]
         rest = [[p.pairs_seen, dict(p.metrics)] for p in event.points]
@@ -130,7 +130,7 @@ def from_texts(kind: str, head: str | bytes, rest: str | bytes) -> Event:
 
 
 def curve_of(head: bytes) -> tuple[str, float, list[list[Any]]]:
-    """Of a `validated` event without its rest: attempt, time, and of each point (step, epoch, M-Recall,
+    """Curve of a `validated` event, read without its rest: attempt, time, and for each point (step, epoch, M-Recall,
     train_seconds, device_seconds or None)."""
     attempt, at, fields = _DECODE(head.decode())[0]
     return attempt, at, fields

@@ -1,4 +1,4 @@
-"""The thread of a driver that has its study's log copied to MLflow, however long the store is away."""
+"""The driver's thread that copies its study's log to MLflow, however long the store is away."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Export(Protocol):
 
     @property
     def number(self) -> int:
-        """Of the last line that was exported; -1 before the first."""
+        """Number of the last line that was exported; -1 before the first."""
 
     def advance(self) -> bool:
-        """Exports the next lines; whether there were any."""
+        """Export the next lines. Returns whether there were any."""
 
 
 class Exporter:
-    """Training never waits for it. What it has not exported when it ends, the next one does.
+    """Exports a study's log in a thread. Training never waits for it; the next exporter continues where this one ended.
 
-    open_export: opens the store; called in the thread, again and again until it succeeds. None: nothing is exported.
-    log: which grows meanwhile.
+    open_export: opens the store; called in the thread, repeatedly until it succeeds. None: nothing is exported. log:
+    the growing log to export.
     """
 
     def __init__(self, open_export: Callable[[], Export] | None, log: LogWriter) -> None:
@@ -57,21 +57,22 @@ class Exporter:
         return None if trouble is None else str(trouble)
 
     def wait_until_open(self, timeout_s: float) -> None:
-        """Returns once the store is open, or was away, or after so long. UnusableStore where it cannot be used."""
+        """Return once the store is open, or found away, or after `timeout_s`. UnusableStore if it cannot be used."""
         with self._changed:
             self._changed.wait_for(lambda: self._export or self._outage or self.refusal or not self._open, timeout_s)
         if self.refusal is not None:
             raise self.refusal
 
     def deliver(self, patience_s: float) -> int:
-        """Waits as long as events are exported, and so long without any; how many are left."""
+        """Wait while events are being exported, and at most `patience_s` without progress. Returns how many are left.
+        """
         if self._open is None:
             return 0
         try:
             self._log.settle(patience_s)  # else the rest of the log would be sent within seconds, and exported then
         except Overtaken:
             return self.pending()
-        except StorageError:  # what counts is exported all the same
+        except StorageError:  # lines that count are exported all the same
             pass
         last_change, left = time.monotonic(), self.pending()
         while left and time.monotonic() - last_change < patience_s and self.refusal is None:
@@ -85,7 +86,7 @@ class Exporter:
         return left
 
     def close(self) -> None:
-        """Ends the thread; it finishes the request it is at, or is left behind."""
+        """End the thread; a request in progress is finished, or left behind."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
@@ -101,7 +102,7 @@ class Exporter:
             except UnusableStore as error:
                 self._note(error, is_final=True)
                 return
-            except Exception as error:  # whatever it is, what follows must still be exported
+            except Exception as error:  # whatever the error, later events must still be exported
                 self._note(error if isinstance(error, StorageError) else StorageError(f"MLflow: {error!r}"[:300]))
                 self._wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)

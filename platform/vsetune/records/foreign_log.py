@@ -1,4 +1,4 @@
-"""What the log of somebody else must be before anything of it is kept: lines that this version could have written."""
+"""Checks of a log from another home before any of it is stored: only lines that this version could have written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_LINE, _LONGEST_NAME = 1 << 26, 4000
 
 
 def is_inside(name: Any) -> bool:
-    """Whether a name is that of a file below a folder, as exports and logs write it, and no way out of the folder."""
+    """Whether a name, as exports and logs write it, is that of a file below a folder and cannot lead out of it."""
     if not isinstance(name, str) or not name.isprintable() or "\\" in name or not 0 < len(name) <= _LONGEST_NAME:
         return False
     path = PurePosixPath(name)
@@ -30,7 +30,8 @@ def is_inside(name: Any) -> bool:
 
 
 def require_sound_log(log: Path, study: str, *, where: str) -> None:
-    """Reads all of a log. DataError, with the line, for what this version could not have written for this study."""
+    """Read all of a log. DataError, with the line, for content that this version could not have written for this study.
+    """
     history, number = StudyHistory(), -1
     place = f"{one_line(where, most=400)}: {LOG_FILE}"
     _require_lines(log, where=place)
@@ -92,7 +93,7 @@ def _inside(name: str) -> str:
 
 
 def _json(value: JsonValue) -> JsonValue:
-    """As it is. ValueError for a number that no later arithmetic takes."""
+    """The value, unchanged. ValueError for an integer of more than 63 bits."""
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _json(inner)
     if isinstance(value, int) and abs(value) >= 2**63:
@@ -114,7 +115,7 @@ def _environment(environment: dict[str, str]) -> dict[str, str]:
 
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 PathName = Annotated[str, StringConstraints(max_length=250, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-"""Of a trial, a cell or a component: it becomes part of file names."""
+"""Name of a trial, a cell or a component, which becomes part of file names."""
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,64}$")]
 Long = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
@@ -132,7 +133,7 @@ class _Part(BaseModel):
 
 
 class _Open(_Part):
-    """One of which only some keys are read without its spec."""
+    """Part of which only some keys are checked, since the rest belongs to other specs."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Json] = Field(init=False)

@@ -1,13 +1,13 @@
-"""The log of a study: a file to which one driver adds lines, `study.log` in the study's folder.
+"""The log of a study: a file `study.log` in the study's folder to which one driver appends lines.
 
     CRC-32 of the rest, number of the line, kind, head as JSON, and after a tab the rest of a `validated` event as JSON
 
-Lines count up from 0. A last line that is not whole, as a kill or a full disk leaves it, does not count; the next
-writer cuts it off. A damaged line before others is an error for a writer and left out with a warning by a reader.
+Lines count up from 0. An incomplete last line, as a kill or a full disk leaves it, does not count; the next writer cuts
+it off. A damaged line before other lines is an error for a writer; a reader skips it with a warning.
 
-With a home on object storage the log is a row of numbered objects under `log/`, each of whole lines, and the file is
-a copy of them. An object is made only where none stands (`If-None-Match: *`): a driver that was overtaken finds its
-next number taken, and can add nothing any more.
+With a home on object storage the log is a series of numbered objects under `log/`, each of whole lines, and the file is
+a copy of them. An object is created only if none exists (`If-None-Match: *`): a driver that was overtaken finds its
+next number taken, and can add nothing more.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NOTHING = {"objects": 0, "bytes": 0}
 
 
 class Line(NamedTuple):
-    """One event as it stands in the log. end: the offset behind it."""
+    """One event as the log stores it. end: the offset behind it."""
 
     number: int
     kind: str
@@ -52,19 +52,19 @@ class Line(NamedTuple):
     end: int
 
     def event(self) -> Event:
-        """With all its numbers."""
+        """The event with all its numbers."""
         return from_texts(self.kind, self.head, self.rest)
 
 
 class Overtaken(StorageError):
-    """Another driver has the study: nothing that this one adds counts any more."""
+    """Another driver has the study: events that this driver adds no longer count."""
 
 
 def lines_of(file: Path, offset: int = 0, *, number: int | None = None, strict: bool = False) -> Iterator[Line]:
-    """The whole lines of a log from an offset on; none where there is no file.
+    """The whole lines of a log from an offset on; none if there is no file.
 
-    number: of the first of them, where it is known. strict: DataError for a damaged line that others follow; else it is
-    left out with a warning. StorageError when the file cannot be read.
+    number: of the first line, if known. strict: DataError for a damaged line that others follow; otherwise it is
+    skipped with a warning. StorageError when the file cannot be read.
     """
     try:
         with file.open("rb") as stream:
@@ -93,13 +93,13 @@ def lines_of(file: Path, offset: int = 0, *, number: int | None = None, strict: 
 
 
 def name_of_log(file: Path) -> str:
-    """What tells a log from another one in its place: the checksum of its first line. FileNotFoundError."""
+    """An identifier of the log at this path: the checksum of its first line. FileNotFoundError."""
     with file.open("rb") as stream:
         return stream.read(8).decode()
 
 
 class LogWriter:
-    """Adds events to the log of a study, whose lock or lease the caller holds. Thread-safe.
+    """Appends events to the log of a study. The caller holds the study's lock or lease. Thread-safe.
 
     folder: of the study on this machine. url: of the same folder under a remote home; None: the folder is the home.
     """
@@ -107,8 +107,8 @@ class LogWriter:
     def __init__(
         self, folder: Path, url: str | None = None, *, on_overtaken: Callable[[str], None] = _log.error
     ) -> None:
-        """Opens or makes the log and cuts off a torn end. on_overtaken: called once, from a thread, when another driver
-        has the study. StorageError when the log cannot be read or written; DataError for one that is damaged."""
+        """Open or make the log and cut off a torn end. on_overtaken: called once, from a thread, when another driver
+        has the study. StorageError when the log cannot be read or written; DataError when it is damaged."""
         make_folder(folder)
         self.path = folder / LOG_FILE
         self._lock = threading.RLock()
@@ -137,18 +137,18 @@ class LogWriter:
 
     @property
     def settled_end(self) -> int:
-        """The offset behind the last line that counts: it is in the file and, with a remote home, on its server."""
+        """The offset behind the last line that counts: it is in the file and, with a remote home, on the server."""
         return self._end if self._sender is None else self._sender.sent
 
     @property
     def unwritten(self) -> int:
-        """How many events wait in memory, since the disk does not take them."""
+        """How many events wait in memory because the disk refuses them."""
         return len(self._waiting)
 
     def append(self, event: Event, *, durable: bool = False) -> None:
-        """Adds an event, which then outlives this process; durable: a power failure, too.
+        """Append an event, which then outlives this process. durable: it also survives a power failure.
 
-        Never raises: what the disk does not take waits in memory, in order, and is written before the next event.
+        Never raises: events that the disk refuses wait in memory, in order, and are written before the next event.
         """
         kind, head, rest = to_texts(event)
         with self._lock:
@@ -159,9 +159,9 @@ class LogWriter:
                 self._write(durable=durable)
 
     def settle(self, within_s: float = 60.0) -> None:
-        """Returns once all that was added counts: it is on the disk and, with a remote home, on its server.
+        """Return once all appended events count: they are on the disk and, with a remote home, on the server.
 
-        Overtaken when another driver has the study; StorageError when disk or server do not take it in time.
+        Overtaken when another driver has the study; StorageError when disk or server do not take them in time.
         """
         with self._lock:
             try:
@@ -172,8 +172,8 @@ class LogWriter:
             self._sender.settle(within_s)
 
     def after_settled(self, do: Callable[[], None]) -> None:
-        """Calls `do` once all that was added so far counts: at once, or from a thread once the server has it. A
-        StorageError that it raises is reported and forgotten."""
+        """Call `do` once everything appended so far counts: at once, or from a thread once the server has it. With a
+        remote home, a StorageError that it raises is logged and dropped."""
         if self._sender is None:
             do()
         else:
@@ -198,7 +198,7 @@ class LogWriter:
             self._sender.added(self._end)
 
     def close(self, within_s: float = 60.0) -> None:
-        """Writes and sends what is left, as far as disk and server take it in time, and closes the file."""
+        """Write and send the rest, as far as disk and server take it in time, and close the file."""
         with self._lock, suppress(OSError):
             self._write(durable=True)
         if self._sender is not None:
@@ -214,7 +214,7 @@ class LogWriter:
 
 
 class _Sender:
-    """Sends the bytes that were added to a copy of a log on object storage, as the next numbered object."""
+    """Sends the bytes appended to the local copy of a log to object storage, as the next numbered object."""
 
     def __init__(self, path: Path, url: str, on_overtaken: Callable[[str], None]) -> None:
         self._path, self._url, self._on_overtaken = path, url, on_overtaken
@@ -322,11 +322,11 @@ class _Sender:
 
 
 def brought(path: Path, url: str) -> tuple[int, int]:
-    """Brings the copy of a log up to what stands under a remote home: (objects, bytes of them). StorageError.
+    """Bring the local copy of a log up to date with the remote home. Returns (objects, bytes in them). StorageError.
 
-    The server counts. Bytes behind its last object stay in the copy and are sent next: a driver of this machine was
-    killed before it sent them, or the home was on this disk before. Where the server has something else instead, they
-    are moved to a file beside the log.
+    The server's version counts. Bytes behind its last object stay in the copy and are sent next: a driver of this
+    machine was killed before it sent them, or the home was on this disk before. Where the server has different content,
+    they are moved to a file beside the log.
     """
     names = sorted(name for name in listing(join(url, OBJECTS) + "/"))
     note = read_json(path.with_name(_NOTE_FILE)) or _NOTHING
@@ -355,7 +355,7 @@ def brought(path: Path, url: str) -> tuple[int, int]:
 
 
 def _keep_rest(stream: IO[bytes], begin: int, path: Path) -> None:
-    """Moves what stands in a log from an offset on to a file beside it."""
+    """Move the content of a log from an offset on to a file beside it."""
     kept = free_name(path, SET_ASIDE)
     stream.seek(begin)
     with kept.open("wb") as rest:
@@ -365,7 +365,7 @@ def _keep_rest(stream: IO[bytes], begin: int, path: Path) -> None:
 
 
 def refreshed(folder: Path, url: str | None, lock_file: Path) -> Path:
-    """The log of a study to be read, brought up to date where the home is remote and no driver of this machine writes
+    """The log of a study, for reading; brought up to date if the home is remote and no driver of this machine writes
     the copy. StorageError when the server does not answer."""
     path = folder / LOG_FILE
     if url is None:
@@ -381,7 +381,7 @@ def _object(url: str, number: int) -> str:
 
 
 def _parsed(raw: bytes, end: int) -> Line | None:
-    """None for a line that is not whole."""
+    """The line; None if it is incomplete or damaged."""
     content = raw[9:-1]
     if not raw.endswith(b"\n") or raw[:9] != b"%08x " % zlib.crc32(content):
         return None

@@ -1,6 +1,6 @@
-"""MLflow's public client: opened once the place behind a tracking URI answers, and what it raises as one line of ours.
+"""MLflow's public client: opened once the store behind a tracking URI answers; its exceptions become ours, in one line.
 
-MLflow is imported here and in the `mlflow_*` files beside this one, which are imported when something is exported.
+MLflow is imported here and in the `mlflow_*` files beside this one, which are imported only when something is exported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SQLITE = "sqlite:///"
 PIECE = 5000
-"""Characters that MLflow takes for a tag on every store."""
+"""Longest tag, in characters, that MLflow accepts on every store."""
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
 _DATABASES = {"postgresql", "mysql", "mssql"}
 _PROBE_S, _MAKING_S = 5.0, 120.0
@@ -59,7 +59,7 @@ _FORBIDS = re.compile(
 _NO_FOLDER = (FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError)
 _CARRIERS = {"mlflow", "sqlalchemy", "requests", "urllib3", "boto3", "botocore", "google", "azure", "s3transfer"}
 _BATCH_METRICS, _BATCH_STRINGS = 1000, 100
-"""What MLflow takes in one request."""
+"""Limits of one request to MLflow."""
 
 
 def is_database(uri: str) -> bool:
@@ -68,7 +68,7 @@ def is_database(uri: str) -> bool:
 
 
 def require_uri(uri: str) -> None:
-    """UnusableStore for what is no tracking URI, or a SQLite file with options."""
+    """UnusableStore for text that is not a tracking URI, or for a SQLite file with options."""
     if "://" not in uri and uri != "databricks":
         raise UnusableStore(
             f"tracking uri {shown_url(uri)}: not a URI (plain folders are MLflow's deprecated file store); "
@@ -79,8 +79,8 @@ def require_uri(uri: str) -> None:
 
 
 def artifact_location(uri: str, experiment: str) -> str | None:
-    """Where MLflow keeps the files of an experiment in a database that this process writes to itself; None: where the
-    server chooses."""
+    """Where MLflow stores the files of an experiment in a database that this process writes itself; None: the server
+    chooses."""
     folder = experiment.replace("/", "-")
     if uri.startswith(SQLITE):
         return (Path(uri.removeprefix(SQLITE)).absolute().parent / "artifacts" / folder).as_uri()
@@ -91,7 +91,7 @@ def artifact_location(uri: str, experiment: str) -> str | None:
 
 
 def open_client(uri: str) -> MlflowClient:
-    """A client of the store behind a URI, whose tables MLflow makes in a new database.
+    """A client of the store behind a URI. MLflow makes the tables of a new database.
 
     StorageError within seconds while nothing answers there; UnusableStore where waiting does not help: no URI, a folder
     that cannot be made, a driver that is not installed, a password that is refused.
@@ -112,7 +112,7 @@ def open_client(uri: str) -> MlflowClient:
 
 @contextmanager
 def opening(uri: str) -> Iterator[None]:
-    """Turns what is raised while a store is opened into the errors of `open_client`."""
+    """Turn exceptions raised while a store is opened into the errors of `open_client`."""
     shown = shown_url(uri)
     try:
         with in_one_line(f"tracking store {shown}: cannot open", then="repeat"):
@@ -134,7 +134,7 @@ def log_in_batches(
     client: MlflowClient, run_id: str, *, metrics: Sequence[Metric] = (), params: Mapping[str, str] | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> None:
-    """One request, unless MLflow's limits ask for more."""
+    """Log in one request, or in several where MLflow's limits require it."""
     from mlflow.entities import Param, RunTag
 
     for at in range(0, len(metrics), _BATCH_METRICS):
@@ -149,10 +149,10 @@ def log_in_batches(
 
 @contextmanager
 def in_one_line(doing: str, *, then: str) -> Iterator[None]:
-    """Turns what MLflow, its carriers and the file system raise into one line that opens with `doing`.
+    """Turn exceptions of MLflow, its libraries and the file system into one line that opens with `doing`.
 
-    StorageError where the same call may succeed later; UsageError where MLflow understood and refuses it (a run that
-    was deleted, a value it does not take): repeating it would not help. Passwords in URLs are masked.
+    StorageError where the same call may succeed later; UsageError where MLflow understood and refused it (a deleted
+    run, a value it does not take), so that repeating would not help. Passwords in URLs are masked.
     """
     from mlflow.exceptions import MlflowException
 
@@ -180,7 +180,7 @@ def one_line(error: Exception) -> str:
 
 @contextmanager
 def _one_at_a_time(uri: str) -> Iterator[None]:
-    """Two processes that open a new SQLite file at once would both make its tables."""
+    """Lock a SQLite file: two processes that open a new one at once would both make its tables."""
     if not uri.startswith(SQLITE):
         yield
         return
@@ -191,7 +191,7 @@ def _one_at_a_time(uri: str) -> Iterator[None]:
 
 
 def _probe(uri: str) -> None:
-    """Fails now if nothing listens at the address, or a database refuses; MLflow's own retries take up to an hour."""
+    """Fail now if nothing listens at the address, or a database refuses; MLflow's own retries take up to an hour."""
     parts = urlsplit(uri)
     port = parts.port or _PORTS.get(parts.scheme.split("+")[0])
     if not parts.hostname or port is None:
@@ -214,7 +214,7 @@ def _probe(uri: str) -> None:
 
 
 def _forbids(error: Exception) -> bool:
-    """Whether a server that is there does not let us in. Waiting does not help."""
+    """Whether a reachable server refuses access, so that waiting does not help."""
     from mlflow.exceptions import MlflowException
 
     if isinstance(error, MlflowException):
@@ -223,8 +223,8 @@ def _forbids(error: Exception) -> bool:
 
 
 def _gist(error: Exception) -> str:
-    """The message without what SQLAlchemy writes around it (its advice, the statement, a link), and of a request that
-    failed its cause alone."""
+    """The message without SQLAlchemy's additions (its advice, the statement, a link); of a failed request only its
+    cause."""
     text = re.sub(r"\(raised as a result of Query-invoked autoflush;.*?prematurely\)", "", " ".join(str(error).split()))
     if cause := re.search(r"\(Caused by \w+\(([\"'])(.*)\1\)\)$", text):
         text = cause[2].rpartition(": ")[2]
@@ -233,5 +233,5 @@ def _gist(error: Exception) -> str:
 
 def _storage_error(doing: str, error: Exception, then: str) -> StorageError:
     nowhere = isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
-    too = f", in {tempfile.gettempdir()} too" if nowhere else ""  # MLflow writes what it keeps there first
+    too = f", in {tempfile.gettempdir()} too" if nowhere else ""  # MLflow writes the files that it stores there first
     return StorageError(f"{doing} ({_gist(error)}); check free space{too}, permissions and the server, then {then}")

@@ -2,12 +2,12 @@
 
     params    hyperparameters, searched or fixed, network, loss, seed, cell
     metrics   every number of every validation at its training step, and the attempt's totals at its end
-    status    FINISHED (the tag `status` tells pruned ones), FAILED, KILLED, with the real times of begin and end
+    status    FINISHED (the tag `status` marks pruned ones), FAILED, KILLED, with the real times of begin and end
     files     config.yaml and the best weights of an attempt; study.yaml, boards and the log itself of the study
 
-A reader of the log with an offset of its own (`mlflow.json` in the study's folder). What was exported twice, since the
-process died before the offset was noted, is the same there: runs are found by their attempt's name, and MLflow keeps
-equal points once.
+It reads the log with an offset of its own (`mlflow.json` in the study's folder). If the process dies before the offset
+is noted, lines are exported twice without effect: runs are found by their attempt's name, and MLflow stores equal
+points once.
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ KIND, ATTEMPT, STATUS, ERROR, NOTE = "vsetune.kind", "vsetune.attempt", "status"
 _STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
 _LINES = 1000
 _REFUSED = re.compile(r"[^A-Za-z0-9_.\-: /]")
-"""Signs that MLflow does not take in the name of a metric."""
+"""Characters that MLflow does not accept in the name of a metric."""
 
 
 @dataclass
 class _Noted:
-    """How far the export is. offset, number: behind and of the last line exported. log: the log's first bytes, which
-    tell another log of the same name. steps: of the last validation of each attempt."""
+    """Progress of the export. offset, number: end and number of the last exported line. log: the log's first bytes,
+    which differ for another log of the same name. uri: of the store. runs: run ids by attempt. began, ended: time of
+    begin and last status of each attempt."""
 
     log: str = ""
     uri: str = ""
@@ -71,10 +72,10 @@ class _Noted:
 
 
 class MlflowExport:
-    """The export of one study's log. Every method raises StorageError while the store is away: call it again then.
+    """The export of one study's log. Every method raises StorageError while the store is away; call it again then.
 
     folder: of the study. series: `all` numbers of every validation, or `m_recall` alone. file: brings a file that the
-    log names to this machine; None where it is gone. until: the offset up to which the log counts; None for all of it.
+    log names to this machine; None if it is gone. until: the offset up to which the log counts; None for all of it.
     """
 
     def __init__(
@@ -91,11 +92,11 @@ class MlflowExport:
 
     @property
     def number(self) -> int:
-        """Of the last line that was exported; -1 before the first."""
+        """Number of the last line that was exported; -1 before the first."""
         return self._noted.number
 
     def advance(self) -> bool:
-        """Exports the next lines of the log; whether there were any."""
+        """Export the next lines of the log. Returns whether there were any."""
         end = math.inf if self._until is None else self._until()
         counting = takewhile(lambda line: line.end <= end, lines_of(self._folder / LOG_FILE, self._noted.offset))
         lines = list(islice(counting, _LINES))
@@ -113,8 +114,8 @@ class MlflowExport:
 
     @contextmanager
     def _unless_refused(self, what: str, lines: Sequence[Line], *, is_needed: bool = False) -> Iterator[None]:
-        """What MLflow refuses is reported and left out. StorageError for an outage, and for a refusal of something
-        that all that follows needs."""
+        """Log and skip what MLflow refuses. StorageError for an outage, and for a refusal with `is_needed`: all later
+        lines need it."""
         try:
             with in_one_line(f"tracking store {shown_url(self._uri)}: cannot export", then="repeat"):
                 yield
@@ -248,7 +249,7 @@ class MlflowExport:
         return run_id
 
     def _found(self, kind: str, name: str) -> str | None:
-        """The run of an attempt or study that an earlier process made."""
+        """The run of an attempt or study that an earlier process made; None if there is none."""
         wanted = f"tags.`{KIND}` = '{kind}' AND tags.`{ATTEMPT}` = '{name}'"
         runs = self._client.search_runs([self._experiment()], wanted, max_results=1)
         return str(runs[0].info.run_id) if runs else None
@@ -262,7 +263,7 @@ class MlflowExport:
         return self._noted.experiment
 
     def _recall_what_was(self) -> None:
-        """What earlier lines said that later ones need: the study, and what its attempts started with."""
+        """Reread from earlier lines what later ones need: the study, and the starts of its running attempts."""
         if self._noted.number < 0:
             return
         for line in lines_of(self._folder / LOG_FILE):
@@ -279,13 +280,14 @@ class MlflowExport:
         self._forget_ended()
 
     def _forget_ended(self) -> None:
-        """The starts that no further line needs. Until they are noted, lines may be exported again."""
+        """Drop the starts of ended attempts, which no later line needs. Not called before the offset moves on:
+        until then lines may be exported again."""
         self._starts = {
             name: start for name, start in self._starts.items() if self._noted.ended.get(name, "running") == "running"
         }
 
     def _read_note(self) -> _Noted:
-        """A note of another log or another store counts for nothing."""
+        """The note of the export; a new one if it belongs to another log or another store."""
         plain = read_json(self._folder / EXPORT_FILE, most_bytes=1 << 28)
         noted, log = _Noted(**plain) if isinstance(plain, Mapping) else _Noted(), name_of_log(self._folder / LOG_FILE)
         if noted.log == log and noted.uri == shown_url(self._uri):
@@ -301,7 +303,7 @@ class MlflowExport:
 _OF_THE_CURVE = frozenset({
     "m_recall", "epoch", "pairs_seen", "train_seconds", "device_seconds", "load_seconds", "validation_seconds",
 })
-"""Have a series, whose last value is the total: a second value at the same step would double it."""
+"""Metrics with a series whose last value is the total: a second value at the same step would duplicate it."""
 
 
 def _numbers(point: Any, series: str) -> Iterator[tuple[str, float]]:
@@ -330,7 +332,7 @@ def _grouped(lines: Sequence[Line]) -> Iterator[list[Line]]:
 
 
 def _require_ours(record: StudyRecord, experiment: Any) -> None:
-    """StudyConflict if an experiment of MLflow has the name of a study and cannot hold it."""
+    """StudyConflict if an MLflow experiment with the study's name cannot hold the study."""
     number = experiment.experiment_id
     if experiment.lifecycle_stage != LifecycleStage.ACTIVE:
         raise StudyConflict(
@@ -345,7 +347,7 @@ def _require_ours(record: StudyRecord, experiment: Any) -> None:
 
 
 def _require_not_copied(uri: str, record: StudyRecord, experiment: Any) -> None:
-    """StudyConflict for a SQLite file that was copied with its home: files would go to the place of the original."""
+    """StudyConflict for a SQLite file that was copied with its home: files would go to the original's folder."""
     wanted, known = artifact_location(uri, record.name), str(experiment.artifact_location)
     if not uri.startswith(SQLITE) or wanted is None or not known.startswith("file:"):
         return

@@ -1,7 +1,7 @@
-"""A study brought home from an MLflow alone: its log, which is among the files of its run.
+"""Restores a study from MLflow alone: its log is among the files of its run.
 
-Studies that version 0.2 recorded have no log. Their attempts are read from the tags that it wrote, and become one; this
-part can be deleted once nobody has such stores.
+Studies that version 0.2 recorded have no log. Their attempts are read from the tags that it wrote, and a log is made of
+them; this part can be deleted once no such stores are in use.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _MOST_UNPACKED = 1 << 24
 
 
 def bring_study(study: str, uri: str) -> tuple[str, int]:
-    """As `import_study`. UsageError where MLflow has no such study; StorageError when it does not answer."""
+    """Import a study from MLflow; returns as `import_study`. UsageError if MLflow has no such study; StorageError when
+    it does not answer."""
     client = open_client(uri)
     with in_one_line(f"tracking store {shown_url(uri)}: cannot read study {study}", then="repeat"):
         experiment = client.get_experiment_by_name(study)
@@ -83,7 +84,7 @@ def _bring_weights(client: MlflowClient, run: Run, folder: Path) -> None:
 
 
 def _finish(export: Path, study: str) -> None:
-    """What makes a folder of files an export."""
+    """Write the header that makes a folder of files an export."""
     files = {
         path.relative_to(export / FILES).as_posix(): {"size": path.stat().st_size, "sha256": sha256_of_file(path)}
         for path in sorted((export / FILES).rglob("*")) if path.is_file()
@@ -92,7 +93,8 @@ def _finish(export: Path, study: str) -> None:
 
 
 def _write_log(folder: Path, parent: Run, runs: list[Run]) -> None:
-    """The log that version 0.2 would have written, as far as its tags tell: configurations are those of attempts."""
+    """Write the log that version 0.2 would have written, as far as its tags allow: only configurations of attempts are
+    known."""
     with _told_at(parent):
         record = StudyRecord(**json.loads(_joined("vsetune.record", parent.data.tags) or "{}"))
     log = LogWriter(folder)
@@ -113,7 +115,7 @@ def _write_log(folder: Path, parent: Run, runs: list[Run]) -> None:
 
 @contextmanager
 def _told_at(run: Run) -> Iterator[None]:
-    """Turns what decoding of tags raises into a DataError with the run."""
+    """Turn exceptions from decoding a run's tags into a DataError that names the run."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error) as error:
@@ -163,7 +165,7 @@ def _points_of(block: str) -> list[ValidationPoint]:
 
 
 def _joined(name: str, tags: Mapping[str, str]) -> str | None:
-    """A text that was cut into pieces `NAME`, `NAME.1`, ... of 5,000 characters, the last of them shorter."""
+    """A text that was cut into pieces `NAME`, `NAME.1`, ... of 5,000 characters, the last one shorter."""
     if name not in tags:
         return None
     pieces = [tags[name]]

@@ -20,32 +20,32 @@ from vsetune.records.mlflow_client import in_one_line, open_client
 from vsetune.records.run_descriptions import attempt_params
 from vsetune.records.studies import Studies
 
-with warnings.catch_warnings():  # it warns of its own type hints
+with warnings.catch_warnings():  # mlflow.pyfunc warns about its own type hints
     warnings.simplefilter("ignore", UserWarning)
     import mlflow.pyfunc
 
 LOADER = "vsetune.serving.recorded_model"
 WEIGHTS_SHA256 = "vsetune.weights_sha256"
-"""Tag of a model: of the best checkpoint that it carries."""
+"""Tag of a model: SHA-256 of the best checkpoint in it."""
 INDEX = "vsetune.index"
-"""Tag of a model: the split that it carries an index of, `none` without one."""
+"""Tag of a model: the split whose index it contains, `none` without one."""
 _MOST = 50
 
 
 class MlflowModels:
     """Models in MLflow, by their address for `mlflow.pyfunc.load_model`.
 
-    weights_sha256: of the recorded best checkpoint. index: the split whose encoded items are carried, or None.
+    weights_sha256: of the recorded best checkpoint. index: the split whose encoded items are in the model, or None.
     UsageError for an attempt that MLflow does not have, StorageError when the store cannot be read or written.
     """
 
     def __init__(self, uri: str, studies: Studies) -> None:
-        """studies: which runs of MLflow are attempts of ours. StorageError where no store answers."""
+        """studies: give the experiment and the runs of our attempts in MLflow. StorageError if no store answers."""
         self._shown_uri, self._studies = shown_url(uri), studies
         self._client = open_client(uri)
 
     def known(self, record: AttemptRecord, *, weights_sha256: str, index: str | None) -> str | None:
-        """The address of a whole model of these weights with this index; None where there is none."""
+        """The address of a complete model with these weights and this index; None if there is none."""
         wanted = _tags(record, weights_sha256, index)
         experiment, run = self._place(record)
         with self._storing(f"look for models of {record.attempt_id}"):
@@ -58,7 +58,8 @@ class MlflowModels:
     def log(
         self, record: AttemptRecord, folder: Path, *, weights_sha256: str, index: str | None, reads_pieces: bool
     ) -> str:
-        """The address of a new model. folder: its files. reads_pieces: it needs the packages of a tokeniser."""
+        """Log a new model; returns its address. folder: its files. reads_pieces: it needs the packages of a tokeniser.
+        """
         start, (experiment, run) = record.start, self._place(record)
         with self._storing(f"log a model of {record.attempt_id}"):
             model = self._client.create_logged_model(
@@ -88,8 +89,8 @@ class MlflowModels:
 
 
 def signature() -> ModelSignature:
-    """Answers and parameters. No columns of the input: MLflow would drop those that it does not know, and sentences
-    that are in no column, without a word; the model itself refuses what it cannot read."""
+    """Signature of outputs and parameters, without input columns: MLflow would silently drop unknown columns, and
+    sentences that are in no column; the model itself refuses input that it cannot read."""
     strings, numbers = Array(DataType.string), Array(DataType.double)
     outputs = Schema([
         ColSpec(strings, "items", required=False), ColSpec(numbers, "scores", required=False),
@@ -112,7 +113,7 @@ def _save(saved: Path, record: AttemptRecord, folder: Path, model_id: str, run: 
     start = record.start
     package, trained_by = "vsetune[encoder]" if reads_pieces else "vsetune", start.environment.get("package_vsetune")
     about: Any = Model(run_id=run, artifact_path=_name(start.trial), model_id=model_id)
-    with warnings.catch_warnings():  # how it writes the example is deprecated in pandas
+    with warnings.catch_warnings():  # the way MLflow writes the example is deprecated in pandas
         warnings.simplefilter("ignore", DeprecationWarning)
         mlflow.pyfunc.save_model(
             str(saved), loader_module=LOADER, data_path=str(folder), mlflow_model=about, signature=signature(),
@@ -123,5 +124,5 @@ def _save(saved: Path, record: AttemptRecord, folder: Path, model_id: str, run: 
 
 
 def _name(trial: str) -> str:
-    """MLflow refuses these signs in the name of a model."""
+    """The trial's name without the characters that MLflow refuses in the name of a model."""
     return "".join("-" if sign in "/:.%\"'" else sign for sign in trial)

@@ -17,12 +17,12 @@ KIND, NOTE, NIGHTS = "vsetune.kind", "mlflow.note.content", "nights"
 _DATE = "vsetune.date"
 _MOST_OF_A_DATE = 50
 _REFUSED = re.compile(r"[^A-Za-z0-9_.-]")
-"""MLflow takes few other signs in the name of a metric, and reads some of them as a path."""
+"""Characters that are replaced: MLflow accepts few others in the name of a metric, and reads some of them as a path."""
 
 
 @dataclass(frozen=True)
 class NightRun:
-    """A night as people compare it. date: ISO day. started, ended: Unix seconds.
+    """A night in a form for comparison. date: ISO day. started, ended: Unix seconds.
 
     metrics: finite numbers by name. tags: short texts by name. note: Markdown shown on top.
     """
@@ -37,9 +37,9 @@ class NightRun:
 
 
 class MlflowNights:
-    """Where nights are kept. A night that is kept again takes the place of the earlier one of its date.
+    """Stores nights in MLflow. A night that is stored again replaces the earlier one of its date.
 
-    StorageError while the store is away, UsageError for what it refuses, each one line.
+    StorageError while the store is away, UsageError for a request that it refuses, each one line.
     """
 
     def __init__(self, uri: str) -> None:
@@ -47,9 +47,10 @@ class MlflowNights:
         self._client = open_client(uri)
 
     def keep(self, night: NightRun) -> str:
-        """Makes the night's run, finished; its id.
+        """Make the night's run, finished. Returns its id.
 
-        The new run is whole before the old one goes to MLflow's bin, so a crash between leaves two and not none.
+        The new run is complete before the old one goes to MLflow's bin, so a crash in between leaves two runs rather
+        than none.
         """
         with in_one_line(f"tracking store {self._shown_uri}: cannot keep the night {night.date}", then="repeat"):
             experiment_id = self._experiment(night.sweep)
@@ -61,7 +62,7 @@ class MlflowNights:
             return str(run.info.run_id)
 
     def keep_files(self, run_id: str, files: Mapping[str, str]) -> None:
-        """Files of a run, by name, in place of earlier ones of the same names."""
+        """Store files of a run, by name; they replace earlier ones of the same names."""
         with in_one_line(f"tracking store {self._shown_uri}: cannot keep files of run {run_id}", then="repeat"):
             for name, text in files.items():
                 self._client.log_text(run_id, text, name)

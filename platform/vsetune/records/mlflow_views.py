@@ -1,8 +1,8 @@
-"""What of MLflow's UI is set up for a study: charts of its runs, in groups that fold; data sets as inputs of runs.
+"""Setup of MLflow's UI for a study: charts of its runs, in groups that fold; data sets as inputs of runs.
 
-MLflow keeps a shared view of an experiment as a tag `mlflow.sharedViewState.KEY`, which a link names. No number is
-renamed for the groups: the view says which chart stands in which. Metrics that it does not know go to MLflow's own
-groups, so an older or newer set of metrics is shown whole.
+MLflow stores a shared view of an experiment as a tag `mlflow.sharedViewState.KEY`, which a link names. No metric is
+renamed for the groups: the view assigns each chart to its group. Unlisted metrics go to MLflow's own groups, so an
+older or newer set of metrics is shown in full.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Training": ("LINE", ("train_loss", "gradient_norm", "learning_rate", "pairs_per_second")),
     "Cost": ("LINE", ("train_seconds", "device_seconds", "pairs_seen", "epoch")),
 }
-"""Of each group the kind of its charts: a line over the steps of the training, or a bar for the last value."""
+"""Per group the kind of its charts (LINE over the training steps, BAR of the last value) and their metrics."""
 _OF_M_RECALL_ALONE = ("M-Recall", "Results")
 """The groups of a study with `series: m_recall`."""
 
 
 def keep_view(client: MlflowClient, experiment_id: str, note: str, *, series: str) -> None:
-    """Set up the charts of an experiment, and put links to its runs and them below the first line of its description.
+    """Set up the charts of an experiment, and link its runs and charts below the first line of its description.
 
-    MLflow keeps changes that a person makes to the charts under another key. note: the description. series: `all` or
+    MLflow stores a person's changes to the charts under another key. note: the description. series: `all` or
     `m_recall`, as the study exports them.
     """
     client.set_experiment_tag(experiment_id, VIEW_TAG, json.dumps(charts_view(series), separators=(",", ":")))
@@ -44,7 +44,7 @@ def keep_view(client: MlflowClient, experiment_id: str, note: str, *, series: st
 
 
 def charts_view(series: str) -> dict[str, Any]:
-    """The state of MLflow's page of runs: groups, and in each charts. series: as `keep_view` has it."""
+    """The state of MLflow's page of runs: groups, and the charts in each. series: as in `keep_view`."""
     groups = {name: group for name, group in _GROUPS.items() if series == "all" or name in _OF_M_RECALL_ALONE}
     names = [*groups, "Model metrics", "System metrics"]
     place_of = {name: f"vsetune-{place}" for place, name in enumerate(names)}
@@ -69,7 +69,7 @@ def charts_view(series: str) -> dict[str, Any]:
 
 
 def keep_data_sets(client: MlflowClient, run_id: str, start: AttemptStart) -> None:
-    """The data set of an attempt as an input of its run; repeating it changes nothing."""
+    """Log the data set of an attempt as an input of its run; repeating it changes nothing."""
     facts = data_set_facts(start)
     if facts is None:
         return
@@ -83,7 +83,7 @@ def keep_data_sets(client: MlflowClient, run_id: str, start: AttemptStart) -> No
 
 
 def _line(metric: str, group: str) -> list[dict[str, Any]]:
-    """MLflow adds no second chart of a metric that has one it takes for its own (isGenerated)."""
+    """A line chart, marked as MLflow's own (isGenerated): MLflow then adds no second chart of the metric."""
     return [_chart("LINE", metric, group) | {
         "isGenerated": True, "lineSmoothness": 0, "scaleType": "linear", "xAxisScaleType": "linear",
         "xAxisKey": "step", "selectedXAxisMetricKey": "", "yAxisKey": "metric", "yAxisExpressions": [],
@@ -93,7 +93,8 @@ def _line(metric: str, group: str) -> list[dict[str, Any]]:
 
 
 def _bar(metric: str, group: str) -> list[dict[str, Any]]:
-    """MLflow makes lines of bars that it takes for its own; so it gets one of its own that is deleted."""
+    """A bar chart, not marked as MLflow's own, since MLflow turns its own bars into lines. A deleted line chart marked
+    as its own keeps it from adding one."""
     removed = _chart("LINE", metric, group) | {"uuid": f"vsetune-no-{metric}", "isGenerated": True, "deleted": True}
     return [_chart("BAR", metric, group) | {"isGenerated": False}, removed]
 

@@ -1,10 +1,10 @@
-"""A study carried to another home: a folder, or one `.zip` file of the same.
+"""Moving a study to another home: a folder, or one `.zip` file of the same.
 
     export.json   format, study, and of every other file its size and SHA-256
     files/...     the study's log, its file, boards, best weights, galleries
 
-An export may come from anybody: all of it is checked before any of it is placed, nothing of it is code, and where its
-study was exported to is forgotten.
+An export is untrusted: all of it is checked before any of it is placed, none of it is executed, and the address of the
+MLflow store it came from is dropped.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ HEADER, FILES, _ZIP = "export.json", "files", ".zip"
 _CARRIED = re.compile(
     r"study\.log|study\.yaml|warm_start\.json|[^/]+\.(html|csv|tex)|kept/.+|trials/[^/]+/best\.safetensors"
 )
-"""Files of a study that are carried; not those of trials that have not finished, copies of plugins, which are code, nor
-notes of this machine."""
+"""Files of a study that are exported. Not exported: files of trials that have not finished, copies of plugins, which
+are code, and notes of this machine."""
 _LARGEST_HEADER, _MOST_FILES, _LARGEST_FILE = 1 << 26, 100_000, 1 << 50
 _MOST_UNPACKED, _MOST_TIMES = 1 << 28, 100
-"""An archive unpacks to at most so many bytes, or so many times its own size."""
+"""An archive unpacks to at most `_MOST_UNPACKED` bytes, or `_MOST_TIMES` times its own size if that is more."""
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _PLACES = ("uri", "folder")
-"""Keys of `tracking` in a study file; the second one is of version 0.2."""
+"""Keys of `tracking` in a study file; `folder` is of version 0.2."""
 _NOT_READ = (zipfile.BadZipFile, EOFError, KeyError, RuntimeError, zlib.error)
-"""What reading an archive raises, besides OSError."""
+"""Exceptions from reading an archive, besides OSError."""
 
 
 def _is_carried(name: str) -> bool:
@@ -67,7 +67,7 @@ def _require_carried(name: str) -> str:
 
 
 class _Facts(BaseModel):
-    """Of a file."""
+    """Size and SHA-256 of a file."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
@@ -86,9 +86,10 @@ class _Header(BaseModel):
 
 
 def export_study(study: str, place: Path) -> int:
-    """Writes an export, which appears when it is whole: a `.zip` file, or a folder of any other name. How many files.
+    """Write an export: a `.zip` file, which appears once it is complete, or a folder for any other name. Returns the
+    number of files.
 
-    UsageError when something is there already; StorageError when it cannot be written. The study may be running.
+    UsageError when the place exists already; StorageError when it cannot be written. The study may be running.
     """
     if place.exists():
         raise UsageError(f"{place}: exists already; name another place, or remove it")
@@ -121,10 +122,11 @@ def export_study(study: str, place: Path) -> int:
 
 
 def import_study(place: Path) -> tuple[str, int]:
-    """Brings an exported study into this home: (its name, how many files are new). Importing it again changes nothing.
+    """Import an exported study into this home. Returns (its name, number of new files). Importing again changes
+    nothing.
 
-    DataError for what is no sound export, StudyConflict where the home has another study of this name, or one that has
-    gone on since; StorageError when the home cannot be written.
+    DataError for an unsound export, StudyConflict where the home has another study of this name, or one that has gone
+    on since; StorageError when the home cannot be written.
     """
     with _opened(place) as export:
         study, files = export.header()
@@ -134,7 +136,7 @@ def import_study(place: Path) -> tuple[str, int]:
         if wanted > free:
             raise StorageError(f"{place}: needs {wanted:,} bytes, {folder.parent} has {free:,} free; free space")
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".arriving-") as made:
-            arriving = Path(made) / FILES  # in a folder of its own, so that nobody takes it for a study
+            arriving = Path(made) / FILES  # in a folder of its own, so that it is not taken for a study
             for name, facts in files.items():
                 export.bring(name, arriving / name, facts)
             require_sound_log(arriving / LOG_FILE, study, where=str(place))
@@ -142,7 +144,7 @@ def import_study(place: Path) -> tuple[str, int]:
 
 
 def _place(arriving: Path, folder: Path, names: list[str]) -> int:
-    """How many files are new. The log comes last: without it there is no study."""
+    """Place the files of an export. Returns how many are new. The log comes last: without it there is no study."""
     make_folder(folder)
     try:
         lock = take_lock(folder / LOCK_FILE, wait_s=0)
@@ -172,7 +174,7 @@ def _place(arriving: Path, folder: Path, names: list[str]) -> int:
 
 
 def _first_new(folder: Path, arriving: Path) -> int | None:
-    """The offset of the first line of an arriving log that the study's own does not have; None where it has all."""
+    """The offset of the first line of an arriving log that the study's own log lacks; None if it lacks none."""
     new, begin = lines_of(arriving / LOG_FILE), 0
     for mine in lines_of(folder / LOG_FILE):
         other = next(new, None)
@@ -188,7 +190,7 @@ def _first_new(folder: Path, arriving: Path) -> int | None:
 
 
 def _at_home(event: Event) -> Event:
-    """As it is, but for where the study's sender exported it to."""
+    """The event without the address that the sender's study was exported to."""
     if not isinstance(event, Opened):
         return event
     config = dict(event.record.config)
@@ -202,7 +204,7 @@ def _runs(folder: Path) -> StudyConflict:
 
 
 class _Export:
-    """An opened export. DataError for whatever is wrong with it."""
+    """An opened export. DataError for anything wrong with it."""
 
     def __init__(self, place: Path, archive: zipfile.ZipFile | None) -> None:
         self._place, self._archive = place, archive
@@ -236,7 +238,7 @@ class _Export:
         return header.study, header.files
 
     def bring(self, name: str, path: Path, facts: _Facts) -> None:
-        """A copy of a file, which must be what the header says."""
+        """Copy a file, which must match the header."""
         left = facts.size
         try:
             source = self._open(f"{FILES}/{name}")
@@ -259,7 +261,7 @@ class _Export:
             raise self._wrong(f"{name} is not what was exported (SHA-256)")
 
     def _open(self, name: str) -> IO[bytes]:
-        """OSError and what archives raise."""
+        """A file of the export. Raises OSError and the exceptions of archives."""
         if self._archive is not None:
             if self._archive.getinfo(name).compress_type not in _PACKED:
                 raise zipfile.BadZipFile("packed in a way that exports are not")

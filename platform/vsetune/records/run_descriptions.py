@@ -13,7 +13,7 @@ from vsetune.records.attempts import PLUGIN_TAG, WARM_START, AttemptRecord, Atte
 from vsetune.records.mlflow_client import PIECE
 
 VIEW_KEY = "vsetune"
-"""Names the charts that are set up for a study, see `mlflow_views.py`."""
+"""Key of the charts that are set up for a study; see `mlflow_views.py`."""
 _CHANGES = "+changes"
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _PAGES = (".html", ".md", ".csv", ".tex")
@@ -21,12 +21,12 @@ _MOST_LINKS = 20
 
 
 def command_tags(study: str) -> dict[str, str]:
-    """MLflow's column Source: the command."""
+    """Tags for MLflow's column Source: the command."""
     return {"mlflow.source.name": f"vsetune study run {study}", "mlflow.source.type": "LOCAL"}
 
 
 def source_tags(start: AttemptStart) -> dict[str, str]:
-    """MLflow's columns Source and Version: the command, and the commit of the code where it is known."""
+    """Tags for MLflow's columns Source and Version: the command, and the commit of the code if known."""
     tags = command_tags(start.study)
     revision = start.environment.get("git_revision", "")
     commit = revision.removesuffix(_CHANGES)
@@ -37,7 +37,7 @@ def source_tags(start: AttemptStart) -> dict[str, str]:
 
 
 def attempt_tags(start: AttemptStart) -> dict[str, str]:
-    """What people search and group runs by, and MLflow's own columns."""
+    """Tags by which people search and group runs, and those of MLflow's own columns."""
     found = {
         "trial": start.trial, "attempt": str(start.number), "cell": start.cell, "phase": start.phase,
         "network": start.network, "loss": start.loss, "seed": str(start.seed),
@@ -49,10 +49,11 @@ def attempt_tags(start: AttemptStart) -> dict[str, str]:
 
 
 def attempt_params(start: AttemptStart) -> dict[str, str]:
-    """What people compare in a table: every hyperparameter, searched or fixed, and what the attempt belongs to.
+    """Parameters for comparison in a table: every hyperparameter, searched or fixed, and the attempt's cell, network,
+    loss and seed.
 
-    Of the fixed ones those that are off (None, False, zero, empty) are left out, and mappings: columns that tell nobody
-    anything. All stand in the artifact config.yaml.
+    Left out as uninformative: fixed ones that are off (None, False, zero, empty), and mappings. All are in the artifact
+    config.yaml.
     """
     belongs = {"cell": start.cell, "network": start.network, "loss": start.loss, "seed": start.seed}
     resolved = {
@@ -64,7 +65,7 @@ def attempt_params(start: AttemptStart) -> dict[str, str]:
 
 
 def data_set_facts(start: AttemptStart) -> dict[str, str] | None:
-    """Name, digest, place and split of what an attempt trains on, for MLflow's column Dataset; None where unknown."""
+    """Name, digest, place and split of an attempt's training data, for MLflow's column Dataset; None if unknown."""
     data = start.resolved.get("data") or {}
     path, digest = data.get("path"), start.protocol.get("data_fingerprint")
     if not path or not digest:
@@ -94,7 +95,7 @@ def attempt_note(record: AttemptRecord, experiment_id: str) -> str:
 
 
 def study_links(study: str, experiment_id: str, run_id: str, pages: Sequence[str]) -> str:
-    """What the description of a study ends with: its charts, and pages among its artifacts. pages: their names."""
+    """The end of a study's description: links to its charts, and to pages among its artifacts. pages: their names."""
     lines = [
         f"- leaderboard: `vsetune leaderboard show {study}`",
         f"- [charts]({charts_link(experiment_id)}): M-Recall of all runs, recalls and costs in groups",
@@ -109,29 +110,29 @@ def with_links(note: str, experiment_id: str, run_id: str, pages: Sequence[str])
 
 
 def experiment_links(experiment_id: str) -> str:
-    """Stands second in the description of an experiment: MLflow shows two lines, also on the face for language models.
-    """
+    """The second paragraph of an experiment's description: MLflow shows two lines, also in its view for language
+    models."""
     return f"[Runs of this study]({runs_link(experiment_id)}), and [their charts]({charts_link(experiment_id)})."
 
 
 def runs_link(experiment_id: str) -> str:
-    """Of MLflow's UI, relative to any server."""
+    """Link to the runs, in MLflow's UI, relative to any server."""
     return f"#/experiments/{experiment_id}/runs?{_query({})}"
 
 
 def charts_link(experiment_id: str) -> str:
-    """Of MLflow's UI, relative to any server: the runs as charts. MLflow 3 shows an experiment as that of a language
-    model unless the link says which of its two faces is meant; no tag of the experiment does."""
+    """Link to the charts of the runs, in MLflow's UI, relative to any server. MLflow 3 shows an experiment in its view
+    for language models unless the link names the other view; no tag of the experiment can set it."""
     return f"#/experiments/{experiment_id}/runs?{_query({'viewStateShareKey': VIEW_KEY, 'compareRunsMode': 'CHART'})}"
 
 
 def run_link(experiment_id: str, run_id: str) -> str:
-    """Of MLflow's UI, relative to any server."""
+    """Link to a run, in MLflow's UI, relative to any server."""
     return f"#/experiments/{experiment_id}/runs/{run_id}?{_query({})}"
 
 
 def artifact_link(experiment_id: str, run_id: str, path: str) -> str:
-    """Of MLflow's UI, relative to any server."""
+    """Link to an artifact or a folder of artifacts, in MLflow's UI, relative to any server."""
     place = f"artifacts/{path}" if path else "artifacts"
     return f"#/experiments/{experiment_id}/runs/{run_id}/{place}?{_query({})}"
 
@@ -141,8 +142,8 @@ def _query(given: Mapping[str, str]) -> str:
 
 
 def study_note(record: StudyRecord) -> str:
-    """The description shown on top of the study in the MLflow UI (Markdown). Its first line is plain: MLflow's list of
-    experiments shows no more of it, and as it is written."""
+    """The description shown on top of the study in the MLflow UI (Markdown). Its first line is plain text: MLflow's
+    list of experiments shows only that line, unrendered."""
     networks, losses = (_names(record.config.get(kind)) for kind in ("networks", "losses"))
     first, _, more = str(record.config.get("description") or "").strip().partition("\n")
     lines = [first.strip("#* ") or f"{networks} with {losses}", ""]
@@ -167,7 +168,7 @@ def _names(entries: Any) -> str:
 
 
 def _name(entry: Any) -> str:
-    """Of a network or a loss as cells have it; that of a sum is made of its parts' names."""
+    """The name of a network or a loss as cells name it; the name of a sum is made of its parts' names."""
     if not isinstance(entry, Mapping):
         return str(entry)
     return str(entry.get("label") or entry.get("name") or "_".join(map(_name, entry.get("loss") or ["none"])))

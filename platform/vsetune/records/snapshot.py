@@ -1,4 +1,4 @@
-"""What was read of a long log, kept beside it so that its boards open fast. Never the truth: it can be deleted."""
+"""State read from a long log, stored beside it so that its boards open fast. Only a cache: it can be deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORMAT = 2
 
 @dataclass
 class KnownLog:
-    """A log read up to `end`. log: which one, see `name_of_log`."""
+    """A log read up to `end`. log: which log, see `name_of_log`."""
 
     history: StudyHistory
     end: int
@@ -30,7 +30,8 @@ class KnownLog:
 
 
 def write_snapshot(folder: Path, known: KnownLog) -> None:
-    """Does nothing where the folder cannot be written. What several attempts have started with stands there once."""
+    """Write the snapshot; does nothing if the folder cannot be written. Values shared by several attempts are stored
+    once."""
     history, parts = known.history, _Parts()
     attempts = {
         name: {
@@ -51,7 +52,7 @@ def write_snapshot(folder: Path, known: KnownLog) -> None:
 
 
 def read_snapshot(folder: Path) -> KnownLog | None:
-    """None where there is none, or none of this version."""
+    """The snapshot; None if there is none of this version."""
     try:
         plain: Any = json.loads((folder / SNAPSHOT_FILE).read_bytes())
         if plain["format"] != _FORMAT:
@@ -75,14 +76,14 @@ def read_snapshot(folder: Path) -> KnownLog | None:
 
 
 class _Parts:
-    """Mappings and lists, equal ones once."""
+    """Mappings and lists, with equal ones stored once."""
 
     def __init__(self) -> None:
         self.all: list[Any] = []
         self._places: dict[str, int] = {}
 
     def put(self, value: Any) -> Any:
-        """What stands for it: its place in a list of its own, or the value itself if it is neither."""
+        """A reference to the value: [its index] for a mapping or a list, any other value unchanged."""
         if not isinstance(value, (dict, list)):
             return value
         place = self._places.setdefault(json.dumps(value), len(self.all))
@@ -92,10 +93,10 @@ class _Parts:
 
 
 def _text(numbers: array[float]) -> str:
-    """Of 8 bytes each: half as long as decimal digits, and read in a tenth of the time."""
+    """The numbers, 8 bytes each, as Base64: half as long as decimal digits, and read in a tenth of the time."""
     return b64encode(numbers.tobytes()).decode()
 
 
 def _numbers(text: str) -> array[float]:
-    """The inverse of `_text`. ValueError for what is none."""
+    """The inverse of `_text`. ValueError for any other text."""
     return array("d", b64decode(text))

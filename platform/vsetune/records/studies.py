@@ -1,4 +1,4 @@
-"""The studies of a home, read from their logs. Anybody may read at any time."""
+"""The studies of a home, read from their logs. Any process may read at any time."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from vsetune.records.study_lock import LOCK_FILE, is_led
 
 RUNS = "runs"
 EXPORT_FILE = "mlflow.json"
-"""Where the exporter notes how far it is, and the ids that MLflow has given to attempts."""
+"""The exporter's progress, and the ids that MLflow has given to attempts."""
 _STOP_FILE, _KEPT = "stop", "kept"
 _MOST_BYTES = 4096
 _WORTH_A_SNAPSHOT = 20 << 20
-"""Bytes of a log that take more than a moment to read."""
+"""A snapshot is written after reading more than this many bytes of a log."""
 
 
 @dataclass(frozen=True)
 class StudyState:
     """A study at a moment. Times are seconds since 1970.
 
-    seen: its last event. attempts_seen: that of every attempt by its name. stop_asked: the last request to stop, when
-    and by whom, as text; it stays after it was followed.
+    seen: time of its last event. attempts_seen: time of the last event of every attempt, by its name. stop_asked: the
+    last request to stop, with time and author, as text; it stays after it was followed.
     """
 
     status: Literal["running"] | StudyStatus
@@ -47,18 +47,19 @@ class StudyState:
 
 
 def folder_of_study(name: str) -> Path:
-    """Where a study's log, trials, copies of plugins and results are, on this node."""
+    """The folder of a study's log, trials, copies of plugins and results, on this node."""
     return home() / RUNS / name
 
 
 class Studies:
-    """Every method raises StorageError when the home cannot be read, UsageError for an unknown study or attempt."""
+    """Reads the studies of this home. Every method raises StorageError when the home cannot be read, UsageError for an
+    unknown study or attempt."""
 
     def __init__(self) -> None:
         self._read: dict[str, KnownLog] = {}
 
     def studies(self) -> list[StudyRecord]:
-        """All that have begun, oldest first."""
+        """All studies that have begun, oldest first."""
         found = [self._history(name) for name in self.names()]
         begun = [each for each in found if each.record is not None]
         return [each.record for each in sorted(begun, key=lambda each: each.began) if each.record is not None]
@@ -69,12 +70,12 @@ class Studies:
         return record
 
     def attempts(self, study: str) -> list[AttemptRecord]:
-        """In the order in which they began. The summary of one that has not ended holds what its last validation tells:
-        `train_seconds` and `device_seconds`."""
+        """Attempts in the order in which they began. The summary of an attempt that has not ended has `train_seconds`
+        and `device_seconds` of its last validation."""
         return self._known(study).attempts()
 
     def attempt(self, name: str) -> AttemptRecord:
-        """name: STUDY/TRIAL/NUMBER."""
+        """The attempt of this name, STUDY/TRIAL/NUMBER."""
         return self._known(_study_of(name)).attempt(name)
 
     def points(self, name: str) -> list[ValidationPoint]:
@@ -85,7 +86,8 @@ class Studies:
     def metric_curves(
         self, names: Sequence[str], metrics: Sequence[str]
     ) -> dict[str, dict[str, tuple[tuple[float, float], ...]]]:
-        """By attempt and metric, (epoch, value) of every validation that has it; without those that have none."""
+        """By attempt and metric, (epoch, value) of every validation that has the metric; attempts and metrics without
+        values are left out."""
         found: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {}
         for name, points in self._points(names).items():
             curves = {
@@ -97,14 +99,14 @@ class Studies:
         return found
 
     def state(self, study: str) -> StudyState:
-        """As it is now: `running` where its driver lives, `killed` where it died."""
+        """The state now: `running` if its driver lives, `killed` if its driver died."""
         history = self._known(study)
         status = history.status or ("running" if is_driven(study) else "killed")
         return StudyState(status, history.seen, history.attempts_seen(), self.stop_asked(study))
 
     def ask_to_stop(self, study: str, request: str) -> None:
-        """Leaves a request that the study's driver reads within seconds, wherever it runs. request: one line that no
-        earlier one had."""
+        """Leave a request that the study's driver reads within seconds, on any machine. request: one line, different
+        from all earlier requests."""
         self._known(study)
         place = folder_of_study(study) / _STOP_FILE
         url = remote_place(place)
@@ -128,7 +130,7 @@ class Studies:
             raise StorageError(f"{place}: cannot be read ({error.strerror})") from error
 
     def fetch_artifact(self, name: str, file: str) -> Path | None:
-        """A file kept with an attempt, here to be read; None if there is none. file: `best.safetensors`,
+        """A local copy of a file stored with an attempt, for reading; None if there is none. file: `best.safetensors`,
         `gallery/page.html`."""
         start = self.attempt(name).start
         folder = folder_of_study(start.study)
@@ -153,7 +155,7 @@ class Studies:
             keep_in_home(place / file.name)
 
     def artifact_names(self, name: str, folder: str) -> list[str]:
-        """Names, with the folder, of the files that `keep_artifacts` kept there."""
+        """Names, with the folder, of the files that `keep_artifacts` stored there."""
         start = self.attempt(name).start
         place = folder_of_study(start.study) / _KEPT / start.trial / folder
         url = remote_place(place)
@@ -162,15 +164,15 @@ class Studies:
         return sorted(f"{folder}/{each.name}" for each in place.iterdir()) if place.is_dir() else []
 
     def in_mlflow(self, study: str) -> tuple[str | None, Mapping[str, str]]:
-        """(id of the study's experiment or None, ids of runs by the names of their attempts) as far as it was exported,
-        for links."""
+        """(id of the study's experiment or None, ids of runs by the names of their attempts) as far as the study was
+        exported. For links."""
         folder = folder_of_study(study)
         bring_mirrored(folder, lambda name: name == EXPORT_FILE)
         plain = read_json(folder / EXPORT_FILE, most_bytes=1 << 28) or {}
         return plain.get("experiment"), plain.get("runs", {})
 
     def names(self) -> list[str]:
-        """Of all that have a log, also of one that cannot be read."""
+        """Names of all studies that have a log, including an unreadable one."""
         remote = remote_home()
         if remote is not None:
             start = f"{remote}/{RUNS}/"
@@ -191,7 +193,7 @@ class Studies:
         return history
 
     def _history(self, study: str) -> StudyHistory:
-        """What its log says now; what was read before is not read again."""
+        """The history in its log now; lines that were read before are not read again."""
         folder = folder_of_study(study)
         path = refreshed(folder, remote_place(folder), folder / LOCK_FILE)
         known = self._read.get(study) or read_snapshot(folder)
@@ -210,7 +212,7 @@ class Studies:
         return StudyHistory()
 
     def _points(self, names: Iterable[str]) -> dict[str, list[ValidationPoint]]:
-        """One pass over each log."""
+        """All validations of these attempts, in one pass over each log."""
         found: dict[str, list[ValidationPoint]] = {name: [] for name in names}
         for study in dict.fromkeys(map(_study_of, found)):
             self._known(study)
@@ -227,7 +229,8 @@ class Studies:
 
 
 def is_driven(study: str) -> bool:
-    """Whether a driver of the study lives: on this machine or a disk that it shares; with a remote home, anywhere."""
+    """Whether a driver of the study lives: on this machine or a disk that it shares; with a remote home, on any
+    machine."""
     folder = folder_of_study(study)
     if remote_home() is not None:
         return is_led(folder)
@@ -241,7 +244,7 @@ def is_driven(study: str) -> bool:
 
 
 def unknown_study(name: str, known: Sequence[str]) -> UsageError:
-    """What to raise for a study that is not in the home, which has `known`."""
+    """The error for a study that is not in the home. known: the studies of the home."""
     first, rest = sorted(known)[:10], len(known) - 10
     listed = (", ".join(first) or "none") + (f" and {rest} more" if rest > 0 else "")
     return UsageError(

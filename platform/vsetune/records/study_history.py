@@ -30,7 +30,8 @@ KILLED_WITH_ITS_DRIVER = "its driver ended without a word"
 
 @dataclass
 class ReadAttempt:
-    """epochs, m_recalls: of every validation; step, seconds: of the last one. seen: its last event."""
+    """State of an attempt. epochs, m_recalls: of every validation. step, train_seconds, device_seconds: of the last
+    one. seen: time of its last event."""
 
     start: AttemptStart
     began: float
@@ -46,7 +47,7 @@ class ReadAttempt:
     files: tuple[str, ...] = ()
 
     def add(self, fields: list[list[Any]]) -> None:
-        """The curve part of validations; steps that are there already change nothing."""
+        """Add the curve part of validations; steps that are already there are ignored."""
         for step, epoch, m_recall, train_seconds, device_seconds in fields:
             if step > self.step:
                 self.step, self.train_seconds, self.device_seconds = step, train_seconds, device_seconds
@@ -54,7 +55,7 @@ class ReadAttempt:
                 self.m_recalls.append(m_recall)
 
     def record(self, name: str) -> AttemptRecord:
-        """As readers have it."""
+        """The attempt in the form for readers."""
         measured = {"train_seconds": self.train_seconds, "device_seconds": self.device_seconds}
         known = {key: seconds for key, seconds in measured.items() if seconds is not None}
         curve = tuple(zip(self.epochs, self.m_recalls, strict=True))
@@ -62,22 +63,22 @@ class ReadAttempt:
 
 
 class StudyHistory:
-    """What a log says of its study. Grows by `read` (a line of the log) or `add` (an event with all numbers)."""
+    """The state of a study in its log. Grows by `read` (a line of the log) or `add` (an event with all numbers)."""
 
     def __init__(self) -> None:
         self.record: StudyRecord | None = None
         self.status: StudyStatus | None = None
-        """How the last driver that left found the study; None while one has it, or had it when it died."""
+        """Status that the last driver recorded when it left; None while a driver has the study, or if the last died."""
         self.began = self.seen = 0.0
         self.files: tuple[str, ...] = ()
         self.draws: list[Drawn] = []
-        """Those that count, of all cells."""
+        """Draws of all cells that count."""
         self.first_numbers: dict[str, int] = {}
-        """Of cells that have begun anew: of the first draw that counts."""
+        """For cells that have begun anew: number of the first draw that counts."""
         self.read_attempts: dict[str, ReadAttempt] = {}
 
     def read(self, line: Line) -> None:
-        """A line of the log. Numbers that no curve needs are not looked at. StorageError for a newer format."""
+        """Add a line of the log. Numbers that curves do not need are not decoded. StorageError for a newer format."""
         if line.kind == "validated":
             self._validated(*curve_of(line.head))
             return
@@ -90,7 +91,7 @@ class StudyHistory:
         self.add(event)
 
     def add(self, event: Event) -> None:
-        """StorageError for the log of a newer version, UsageError for an attempt that has not begun."""
+        """Add an event. StorageError for the log of a newer version, UsageError for an attempt that has not begun."""
         self.seen = event.at
         match event:
             case Opened():
@@ -121,19 +122,19 @@ class StudyHistory:
         return [attempt.record(name) for name, attempt in self.read_attempts.items()]
 
     def attempt(self, name: str) -> AttemptRecord:
-        """UsageError for one that has not begun."""
+        """The attempt of this name. UsageError if it has not begun."""
         return self._attempt(name).record(name)
 
     def last_step(self, name: str) -> int:
-        """Of the last validation of an attempt; -1 before the first."""
+        """Step of the last validation of an attempt; -1 before the first."""
         return self._attempt(name).step
 
     def attempts_seen(self) -> dict[str, float]:
-        """When each attempt last had an event."""
+        """Time of the last event of each attempt."""
         return {name: attempt.seen for name, attempt in self.read_attempts.items()}
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """Files kept with an attempt at its end, below the study's folder."""
+        """Files stored with an attempt at its end, below the study's folder."""
         return self._attempt(name).files
 
     def drawn(self, cell: str) -> Iterator[Drawn]:

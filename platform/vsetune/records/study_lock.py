@@ -17,15 +17,15 @@ _log = logging.getLogger(__name__)
 LOCK_FILE = "lock"
 LEASE_FILE = "lease.json"
 _LOOK_S = 0.3
-"""How long a driver waits for somebody who looks whether another one lives."""
+"""How long a driver waits for a process that only checks whether another driver lives."""
 
 
 @contextmanager
 def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -> Iterator[None]:
-    """Hold a study's folder, which is made if need be. The lock goes with its process, however that ends.
+    """Lock a study's folder, which is made if needed. The lock ends with its process, however that ends.
 
     on_lost: called from a thread when another machine has taken the study over. StudyConflict when another process
-    holds it, StorageError when the folder or the home cannot be written.
+    holds the lock, StorageError when the folder or the home cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -
 
 
 def is_led(folder: Path) -> bool:
-    """Whether a driver that lives, on whatever machine, holds the study's lease under the remote home. StorageError."""
+    """Whether a living driver, on any machine, holds the study's lease under the remote home. StorageError."""
     place = remote_place(folder)
     found = None if place is None else holder_of(join(place, LEASE_FILE))
     return found is not None and found[0].may_live(found[1])

@@ -1,4 +1,5 @@
-"""The driver's hand on a study: what it decides and hears becomes events of the log, and the state that follows."""
+"""The driver's access to its study: its decisions and the results it receives become events of the log, and the state.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +39,7 @@ _FREE_TO_CHANGE = ("description", "plugins", "resources", "tracking")
 class StudyWriter:
     """Writes the log of one study, or only keeps the state in memory. Thread-safe. The caller holds the study's lock.
 
-    Repeating a call changes nothing: a (trial, number) is one attempt for ever, a step of its curve stands in the log
-    once, and an attempt that has ended as it is told to end is not ended again.
+    Resending points changes nothing: a step of a curve is in the log once. An attempt is identified by (trial, number).
     """
 
     def __init__(self, log: LogWriter | None = None) -> None:
@@ -51,20 +51,21 @@ class StudyWriter:
             self.history.read(line)
 
     def open_study(self, record: StudyRecord, *, resume: bool) -> None:
-        """Begins the study, or goes on with it. StudyConflict where it exists and is not resumed, or is another one."""
+        """Begin the study, or resume it. StudyConflict if it exists and `resume` is False, or if it is another study.
+        """
         known = self.history.record
         if known is not None:
             require_same_study(known, record, resume=resume)
         self._add(Opened(record, time.time()), settled=True)
 
     def start_attempt(self, start: AttemptStart) -> str:
-        """The name of attempt (trial, number), which runs now."""
+        """Record that attempt (trial, number) runs now. Returns its name."""
         name = attempt_id(start)
         self._add(Begun(start, time.time()))
         return name
 
     def record_points(self, attempt: str, points: Sequence[ValidationPoint]) -> None:
-        """Adds those validations that the curve does not have. UsageError for an attempt that has not begun."""
+        """Add the validations that the curve lacks. UsageError for an attempt that has not begun."""
         with self._lock:
             last = self.history.last_step(attempt)
             new = {each.step: each for each in points if each.step > last}
@@ -75,21 +76,23 @@ class StudyWriter:
         self, attempt: str, status: AttemptStatus, *, summary: Mapping[str, float], files: Sequence[str] = (),
         error: str | None,
     ) -> None:
-        """Ends an attempt. files: kept with it, below the study's folder. UsageError for one that has not begun."""
+        """End an attempt. files: stored with it, below the study's folder. UsageError for an attempt that has not
+        begun."""
         with self._lock:
             self.history.last_step(attempt)
             self._add(Ended(attempt, status, dict(summary), tuple(files), error, time.time()), durable=True)
 
     def finish_study(self, status: StudyStatus, files: Sequence[str] = ()) -> None:
-        """Says how far the study has come, at the end of its driver. files: of the study, below its folder."""
+        """Record how far the study has come, at the end of its driver. files: of the study, below its folder."""
         self._add(Closed(status, tuple(files), time.time()), durable=True)
 
     def draw(self, event: Drawn) -> None:
-        """A configuration was sampled. It counts once `settle` has returned."""
+        """Record a sampled configuration. It counts once `settle` has returned."""
         self._add(event, durable=True)
 
     def restart(self, cell: str) -> None:
-        """The search of a cell begins anew, if it has begun; none of its trials has. Its numbers go on."""
+        """Record that the search of a cell begins anew, if it had begun and none of its trials had. Numbering
+        continues."""
         if self.drawn(cell):
             self._add(Restarted(cell, time.time()), durable=True)
 
@@ -103,7 +106,7 @@ class StudyWriter:
             return self.history.attempts()
 
     def settle(self, within_s: float = 60.0) -> None:
-        """Returns once all of it counts; see `LogWriter.settle`."""
+        """Return once all events count; see `LogWriter.settle`."""
         if self._log is not None:
             self._log.settle(within_s)
 
@@ -117,7 +120,7 @@ class StudyWriter:
 
 
 def require_same_study(known: StudyRecord, record: StudyRecord, *, resume: bool) -> None:
-    """StudyConflict if `record` must not go on with `known`, a study of the same name."""
+    """StudyConflict if `record` must not continue `known`, a study of the same name."""
     if known.fingerprint != record.fingerprint:
         changes = _changes(known, record)
         shown = ", ".join(changes[:_SHOWN]) + (f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else "")
@@ -146,7 +149,7 @@ def _changes(known: StudyRecord, record: StudyRecord) -> list[str]:
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, with dotted keys; lists of mappings by position."""
+    """Nested mappings as one flat mapping, with dotted keys; lists of mappings by position."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):

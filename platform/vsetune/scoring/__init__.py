@@ -1,1 +1,1 @@
-"""A network scored: validation, pair scores, the numbers of the best checkpoint."""
+"""Scoring of a network: validation, pair scores, the scores of the best checkpoint."""

@@ -1,4 +1,4 @@
-"""Where an attempt computes: a device that is passed on, never assumed, and its share of threads."""
+"""Where an attempt computes: its device, passed on explicitly, and its share of threads."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from vsetune.errors import ConfigError
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` takes the GPU when there is one. ConfigError for a device that is unknown or not here.
+    """`auto` takes the GPU when there is one. ConfigError for an unknown or unavailable device.
 
-    On a GPU this process computes float32 products in float32 from then on: left alone, cuDNN takes TF32 for
-    convolutions and GRUs.
+    On a GPU this process then computes float32 products in float32: by default cuDNN uses TF32 for convolutions and
+    GRUs.
     """
     if name == "auto":
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -29,8 +29,8 @@ def choose_device(name: str) -> torch.device:
 
 
 def take_share(device: torch.device, share: float) -> None:
-    """Let this process hold no more of a GPU's memory than its share, so that what asks for too much fails itself and
-    not the trial beside it. share: of one GPU; from 1 on, and on the CPU: no limit."""
+    """Limit this process to its share of a GPU's memory, so that a process that requests too much fails itself and does
+    not disturb the trial beside it. share: of one GPU; from 1 on, and on the CPU: no limit."""
     if device.type == "cuda" and share > 0:
         index = torch.cuda.current_device() if device.index is None else device.index
         torch.cuda.set_per_process_memory_fraction(min(1.0, share), index)
@@ -46,7 +46,8 @@ def use_threads(threads: int | None) -> None:
 
 
 def effective_precision(training: TrainingSpec, device: torch.device) -> Precision:
-    """What a training really computes in: TF32 and bfloat16 are for GPUs, elsewhere they would be slower or coarser."""
+    """The precision that a training actually uses: TF32 and bfloat16 are for GPUs, elsewhere they would be slower or
+    coarser."""
     return training.precision if device.type == "cuda" else "float32"
 
 
@@ -73,13 +74,13 @@ def _tf32_allowed() -> Iterator[None]:
 
 
 def _allow_tf32(allowed: bool) -> None:
-    """For this process: PyTorch has no other place for it, and its backward pass runs in threads of its own."""
+    """Applies to the whole process: PyTorch has no other setting, and its backward pass runs in its own threads."""
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed
 
 
 def wait_for(device: torch.device) -> None:
-    """Let queued GPU work end, so that a clock read next means something."""
+    """Wait for queued GPU work, so that a clock read next is meaningful."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

@@ -31,17 +31,17 @@ from vsetune.scoring.reranking import FirstStage, reranked_scores
 from vsetune.scoring.validation import OnBatch, encode_split, split_scores
 
 PROTOCOLS = {protocol.name: protocol for protocol in (COCO_TEST_5K, COCO_TEST_1K)}
-_SIZES = frozenset({"images", "captions", "folds"})  # the protocol says these once
+_SIZES = frozenset({"images", "captions", "folds"})  # stated once, in the protocol
 
 
 def evaluated_split(data: DataSpec, dataset: Dataset) -> str:
-    """The split that the best checkpoint is scored on: test where the data set has it, else validation."""
+    """The split on which the best checkpoint is scored: test where the data set has it, else validation."""
     has_test = data.test_split is not None and data.test_split in dataset.manifest.splits
     return data.test_split if has_test and data.test_split is not None else data.validation_split
 
 
 def recalls(scores: RetrievalScores) -> dict[str, float]:
-    """Recalls and ranks by name, without what the protocol says anyway."""
+    """Recalls and ranks by name, without the fields that the protocol already has."""
     return {name: value for name, value in scores.as_dict().items() if name not in _SIZES}
 
 
@@ -50,11 +50,11 @@ def score_split(
     images: int | None = None, first: FirstStage | None = None, report: Report | None = None,
     on_batch: OnBatch | None = None,
 ) -> RetrievalScores:
-    """Recalls and ranks of the split. images: only so many of it, evenly spread, with their captions.
+    """Recalls and ranks of the split. images: only this many of it, evenly spaced, with their captions.
 
-    first: proposes the pairs that are scored; None: every pair is. report: called with pairs scored and pairs in all,
-    by networks that score pairs. on_batch: called after each batch that was encoded. NumericError if any similarity is
-    not finite, DataError when there are fewer images than are asked for.
+    first: proposes the pairs that are scored; None: all pairs are. report: called with pairs scored and pairs in total,
+    by networks that score pairs. on_batch: called after each encoded batch. NumericError if any similarity is not
+    finite, DataError when there are fewer images than requested.
     """
     with evaluating(network):
         return owner_scores(*_scores(network, dataset, split, trial, device, images, first, report, on_batch))
@@ -65,10 +65,10 @@ def evaluate(
     images: int | None = None, first: FirstStage | None = None, report: Report | None = None,
     on_batch: OnBatch | None = None,
 ) -> dict[str, float]:
-    """Recalls of the split and everything else that the trial's `evaluation` asks for, by name; with a first stage also
-    its own recalls, `first_stage_...`.
+    """Recalls of the split and all other scores that the trial's `evaluation` asks for, by name; with a first stage
+    also its own recalls, `first_stage_...`.
 
-    images, first, report, on_batch, errors: as of `score_split`; DataError also when an external list or the folds do
+    images, first, report, on_batch, errors: as in `score_split`; DataError also when an external list or the folds do
     not fit the split, or need all of it.
     """
     whole = trial.evaluation.of_whole_split
@@ -85,7 +85,8 @@ def evaluate(
 
 @dataclass(frozen=True)
 class RerankedNumbers:
-    """first: the numbers of the first stage alone. both: of both stages. proposed: pairs that the second one scored."""
+    """first: the scores of the first stage alone. both: of both stages. proposed: pairs that the second stage
+    scored."""
 
     first: dict[str, float]
     both: dict[str, float]
@@ -96,7 +97,7 @@ def evaluate_reranked(
     first: FirstStage, second: tuple[Network, TrialSpec], dataset: Dataset, split: str, *, device: torch.device,
     report: Report | None = None,
 ) -> RerankedNumbers:
-    """Recalls of a split of a first stage, and of what a second one makes of its proposals. Errors as of `evaluate`."""
+    """Recalls of the first stage on a split, and of the second stage on its proposals. Errors as in `evaluate`."""
     network, trial = second
     scores = score_split(network, dataset, split, trial=trial, device=device, first=first, report=report)
     proposals = first.proposals(dataset, split, device=device)
@@ -105,7 +106,7 @@ def evaluate_reranked(
 
 @dataclass(frozen=True)
 class EnsembleNumbers:
-    """members: the numbers of each alone. ensemble: those of the mean of their scores."""
+    """members: the scores of each alone. ensemble: those of the mean of their similarities."""
 
     members: list[dict[str, float]]
     ensemble: dict[str, float]
@@ -115,9 +116,10 @@ def evaluate_ensemble(
     members: Sequence[tuple[Network, TrialSpec]], dataset: Dataset, split: str, *, device: torch.device,
     reports: Sequence[Report | None] | None = None,
 ) -> EnsembleNumbers:
-    """Recalls of the mean of the members' scores, as SGRAF has it of SAF and SGR. The first trial says what else.
+    """Recalls of the mean of the members' scores, as SGRAF combines SAF and SGR. The settings of the first trial decide
+    which other scores are computed.
 
-    Scores are averaged as they are: members should give scores of the same range. Every pair is scored once by each
+    Scores are averaged unscaled: members should give scores of the same range. Every pair is scored once by each
     network that scores pairs. reports: one for each member, as in `evaluate`. Errors as in `evaluate`.
     """
     with ExitStack() as stack:
@@ -139,7 +141,7 @@ def _scores(
     network: Network, dataset: Dataset, split: str, trial: TrialSpec, device: torch.device, images: int | None,
     first: FirstStage | None, report: Report | None, on_batch: OnBatch | None,
 ) -> tuple[Scores, Tensor]:
-    """The scores, to be read inside `evaluating`, and the owner of each caption."""
+    """The scores, to be read inside `evaluating`, and the image of each caption."""
     where: dict[str, Any] = {"device": device, "images": images, "on_batch": on_batch}
     proposals = None if first is None else first.proposals(dataset, split, **where)
     encoded = encode_split(network, dataset, split, trial=trial, **where)

@@ -1,4 +1,4 @@
-"""From a batch of the data to what networks read."""
+"""Conversion of a batch of the data to the inputs of networks."""
 
 from __future__ import annotations
 

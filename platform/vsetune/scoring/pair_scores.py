@@ -1,4 +1,4 @@
-"""Scores of a network that has no embeddings: every image with every caption, each pair once, in bounded blocks."""
+"""Scores of a network without embeddings: every image with every caption, each pair once, in bounded blocks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from vsetune.networks.network_spec import PairCost
 _log = logging.getLogger(__name__)
 
 SCORING_BYTES = 2**30
-"""What a block of pairs may take besides the encoded items and the scores, which stay whole (sums: decision 0023).
-A block has at least one pair."""
+"""Memory limit of a block of pairs besides the encoded items and the scores, which are complete (derivation: decision
+0023). A block has at least one pair."""
 
 _LOG_EVERY_S = 30.0
 _LONGEST_OF_SHELF = 1.5
-"""How many times as long as the shortest group of a shelf its longest may be; all captions take the time of that."""
+"""Longest group of a shelf relative to its shortest; every caption takes the time of the longest."""
 
 Report = Callable[[int, int], None]
 """Pairs scored so far, pairs in all."""
@@ -33,16 +33,17 @@ class CostOfPair(Protocol):
     """`NetworkSpec.pair_cost`."""
 
     def __call__(self, *, regions: int, words: int) -> PairCost:
-        """Cost of an image of so many regions with a caption of so many words."""
+        """Cost of an image with this many regions and a caption with this many words."""
 
 
 def pair_scores(
     network: Network, images: Encoded, captions: Sequence[Encoded], places: Tensor, *, cost: CostOfPair,
     budget_bytes: int = SCORING_BYTES, report: Report | None = None,
 ) -> Tensor:
-    """(N, M) scores, float32 or wider as the items are. places: (M,) column of each caption, group after group.
+    """(N, M) scores, float32 or wider like the items. places: (M,) column of each caption, group after group.
 
-    Captions of a group should have similar lengths: all take the time of its longest. report: called after each block.
+    Captions of a group should have similar lengths: each takes the time of the longest. report: called after each
+    block.
     """
     total = sum(map(len, captions))
     scores = images.vectors.new_empty(len(images), total)
@@ -67,10 +68,10 @@ def proposed_pair_scores(
     network: Network, images: Encoded, captions: Sequence[Encoded], places: Tensor, proposed: Tensor, *,
     cost: CostOfPair, budget_bytes: int = SCORING_BYTES, report: Report | None = None,
 ) -> Tensor:
-    """(N, M) scores as of `pair_scores`, of the proposed pairs alone; 0 elsewhere. proposed: (N, M) bool, some True.
+    """(N, M) scores as in `pair_scores`, of the proposed pairs alone; 0 elsewhere. proposed: (N, M) bool, some True.
 
-    One image is compared with several of its captions at a time: captions of similar length, joined to a shelf while
-    it is its turn.
+    One image at a time is compared with several of its captions: captions of similar length, joined to a shelf for this
+    image.
     """
     total, done = int(proposed.sum()), 0
     scores = images.vectors.new_zeros(proposed.shape)
@@ -101,14 +102,14 @@ def _shelves(captions: Sequence[Encoded], places: Tensor) -> Iterator[tuple[Enco
 
 
 def block_shape(images: int, captions: int, *, pairs: int) -> tuple[int, int]:
-    """Images and captions of a block of at most so many pairs (one at least), about as many of each."""
+    """Images and captions of a block of at most this many pairs (at least one), about equally many of each."""
     columns = min(captions, max(1, math.isqrt(pairs)))
     rows = min(images, max(1, pairs // columns))
     return rows, min(captions, max(1, pairs // rows))
 
 
 class LoggedProgress:
-    """A `Report` that logs how far scoring has come, now and then; quick scoring logs nothing."""
+    """A `Report` that logs the progress of scoring at intervals; short scorings log nothing."""
 
     def __init__(self, where: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._where, self._clock = where, clock

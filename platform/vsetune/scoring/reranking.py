@@ -1,4 +1,5 @@
-"""A network that embeds proposes pairs of a split, for a network that scores pairs to decide among (decision 0041)."""
+"""Two-stage ranking: a network that embeds proposes pairs of a split, a network that scores pairs ranks these (decision
+0041)."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ from vsetune.scoring.validation import EncodedSplit, OnBatch, encode_split, spli
 
 @dataclass(frozen=True)
 class Proposals:
-    """What a first stage says of a split. scores: (N, M), of every pair; to be read inside `evaluating`.
+    """The result of a first stage on a split. scores: (N, M), of every pair; to be read inside `evaluating`.
 
-    proposed: (N, M) bool. alone: its own retrieval.
+    proposed: (N, M) bool. alone: the retrieval results of the first stage.
     """
 
     scores: Scores
@@ -31,12 +32,12 @@ class Proposals:
 
     @property
     def pairs(self) -> int:
-        """How many pairs are proposed."""
+        """Number of proposed pairs."""
         return int(self.proposed.sum())
 
 
 class FirstStage:
-    """A trained network that embeds, and what it proposes for each split: found once, since it learns no more.
+    """A trained network that embeds, and its proposals for each split, cached because it no longer changes.
 
     network: on its device, in evaluation mode. trial: of the network. top: as for `proposed_pairs`.
     """
@@ -49,9 +50,9 @@ class FirstStage:
         self, dataset: Dataset, split: str, *, device: torch.device, images: int | None = None,
         on_batch: OnBatch | None = None,
     ) -> Proposals:
-        """Of a split, or of so many images of it. on_batch: called after each batch that was encoded.
+        """The proposals for a split, or for `images` images of it. on_batch: called after each encoded batch.
 
-        DataError unless `top` is from 1 to the images that are ranked. NumericError if any score is not finite.
+        DataError unless `top` is from 1 to the number of ranked images. NumericError if any score is not finite.
         """
         key = dataset.path, split, images
         if key not in self._found:
@@ -69,7 +70,7 @@ class FirstStage:
 def reranked_scores(
     network: Network, encoded: EncodedSplit, proposals: Proposals, *, trial: TrialSpec, report: Report | None = None
 ) -> Scores:
-    """The scores of both stages, as `RerankedScores` has them. network, encoded, trial: of the second stage, as for
+    """The combined scores of both stages, see `RerankedScores`. network, encoded, trial: of the second stage, as for
     `split_scores`. Only the proposed pairs are scored, each once, under the same bound on memory."""
     items = encoded.images, encoded.captions, encoded.places
     decided = proposed_pair_scores(

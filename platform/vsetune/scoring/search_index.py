@@ -1,4 +1,4 @@
-"""The encoded images and captions of a split with their names, as a file: what a query is compared with."""
+"""The encoded images and captions of a split with their names, as a file: the items that a query is compared with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vsetune.scoring.validation import EncodedSplit, encode_split
 
 INDEX_FILE = "index.safetensors"
 _NAMES = "vsetune_index"
-"""Key of the file's metadata that has split and names."""
+"""Key of the file's metadata for split and names."""
 _ON_HOST = "host_lengths"
 """Of `Encoded`: a copy of other numbers in it."""
 
@@ -39,7 +39,7 @@ class SearchIndex:
     def of_split(
         cls, network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device
     ) -> SearchIndex:
-        """Encodes a split. DataError when it is not there or damaged."""
+        """Encodes a split. DataError when it is missing or damaged."""
         records = [record for _, record in split_records(dataset, split)]
         return cls(
             split, encode_split(network, dataset, split, trial=trial, device=device),
@@ -61,7 +61,7 @@ class SearchIndex:
 
     @classmethod
     def load(cls, folder: Path, *, device: torch.device) -> SearchIndex | None:
-        """None where the folder has none. DataError in one line for one that is damaged."""
+        """None where the folder has no index. DataError in one line for a damaged one."""
         file = folder / INDEX_FILE
         if not file.is_file():
             return None

@@ -1,4 +1,4 @@
-"""A split encoded by a network in batches, and its recalls, ranked in blocks."""
+"""Encodes a split with a network in batches, and ranks it in blocks."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ OnBatch = Callable[[], None]
 Enough = Callable[[], bool]
 
 _IMAGES_PER_BATCH = 128
-"""Images encoded at once, with all their captions; bounds memory, never changes a score beyond rounding."""
+"""Images encoded at once, with all their captions; bounds memory, and changes scores only by rounding."""
 
 _PIXEL_BYTES = 2**25
-"""Pixels of the images encoded at once; a few such batches are made ahead, and a CNN takes many times as much."""
+"""Pixels of the images encoded at once; a few such batches are prefetched, and a CNN takes many times as much."""
 
 _CAPTIONS_PER_GROUP = 256
 """Captions of similar length encoded at once for a network that scores pairs."""
@@ -40,11 +40,11 @@ _CAPTIONS_PER_GROUP = 256
 
 @dataclass(frozen=True)
 class EncodedSplit:
-    """images: N items, in the order of the split. captions: M items in groups; a network that scores pairs has many,
-    each of captions of similar length, others have one. places: (M,) int64, where in the split each of them stands.
-    owner: (M,) int64, row of each caption's image, in the order of the split.
+    """images: N items, in the order of the split. captions: M items in groups; a network that scores pairs has many
+    groups, each of captions of similar length, other networks have one. places: (M,) int64, position of each caption in
+    the split. owner: (M,) int64, row of each caption's image, in the order of the split.
 
-    Of a part of a split, its images and captions count alone: rows and places are those among them.
+    For a part of a split, rows and places count only the images and captions of that part.
     """
 
     images: Encoded
@@ -54,7 +54,7 @@ class EncodedSplit:
 
 
 def evenly_spread(chosen: int, images: int) -> list[int]:
-    """So many of the images 0, 1, ..., ascending, each in the middle of an equal part of them. Always the same.
+    """`count` of the images 0, 1, ..., ascending, each in the middle of an equal part of them. Deterministic.
 
     DataError for more than there are, or none.
     """
@@ -68,8 +68,8 @@ def split_scores(
 ) -> Scores:
     """Scores of every image with every caption, to be read inside `evaluating` with `encode_split`'s items.
 
-    Embeddings are compared when a block is asked for, in float64. Pairs are scored here, each once, in float32 as the
-    network's parameters are; 4 bytes per pair are held, 500 MB for the test split of MS-COCO.
+    Embeddings are compared in float64 when a block is requested. Pairs are scored here, each once, in float32 like the
+    network's parameters, and take 4 bytes per pair: 500 MB for the test split of MS-COCO.
     """
     if network.kind != "score":
         return EmbeddingScores(encoded.images, encoded.captions[0], network.similarity)
@@ -81,10 +81,10 @@ def encode_split(
     network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
     images: int | None = None, on_batch: OnBatch | None = None, enough: Enough | None = None,
 ) -> EncodedSplit:
-    """Every image and caption of a split, without gradient, the network in evaluation mode.
+    """Every image and caption of a split, encoded without gradient, with the network in evaluation mode.
 
-    images: only so many of the split, evenly spread, with all their captions. on_batch: called after each batch.
-    enough: asked after each whether the others are left out, to time a part.
+    images: only this many of the split, evenly spaced, with all their captions. on_batch: called after each batch.
+    enough: called after each batch; True skips the rest, to time a part.
     """
     chosen = None if images is None else evenly_spread(images, dataset.split(split).images)
     encoded, captions, words, owners = [], [], [], []
@@ -120,9 +120,9 @@ def split_batches(
     dataset: Dataset, split: str, *, reads: NetworkReads, threads: int, images: Sequence[int] | None = None,
     for_masking: bool = False, rows: BankRows | None = None,
 ) -> Batches:
-    """A split in order, or these images of it, with all that a network reads. threads: that decode photographs.
+    """A split in order, or these images of it, with all inputs of a network. threads: that decode photographs.
 
-    for_masking: also the phrases and siblings that it reads in training alone. rows: what they are gathered from.
+    for_masking: also the phrases and siblings, which it reads only in training. rows: the source of its feature rows.
     """
     return evaluation_batches(
         dataset, split, batch_size=images_per_batch(reads.pixels), reads=reads, threads=threads, images=images,
@@ -131,7 +131,7 @@ def split_batches(
 
 
 def images_per_batch(pixels: PixelInput | None) -> int:
-    """Images encoded at once: fewer of large ones, and of those that are read in several crops; at least one."""
+    """Number of images encoded at once: fewer if they are large or read in several crops; at least one."""
     if pixels is None:
         return _IMAGES_PER_BATCH
     crops = max(1, pixels.evaluation_crops)
@@ -139,7 +139,7 @@ def images_per_batch(pixels: PixelInput | None) -> int:
 
 
 def _by_length(groups: Sequence[CaptionInputs], places: Tensor) -> Iterator[CaptionInputs]:
-    """The captions of all groups in the order of places, shortest first, without padding that no caption needs."""
+    """The captions of all groups in the order of places, shortest first, without unnecessary padding."""
     most = max(group.tokens.shape[1] for group in groups)
     lengths = torch.cat([group.lengths for group in groups])
     tokens = torch.cat([pad(group.tokens, (0, most - group.tokens.shape[1])) for group in groups])

@@ -1,6 +1,6 @@
-"""Which configurations of a cell to try, and what is learned from them.
+"""Which configurations of a cell to try, and what the search learns from them.
 
-Cells are searched separately on purpose: each gets the same number of configurations and its own history, so no
+Each cell is searched separately: it gets the same number of configurations as every other and its own history, so no
 loss is tried more often because another one started slowly (docs/decisions/0002).
 """
 
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 logging.getLogger("optuna").setLevel(logging.ERROR)
 
 Outcome = Literal["finished", "pruned", "failed"]
-"""failed: its numbers were not finite. Failures that say nothing of the configuration are not told."""
+"""failed: the trial's numbers were not finite. Failures that do not depend on the configuration are not reported."""
 
 Refusal = Callable[[str, Mapping[str, Value]], str | None]
 """(cell, configuration) -> why no trial can be made of it, in one line, or None."""
@@ -46,7 +46,8 @@ _STATES = {"running": TrialState.RUNNING, "refused": TrialState.PRUNED, "taught"
 
 @dataclass(frozen=True)
 class Lesson:
-    """A whole trial of another study. source: STUDY/TRIAL. value: what this search maximises, of that trial."""
+    """A full-length trial of another study. source: STUDY/TRIAL. value: the objective of this search, for that
+    trial."""
 
     source: str
     configuration: Mapping[str, Value]
@@ -55,10 +56,10 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Sampled:
-    """A configuration as it is kept: number `number` of its cell, refused and taught ones included.
+    """A configuration as it is stored: number `number` of its cell. Refused and taught configurations are numbered too.
 
-    distributions: of its settings, as Optuna writes them. attributes: which sampler chose it, why it was refused, which
-    trial of another study taught it. value: of a taught one.
+    distributions: of its settings, in Optuna's JSON. attributes: which sampler chose it, why it was refused, which
+    trial of another study taught it. value: of a taught configuration.
     """
 
     cell: str
@@ -80,9 +81,10 @@ class DeadEnd:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Configuration `number` (from 0, with gaps where draws were refused) of a cell. is_open: not told yet.
+    """Configuration `number` of a cell (from 0, with gaps where draws were refused). is_open: its outcome is not known
+    yet.
 
-    drawn_by: which sampler drew it and what that had learnt from, in one line; empty for one of an earlier version.
+    drawn_by: which sampler chose it and from which history, in one line; empty for one of an earlier version.
     """
 
     cell: str
@@ -93,8 +95,8 @@ class Suggestion:
 
 
 class ConfigurationSearch:
-    """Samples configurations and is told how they went. In memory: what it samples goes to `keep`, and the next process
-    begins with it. Not thread-safe.
+    """Samples configurations and learns from their outcomes. State is in memory: every sampled configuration is passed
+    to `keep`, and the next process starts from these. Not thread-safe.
     """
 
     def __init__(
@@ -102,10 +104,10 @@ class ConfigurationSearch:
         first_numbers: Mapping[str, int] | None = None, keep: Callable[[Sampled], None] = lambda sampled: None,
         refuses: Refusal | None = None,
     ) -> None:
-        """sampled: what was kept before, in order. first_numbers: of the first configuration of cells that have begun
-        anew; 0 of the others. keep: called with every configuration before it is suggested.
-        refuses: asked of every draw before it is suggested; None accepts all. ConfigError where what was sampled is of
-        another search space.
+        """sampled: configurations stored by earlier processes, in order. first_numbers: number of the first
+        configuration, for cells that were started again; 0 for the others. keep: called with every configuration before
+        it is suggested. refuses: called with every draw before it is suggested; None accepts all. ConfigError where
+        `sampled` belongs to another search space.
         """
         self._keep, self._refuses, self._first_numbers = keep, refuses, first_numbers or {}
         self._distributions = {cell.name: distributions_of(cell) for cell in cells}
@@ -118,7 +120,7 @@ class ConfigurationSearch:
                 self._histories[each.cell].add(trial)
 
     def suggestions(self, cell: str) -> list[Suggestion]:
-        """Every configuration asked so far, in order; refused draws are left out."""
+        """Every configuration suggested so far, in order; refused draws are left out."""
         return [
             Suggestion(
                 cell, trial.number, dict(trial.params), is_open=not trial.state.is_finished(),
@@ -130,10 +132,10 @@ class ConfigurationSearch:
     def teach(
         self, cell: str, lessons: Sequence[Lesson], starts: Sequence[Mapping[str, Value]] = ()
     ) -> None:
-        """What other studies know. Call it in every process before the first `ask`; lessons are stored once.
+        """Add results of other studies. Call it in every process before the first `ask`; each lesson is stored once.
 
-        lessons: configurations of this cell's space; they are in the history as if they had been drawn here, and may be
-        drawn here all the same. starts: see `CellDrawing`.
+        lessons: configurations of this cell's space. They enter the history as if they had been sampled here, and may
+        still be sampled here. starts: see `CellDrawing`.
         """
         self._drawings[cell].starts = starts
         known = {trial.user_attrs.get(TAUGHT) for trial in self._histories[cell]}
@@ -142,16 +144,16 @@ class ConfigurationSearch:
                 self._add(cell, "taught", lesson.configuration, {TAUGHT: lesson.source}, lesson.value)
 
     def is_exhausted(self, cell: str) -> bool:
-        """Whether every configuration of a finite space was drawn, so that there is nothing more to ask for."""
+        """Whether every configuration of a finite space has been sampled, so that `ask` has none left."""
         return self._drawings[cell].left(self._histories[cell]) == 0
 
     def ask(self, cell: str) -> Suggestion | None:
-        """The next configuration of a cell, none that it has had before; None where it has had all. The same history
-        and seed give the same configuration.
+        """The next configuration of a cell, different from all earlier ones; None when the space is exhausted. The same
+        history and seed give the same configuration.
 
-        A draw that `refuses` has a reason against is
-        recorded with it, told to the sampler as one that led nowhere, and replaced by the next draw. ConfigError after
-        100 such draws in a row, and where a finite space has no others; `dead_end` says the same later.
+        A draw for which `refuses` gives a reason is recorded with the reason, reported to the sampler as an
+        unsuccessful trial, and replaced by the next draw. ConfigError after 100 such draws in a row, and when every
+        configuration of a finite space was refused; `dead_end` gives the same reason later.
         """
         drawing, refuses = self._drawings[cell], self._refuses
         for _ in range(_MOST_REFUSED):
@@ -172,7 +174,7 @@ class ConfigurationSearch:
         return None
 
     def dead_end(self, cell: str) -> DeadEnd | None:
-        """Set once 100 draws in a row were refused, or every configuration of a finite space; None before."""
+        """Set once 100 draws in a row, or all configurations of a finite space, were refused; None before."""
         own = [trial for trial in self._histories[cell] if TAUGHT not in trial.user_attrs]
         refused = list(itertools.takewhile(lambda trial: REFUSED in trial.user_attrs, reversed(own)))
         if len(refused) >= _MOST_REFUSED:
@@ -190,11 +192,11 @@ class ConfigurationSearch:
         ))
 
     def tell(self, cell: str, number: int, outcome: Outcome, *, curve: Sequence[tuple[float, float]]) -> None:
-        """How a configuration went. curve: (epoch, M-Recall in per cent) of every validation of its trial.
+        """Record the outcome of a configuration. curve: (epoch, M-Recall in per cent) of every validation of its trial.
 
-        finished: with the best of its curve. pruned: the sampler ranks it by how far it got. failed, and finished
-        without a validation: like the worst of the pruned, whatever it had reached, so that the sampler keeps
-        away from there. Telling twice changes nothing.
+        finished: counts with the best value of its curve. pruned: the sampler ranks it by how far it got. failed, or
+        finished without a validation: counts like the worst pruned trial, whatever it had reached, so that the sampler
+        avoids the region. A repeated call changes nothing.
         """
         trial = self._histories[cell].numbered(number)
         assert trial is not None, f"{cell}: configuration {number} was sampled"
@@ -207,7 +209,7 @@ class ConfigurationSearch:
         self._histories[cell].update(_ended(trial, state, best, points))
 
     def _store(self, cell: str, drawn: Draw, reason: str | None) -> int:
-        """Returns its number."""
+        """Returns the number of the stored configuration."""
         notes = {NOTES: dict(drawn.notes)} if drawn.notes else {}
         attributes = {DRAWN_BY: drawn.why, **notes, **({} if reason is None else {REFUSED: reason[:500]})}
         return self._add(cell, "running" if reason is None else "refused", drawn.configuration, attributes)
@@ -236,7 +238,7 @@ def _trial_of(sampled: Sampled) -> FrozenTrial:
 
 
 def _ended(trial: FrozenTrial, state: TrialState, value: float | None, points: Mapping[int, float]) -> FrozenTrial:
-    """A copy with its end, as `optuna.Study.tell` has it: a stopped trial has its last point for a value."""
+    """A copy with its outcome, as `optuna.Study.tell` sets it: the value of a pruned trial is its last point."""
     told = copy.copy(trial)
     told.intermediate_values = dict(sorted(points.items()))
     last = next(reversed(told.intermediate_values.values()), math.nan)
@@ -250,7 +252,7 @@ def _ended(trial: FrozenTrial, state: TrialState, value: float | None, points: M
 def _require_same_space(
     cell: str, there: Mapping[str, BaseDistribution], asked: Mapping[str, BaseDistribution]
 ) -> None:
-    """ConfigError where a setting of the trials in the storage was searched over another kind of range or choices."""
+    """ConfigError where a setting of the stored trials was searched over another kind of range or other choices."""
     for name in sorted(there.keys() & asked.keys()):
         try:
             check_distribution_compatibility(there[name], asked[name])

@@ -1,10 +1,10 @@
-"""What to try next in a cell: a pure function of what was tried, how it went, and the seed.
+"""The next configuration of a cell: a pure function of the earlier trials, their outcomes, and the seed.
 
-First come the points that are given, then a start, then what the sampler makes of the history; how it draws stands in
-`sampling/`. What the cell has drawn already would train the same again, with the same seed, so it is drawn anew: twice
-by the sampler, with other chances, then near what it insists on. Draws are made in memory. Optuna's own `ask` writes a
-trial, then its parameters one by one; a process that dies in between leaves half a trial, and a resumed study would go
-another way than an undisturbed one.
+The given points come first, then a start phase, then the sampler's draws from the history (`sampling/` defines each
+sampler). A repeated configuration would train the same trial again, with the same seed, so it is replaced: the sampler
+draws twice more with other random numbers, then nearby points are tried. Draws are made in memory. Optuna's own `ask`
+writes a trial, then its parameters one by one; a process that dies in between leaves a partial trial, and the resumed
+study would differ from an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = [
 
 
 _AGAIN, _NEAR, _FIRST_STEP = 2, 6, 0.05
-"""How often a draw that equals an earlier one is made anew by the sampler, then near it: at first by a standard
-deviation of this share of every range, by twice as much with every try."""
+"""How often a draw that equals an earlier one is repeated by the sampler, and then replaced by a nearby point; the
+standard deviation of the first nearby point, as a share of every range. It doubles with every try."""
 
 
 class CellDrawing:
-    """How the configurations of one cell are chosen. Every draw says which sampler made it and from what.
+    """How the configurations of one cell are chosen. Every draw names its sampler and the history it used.
 
-    starts: settings that the configurations after the papers' points have in place of those drawn, one after another.
+    starts: settings that replace the sampled ones in the configurations after the papers' points, one entry for each.
     """
 
     def __init__(self, spec: SearchSpec, cell: Cell) -> None:
@@ -59,7 +59,8 @@ class CellDrawing:
         self.starts: Sequence[Mapping[str, Value]] = ()
 
     def gaps(self) -> str:
-        """Where a grid does not cover the space, or the space is smaller than the budget, in one line; else empty."""
+        """Why a grid does not cover the space, or that the space is smaller than the budget, in one line; else
+        empty."""
         if not self._cell.domains:
             return ""
         gaps = uncovered(self._spaces[0]) if self._sampler.name == "grid" else ""
@@ -71,14 +72,15 @@ class CellDrawing:
         return gaps and f"search: cell {self._cell.name}: {gaps}"
 
     def left(self, history: TrialHistory) -> int | None:
-        """How many configurations have not been drawn; None where there is no end to them."""
+        """How many configurations have not been sampled yet; None for an infinite space."""
         return None if self._size is None else max(0, self._size - history.distinct)
 
     def next(self, history: TrialHistory) -> Draw | None:
-        """After these whole trials, refused ones included, in order. The same history gives the same draw.
+        """The draw after `history`, which has all trials in order, refused ones included. The same history gives the
+        same draw.
 
-        None: all that the space has was drawn. Where it has no end and nothing new was found in so many draws, the
-        last one all the same, which says so.
+        None: the whole space has been sampled. Where all attempts in an infinite space repeat earlier configurations,
+        the last one is returned, and its `why` reports the repetition.
         """
         if self.left(history) == 0:
             return None
@@ -92,7 +94,7 @@ class CellDrawing:
         return replace(drawn, why=why)
 
     def _draws(self, history: TrialHistory) -> Iterator[Draw]:
-        """What may be next, the first choice first."""
+        """Candidates for the next draw, first choice first."""
         if not self._cell.domains:
             yield Draw({}, "nothing is searched")
             return
@@ -111,15 +113,15 @@ class CellDrawing:
         yield from self._in_place_of(drawn, history)
 
     def _sampled(self, space: SearchedSpace, history: TrialHistory) -> Draw:
-        """By the sampler, or by the one that starts for it."""
+        """A draw by the sampler, or by the start sampler during the start phase."""
         is_start = self._sampler.learns and len(history) < self._startup + history.refused
         sampler: Sampler = self._start if is_start else self._sampler
         drawn = sampler.draw(space, history)
         return self._applied(replace(drawn, why=f"start of {self._sampler.name}, {drawn.why}") if is_start else drawn)
 
     def _in_place_of(self, drawn: Draw, history: TrialHistory) -> Iterator[Draw]:
-        """Near what the sampler insists on, farther with each try, then whatever a finite space has left. They keep the
-        notes on its own draw."""
+        """Points near the sampler's draw, farther away with each try, then an untried one of a finite space. They carry
+        the notes of the sampler's draw."""
         space, cube = self._spaces[0], UnitCube(self._spaces[0].distributions)
         chance = np.random.default_rng(space.seed_at(len(history)))
         at = cube.vector_of(space.filled(drawn.configuration))
@@ -137,7 +139,7 @@ class CellDrawing:
 
 
 def _told(before: Sequence[int]) -> str:
-    """Which draws went before one that is new."""
+    """Which earlier configurations were drawn again before a new one was found."""
     if not before:
         return ""
     those = "the one before was configuration" if len(before) == 1 else f"the {len(before)} before were configurations"
@@ -145,15 +147,16 @@ def _told(before: Sequence[int]) -> str:
 
 
 def draw(spec: SearchSpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[str, Value]:
-    """The next configuration of a cell after this history (whole trials, refused ones included, in order), which has
-    not drawn all of a finite space."""
+    """The next configuration of a cell after this history (all trials in order, refused ones included), which must not
+    have exhausted a finite space."""
     drawn = CellDrawing(spec, cell).next(TrialHistory(history, applying=cell.applying))
     assert drawn is not None, f"cell {cell.name}: all its configurations were drawn"
     return drawn.configuration
 
 
 def gaps_of(spec: SearchSpec, cell: Cell) -> str:
-    """Why a search cannot come everywhere in a cell, or has seen it all early, in one line; else empty."""
+    """Why a search cannot reach every part of a cell, or exhausts it before the budget ends, in one line; else
+    empty."""
     return CellDrawing(spec, cell).gaps()
 
 

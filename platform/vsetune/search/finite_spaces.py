@@ -1,4 +1,4 @@
-"""Spaces of choices and whole numbers alone: how many configurations there are, and one that has not been tried."""
+"""Spaces that contain only choices and whole numbers: their number of configurations, and one that is untried."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from vsetune.config.study.cells import Cell
 from vsetune.config.study.domains import Value
 
 _MOST_TIED = 20_000
-"""Combinations of settings that depend on each other, beyond which they are not counted."""
+"""Largest number of combinations of interdependent settings that is counted."""
 
 
 def configurations_in(cell: Cell) -> int | None:
-    """How many configurations differ in a setting that has an effect; 1 where nothing is searched. None: real numbers,
-    of which there is no end, or so many settings that depend on each other that the space counts as endless."""
+    """How many configurations differ in a setting that has an effect; 1 where nothing is searched. None: the space has
+    real numbers, or so many interdependent settings that it counts as infinite."""
     values = {name: _values(domain) for name, domain in cell.domains.items()}
     if any(each is None for each in values.values()):
         return None
@@ -32,8 +32,8 @@ def configurations_in(cell: Cell) -> int | None:
 def untried(
     cell: Cell, is_tried: Callable[[Mapping[str, Value]], bool], *, share: float
 ) -> dict[str, Value] | None:
-    """The first that has not been tried of a finite space, looked for from one of them on, in a circle; None where all
-    have. share: in [0, 1), where that one stands among them."""
+    """The first untried configuration of a finite space, searched cyclically from one of them on; None when all were
+    tried. share: in [0, 1), the position of that starting configuration."""
     values = {name: _values(domain) or () for name, domain in cell.domains.items()}
     total = math.prod(len(each) for each in values.values())
     start = int(share * total)
@@ -49,7 +49,7 @@ def untried(
 
 
 def _tied(cell: Cell) -> list[str]:
-    """Settings that have conditions or are in those of others."""
+    """Settings that have conditions or occur in the conditions of others."""
     others = {name for ways in cell.conditions.values() for way in ways for name in way}
     return [name for name in cell.domains if name in cell.conditions or name in others]
 

@@ -21,9 +21,10 @@ from vsetune.search.drawing import distribution_of
 logging.getLogger("optuna").setLevel(logging.ERROR)
 
 FEWEST = 10
-"""Trials below which nothing is said: a forest of fewer finds shares in pure noise."""
+"""Fewest trials for which importances are computed: with fewer, a forest finds shares in pure noise."""
 FOREST_UP_TO = 400
-"""Trials up to which a forest takes seconds; beyond, PED-ANOVA, whose best tenth is then large enough."""
+"""Most trials for a forest, which then takes seconds; beyond, PED-ANOVA is used: its best tenth is then large
+enough."""
 
 FANOVA = (
     "fANOVA: the share of each setting alone in the variance over the whole range, by a random forest fitted to the "
@@ -35,16 +36,16 @@ PED_ANOVA = (
 )
 
 Tried = Sequence[tuple[Mapping[str, Any], float]]
-"""(configuration, best M-Recall in per cent) of every trial of a cell that finished, or that was stopped when it
-rose no more."""
+"""(configuration, best M-Recall in per cent) of every trial of a cell that finished, or that was stopped after its
+M-Recall had levelled off."""
 
 
 @dataclass(frozen=True)
 class Importances:
-    """shares: of every setting that could be judged, the largest first, together 1; empty where nothing can be said.
+    """shares: of every setting that could be judged, largest first, summing to 1; empty where none can be computed.
 
-    method: which one, with its source. trials: how many it has learnt from. remark: why nothing is said, or what was
-    left out; empty where there is nothing to add.
+    method: which method, with its source. trials: how many it used. remark: why there are no shares, or which settings
+    were left out; empty otherwise.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -56,8 +57,8 @@ class Importances:
 def importances_of(domains: Mapping[str, Domain], tried: Tried) -> Importances:
     """The importances of the settings with these domains. The same trials give the same numbers.
 
-    Trials with a value outside its domain (of an earlier space, by hand) are left out, and so are settings that not
-    every trial has or that never changed.
+    Trials with a value outside its domain (of an earlier space, or edited by hand) are left out, and so are settings
+    that some trials lack or that never changed.
     """
     inside = [(each, value) for each, value in tried if math.isfinite(value) and _is_inside(each, domains)]
     count = len(inside)

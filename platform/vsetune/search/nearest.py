@@ -15,8 +15,8 @@ from vsetune.search.sampling.unit_cube import UnitCube, Vector
 
 
 class Nearest:
-    """Distances are Euclidean: 1 is from one end of a range to the other (on a log scale where the range has one), two
-    different choices are the square root of 2 apart. Settings without effect count with their defaults."""
+    """Distances are Euclidean: the two ends of a range are 1 apart (on a log scale where the range has one), two
+    different choices the square root of 2. Settings without effect count with their defaults."""
 
     def __init__(self, cell: Cell, configurations: Sequence[Mapping[str, Value]]) -> None:
         """configurations: at least one, of the cell's space."""

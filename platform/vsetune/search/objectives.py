@@ -1,6 +1,6 @@
-"""What the search of a cell maximises, as a number of a trial's curve. Larger is better, whatever it is a number of.
+"""The objective of the search of a cell: a number computed from a trial's curve. Larger is always better.
 
-Stopping rules keep to M-Recall; the objective is what the sampler learns from and what picks the winner.
+Stopping rules use M-Recall; the sampler learns from the objective, which also selects the winner.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Objective:
-    """whole: epochs of a training that nobody stops. target: M-Recall in per cent, for `epochs_to_target` alone."""
+    """whole: epochs of a trial that is not stopped early. target: M-Recall in per cent, for `epochs_to_target`
+    alone."""
 
     kind: ObjectiveName
     whole: float
     target: float | None = None
 
     def value(self, curve: Curve) -> float:
-        """Of a trial with at least one validation (ValueError without), however it ended.
+        """The objective of a trial with at least one validation (ValueError without), however it ended.
 
-        best_m_recall: per cent. area_under_curve: mean over the epochs of a whole training of the best M-Recall so far,
-        per cent; 0 before the first validation, the last best where the trial ended early. epochs_to_target: minus the
-        cost in epochs, see `epochs_needed`.
+        best_m_recall: per cent. area_under_curve: mean over the epochs of a full-length trial of the best M-Recall so
+        far, per cent; 0 before the first validation, and the last best value after an early end. epochs_to_target:
+        minus the cost in epochs, see `epochs_needed`.
         """
         best = best_of_curve(curve).m_recall
         if self.kind == "best_m_recall":
@@ -40,9 +41,10 @@ class Objective:
         return -epochs_needed(curve, self.target, self.whole)
 
     def told(self, curve: Curve, excess: float) -> Curve:
-        """What the sampler hears in place of the curve: its own numbers where the objective is plain M-Recall, else one
-        value at the last epoch. excess: by how much the trial breaks a constraint, see `excess_of`; it takes away so
-        much that none which keeps them is worse."""
+        """The curve that the sampler receives: the original where the objective is plain M-Recall, else one value at
+        the last epoch. excess: by how much the trial breaks a constraint, see `excess_of`; the penalty ranks the trial
+        below every trial that keeps its constraints.
+        """
         if not curve or (self.kind == "best_m_recall" and excess <= 0):
             return curve
         return [(curve[-1][0], self._penalised(self.value(curve), excess))]
@@ -56,11 +58,12 @@ class Objective:
 
 
 def epochs_needed(curve: Curve, target: float, whole: float) -> float:
-    """Epochs to the target as a search counts them, so that all trials can be told apart; no number for a leaderboard.
+    """Epochs to the target as a search counts them, so that all trials can be ranked; not a leaderboard number.
 
-    Reached: where the straight line between the validation before and the first at or above the target crosses it; that
-    validation's own epoch where it is the first. Never reached: `whole` epochs, and as many again times the share
-    of the target that its best is short of. So every hit is below every miss, and a near miss below a far one.
+    Reached: the epoch at which the straight line from the validation before to the first at or above the target crosses
+    it, or the epoch of that validation if it is the first. Not reached: `whole` epochs, plus `whole` times the share of
+    the target by which the best M-Recall falls short. So every trial that reaches the target costs less than every
+    trial that misses it, and a near miss less than a far one.
     """
     before: tuple[float, float] | None = None
     for epoch, m_recall in curve:
@@ -73,7 +76,7 @@ def epochs_needed(curve: Curve, target: float, whole: float) -> float:
 
 
 def excess_of(constraints: ConstraintSpec, summary: Mapping[str, float]) -> float:
-    """By what share a trial is over the limit that it breaks most; 0 or less: it keeps them all, as far as measured."""
+    """By what share a trial exceeds the limit that it exceeds most; 0 or less: all measured limits are kept."""
     shares = [
         summary[key] / (unit * limit) - 1 for key, unit, limit in _limits(constraints) if key in summary
     ]
@@ -81,7 +84,7 @@ def excess_of(constraints: ConstraintSpec, summary: Mapping[str, float]) -> floa
 
 
 def broken_limits(constraints: ConstraintSpec, summary: Mapping[str, float]) -> list[str]:
-    """What a trial breaks, in words: `12.0 seconds per epoch, at most 10`."""
+    """The limits that a trial exceeds, in words: `12.0 seconds per epoch, at most 10`."""
     words = {"seconds_per_epoch": "seconds per epoch", "peak_memory_bytes": "GiB of memory"}
     return [
         f"{summary[key] / unit:.3g} {words[key]}, at most {limit:g}"
@@ -90,10 +93,10 @@ def broken_limits(constraints: ConstraintSpec, summary: Mapping[str, float]) -> 
 
 
 def broken_for_good(constraints: ConstraintSpec, summary: Mapping[str, float]) -> str:
-    """The first limit that a training trial is over, as the reason to stop it; empty where it goes on.
+    """The first limit that a running trial exceeds, as the reason to stop it; empty where it continues.
 
-    summary: totals of the trial so far. Seconds per epoch are the mean of all it has trained, first steps included, as
-    a leaderboard has them; they count once that is a whole epoch. The most memory held at once never falls: at once.
+    summary: totals of the trial so far. Seconds per epoch are the mean over all trained epochs, first steps included,
+    as on a leaderboard; they are checked after one whole epoch. Peak memory never falls, so it is checked immediately.
     """
     names = {"seconds_per_epoch": "seconds_per_epoch", "peak_memory_bytes": "peak_memory_gib"}
     for key, unit, limit in _limits(constraints):
@@ -104,12 +107,12 @@ def broken_for_good(constraints: ConstraintSpec, summary: Mapping[str, float]) -
 
 
 def _above(measured: float, limit: float) -> str:
-    """With as few digits as still show that it is above."""
+    """The number with the fewest digits that still show that it is above the limit."""
     return next(text for digits in (3, 5, 17) if float(text := f"{measured:.{digits}g}") > limit)
 
 
 def _limits(constraints: ConstraintSpec) -> list[tuple[str, float, float]]:
-    """(key in the summary of an attempt, its unit, at most so many units)."""
+    """(key in the summary of an attempt, its unit, upper limit in that unit)."""
     given = [
         ("seconds_per_epoch", 1.0, constraints.seconds_per_epoch),
         ("peak_memory_bytes", float(GIB), constraints.peak_memory_gib),

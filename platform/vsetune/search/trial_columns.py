@@ -1,4 +1,4 @@
-"""The trials of a cell as arrays, one entry per trial: what thousands of trials are looked through by."""
+"""The trials of a cell as arrays, one entry per trial, so that thousands of trials can be searched fast."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIRST_ROOM = 64
 
 
 class TrialColumns:
-    """Entries in the order of the history; `put` of a place that is there replaces it.
+    """Entries in the order of the history; `put` at an existing place replaces the entry.
 
     is_plain: whether every trial has one objective and no constraint. Arrays are views, valid until the next `put`.
     """
@@ -33,7 +33,7 @@ class TrialColumns:
         self._ended = 0
 
     def put(self, place: int, trial: FrozenTrial) -> None:
-        """place: at most `size`. Settings of a trial never change, so that only its end is written anew."""
+        """place: at most `size`. The settings of a trial never change, so only its outcome is rewritten."""
         is_new = place == self.size
         if is_new:
             self._make_room(place + 1)
@@ -56,12 +56,12 @@ class TrialColumns:
 
     @property
     def values(self) -> Floats:
-        """Of trials that are complete; of others it means nothing."""
+        """Values of complete trials; meaningless for the others."""
         return self._numbers["value"][: self.size]
 
     @property
     def last_steps(self) -> Floats:
-        """Of the last validation, thousandths of an epoch; -1 before the first."""
+        """Epoch of the last validation, in thousandths of an epoch; -1 before the first."""
         return self._numbers["step"][: self.size]
 
     @property
@@ -69,11 +69,12 @@ class TrialColumns:
         return self._numbers["last"][: self.size]
 
     def setting(self, name: str) -> Floats:
-        """In Optuna's inner form, of choices the index; NaN where a trial has no such setting."""
+        """In Optuna's internal representation, the index for choices; NaN where a trial lacks the setting."""
         return self._settings[name][: self.size]
 
     def in_all_ended(self) -> list[str]:
-        """Settings that every ended trial has over the same range, by name; what a joint model can be made of."""
+        """Settings, by name, that every ended trial has over the same range: the possible variables of a joint
+        model."""
         return sorted(name for name, count in self._ended_with.items() if count == self._ended)
 
     def _put_settings(self, place: int, trial: FrozenTrial) -> None:

@@ -1,4 +1,4 @@
-"""Every whole trial of a cell in order, kept in memory between draws, with what samplers ask of all of them."""
+"""Every trial of a cell in order, in memory between draws, with the queries that samplers make over all of them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from optuna.trial import FrozenTrial, TrialState
 from vsetune.search.trial_columns import RUNNING, TrialColumns
 
 REFUSED = "refused"
-"""Attribute of a trial whose configuration no spec accepts: why."""
+"""Attribute of a trial whose configuration no spec accepts: the reason."""
 TAUGHT = "taught by"
-"""Attribute of a trial of another study: STUDY/TRIAL. It counts as drawn, so that less of a start is needed."""
+"""Attribute of a trial of another study: STUDY/TRIAL. It counts as a trial of the start phase, which it shortens."""
 DRAWN_BY = "drawn by"
-"""Attribute of a trial: which sampler drew it, and what that had learnt from."""
+"""Attribute of a trial: which sampler chose it, and from which history."""
 NOTES = "drawing"
-"""Attribute of a trial: what its sampler must know of the draw later."""
+"""Attribute of a trial: data about the draw that its sampler needs later."""
 
 
 class TrialHistory(Sequence[FrozenTrial]):
-    """Grows by `add`; a trial that has ended takes its place by `update`. Trials in it are not changed.
+    """Grows by `add`; `update` replaces a trial with its ended version. Trials in it are not modified.
 
-    refused: draws that no spec accepts; taught: trials of other studies; both are in it, for samplers to learn from.
-    columns: the same as arrays.
+    refused: draws that no spec accepts. taught: trials of other studies. Both are included, for samplers to learn from.
+    columns: the same trials as arrays.
     """
 
     def __init__(
         self, trials: Iterable[FrozenTrial] = (), *, applying: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
     ) -> None:
-        """applying: a configuration without the settings that have no effect in it; two are equal if these are."""
+        """applying: reduces a configuration to the settings that have an effect; two are equal if these are equal."""
         self._trials: list[FrozenTrial] = []
         self._places: dict[int, int] = {}
         self._applying = applying
@@ -52,7 +52,7 @@ class TrialHistory(Sequence[FrozenTrial]):
         self.columns.put(len(self._trials) - 1, trial)
 
     def update(self, trial: FrozenTrial) -> None:
-        """The trial of this number, as it is now. KeyError where there is none."""
+        """Replace the trial with this number by its current version. KeyError where there is none."""
         place = self._places[trial.number]
         self._trials[place] = trial
         self.columns.put(place, trial)
@@ -64,17 +64,17 @@ class TrialHistory(Sequence[FrozenTrial]):
 
     @property
     def own(self) -> int:
-        """Trials of this study, refused draws included: how many have been drawn."""
+        """How many trials this study has sampled, refused draws included."""
         return len(self._trials) - self.taught
 
     @property
     def distinct(self) -> int:
-        """Configurations that were drawn for this study, refused ones included, equal ones once."""
+        """How many different configurations were sampled for this study, refused ones included."""
         return len(self._drawn)
 
     def drawn_as(self, configuration: Mapping[str, Any]) -> int | None:
-        """The number of the first trial of this study with an equal configuration, whatever became of it; None where it
-        has none."""
+        """The number of the first trial of this study with an equal configuration, whatever its outcome; None where
+        there is none."""
         return self._drawn.get(self._key(configuration))
 
     def numbered(self, number: int) -> FrozenTrial | None:
@@ -101,8 +101,8 @@ class TrialHistory(Sequence[FrozenTrial]):
 
 
 def worth_of(trial: FrozenTrial) -> float:
-    """What an ended trial counts with sampling that ranks: its value, of a stopped one its best, since the rules that
-    stop one have seen it level off; -inf where it reached nothing."""
+    """The value by which an ended trial is ranked in sampling: its value, or its best for a stopped trial, because
+    stopping rules let it level off first; -inf where it reached nothing."""
     if trial.state == TrialState.COMPLETE and trial.values:
         return float(trial.values[0])
     return max((value for value in trial.intermediate_values.values() if math.isfinite(value)), default=-math.inf)

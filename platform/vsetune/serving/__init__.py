@@ -1,1 +1,1 @@
-"""The best network of a recorded attempt, asked from outside: captions find images, features of images captions."""
+"""Queries to the best network of a recorded attempt: captions retrieve images, features of images retrieve captions."""

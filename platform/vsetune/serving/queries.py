@@ -1,4 +1,4 @@
-"""Queries to a trained network that are no part of its data set: a sentence, or the region features of an image."""
+"""Queries to a trained network from outside its data set: a sentence, or the region features of an image."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from vsetune.scoring.pair_scores import pair_scores
 from vsetune.scoring.search_index import SearchIndex
 
 _EMPTY = 2
-"""Ids of a sentence without words: start and end."""
+"""Number of ids of a sentence without words: start and end."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a query retrieves, best first. items: ids of images as ingested, or texts of captions. scores: larger is
-    closer, in the units of the network's similarity."""
+    """The items that a query retrieves, best first. items: ids of images as ingested, or texts of captions. scores:
+    larger is closer, in the units of the network's similarity."""
 
     items: list[str]
     scores: list[float]
 
 
 def encoded_captions(asked: CarriedNetwork, captions: Sequence[str]) -> Encoded:
-    """Sentences as the network compares them. UsageError for an empty one, or a network that reads parses."""
+    """Sentences, encoded. UsageError for an empty sentence, or a network that reads parses."""
     if asked.described.spec.reads.dependencies:
         raise _cannot(asked, "parses, which captions of a query do not have", "captions")
     rows = []
@@ -49,7 +49,7 @@ def encoded_captions(asked: CarriedNetwork, captions: Sequence[str]) -> Encoded:
 
 
 def encoded_images(asked: CarriedNetwork, features: Sequence[Any]) -> Encoded:
-    """Images as the network compares them. features: of each (regions, width), as the data set's were made.
+    """Images, encoded. features: of each image (regions, width), extracted as for the data set.
 
     UsageError for features of another shape, or a network that reads photographs or boxes.
     """
@@ -77,7 +77,7 @@ def encoded_images(asked: CarriedNetwork, features: Sequence[Any]) -> Encoded:
 
 
 def embeddings(asked: CarriedNetwork, items: Encoded) -> list[Any]:
-    """Of each item the vector, or the vectors, that the network compares. UsageError for one that scores pairs."""
+    """The vector or vectors of each item that the network compares. UsageError for a network that scores pairs."""
     if asked.network.kind == "score":
         raise UsageError(
             f"network {asked.described.name} scores pairs and has no embedding of one item; ask for items (answer: "
@@ -99,7 +99,7 @@ def captions_for(asked: CarriedNetwork, index: SearchIndex, images: Encoded, *, 
 
 
 def _scores(asked: CarriedNetwork, images: Encoded, captions: Sequence[Encoded], places: Tensor) -> Tensor:
-    """(images, captions)."""
+    """(images, captions) scores."""
     with evaluating(asked.network):
         if asked.network.kind == "score":
             return pair_scores(asked.network, images, captions, places, cost=asked.trial.network.pair_cost)
@@ -107,7 +107,8 @@ def _scores(asked: CarriedNetwork, images: Encoded, captions: Sequence[Encoded],
 
 
 def _best(scores: Tensor, names: Sequence[str], top: int) -> list[Answer]:
-    """Of each row the names and the values of its largest scores."""
+    """The names and values of the largest scores of each row. UsageError, NumericError or DataError for a bad `top`,
+    scores that are not finite, or an empty index."""
     if top < 1:
         raise UsageError(f"top: got {top}, need at least 1")
     if not bool(torch.isfinite(scores).all()):

@@ -1,7 +1,7 @@
-"""A recorded trial as MLflow's `pyfunc` loads it; MLflow itself is not imported here.
+"""A recorded trial as a model for MLflow's `pyfunc`; MLflow itself is not imported here.
 
-The folder of such a model has all that is needed to encode captions and features of images (`jobs/model_files.py`).
-Queries are compared with the index that the model carries, or the data set of its training where that is at its place.
+The folder of such a model has everything needed to encode captions and features of images (`jobs/model_files.py`).
+Queries are compared with the index in the model, or with the data set of its training if it is still at its path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vsetune.scoring.search_index import SearchIndex
 from vsetune.serving.queries import captions_for, embeddings, encoded_captions, encoded_images, images_for
 
 CAPTION, FEATURES = "caption", "image_features"
-"""Columns of the input, one of them filled in each row."""
+"""Columns of the input; each row fills one of them."""
 _NEED = (
     f"need a sentence, a list of sentences, or columns {CAPTION} (sentences) and {FEATURES} (regions of an image, each "
     "a list of numbers)"
@@ -29,7 +29,7 @@ _ANSWERS = ("items", "embeddings")
 
 
 class RecordedModel:
-    """What `mlflow.pyfunc.load_model` gives to ask."""
+    """The model that `mlflow.pyfunc.load_model` returns."""
 
     def __init__(self, asked: CarriedNetwork) -> None:
         self._asked = asked
@@ -38,10 +38,10 @@ class RecordedModel:
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """For each row `items` and `scores`, best first: images (ids) for a caption, captions (texts) for features.
 
-        model_input: a sentence, a list of sentences, a pandas table, or a mapping of columns. params: `top`, items to
-        name; `split`, where to search, empty for the one of the index, or the one that the trial was scored on;
-        `answer`: `embeddings` gives `embedding` of each row instead, which needs no index and no data set.
-        UsageError for other input, rows with both columns or neither; DataError for a split that is not there.
+        model_input: a sentence, a list of sentences, a pandas table, or a mapping of columns. params: `top`, number of
+        items; `split`, the split to search, by default the one of the index, else the one that the trial was scored on;
+        `answer`: `embeddings` returns `embedding` for each row instead, which needs no index and no data set.
+        UsageError for other input, and rows with both columns or neither; DataError for a split that is missing.
         """
         given = dict(params or {})
         answer = str(given.get("answer") or _ANSWERS[0])
@@ -67,7 +67,7 @@ class RecordedModel:
         return encoded_captions(self._asked, values) if kind == CAPTION else encoded_images(self._asked, values)
 
     def _index(self, split: str) -> SearchIndex:
-        """Of the model, or of the data set of its training; encoded once."""
+        """The index of the model, or of a split of its training data; each split is encoded once."""
         asked = self._asked
         if not split and asked.index is not None:
             return asked.index
@@ -99,7 +99,8 @@ class RecordedModel:
 
 
 def _load_pyfunc(path: str) -> RecordedModel:
-    """What MLflow calls. path: of the model's files. Errors in one line for files that are not those logged."""
+    """The entry point for MLflow. path: of the model's files. One-line errors for files that differ from those logged.
+    """
     if Path(path).is_file():
         raise DataError(
             f"{path}: the model was logged by an earlier version of vsetune, without its weights; log it again with "

@@ -47,16 +47,15 @@ _log = logging.getLogger(__name__)
 class Attempt:
     """One execution of a trial in `folder`, which belongs to this trial and to one process at a time.
 
-    A folder that holds a checkpoint of the same trial is continued from it: parameters, optimizer, state of the loss,
+    A folder with a checkpoint of the same trial is continued from it: parameters, optimizer, state of the loss,
     schedule, place in the epoch, random numbers, history and seconds. On the CPU the continued trial gives the same
-    numbers, bit for bit, as one that was never interrupted; validations after the checkpoint are trained again.
+    numbers, bit for bit, as an uninterrupted one; validations after the checkpoint are trained again.
 
-    device: `auto`, `cpu`, `cuda`, `cuda:N`. threads: of one operation on the CPU; None leaves the process's setting.
-    first_stage: files of what the trial's `evaluation.rerank` names; None: it names nothing. reading: where its
-    batches come from; they are the same. checkpoint_share: of the trial's time that checkpoints may take; 1: one with
-    every validation.
-    ConfigError, DataError, StorageError: trial, data set and folder do not fit each other or this machine.
-    DamagedCheckpoint: the files in the folder are not what was saved; `CheckpointFolder.set_aside` makes room.
+    device: `auto`, `cpu`, `cuda`, `cuda:N`. threads: of one operation on the CPU; None keeps the process's setting.
+    first_stage: files of the trial named by `evaluation.rerank`; None: it names none. reading: source of the batches,
+    which does not change them. checkpoint_share: of the trial's time that checkpoints may take; 1: one with every
+    validation. ConfigError, DataError, StorageError: trial, data set and folder do not fit each other or this machine.
+    DamagedCheckpoint: the files in the folder differ from what was saved; `CheckpointFolder.set_aside` moves them away.
     """
 
     def __init__(
@@ -97,9 +96,9 @@ class Attempt:
         self._leave = threading.Event()
         self._clock = working_clock(self.device)
         self.worked_seconds = 0.0
-        """In which the processor worked at training steps, of this execution alone; see `working_clock`."""
+        """Processor seconds of training steps in this execution; see `working_clock`."""
         self.pulse = 0
-        """Grows while the attempt works, with every step and batch; may be read from another thread."""
+        """Increases with every step and batch while the attempt works; may be read from another thread."""
         _log.info("%s: %d parameters on %s", self._where, self.parameters, self.device)
 
     @property
@@ -109,7 +108,7 @@ class Attempt:
 
     @property
     def wasted_epochs(self) -> float:
-        """Trained by earlier executions after their last checkpoint, hence lost; all of them together."""
+        """Work of earlier executions after their last checkpoint, hence lost; the sum over all of them."""
         return self._execution.wasted_pairs / self._batches.pairs
 
     @property
@@ -124,12 +123,12 @@ class Attempt:
 
     @property
     def parameters(self) -> int:
-        """Trainable numbers of the network."""
+        """Number of trainable parameters of the network."""
         return sum(p.numel() for p in self._learner.network.parameters() if p.requires_grad)
 
     @property
     def step(self) -> int:
-        """Training steps done, those of earlier executions among them."""
+        """Training steps done, earlier executions included."""
         return self._progress.step
 
     @property
@@ -138,17 +137,18 @@ class Attempt:
         return self._progress.step >= total_steps(self.trial.training, self._batches.steps_per_epoch)
 
     def leave(self) -> None:
-        """Ask `advance`, running in another thread, to stop after its step. What it is asked before counts too."""
+        """Ask `advance`, running in another thread, to stop after its step. A request before `advance` starts counts
+        too."""
         self._leave.set()
 
     def advance(self) -> ValidationPoint:
-        """Train up to the next validation, validate; write its weights if it is the best so far, and the checkpoint if
-        one is due or the trial is finished.
+        """Train up to the next validation and validate; write the weights if they are the best so far, and the
+        checkpoint if one is due or the trial is finished.
 
-        Preempted: `leave` was called; the checkpoint is that of the last step, and nothing is lost.
-        NumericError: a loss, gradient norm or similarity is not finite; the checkpoint on disk stays as it was.
-        StorageError: the checkpoint cannot be written. AttemptError: no GPU memory left, or finished already.
-        After an error this object is spent; a new one continues from the checkpoint.
+        Preempted: `leave` was called; the checkpoint is that of the last step, and nothing is lost. NumericError: a
+        loss, gradient norm or similarity is not finite; the checkpoint on disk stays as it was. StorageError: the
+        checkpoint cannot be written. AttemptError: no GPU memory left, or finished already. After an error this object
+        is unusable; a new one continues from the checkpoint.
         """
         if self.is_finished:
             raise AttemptError(f"{self._where}: already trained to its {self.trial.training.epochs:g} epochs.")
@@ -169,14 +169,14 @@ class Attempt:
         try:
             self._save(point)
         except BaseException:
-            self._is_kept = True  # somebody else may go on with the trial by now
+            self._is_kept = True  # another process may have taken over the trial
             raise
         self._window, self._negatives = self._continued_window(None)
         return point
 
     def keep(self) -> None:
-        """Write the checkpoint of the last validation, unless it is on disk, an error has spent this object, or the one
-        before was removed: then nobody goes on with the trial.
+        """Write the checkpoint of the last validation. Does nothing if it is on disk, if an error has made this object
+        unusable, or if the previous checkpoint was removed, because then the trial is not continued.
 
         Not to be called while `advance` runs. StorageError when it cannot be written.
         """
@@ -188,7 +188,8 @@ class Attempt:
         return summarise(self._progress, self._execution, pairs=self._batches.pairs)
 
     def finish(self) -> dict[str, float]:
-        """Summary of the trial so far; of a finished one also what its best weights reach, which its network then has.
+        """Summary of the trial so far; for a finished trial also the scores of its best weights, which its network then
+        has.
 
         `test_*`: on the test split. Without one, and only when `evaluation` asks for more than recalls, `best_*`: on
         the validation split. A trial stopped before its budget is not scored: the scheduler may continue it later.
@@ -215,7 +216,8 @@ class Attempt:
         return described | self._batches.describe() | self._started
 
     def protocol(self) -> Mapping[str, Any]:
-        """For `AttemptStart.protocol`: what is ranked, and how often. Curves under different ones do not compare."""
+        """For `AttemptStart.protocol`: what is ranked, and how often. Curves under different protocols are not
+        comparable."""
         return describe_protocol(self.trial, self.dataset, self._batches)
 
     @property
@@ -223,7 +225,7 @@ class Attempt:
         return f"study {self.trial.study} trial {self.trial.trial} attempt {self._execution.number}"
 
     def _check_files(self) -> None:
-        """Missing shards are told now, those of the test split too, and not after hours of training."""
+        """Report missing shards now, those of the test split too, and not after hours of training."""
         data = self.trial.data
         used = [data.train_split, data.validation_split]
         if data.test_split is not None and data.test_split in self.dataset.manifest.splits:
@@ -231,7 +233,7 @@ class Attempt:
         self.dataset.check_files(dict.fromkeys(used))
 
     def _continued_window(self, saved: Mapping[str, Any] | None) -> tuple[StepWindow, NegativeSampler]:
-        """For the steps up to the next validation. saved: a checkpoint that may know some of them."""
+        """The window of the steps up to the next validation. saved: a checkpoint that may contain some of them."""
         progress = self._progress
         window = StepWindow(
             device=self.device, where=self._where, loss_name=self.trial.loss.name,
@@ -265,7 +267,7 @@ class Attempt:
         return self._progress.pairs_seen / self._batches.pairs
 
     def _enter_phase(self) -> None:
-        """Go over to the next phase where one begins. Not at the end of the phase before: its last validation, and
+        """Switch to the next phase where one begins, but not at the end of the phase before: its last validation, and
         the checkpoint written there, still belong to it."""
         phase, _ = phase_at(self.trial.training, self._epoch)
         if phase != self._learner.phase:
@@ -286,7 +288,7 @@ class Attempt:
         self.worked_seconds += self._clock() - working
 
     def _learn(self, batch: Batch, drawn: Batch | None) -> None:
-        """One step; what it made is freed when this returns."""
+        """One step; its temporary tensors are freed on return."""
         progress = self._progress
         rate = self._learner.set_epoch(self._epoch)
         result = self._learner.step(batch, drawn)
@@ -318,7 +320,7 @@ class Attempt:
         )
 
     def _score_best(self, split: str, images: int | None) -> dict[str, float]:
-        """All numbers of the best weights, which replace the last ones: the device holds them once. images: of the
+        """All scores of the best weights, which replace the last ones: the device holds only one set. images: of the
         split; None: all."""
         begin = time.perf_counter()
         network = self._learner.network
@@ -343,14 +345,14 @@ class Attempt:
             with self._pace.writing():
                 self._write(self._state())
         self._progress.checkpoint_seconds += time.perf_counter() - begin
-        self._mark(now=not self._is_kept)  # what others have seen of it is waste to the last epoch if it dies
+        self._mark(now=not self._is_kept)  # if it dies now, all of this recorded progress counts as lost
         _log.info(
             "%s: step %d epoch %.3f M-Recall %.2f%s", self._where, point.step, point.epoch, point.m_recall,
             " (best)" if is_best else "",
         )
 
     def _save_between(self) -> None:
-        """A checkpoint between two validations, with what has been collected since the last one."""
+        """A checkpoint between two validations, with the numbers collected since the last one."""
         window = self._window.state_dict() | {"full_batches": self._negatives.full_batches}
         self._write(self._state() | {"window": window})
 
@@ -368,13 +370,15 @@ class Attempt:
         self._is_kept = True
 
     def _give_up(self) -> None:
-        """Leave a note of how far it came. What is not on disk stays so: parameters are those of no validation now."""
+        """Record the progress after an error. The parameters no longer belong to a validation, so no checkpoint is
+        written."""
         self._is_kept = True
         self._mark(now=True)
         self.close()
 
     def _mark(self, *, now: bool = False) -> None:
-        """Leave a sign of life, and of how far it came. A full disk must not stop a training that can go on."""
+        """Record that the attempt is alive, and its progress. A full disk must not stop a training that can
+        continue."""
         self.pulse += 1
         with contextlib.suppress(StorageError):
             self._executions.mark(pairs=self._progress.pairs_seen, seconds=self._progress.seconds, now=now)

@@ -1,4 +1,4 @@
-"""How far a trial is, over all its executions: what a checkpoint restores besides parameters and random numbers."""
+"""The progress of a trial over all its executions: the part of a checkpoint besides parameters and random numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vsetune.records.attempts import ValidationPoint
 
 @dataclass
 class Progress:
-    """step, pairs_seen: trained so far. Seconds: spent so far, work lost by dead executions not counted.
+    """step, pairs_seen: trained so far. Seconds: spent so far, without the work lost by dead executions.
 
     load_seconds: waiting for batches. train_seconds: the steps themselves. best_step: step of the best validation.
     """
@@ -28,7 +28,7 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """How long the device was held."""
+        """How long the device was occupied."""
         return self.train_seconds + self.load_seconds + self.validation_seconds + self.checkpoint_seconds
 
     def record(self, point: ValidationPoint) -> bool:

@@ -1,4 +1,4 @@
-"""The batches of an attempt, by the number of the step that takes them."""
+"""The batches of an attempt, by step number."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from vsetune.training.random_state import undisturbed
 _SAMPLED_PAIRS = 20_000
 _MOST_SPREADS = 16
 _spreads: dict[str, CosineSpread] = {}
-"""For the next trial of this process, by data set, its settings and source."""
+"""Cache for the next trial of this process, by data set, its settings and source."""
 
 
 def forget_spreads() -> None:
-    """Drop what this process keeps for its next trial."""
+    """Drop the data that this process keeps for its next trial."""
     _spreads.clear()
 
 
 def training_steps_per_epoch(trial: TrialSpec, dataset: Dataset) -> int:
-    """Steps that a trial takes in one epoch; with dropped last batches 0 where not even one is full."""
+    """Steps of a trial in one epoch; with dropped last batches 0 where no batch is full."""
     training = trial.training
     return steps_per_epoch(
         dataset, trial.data.train_split, batch_size=training.batch_size, batch_unit=training.batch_unit,
@@ -70,7 +70,7 @@ class TrainingBatches:
         self._drawn: dict[int, DrawnImages] = {}
 
     def take(self, step: int) -> Batch:
-        """The batch of this step, on the device. Steps taken one after the other read the shards once per epoch."""
+        """The batch of this step, on the device. Consecutive steps read the shards once per epoch."""
         if self._open is None or step != self._next_step or step % self.steps_per_epoch == 0:
             batch = self._start(step)
         else:
@@ -84,9 +84,9 @@ class TrainingBatches:
         return batch.to(self._device)
 
     def drawn(self, step: int, *, phase: int) -> Batch | None:
-        """What the loss of the phase that the step is in draws beside the batch, on the device; None: nothing.
+        """Images sampled beside the batch for the loss of the step's phase, on the device; None: the loss uses none.
 
-        Inside the trial's randomness: captions are drawn from torch's global generator.
+        Call it inside the trial's random state: captions are sampled from torch's global generator.
         """
         asked = drawn_in(self._trial, phase)
         if asked is None:
@@ -101,9 +101,9 @@ class TrainingBatches:
         return self.describe_semantics() | captions
 
     def describe_semantics(self) -> dict[str, str]:
-        """Which semantic vectors the loss reads, and how far their cosines spread; nothing where it reads none.
+        """Which semantic vectors the loss reads, and the spread of their cosines; empty where it reads none.
 
-        With little spread a semantic margin is nearly a constant, so results need it beside them.
+        With little spread a semantic margin is nearly constant, so results must be read beside these numbers.
         """
         source = self._trial.semantic_source
         if source is None or self._semantics is None:
@@ -121,16 +121,16 @@ class TrainingBatches:
         }
 
     def describe_parses(self) -> dict[str, str]:
-        """Which pipeline parsed the captions; nothing where the network reads no parses."""
+        """Which pipeline parsed the captions; empty where the network reads no parses."""
         parses = read_parses(self._dataset.path) if self._trial.network.reads.dependencies else None
         return {} if parses is None else {"dependency_parses": f"{parses.pipeline} {parses.version}"}
 
     def describe_phrases(self) -> dict[str, str]:
-        """Which pipeline found what is masked together; nothing where the network masks nothing."""
+        """Which pipeline found the phrases that are masked together; empty where the network masks none."""
         return {"phrases": phrases_name(self._dataset)} if self._trial.network.reads.phrases else {}
 
     def describe_word_pieces(self) -> dict[str, str]:
-        """Which tokeniser splits the captions; nothing where the network reads words of the data set."""
+        """Which tokeniser splits the captions; empty where the network reads words of the data set."""
         model = self._trial.network.reads.word_pieces
         return {} if model is None else {"word_pieces": word_pieces_name(model)}
 
@@ -167,7 +167,7 @@ class TrainingBatches:
 
 
 def _semantics(trial: TrialSpec, dataset: Dataset) -> np.ndarray | None:
-    """Vectors of the captions that the loss reads, in any phase; the phases of a trial read the same ones."""
+    """Vectors of the captions that the loss reads, in any phase; all phases of a trial read the same ones."""
     source = trial.semantic_source
     if source is None:
         return None

@@ -1,8 +1,8 @@
-"""How fast this machine is just now: fixed work, timed beside the training that it is compared with.
+"""The current speed of this machine: fixed work, timed beside the training that it is compared with.
 
-A product of two matrices for what is timed over seconds, on a GPU too. For single steps on the CPU a small step of
-plain torch, recurrent, forward and backward: what slows memory and caches slows it as it slows training, which a
-product hardly notices.
+For timings over seconds, also on a GPU, the work is a product of two matrices. For single steps on the CPU it is a
+small step of plain torch, recurrent, forward and backward: contention for memory and caches slows it as it slows
+training, and hardly slows a product.
 """
 
 from __future__ import annotations
@@ -17,27 +17,26 @@ import torch
 from vsetune.scoring.device import wait_for
 
 _SIZE = 832
-"""Of the two square float32 matrices: 1.15 billion multiplications and additions, 10 to 20 ms on one core."""
+"""Size of the two square float32 matrices: 1.15 billion multiplications and additions, 10 to 20 ms on one core."""
 _CHAIN_ON_GPU = 100
-"""Products in a row on a GPU, where a single one is over before a clock can tell."""
+"""Products in a row on a GPU, where a single one is too short for the clock."""
 _REPETITIONS = 5
 _SENTENCES, _WORDS, _WORD_SIZE, _UNITS = 50, 20, 64, 128
-"""Of the calibration step: 9 ms on one core."""
+"""Sizes of the calibration step: 9 ms on one core."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Seconds of one product or step. passed: by the clock on the wall. worked: those of them in which the processor
-    worked."""
+    """Seconds of one product or step. passed: wall-clock time. worked: the part of it in which the processor worked."""
 
     passed: float
     worked: float
 
 
 def working_clock(device: torch.device) -> Callable[[], float]:
-    """Seconds in which the processor works for this process; what other processes take from it does not count.
+    """Seconds in which the processor works for this process; time taken by other processes does not count.
 
-    Of the calling thread alone where operations use no others. A GPU is nobody else's: there all seconds count.
+    Only the calling thread counts where operations use no others. A GPU is not shared: there all seconds count.
     """
     if device.type == "cuda":
         return time.perf_counter
@@ -45,10 +44,10 @@ def working_clock(device: torch.device) -> Callable[[], float]:
 
 
 def calibrate(device: torch.device) -> Calibration:
-    """One calibration product with the threads of this process, the medians of a few.
+    """One calibration product with the threads of this process; medians over a few products.
 
-    No random number is drawn, so nothing that is trained changes. The median sees what else the machine does, as the
-    training beside it does; the fastest would not.
+    No random number is used, so training is not affected. The median includes the load of other processes, as the
+    training beside it does; the minimum would not.
     """
     matrix = torch.linspace(-1.0, 1.0, _SIZE * _SIZE, device=device).reshape(_SIZE, _SIZE)
     clock = working_clock(device)
@@ -58,9 +57,9 @@ def calibrate(device: torch.device) -> Calibration:
 
 
 def step_timer() -> Callable[[], Calibration]:
-    """Times one calibration step on the CPU per call; the first one, which makes buffers, is over.
+    """Times one calibration step on the CPU per call; the first step, which allocates buffers, is already done.
 
-    The generator of random numbers is left as it was.
+    The state of the random generator is restored.
     """
     with torch.random.fork_rng(devices=[]):
         unit = torch.nn.GRU(_WORD_SIZE, _UNITS, batch_first=True)

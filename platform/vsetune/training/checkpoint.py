@@ -1,13 +1,13 @@
-"""What an attempt leaves on disk: `checkpoint.pt` to continue from, `best.safetensors` to score the test split.
+"""The files that an attempt writes: `checkpoint.pt` to continue from, `best.safetensors` to score the test split.
 
 Neither file can run code when read: the checkpoint is loaded with `weights_only=True`, the weights are safetensors. The
-checkpoint ends with the SHA-256 of itself and holds that of the best weights, so a changed file is told from a sound
-one; checkpoints from before there were seals are read as carefully as files that other people wrote.
+checkpoint ends with its own SHA-256 and contains that of the best weights, so that a changed file is detected. Older
+checkpoints without a seal are read as carefully as files from an untrusted source.
 
-`best.safetensors` are always the weights of the best validation, of which the checkpoint need not have heard: one is
-not written with every validation (`checkpoint_pace.py`), and a crash may come between the two. So before new weights
-take that name, those that the checkpoint on disk speaks of are put aside (`checkpoint-best.safetensors`); the next
-checkpoint makes them superfluous. Opening a folder puts them back: what came after the checkpoint is trained again.
+`best.safetensors` always has the weights of the best validation. The checkpoint may be older: not every validation
+writes one (`checkpoint_pace.py`), and a crash may come between the two. So before new weights replace the file, the
+weights that belong to the checkpoint on disk are moved to `checkpoint-best.safetensors`; the next checkpoint makes them
+superfluous. Opening a folder moves them back: the work after the checkpoint is trained again.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _LENGTH = len(_BEFORE) + 64 + len(_AFTER)
 
 
 def seal_of(content: bytes | memoryview) -> bytes:
-    """What to append to the content: its SHA-256, so that no change to the file goes unnoticed.
+    """The seal to append to the content: its SHA-256, so that every change to the file is detected.
 
-    torch finds the end of its archive from behind and passes over it.
+    torch searches its archive from the end and skips the seal.
     """
     return _BEFORE + sha256_hex(content).encode() + _AFTER
 
 
 def sealed_state(path: Path) -> bool | None:
-    """True: as it was sealed; False: changed since; None: no seal at the end. OSError when it cannot be read."""
+    """True: unchanged since it was sealed; False: changed; None: no seal at the end. OSError when it cannot be read."""
     size = path.stat().st_size
     with open(path, "rb") as stream:
         stream.seek(max(0, size - _LENGTH))
@@ -80,7 +80,7 @@ OF_DAMAGE = (
     RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError, EOFError,
     ImportError, MemoryError, struct.error, pickle.UnpicklingError, zipfile.BadZipFile, SafetensorError,
 )
-"""What torch, safetensors and our own code have been seen to raise on changed files."""
+"""Exceptions that torch, safetensors and our own code have raised on changed files."""
 
 
 class CheckpointFolder:
@@ -97,10 +97,10 @@ class CheckpointFolder:
         self._is_sealed = False
 
     def load(self) -> dict[str, Any] | None:
-        """The state last saved, or None; what a killed process left half written is removed.
+        """The state last saved, or None; partial files of a killed process are removed.
 
-        DamagedCheckpoint when it is not what was saved; StaleCheckpoint when it belongs to another trial or data set;
-        StorageError when it cannot be read.
+        DamagedCheckpoint when it differs from what was saved; StaleCheckpoint when it belongs to another trial or data
+        set; StorageError when it cannot be read.
         """
         remove_partials(self._folder)
         if not self.path.exists():
@@ -140,7 +140,7 @@ class CheckpointFolder:
         self._tidy(lambda: self._named_path.unlink(missing_ok=True))
 
     def keep_best(self, weights: Mapping[str, Tensor], *, step: int, notes: WeightNotes | None = None) -> None:
-        """Replace the best weights; the next `save` must come with them. notes: kept in their file.
+        """Replace the best weights; the next `save` must refer to them. notes: stored in their file.
 
         StorageError when they cannot be written.
         """
@@ -162,7 +162,7 @@ class CheckpointFolder:
             raise self._damaged_best(one_line(error)) from error
 
     def misfit(self, reason: str) -> StaleCheckpoint:
-        """The error for a state, loaded from here, that does not fit the trial. A sealed one was written like this."""
+        """The error for a loaded state that does not fit the trial. A state with a valid seal was written like this."""
         if not self._is_sealed:
             return self._damaged(reason)
         return StaleCheckpoint(
@@ -171,10 +171,10 @@ class CheckpointFolder:
         )
 
     def set_aside(self, reason: str) -> list[Path]:
-        """Move what is damaged to `NAME.damaged-N`, so that the trial starts again. Returns where it is now.
+        """Move damaged files to `NAME.damaged-N`, so that the trial starts again. Returns where they are now.
 
-        Checkpoint and best weights go together. They stay when only the count of executions is damaged; that count
-        stays when it is sound. StorageError.
+        Checkpoint and best weights are moved together. They stay when only the count of executions is damaged; that
+        count stays when it is sound. StorageError when a file cannot be moved.
         """
         damaged = ExecutionLog(self._folder).damaged_files()
         if not damaged or not self._is_readable():
@@ -223,11 +223,11 @@ class CheckpointFolder:
         return saved
 
     def _settle_best(self, step: int | None) -> None:
-        """The best weights are those that the checkpoint speaks of, whatever a crash came between."""
+        """Restore the best weights that belong to the checkpoint, after a crash at any point."""
         self._tidy(lambda: self._put_back(step))
 
     def _put_aside(self) -> None:
-        with suppress(FileNotFoundError):  # somebody has removed them
+        with suppress(FileNotFoundError):  # the weights were removed by hand
             put_aside(self.best_path, self._named_path)
 
     def _put_back(self, step: int | None) -> None:
@@ -288,7 +288,8 @@ def set_aside(folder: Path, reason: str) -> list[Path]:
 
 
 def _require_plain_archive(path: Path) -> None:
-    """As torch writes it: nothing packed (which could unpack to any size), nothing larger than the file."""
+    """ValueError unless the archive is as torch writes it: uncompressed (a compressed entry could have any size), its
+    entries together not larger than the file, and every checksum correct."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):

@@ -1,4 +1,5 @@
-"""When the next checkpoint is due: often enough to lose little, seldom enough to cost little (decision 0054)."""
+"""When the next checkpoint is due: often enough to lose little work, rarely enough to cost little time (decision
+0054)."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from contextlib import contextmanager
 
 
 class CheckpointPace:
-    """share: of the time of a trial that checkpoints may take, above 0, at most 1: then one is always due.
+    """share: of the time of a trial that checkpoints may take, above 0, at most 1; with 1 a checkpoint is always due.
 
-    After one that took s seconds none is due for s (1 / share - 1) seconds. The first is due at once, so an attempt
-    that goes on with a trial keeps what it has done by its first validation. clock: in seconds.
+    After one that took s seconds none is due for s (1 / share - 1) seconds. The first is due immediately, so a
+    continued trial saves its work at its first validation. clock: in seconds.
     """
 
     def __init__(self, share: float, *, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -25,7 +26,7 @@ class CheckpointPace:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Around the writing of one."""
+        """Context around the writing of a checkpoint, which measures its time."""
         begin = self._clock()
         yield
         end = self._clock()

@@ -1,4 +1,4 @@
-"""Which code this is. Loads no torch: what submits jobs asks too."""
+"""The revision of this code. Does not import torch, because the submission of jobs uses it too."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import subprocess
 from pathlib import Path
 
 REVISION_VARIABLE = "VSETUNE_REVISION"
-"""The revision of code that was sent somewhere without its repository: to the nodes of a cluster, as a job."""
+"""The revision of code that was sent without its repository: to the nodes of a cluster, as a job."""
 _REVISION = re.compile(r"[0-9a-f]{7,40}(\+changes)?")
 
 
 def git_revision(folder: Path) -> str:
     """Commit of the code in `folder`, with `+changes` when files differ from it.
 
-    Outside a repository, and for an installed copy that merely lies inside one, what VSETUNE_REVISION says, else
-    `unknown`: what Ray sends with a job has no repository.
+    Outside a repository, and for an installed copy that merely lies inside one, the value of VSETUNE_REVISION, else
+    `unknown`: the files that Ray sends with a job have no repository.
     """
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None or not _git(folder, "ls-files", "--", "."):

@@ -1,4 +1,5 @@
-"""Images drawn from the training split beside the batch of a step, for losses that look for negatives among them."""
+"""Images sampled from the training split beside the batch of a step, for losses that search for negatives among
+them."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ from vsetune.training.random_state import undisturbed
 
 
 def drawn_in(trial: TrialSpec, phase: int) -> DrawnNegatives | None:
-    """What the loss of a phase (0-based) asks for."""
+    """The sampled negatives that the loss of a phase (0-based) uses; None: it uses none."""
     return trial.loss_in(phase).drawn_negatives
 
 
 def require_enough(trial: TrialSpec, dataset: Dataset) -> None:
-    """ConfigError when a loss draws more images than the training split has, in any phase."""
+    """ConfigError when a loss samples more images than the training split has, in any phase."""
     split = trial.data.train_split
     available = dataset.split(split).images
     for phase in range(max(1, len(trial.training.phases))):
@@ -39,11 +40,11 @@ def require_enough(trial: TrialSpec, dataset: Dataset) -> None:
 
 
 class DrawnImages:
-    """`count` images for every step, none twice in a step, each with one of its captions.
+    """`count` images for every step, all different within a step, each with one of its captions.
 
-    The images run through the split over and over in an order of their own, set by (seed, round) alone: an attempt that
-    continues draws what one without an interruption would have drawn. Which caption stands beside an image is drawn
-    from torch's global generator, in a training the trial's own.
+    The images pass through the split repeatedly in their own order, set by (seed, round) alone: a continued attempt
+    samples the same images as an uninterrupted one. The caption of an image is sampled from torch's global generator,
+    which during training has the trial's own state.
     """
 
     def __init__(self, trial: TrialSpec, dataset: Dataset, device: torch.device, count: int) -> None:
@@ -56,7 +57,7 @@ class DrawnImages:
         self._next_step = -1
 
     def take(self, step: int) -> Batch:
-        """Those of a step (0-based, of the whole attempt), on the device."""
+        """The images of a step (0-based, of the whole attempt), on the device."""
         if self._open is None or step != self._next_step or step % self._steps_per_round == 0:
             batch = self._start(step)
         else:
@@ -96,7 +97,7 @@ class DrawnImages:
 
 
 def with_one_caption_each(batch: Batch) -> Batch:
-    """The images of a batch, each with one of its captions, drawn from torch's global generator."""
+    """The images of a batch, each with one of its captions, sampled with torch's global generator."""
     counts = batch.caption_rows.bincount(minlength=len(batch.image_ids))
     first = counts.cumsum(0) - counts
     chosen = first + (torch.rand(len(counts), dtype=torch.float64) * counts).long()

@@ -1,6 +1,7 @@
-"""The hardest of images and captions drawn from the data set, for the queries of a batch (TAGS-DC's IRTM as released).
+"""The hardest of images and captions sampled from the data set, for the queries of a batch (TAGS-DC's IRTM as
+released).
 
-Letters of shapes: N images and M captions of the batch, P images drawn, each with one caption, Q pairs kept.
+Letters of shapes: N images and M captions of the batch, P sampled images, each with one caption, Q selected pairs.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _NEVER = float("-inf")
 
 @dataclass(frozen=True)
 class Miner:
-    """Looks for the `hardest` drawn captions of each image of a batch, and drawn images of each caption.
+    """Finds the `hardest` sampled captions for each image of a batch, and the hardest sampled images for each caption.
 
-    It looks in evaluation mode, without gradient; what is kept is encoded and scored once more as the batch is, in
-    training. An item of the query's own image is never kept.
+    The search runs in evaluation mode, without gradient; the selected pairs are encoded and scored once more like the
+    batch, in training mode. An item of the query's own image is never selected.
     """
 
     network: Network
@@ -36,8 +37,8 @@ class Miner:
     hardest: int
 
     def hardest_of(self, drawn: Batch, batch: Batch, images: Encoded, captions: Encoded) -> Memory:
-        """Scores with gradient, minus infinity where a pair is not kept. drawn: one caption per image, in the same
-        order. images, captions: of the batch, encoded in training."""
+        """Scores with gradient, minus infinity where a pair is not selected. drawn: one caption per image, in the same
+        order. images, captions: of the batch, encoded in training mode."""
         caption_scores, image_scores = self._scores(drawn, batch)
         own = batch.image_ids[batch.caption_rows]
         caption_scores = caption_scores.masked_fill(batch.image_ids[:, None] == drawn.image_ids, _NEVER)
@@ -53,7 +54,7 @@ class Miner:
         )
 
     def _scores(self, drawn: Batch, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(N, P) scores of the images with the drawn captions, (P, M) of the drawn images with the captions."""
+        """(N, P) scores of the images with the sampled captions, (P, M) of the sampled images with the captions."""
         with evaluating(self.network):
             with self._precision(batch):
                 images = self.network.encode_images(image_inputs(batch))
@@ -68,13 +69,14 @@ class Miner:
         return torch.cat(with_captions, dim=1), torch.cat(with_images, dim=0)
 
     def _kept(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """(Q,) rows and (Q,) columns of the highest scores of every row; fewer where a row has fewer. A NaN is kept."""
+        """(Q,) rows and (Q,) columns of the highest scores of every row; fewer where a row has fewer. A NaN is
+        selected."""
         best = scores.topk(min(self.hardest, scores.shape[1]), dim=1)
         row, place = (best.values != _NEVER).nonzero(as_tuple=True)
         return row, best.indices[row, place]
 
     def _with_captions(self, images: Encoded, drawn: Batch, rows: Tensor, columns: Tensor) -> Tensor:
-        """(Q,) scores of the batch's images rows (Q,) with the drawn captions columns (Q,)."""
+        """(Q,) scores of images of the batch at rows (Q,) with sampled captions at columns (Q,)."""
         if len(rows) == 0:
             return images.vectors.new_zeros(0)
         kept, place = torch.unique(columns, return_inverse=True)
@@ -83,7 +85,7 @@ class Miner:
         return self.network.scores_of_pairs(images, captions, rows, place)
 
     def _with_images(self, captions: Encoded, drawn: Batch, rows: Tensor, columns: Tensor) -> Tensor:
-        """(Q,) scores of the drawn images rows (Q,) with the batch's captions columns (Q,)."""
+        """(Q,) scores of sampled images at rows (Q,) with captions of the batch at columns (Q,)."""
         if len(rows) == 0:
             return captions.vectors.new_zeros(0)
         kept, place = torch.unique(rows, return_inverse=True)
@@ -96,5 +98,5 @@ class Miner:
 
 
 def _spread(like: Tensor, places: tuple[Tensor, Tensor], scores: Tensor) -> Tensor:
-    """Minus infinity but for the scores (Q,) at these places; of the shape of `like`."""
+    """The scores (Q,) at these places and minus infinity elsewhere; of the shape of `like`."""
     return scores.new_full(like.shape, _NEVER).index_put(places, scores)

@@ -39,7 +39,7 @@ def describe_environment(training: TrainingSpec, *, device: torch.device, data_f
 
 
 def processor_name() -> str:
-    """The model of this machine's processor, as far as the system tells."""
+    """The processor model of this machine, if the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,8 +1,8 @@
 """How often a trial was started, and how much work its earlier executions lost.
 
 Two small files stand beside the checkpoint. `executions.json` changes once per execution. `progress.json` is a marker
-the running execution moves every few seconds: what it trained beyond the checkpoint, if it dies, is the waste the next
-execution reads from it. The marker carries the number of its execution, so no waste is counted twice.
+that the running execution updates every few seconds. If the execution dies, the next one reads from it how much work
+beyond the checkpoint was lost. The marker contains the number of its execution, so no loss is counted twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Execution:
     """One execution of a trial. number: 1 is the first.
 
     wasted_pairs, wasted_seconds: trained by all earlier executions together after their last checkpoint, hence lost;
-    exact to MARK_EVERY_S seconds of work per execution, and never less than what its validations have shown.
+    exact to MARK_EVERY_S seconds of work per execution, and at least the work up to their last validation.
     """
 
     number: int
@@ -35,7 +35,7 @@ class Execution:
 
 
 class ExecutionLog:
-    """The two files of one folder. One process at a time may hold it."""
+    """The two files of one folder. Only one process at a time may use it."""
 
     def __init__(self, folder: Path) -> None:
         self._executions = folder / EXECUTIONS_FILE
@@ -46,8 +46,8 @@ class ExecutionLog:
     def begin(self, *, kept_pairs: int, kept_seconds: float, recorded: int = 0) -> Execution:
         """Count a new execution, which continues from a checkpoint with kept_pairs pairs and kept_seconds of work.
 
-        recorded: how many are recorded elsewhere; the folder may have been lost since.
-        DamagedCheckpoint when one of the files is not what was written to it.
+        recorded: number of executions recorded elsewhere; the folder may have been lost since. DamagedCheckpoint when
+        one of the files differs from what was written to it.
         """
         earlier = self._earlier()
         lost_pairs, lost_seconds = self._lost(earlier.number, kept_pairs, kept_seconds)
@@ -60,7 +60,7 @@ class ExecutionLog:
         return self.current
 
     def mark(self, *, pairs: int, seconds: float, now: bool = False) -> None:
-        """Note how far the training is; writes at most every MARK_EVERY_S seconds unless `now`."""
+        """Record how far the training is; writes at most every MARK_EVERY_S seconds unless `now`."""
         clock = time.monotonic()
         if clock < self._next_mark and not now:
             return
@@ -69,7 +69,7 @@ class ExecutionLog:
         write_json(self._progress, marker, durable=False)
 
     def damaged_files(self) -> list[Path]:
-        """Those of the two files that cannot be read any more."""
+        """The unreadable ones of the two files."""
         found = []
         for path, read in ((self._executions, self._earlier), (self._progress, self._marker)):
             try:

@@ -1,10 +1,11 @@
-"""What goes wrong in an attempt: whether it would only go wrong again, and where it happened.
+"""Failures of an attempt: whether a retry would fail again, and where the error happened.
 
-Final are configuration, data and numbers: the same trial would fail the same way. Everything else (storage, network,
-device, memory, the death of a process) happened *to* the trial: it is an interruption, and the trial goes on later.
+Failures of configuration, data and numbers are final: the same trial would fail the same way. Everything else (storage,
+network, device, memory, the death of a process) happened *to* the trial: it is an interruption, and the trial is
+retried.
 
-Some errors look like an outage and may come from the code: a file that is not there, an assertion on the device. Their
-text names the place, so that the ledger knows the same error when it comes a second time, which is final.
+Some errors look like an outage but may come from the code: a missing file, an assertion on the device. Their text names
+the place, so that the ledger recognises the same error when it occurs a second time, which is final.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Kind = Literal[
     "preempted",
 ]
 FINAL: frozenset[Kind] = frozenset({"configuration", "data", "numeric", "checkpoint", "bug"})
-"""Kinds that fail a trial for good; `bug` is an exception that nobody foresaw."""
+"""Kinds that fail a trial for good; `bug` is an unexpected exception."""
 _OF_ATTEMPTS: dict[str, Kind] = {"memory": "memory", "device": "device"}
 
 _NETWORK_ERRNOS = frozenset({
@@ -58,7 +59,7 @@ _OF_A_PATH = frozenset({
     None, errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP,
     errno.ENAMETOOLONG, errno.EINVAL,
 })
-"""What the operating system says of a path and not of a disk; None: an OSError that some library has made."""
+"""Errors of the operating system about a path rather than a disk; None: an OSError raised by a library."""
 _PACKAGE = Path(__file__).parents[1]
 _BY_CODE = re.compile(r"\w+: (\w+ (?:at .+?:\d+ in step \d+|of an assertion on the device)): ")
 _PROCESS_WORDS = ("DataLoader worker", "exited unexpectedly", "terminated abruptly")
@@ -66,24 +67,25 @@ _PROCESS_WORDS = ("DataLoader worker", "exited unexpectedly", "terminated abrupt
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an attempt ended early. text: one line for people, it opens with the kind."""
+    """Why an attempt ended early. text: one line for people, which starts with the kind."""
 
     kind: Kind
     text: str
 
     @property
     def is_final(self) -> bool:
-        """The trial would fail again."""
+        """Whether a retry of the trial would fail again."""
         return self.kind in FINAL
 
     @property
     def spoils_the_process(self) -> bool:
-        """No later attempt can run there: a CUDA error stays in its process, a machine that goes takes it along."""
+        """No later attempt can run in this process: a CUDA error persists in it, and a preempted machine takes it
+        away."""
         return self.kind in ("device", "preempted")
 
 
 def failure_of(error: BaseException, *, step: int = 0) -> Failure:
-    """Which failure an exception of an attempt is. step: of the training, where it was raised."""
+    """The failure that an exception of an attempt means. step: of the training, at which it was raised."""
     kind = _kind(error)
     text = masked(" ".join(str(error).split()))
     origin = _origin_in_code(error, kind, step)
@@ -98,16 +100,16 @@ def failure_of(error: BaseException, *, step: int = 0) -> Failure:
 
 
 def raised_by_code(text: str | None) -> str | None:
-    """Of the text of a failure that code may have raised: type, place and step; None for all others.
+    """Type, place and step from the text of a failure that code may have raised; None for all other failures.
 
-    An outage does not end in the same line of the same step with an error that says nothing of an outage.
+    An outage does not end in the same line of the same step with an error that does not look like an outage.
     """
     found = _BY_CODE.match(text or "")
     return None if found is None else found[1]
 
 
 def _origin_in_code(error: BaseException, kind: Kind, step: int) -> str | None:
-    """Where an error arose that code may have raised, for `raised_by_code`."""
+    """The place of an error that code may have raised, for `raised_by_code`."""
     if kind == "device" and _ASSERTION in str(error):
         return "of an assertion on the device"  # it surfaces wherever the device is next waited for
     if kind != "storage" or not isinstance(error, OSError) or error.errno not in _OF_A_PATH:
@@ -117,7 +119,7 @@ def _origin_in_code(error: BaseException, kind: Kind, step: int) -> str | None:
 
 
 def _place(error: BaseException) -> str | None:
-    """`my_loss/loss.py:31`: the innermost line of a plugin's code, else of ours. Equal on every machine."""
+    """`my_loss/loss.py:31`: the innermost line of a plugin's code, else of vsetune's. The same on every machine."""
     place = place_in_plugin(error)
     if place is None:
         ours = [
@@ -147,7 +149,7 @@ def _kind(error: BaseException) -> Kind:
 
 
 def _own_kind(error: VsetuneError) -> Kind:
-    """Of the exceptions that we raise, the narrower before the wider."""
+    """The kind of vsetune's own exceptions, subclasses before their parents."""
     if isinstance(error, DamagedCheckpoint):  # of bits, not of the trial, which can start again without it
         return "storage"
     if isinstance(error, StaleCheckpoint):
@@ -166,7 +168,7 @@ def _own_kind(error: VsetuneError) -> Kind:
 
 
 def _is_of_network(error: BaseException) -> bool:
-    """Also what a library made of such an error, with words of its own and no number."""
+    """Includes exceptions that a library made from a network error, with its own text and without an error number."""
     if isinstance(error, ConnectionError | TimeoutError) or type(error).__module__.split(".")[0] in _NETWORK_PACKAGES:
         return True
     if not isinstance(error, OSError):
@@ -176,13 +178,13 @@ def _is_of_network(error: BaseException) -> bool:
 
 
 def _is_outage(error: BaseException) -> bool:
-    """Whether it says nothing against the code that it came through."""
+    """Whether the error has a cause outside the code that raised it."""
     is_of_storage = isinstance(error, OSError) and error.errno not in _OF_A_PATH
     return is_of_storage or _kind(error) in ("network", "memory", "device")
 
 
 def _kind_of_runtime_error(text: str) -> Kind:
-    """PyTorch tells most of its troubles as RuntimeError; only its words tell them apart."""
+    """PyTorch raises most errors as RuntimeError; only the text distinguishes them."""
     if any(word in text for word in _MEMORY_WORDS):
         return "memory"
     if any(word in text for word in _DEVICE_WORDS):
@@ -194,7 +196,8 @@ def _kind_of_runtime_error(text: str) -> Kind:
 def scoring(
     split: str, *, where: str, step: int, on_progress: Callable[[], None]
 ) -> Iterator[Callable[[int, int], None]]:
-    """Says where a similarity was not finite, and how far a long scoring has come. where: study, trial and attempt.
+    """Adds the place to errors about non-finite similarities, and logs the progress of a long scoring. where: study,
+    trial and attempt.
 
     Yields a `Report`; on_progress is called with each.
     """
@@ -211,7 +214,7 @@ def scoring(
 
 
 def out_of_memory(error: Exception, *, where: str, step: int) -> AttemptError:
-    """The error of an attempt for which the GPU has too little memory, in one line."""
+    """The error, in one line, of an attempt for which the GPU has too little memory."""
     reason = str(error).partition("\n")[0]
     failure = AttemptError(f"{where} step {step}: {reason} Lower training.batch_size or resources per GPU.")
     failure.kind = "memory"

@@ -1,4 +1,4 @@
-"""The first stage of a re-ranking as a training finds it: the settings and weights of another trial, kept as files."""
+"""The first stage of a re-ranking during training: the settings and weights of another trial, stored as files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vsetune.training.trained import load_trained
 
 @dataclass(frozen=True)
 class KeptStage:
-    """trial: of the first stage. weights: a `best.safetensors` that stays as it is.
+    """trial: of the first stage. weights: a `best.safetensors` that does not change.
 
     data_fingerprint: of the data set that it was trained on; None: not recorded.
     """
@@ -29,10 +29,10 @@ class KeptStage:
 def open_first_stage(
     trial: TrialSpec, kept: KeptStage | None, dataset: Dataset, device: torch.device
 ) -> FirstStage | None:
-    """What proposes for a trial, its network loaded; None where the trial ranks every pair.
+    """The first stage of a trial, with its network loaded; None where the trial ranks every pair.
 
-    ConfigError when a trial that names a first stage was not given its files, or one that embeds nothing, or whose
-    weights do not fit; DataError when it was trained on other data.
+    ConfigError when the files of a named first stage are missing, when it does not embed, or when its weights do not
+    fit; DataError when it was trained on other data.
     """
     wanted = trial.evaluation.rerank
     if wanted is None:

@@ -1,4 +1,4 @@
-"""How many different hard negatives a batch has (#ImEmbs and #DesEmbs of LSEH), looked at now and then."""
+"""How many different hard negatives a batch has (#ImEmbs and #DesEmbs of LSEH), counted for some of the batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vsetune.losses.loss_base import LossOutput
 from vsetune.metrics.hard_negatives import unique_hard_negatives
 
 _LOOK_EVERY = 10
-"""Steps between two looks: counting reads numbers back from the device, which a step should not wait for."""
+"""Steps between two counts: counting reads numbers back from the device, and a step should not wait for that."""
 
 
 class NegativeSampler:
@@ -19,7 +19,7 @@ class NegativeSampler:
     """
 
     def __init__(self, training: TrainingSpec, *, full_batches: int = 0) -> None:
-        """full_batches: seen since the validation by the execution that this one continues."""
+        """full_batches: number since the validation, counted by the execution that this one continues."""
         self._batch_size = training.batch_size
         self.full_batches = full_batches
 

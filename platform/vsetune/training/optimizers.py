@@ -1,4 +1,4 @@
-"""The optimizers of a trial: one for the network, and plain SGD for what a loss trains at a rate of its own."""
+"""The optimizers of a trial: one for the network, and plain SGD for loss parameters with their own learning rate."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from vsetune.networks.network_base import NetworkGroup
 
 _OPTIMIZERS: dict[str, type[Adam] | type[AdamW]] = {"adam": Adam, "adamw": AdamW}
 _FUSED_ON = {"cpu", "cuda"}
-"""Devices on which a whole step of Adam is one pass over parameters and moments; numbers differ by rounding alone."""
+"""Devices on which a step of Adam is one fused pass over parameters and moments; results differ only by rounding."""
 
 
 class Optimizers:
-    """Fresh optimizers for all that a phase trains.
+    """Fresh optimizers for all parameters that a phase trains.
 
-    network: the groups of a network's parameters; none where it is frozen. A group that trains later has its place from
+    network: the groups of a network's parameters; none where it is frozen. A group that trains later is included from
     the start, so that a saved state always fits; without gradients it is not stepped, and its moments begin when it
-    thaws. The network's optimizer also takes what the loss learns (a temperature), without weight decay. ConfigError
-    when nothing is left to train.
+    thaws. The network's optimizer also trains learned parameters of the loss (a temperature), without weight decay.
+    ConfigError when nothing is left to train.
     """
 
     def __init__(self, training: TrainingSpec, network: Sequence[NetworkGroup], loss: Loss) -> None:
@@ -53,25 +53,27 @@ class Optimizers:
         self.set_learning_rate(1.0, drop=1.0)
 
     def set_learning_rate(self, factor: float, *, drop: float) -> None:
-        """From the next step on: factor x drop x the start for the network (times the factor of each group), drop x its
-        own start for the rest. drop: what drops or the linear schedule leave of it."""
+        """Set the learning rates of the following steps: factor x drop x initial rate for the network (times the factor
+        of each group), drop x its own initial rate for the rest. drop: the factor of the drops or of the linear
+        schedule.
+        """
         self.learning_rate = self._start * factor * drop
         for name, optimizer in self._all.items():
             for group in optimizer.param_groups:
                 group["lr"] = self.learning_rate * group["factor"] if name == "network" else group["start"] * drop
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Clear all gradients."""
         for optimizer in self._all.values():
             optimizer.zero_grad(set_to_none=True)
 
     def step(self) -> None:
-        """Change all parameters once."""
+        """Update all parameters once."""
         for optimizer in self._all.values():
             optimizer.step()
 
     def moments(self) -> Iterator[tuple[Any, Any]]:
-        """What is remembered of each parameter that was stepped, beside the parameter."""
+        """The optimizer state of each parameter that was stepped, with the parameter."""
         for optimizer in self._all.values():
             yield from optimizer.state.items()
 
@@ -90,14 +92,14 @@ def _devices_of(groups: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _taken_our_way(saved: Mapping[str, Any], optimizer: Optimizer) -> dict[str, Any]:
-    """The saved state, `fused` of every group as it is here: torch would take it from the state, which may come from
-    another device or from a version that had none. ValueError when it has not as many groups."""
+    """The saved state, with `fused` of every group set as it is here: torch would take it from the state, which may
+    come from another device or from a version that had none. ValueError when the number of groups differs."""
     groups = zip(saved["param_groups"], optimizer.param_groups, strict=True)
     return {**saved, "param_groups": [{**group, "fused": own["fused"]} for group, own in groups]}
 
 
 def _by_decay(training: TrainingSpec, parameters: list[nn.Parameter]) -> list[tuple[list[nn.Parameter], float]]:
-    """The parameters, each with its weight decay: one group, or matrices apart from vectors and scalars."""
+    """The parameters with their weight decay: one group, or matrices separate from vectors and scalars."""
     if training.decay_vectors or training.weight_decay == 0:
         return [(parameters, training.weight_decay)]
     matrices, vectors = ([each for each in parameters if (each.ndim > 1) == many] for many in (True, False))

@@ -1,4 +1,4 @@
-"""The most memory that a process held at once since a certain moment."""
+"""The peak memory of a process since a given moment."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _RESET_PEAK = "5"
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Count anew from here. Where the system does not let us, the peak stays that of the whole process. Memory that is
-    kept for later steps (`freed_memory.py`) and not in use goes back first, so that it is no trial's."""
+    """Restart the measurement here. Where the system does not allow it, the peak remains that of the whole process.
+    Unused memory cached for later steps (`freed_memory.py`) is released first, so that it does not count for a trial.
+    """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
@@ -25,7 +26,7 @@ def reset_peak_memory(device: torch.device) -> None:
 
 
 def peak_memory_bytes(device: torch.device) -> int | None:
-    """On a GPU what tensors held there at most, else the resident memory of this process; None where nobody says."""
+    """On a GPU the peak memory of tensors, else the resident memory of this process; None where it is not available."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:

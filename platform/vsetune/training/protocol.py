@@ -1,4 +1,5 @@
-"""What a curve depends on besides the trial's own settings. Curves under different protocols do not compare."""
+"""The settings besides those of the trial that a curve depends on. Curves under different protocols are not
+comparable."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from vsetune.training.batches import TrainingBatches
 
 
 def describe_protocol(trial: TrialSpec, dataset: Dataset, batches: TrainingBatches) -> dict[str, Any]:
-    """What is ranked, and how often. images, captions: of the split; validation_images: of fewer."""
+    """What is ranked, and how often. images, captions: of the split; validation_images: number of images in validations
+    that rank fewer."""
     split = trial.data.validation_split
     info = dataset.split(split)
     wanted = trial.evaluation
@@ -42,5 +44,5 @@ def describe_protocol(trial: TrialSpec, dataset: Dataset, batches: TrainingBatch
 
 
 def _reranking(wanted: RerankSpec) -> str:
-    """Who proposes how much. The content, not the name, says which weights these are."""
+    """Which first stage proposes how many candidates. Its weights are identified by content, not by name."""
     return f"top {wanted.top} of {wanted.first} ({(wanted.content or 'any')[:16]}), version {RERANKING_VERSION}"

@@ -1,7 +1,8 @@
-"""The random state of an attempt, apart from that of the process it runs in.
+"""The random state of an attempt, separate from that of its process.
 
-Python, numpy and torch keep global generators. An attempt brings its own state when it works and puts the caller's back
-when it pauses, so that warm workers, other attempts in the process and interruptions do not change its numbers.
+Python, numpy and torch keep global generators. An attempt installs its own state when it works and restores the
+caller's when it pauses, so that warm workers, other attempts in the process and interruptions do not change its
+numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 
 
 class RandomState:
-    """State of the global generators as this attempt left them. device: its cuda generator counts too."""
+    """State of the global generators as this attempt left them. device: its cuda generator is included."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self._device = device
@@ -29,7 +30,7 @@ class RandomState:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Inside, the global generators are the attempt's; afterwards they are the caller's again."""
+        """Use the attempt's state of the global generators inside, and the caller's again afterwards."""
         outside = _capture(self._device)
         _restore(self._state, self._device)
         try:
@@ -39,7 +40,7 @@ class RandomState:
             _restore(outside, self._device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain data and tensors. To be called outside `active`, where the state is up to date."""
+        """Plain data and tensors. Call it outside `active`, where the state is up to date."""
         return dict(self._state)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -49,7 +50,7 @@ class RandomState:
 
 @contextmanager
 def undisturbed(device: torch.device) -> Iterator[None]:
-    """Whatever draws random numbers inside leaves no trace in the global generators."""
+    """Restore the global generators afterwards, so that random numbers used inside leave no trace."""
     outside = _capture(device)
     try:
         yield

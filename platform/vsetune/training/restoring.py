@@ -1,7 +1,7 @@
-"""The state of a checkpoint put back into an attempt, after a look at every part of it.
+"""Restores the state of a checkpoint into an attempt, after a check of every part of it.
 
-A file can be whole and still not be a state of this trial: made by hand, or by another version. Then the error is one
-line at the start, and not a strange number or a traceback at some later step.
+A file can be intact and still not be a state of this trial: edited by hand, or of another version. Then the error is
+one line at the start, not a wrong number or a traceback at a later step.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MOST = 2**53
 
 
 def learner_state(saved: Mapping[str, Any] | None, checkpoints: CheckpointFolder) -> Mapping[str, Any] | None:
-    """The part of a checkpoint that `Learner.build` builds the network by; None without a checkpoint.
+    """The part of a checkpoint that `Learner.build` builds the network from; None without a checkpoint.
 
-    StaleCheckpoint, or DamagedCheckpoint, when it does not say what it must.
+    StaleCheckpoint, or DamagedCheckpoint, when a required part is missing or invalid.
     """
     if saved is None:
         return None
@@ -44,10 +44,10 @@ def learner_state(saved: Mapping[str, Any] | None, checkpoints: CheckpointFolder
 def restore(
     saved: Mapping[str, Any], learner: Learner, random: RandomState, checkpoints: CheckpointFolder
 ) -> tuple[Learner, Progress]:
-    """The learner (of another phase where the state is) and the progress; `random` is changed in place.
+    """The learner (of a later phase if the state is) and the progress; `random` is changed in place.
 
     saved: from `checkpoints.load()`. StaleCheckpoint, or DamagedCheckpoint, when it is no state of this trial; learner
-    and random are then spent.
+    and random are then unusable.
     """
     try:
         progress = _progress(_part(saved, "progress"), between=is_between_validations(saved))
@@ -60,14 +60,15 @@ def restore(
 
 
 def is_between_validations(saved: Mapping[str, Any]) -> bool:
-    """Whether the attempt was asked to leave before its next validation; then `window` has what it had collected."""
+    """Whether the attempt was asked to leave before its next validation; then `window` has the numbers collected so
+    far."""
     return "window" in saved
 
 
 def window_state(saved: Mapping[str, Any], checkpoints: CheckpointFolder) -> Mapping[str, Any] | None:
-    """What the steps since the last validation had in common; None for a checkpoint of a validation.
+    """The numbers collected since the last validation; None for a checkpoint of a validation.
 
-    StaleCheckpoint, or DamagedCheckpoint, when it is no such state.
+    StaleCheckpoint, or DamagedCheckpoint, when the state is invalid.
     """
     if not is_between_validations(saved):
         return None
@@ -107,7 +108,7 @@ def _restored_learner(state: Mapping[str, Any], learner: Learner, random: Random
 
 
 def _require_optimizers(learner: Learner, own: Mapping[str, Any]) -> None:
-    """torch takes over what a state says of its groups and moments as it is."""
+    """ValueError unless groups and moments fit the optimizers: torch accepts them from a state unchecked."""
     for name, loaded in learner.optimizers.state_dict().items():
         for group, mine in zip(loaded["param_groups"], own[name]["param_groups"], strict=True):
             for key, value in mine.items():

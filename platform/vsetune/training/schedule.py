@@ -1,4 +1,4 @@
-"""When the learning rate drops, grows or falls, when a phase begins, and where a budget in epochs ends."""
+"""When the learning rate drops, warms up or falls linearly, when a phase begins, and where a budget in epochs ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROUNDING = 1e-9  # 0.6 / 0.2 is 2.9999999999999996: a boundary that was meant t
 
 
 def rate_factor(training: TrainingSpec, epoch: float, *, steps_per_epoch: int) -> float:
-    """What the learning rate of a step that starts at `epoch` is of its full height, see `PhaseSpec` for that."""
+    """Learning rate of a step that starts at `epoch`, as a share of the full rate; see `PhaseSpec`."""
     if training.linear_schedule is None:
         _, start = phase_at(training, epoch)
         return drop_factor(training, epoch - start)
@@ -24,8 +24,9 @@ def linear_factor(
 ) -> float:
     """Step i (from 0) of N, w of them warm-up: the least of 1, (i + 1) / w and (N - i) / (N - w); never 0.
 
-    transformers has i / w for the warm-up, hence a first step at rate 0; UNITER and TAGS-DC have (N - i - 1) / (N - w)
-    after it, hence a last one. i counts pairs, like all epochs: the short last batch of an epoch is less than a step.
+    In transformers the warm-up is i / w, hence a first step at rate 0; UNITER and TAGS-DC use (N - i - 1) / (N - w)
+    after it, hence a last step at rate 0. i counts pairs, like all epochs: the short last batch of an epoch is less
+    than a step.
     """
     one_step = 1 / steps_per_epoch
     begin, end = _span_at(training, schedule, epoch)
@@ -36,7 +37,7 @@ def linear_factor(
 
 
 def require_room_for_warmup(training: TrainingSpec, *, steps_per_epoch: int) -> None:
-    """ConfigError when the warm-up, given in steps, leaves nothing of the training or of one of its phases."""
+    """ConfigError when the warm-up, given in steps, is at least as long as the training or one of its phases."""
     schedule = training.linear_schedule
     if schedule is None or schedule.warmup_steps is None:
         return
@@ -53,7 +54,7 @@ def require_room_for_warmup(training: TrainingSpec, *, steps_per_epoch: int) -> 
 
 
 def _span_at(training: TrainingSpec, schedule: LinearSchedule, epoch: float) -> tuple[float, float]:
-    """The epochs between which the schedule runs that holds at this one."""
+    """First and last epoch of the schedule that applies at this epoch."""
     if schedule.over == "training":
         return 0.0, training.epochs
     phase, begin = phase_at(training, epoch)
@@ -68,10 +69,10 @@ def _warmup_epochs(schedule: LinearSchedule, span: float, steps_per_epoch: int) 
 
 
 def drop_factor(training: TrainingSpec, epoch: float) -> float:
-    """What the learning rate has dropped to after `epoch` epochs of its phase, as a factor of its start.
+    """Factor of the initial learning rate after `epoch` epochs of its phase.
 
-    `repeat`: drop ** floor(epoch / step), as VSE++; `once`: one drop from `step` on, as VSE-infinity.
-    With a whole `step` the rate changes at the starts of epochs only.
+    `repeat`: drop ** floor(epoch / step), as VSE++; `once`: one drop from `step` on, as VSE-infinity. With a whole
+    `step` the rate changes only at the starts of epochs.
     """
     if training.learning_rate_step is None:
         return 1.0
@@ -82,7 +83,7 @@ def drop_factor(training: TrainingSpec, epoch: float) -> float:
 
 
 def loss_factor(training: TrainingSpec, epoch: float) -> float:
-    """What the loss of a step that starts at `epoch` is multiplied by: i / steps for step i of a ramp, else 1."""
+    """The factor of the loss of a step that starts at `epoch`: i / steps for step i of a ramp, else 1."""
     ramp = training.loss_ramp
     if ramp is None or not ramp.start_epoch <= epoch + _ROUNDING < ramp.start_epoch + ramp.epochs:
         return 1.0
@@ -102,10 +103,10 @@ def total_steps(training: TrainingSpec, steps_per_epoch: int) -> int:
 
 
 def next_validation(training: TrainingSpec, *, step: int, steps_per_epoch: int) -> int:
-    """The step after which the next validation comes, for an attempt that has done `step` steps.
+    """The number of steps after which the next validation comes, for an attempt that has done `step` steps.
 
-    Every `validate_every_steps` steps counted from the start of the attempt, at the end of every epoch, and at the
-    end of the budget, whichever is first.
+    Every `validate_every_steps` steps counted from the start of the attempt, at the end of every epoch, or at the end
+    of the budget, whichever comes first.
     """
     ends = [total_steps(training, steps_per_epoch), (step // steps_per_epoch + 1) * steps_per_epoch]
     if training.validate_every_steps is not None:

@@ -1,4 +1,4 @@
-"""Where a training starts when its network names weights: `start_from`. Read once, before the first step."""
+"""The initial weights of a training whose network names some: `start_from`. Read once, before the first step."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def check_start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> S
     """The weights that a training of `network` starts from; None: fresh ones. Only the header of the file is read.
 
     network: may be on the meta device. words: of the data set, special ones first. ConfigError in one line when the
-    file is missing, or is not all of the network and nothing else; only its word vectors may be of other words, and
-    spare heads of an imported file may be too many.
+    file is missing, or does not match the network exactly. Two differences are allowed: word vectors of other words,
+    and spare heads of an imported file.
     """
     if spec.start_from is None:
         return None
@@ -58,9 +58,9 @@ def check_start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> S
 
 
 def start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> None:
-    """Load what `spec.start_from` names, if it does. Errors as in `check_start`.
+    """Load the weights of `spec.start_from`, if any. Errors as in `check_start`.
 
-    Words of the data set that the file does not know keep the vectors that they have. No random number is drawn.
+    Words of the data set that the file does not know keep their present vectors. No random number is used.
     """
     stored = check_start(network, spec, words)
     if stored is None:
@@ -76,13 +76,13 @@ def start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> None:
 
 
 def known_architecture(spec: AnyNetwork) -> Architecture:
-    """What the weights that `spec.start_from` names tell of the pre-trained models inside; errors as above."""
+    """The architecture of pre-trained models inside the weights of `spec.start_from`; errors as above."""
     notes = None if spec.start_from is None else _open(spec.start_from).notes
     return {} if notes is None else notes.architecture
 
 
 def describe_start(spec: AnyNetwork, words: Sequence[str]) -> dict[str, str]:
-    """Which weights a training started from, and how many words they knew; nothing for fresh ones. For records."""
+    """For records: which weights a training started from, and how many words they knew; empty for fresh ones."""
     if spec.start_from is None:
         return {}
     stored = _open(spec.start_from)
@@ -91,7 +91,8 @@ def describe_start(spec: AnyNetwork, words: Sequence[str]) -> dict[str, str]:
 
 
 def count_known(words: Sequence[str], known: Sequence[str]) -> tuple[int, int]:
-    """How many words of a data set others know, and how many there are. Special ones are not counted."""
+    """How many words of a data set are known to another vocabulary, and how many there are. Special words are not
+    counted."""
     rows = rows_of(words[len(SPECIAL_WORDS):], known)
     return sum(row is not None for row in rows), len(rows)
 
@@ -121,7 +122,7 @@ def _words_found(stored: StoredWeights, words: Sequence[str]) -> str:
 
 
 def _check_words(stored: StoredWeights, words: Sequence[str], where: str) -> None:
-    """Rows without names mean the words of the data set only where a trial on it made them."""
+    """Rows without names belong to the words of the data set only if a trial on that data set made them."""
     rows = stored.shapes[WORD_VECTORS][0]
     if stored.network is not None and stored.network.words is None:
         raise ConfigError(
@@ -136,7 +137,7 @@ def _check_words(stored: StoredWeights, words: Sequence[str], where: str) -> Non
 
 
 def _check_same_words(stored: StoredWeights, words: Sequence[str], where: str) -> None:
-    """The words that a trial kept a fingerprint of are those of the data set, row by row."""
+    """ConfigError unless the word fingerprint stored by a trial matches the words of the data set, row by row."""
     known = stored.notes.words if stored.notes is not None else None
     if known is not None and known != fingerprint_of_words(words):
         raise ConfigError(

@@ -33,7 +33,7 @@ from vsetune.training.trained import described
 
 @dataclass(frozen=True)
 class StepResult:
-    """Detached scalars on the training device; reading them waits for it. gradient_norm: before the clip."""
+    """Detached scalars on the training device; reading one waits for the device. gradient_norm: before clipping."""
 
     loss: Tensor
     gradient_norm: Tensor
@@ -42,7 +42,7 @@ class StepResult:
 
 @dataclass
 class Learner:
-    """Everything a step changes. phase: of the trial's training, 0-based. epoch: at which the next step starts."""
+    """All state that a step changes. phase: of the trial's training, 0-based. epoch: at which the next step starts."""
 
     trial: TrialSpec
     steps_per_epoch: int
@@ -60,10 +60,10 @@ class Learner:
         cls, trial: TrialSpec, dataset: Dataset, device: torch.device, *, saved: Mapping[str, Any] | None = None
     ) -> Learner:
         """Fresh parameters, drawn on the CPU from the global generator: the same start on every device. Where the
-        network names weights to start from, these take their place; ConfigError when they do not fit.
+        network names weights to start from, these replace them; ConfigError when they do not fit.
 
-        saved: the state that `load_state_dict` is given next. Neither pre-trained weights nor those to start from are
-        read then, they need not be there any more.
+        saved: the state that `load_state_dict` receives next. With it, neither pre-trained weights nor weights to start
+        from are read, and they may be gone.
         """
         per_epoch = training_steps_per_epoch(trial, dataset)
         require_room_for_warmup(trial.training, steps_per_epoch=per_epoch)
@@ -83,7 +83,7 @@ class Learner:
     def enter(self, phase: int, *, learned: bool) -> Learner:
         """The learner of another phase: the same network, the loss of that phase, fresh optimizers.
 
-        learned: the new loss takes over what the present one has learned; False before a checkpoint is loaded.
+        learned: the new loss takes over the learned state of the present one; False before a checkpoint is loaded.
         """
         loss = build_loss(self.trial.loss_in(phase), self.context).to(self.device)
         if learned:
@@ -106,8 +106,8 @@ class Learner:
         return cls(trial, steps_per_epoch, phase, network, loss, optimizers, context, device)
 
     def set_epoch(self, epoch: float) -> float:
-        """Make ready for a step that starts at this epoch: learning rates, which of the network's groups train, the
-        factor of the loss. Returns the learning rate of the network."""
+        """Prepare a step that starts at this epoch: learning rates, the groups of the network that train, the factor of
+        the loss. Returns the learning rate of the network."""
         training = self.trial.training
         phase, _ = phase_at(training, epoch)
         factor = training.phases[phase].learning_rate_factor if training.phases else 1.0
@@ -119,9 +119,9 @@ class Learner:
         return self.optimizers.learning_rate
 
     def step(self, batch: Batch, drawn: Batch | None = None) -> StepResult:
-        """Change the parameters once by a batch that is on the device already.
+        """Update the parameters once with a batch that is already on the device.
 
-        drawn: what `TrainingBatches.drawn` gave for the step.
+        drawn: the result of `TrainingBatches.drawn` for the step.
         """
         self.optimizers.zero_grad()
         with product_precision(self.trial.training, self.device):
@@ -145,13 +145,13 @@ class Learner:
         }
 
     def notes(self, dataset: Dataset) -> WeightNotes:
-        """What a file of the network's weights must say beside them. dataset: that it is trained on."""
+        """The notes stored with the network's weights. dataset: the training data set."""
         spec = self.trial.network
         words = dataset.vocabulary.words if spec.reads.word_pieces is None else None
         return WeightNotes.of(self.network, spec.name, words, described(self.trial, dataset).to_plain())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue as the learner that was saved; it had the same trial and phase."""
+        """Continue as the learner that was saved, which must have had the same trial and phase."""
         self.network.load_state_dict(state["network"])
         self.loss.load_state_dict(state["loss"])
         self.optimizers.load_state_dict(state["optimizers"])
@@ -184,7 +184,7 @@ class Learner:
     def _hardest_drawn(
         self, drawn: Batch | None, batch: Batch, images: Encoded, captions: Encoded
     ) -> Memory | None:
-        """Of what was drawn beside the batch, where the loss asks for it."""
+        """The hardest items sampled beside the batch, where the loss uses them."""
         asked = drawn_in(self.trial, self.phase)
         if asked is None or drawn is None:
             return None
@@ -192,7 +192,7 @@ class Learner:
         return miner.hardest_of(drawn, batch, images, captions)
 
     def _similarity(self, images: Encoded, captions: Encoded, *, sizes: tuple[int, int]) -> Tensor:
-        """Every image with every caption; the shapes of the first batch are checked. sizes: of the batch."""
+        """Scores of every image with every caption; the shapes of the first batch are checked. sizes: of the batch."""
         if self.is_checked:
             return self.network.similarity(images, captions)
         name = self.trial.network.name
@@ -209,14 +209,14 @@ def _trains_loss_only(trial: TrialSpec, phase: int) -> bool:
 
 
 def _items(network: Network, encoded: Encoded) -> Items | None:
-    """What losses see of encoded images or captions; no regions or words of a network that scores pairs."""
+    """Encoded images or captions as losses receive them; without regions or words for a network that scores pairs."""
     if network.kind == "score":
         return None
     return Items(encoded.vectors, encoded.log_scales, encoded.residuals)
 
 
 def _with_auxiliary(output: LossOutput, auxiliary: Mapping[str, Tensor]) -> LossOutput:
-    """The sum; the retrieval loss itself is logged beside the parts that the network added."""
+    """The sum; the retrieval loss itself is logged beside the parts that the network adds."""
     if not auxiliary:
         return output
     parts = {"retrieval": output.value.detach()} | {f"network_{key}": loss.detach() for key, loss in auxiliary.items()}
@@ -227,7 +227,8 @@ def _with_auxiliary(output: LossOutput, auxiliary: Mapping[str, Tensor]) -> Loss
 def _clip(network: Network, largest: float | None, device: torch.device) -> Tensor:
     """Scale the network's gradient to at most `largest`; returns its norm before that, 0 for a frozen network.
 
-    What a loss learns (a temperature) stays outside: its gradient has another scale and would shrink the network's.
+    The learned parameters of a loss (a temperature) are excluded: their gradient has another scale and would shrink the
+    network's.
     """
     parameters = [p for p in network.parameters() if p.grad is not None]
     if not parameters:

@@ -1,4 +1,4 @@
-"""Weights in a file, imported or of a trial, scored on any data set that they can read."""
+"""Scores of weights in a file, imported or of a trial, on any data set that they can read."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from vsetune.training.trained import features_made
 
 @dataclass(frozen=True)
 class StoredTrial:
-    """network: in evaluation mode, on `device`. dataset: its captions are numbered by the words of the weights.
+    """network: in evaluation mode, on `device`. dataset: its captions are numbered by the vocabulary of the weights.
 
-    trial: names the network and the split, so that all that scores trials scores this; its loss is never read.
+    trial: names the network and the split, so that code that scores trials can score this; its loss is never read.
     words: how many of the data set's vocabulary the weights know, and how many there are; None for word pieces.
     """
 
@@ -44,9 +44,9 @@ class StoredTrial:
 def load_stored(
     weights: Path, data: str, *, split: str, device: torch.device, described: StoredNetwork | None = None
 ) -> StoredTrial:
-    """Weights beside a data set. DataError in one line when either cannot be read, or they do not fit.
+    """Combine weights and a data set. DataError in one line when either cannot be read, or they do not fit.
 
-    described: says what a file of an earlier version does not.
+    described: the description that a file of an earlier version lacks.
     """
     stored = StoredWeights.open(weights)
     held = described or stored.described()
@@ -81,8 +81,8 @@ def evaluate_stored(imported: StoredTrial, *, report: Report | None = None) -> d
 
 
 def other_features(found: StoredTrial) -> str | None:
-    """How the features of the data set were made, where those of the training were made otherwise: a vector of the same
-    width may mean something else. None where nothing is known to differ, and for networks that read photographs."""
+    """How the features of the data set were made, if those of the training were made differently: a vector of the same
+    width may mean something else. None where no difference is known, and for networks that read photographs."""
     held, now = found.held.features, features_made(found.dataset)
     if not held or held == now or found.held.spec.reads.pixels is not None:
         return None
@@ -108,7 +108,7 @@ def _check_features(held: StoredNetwork, dataset: Dataset, weights: Path, *, is_
 
 
 def _depends_on_regions(held: StoredNetwork) -> bool:
-    """Whether its tensors have other shapes for another number of regions."""
+    """Whether the shapes of its tensors depend on the number of regions."""
     shapes = []
     for regions in (held.regions, held.regions + 1):
         with torch.device("meta"):
@@ -120,7 +120,7 @@ def _depends_on_regions(held: StoredNetwork) -> bool:
 
 
 def _vocabulary(released: tuple[str, ...]) -> Vocabulary:
-    """The words of a trial as they are; released ones behind our special ones, each once."""
+    """The words of a trial unchanged; released words after our special ones, each once."""
     if released[:len(SPECIAL_WORDS)] == SPECIAL_WORDS:
         return Vocabulary(released)
     special = {*SPECIAL_WORDS, "<unk>"}
@@ -128,7 +128,7 @@ def _vocabulary(released: tuple[str, ...]) -> Vocabulary:
 
 
 def trial_of(held: StoredNetwork, data: DataSpec) -> TrialSpec:
-    """Names the network and its data, so that all that scores trials scores this; its loss is never read."""
+    """Names the network and its data, so that code that scores trials can score this; its loss is never read."""
     fitting = (spec() for spec in LOSSES.values())
     loss = next(loss for loss in fitting if mismatch(held.spec, loss, batch_unit="pairs") is None)
     return TrialSpec.model_validate({

@@ -1,4 +1,4 @@
-"""The numbers that remain of a trial: `summary` of its attempt record."""
+"""The numbers that are recorded of a trial: `summary` of its attempt record."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from vsetune.training.executions import Execution
 
 
 def device_seconds(progress: Progress, execution: Execution) -> float:
-    """How long the trial has held its device: training, loading, validations and checkpoints of all its executions,
+    """How long the trial has occupied its device: training, loading, validations and checkpoints of all its executions,
     lost work included."""
     return progress.seconds + execution.wasted_seconds
 
 
 def summarise(progress: Progress, execution: Execution, *, pairs: int) -> dict[str, float]:
-    """Totals of the trial over all its executions; `wasted_*` is work that dead executions lost, counted apart.
+    """Totals of the trial over all its executions; `wasted_*` is work lost by dead executions, counted separately.
 
     best_m_recall: per cent, validation split. epochs_to_best: epoch of the first validation that reached it.
     seconds_per_epoch: training steps alone. pairs: in the train split. Without any validation the numbers about the

@@ -1,4 +1,4 @@
-"""A network with the best weights of a trial, beside the data it was trained on."""
+"""A network with the best weights of a trial, and its training data set."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class TrainedTrial:
 
 
 def described_by(weights: Path, trial: TrialSpec) -> StoredNetwork | None:
-    """What a file of an earlier version does not say of its network: taken from its trial, and the data set it was
-    trained on, which must still be at its place. None for a file that says it itself."""
+    """The description of a network that a file of an earlier version lacks. It comes from its trial and from the
+    training data set, which must still be at its place. None for a file that contains its own description."""
     notes = read_notes(weights)
     is_told = notes is not None and notes.description is not None
     return None if is_told else described(trial, Dataset.open(trial.data.path))
 
 
 _OF_FEATURES = ("model", "revision", "seed", "image_size", "vector")
-"""Settings of a recipe that change what a feature of the same width means."""
+"""Settings of a recipe that change the meaning of a feature of the same width."""
 
 
 def described(trial: TrialSpec, dataset: Dataset) -> StoredNetwork:
-    """What the weights of a trial say of its network, so that they can be used without its records and its data."""
+    """The description of a trial's network in its weights, which can then be used without its records and its data."""
     spec = trial.network
     return StoredNetwork(
         source=f"{trial.study}/{trial.trial}", name=spec.name, spec=spec.model_copy(update={"start_from": None}),
@@ -58,7 +58,7 @@ def described(trial: TrialSpec, dataset: Dataset) -> StoredNetwork:
 
 
 def features_made(dataset: Dataset) -> dict[str, Any]:
-    """Extractor of the features, and the settings that decide what a vector means."""
+    """Extractor of the features, and the settings that determine the meaning of a vector."""
     features = dataset.manifest.features
     settings = {key: features.recipe[key] for key in _OF_FEATURES if features.recipe.get(key) is not None}
     return {"extractor": features.extractor, **settings}
@@ -69,8 +69,8 @@ def load_trained(
 ) -> TrainedTrial:
     """weights: a `best.safetensors`. data_fingerprint: of the data set as it was trained on; None: not recorded.
 
-    where: opens the messages. DataError when the data set is gone or has changed since, StaleCheckpoint when the
-    weights cannot be read or are of another network.
+    where: starts the messages. DataError when the data set is gone or has changed since, StaleCheckpoint when the
+    weights are of another network, DamagedCheckpoint (a StaleCheckpoint) when they cannot be read.
     """
     dataset = Dataset.open(trial.data.path)
     values, notes = _weights(weights, where)
@@ -102,7 +102,7 @@ def load_trained(
 
 
 def _weights(path: Path, where: str) -> tuple[dict[str, Tensor], WeightNotes | None]:
-    """The tensors of a file, and what it says of them."""
+    """The tensors and the notes of a file."""
     try:
         is_file = path.is_file()
         values = safetensors.torch.load_file(path, device="cpu") if is_file else {}

@@ -1,4 +1,4 @@
-"""What the steps between two validations had in common: means, and the guard against non-finite numbers."""
+"""Means over the steps between two validations, and the check for non-finite numbers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from vsetune.errors import NumericError
 from vsetune.training.step import StepResult
 
 _CHECK_EVERY_ON_GPU = 25
-"""Steps between two looks at the losses on a GPU. Each look waits for the queue; on the CPU every step is looked at."""
+"""Steps between two checks of the losses on a GPU. Each check waits for the queue; on the CPU every step is checked."""
 
 
 class StepWindow:
     """Collects steps and averages them at the next validation.
 
-    where: trial and attempt, for error messages. seconds_before: what the trial had spent when the window began.
+    where: trial and attempt, for error messages. seconds_before: seconds of the trial when the window began.
     """
 
     def __init__(self, *, device: torch.device, where: str, loss_name: str, seconds_before: float) -> None:
@@ -34,7 +34,7 @@ class StepWindow:
         self._counts: defaultdict[str, int] = defaultdict(int)
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain data: what an attempt that stops between two validations has collected so far."""
+        """Plain data: the numbers collected so far, for an attempt that stops between two validations."""
         self.flush()
         return {
             "pairs": self._pairs, "seconds_before": self._seconds_before, "sums": dict(self._sums),
@@ -42,13 +42,13 @@ class StepWindow:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Continue from the result of `state_dict`."""
         self._pairs, self._seconds_before = state["pairs"], state["seconds_before"]
         self._sums.update(state["sums"])
         self._counts.update(state["counts"])
 
     def add(self, result: StepResult, *, step: int, learning_rate: float, pairs: int) -> None:
-        """NumericError as soon as a loss or gradient norm is seen not to be finite; it names the first such step."""
+        """NumericError as soon as a non-finite loss or gradient norm is found; it names the first such step."""
         self._pairs += pairs
         values = {"train_loss": result.loss, "gradient_norm": result.gradient_norm}
         values |= {f"loss_{name}": value for name, value in result.output.parts.items()}

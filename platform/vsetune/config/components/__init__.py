@@ -1,1 +1,1 @@
-"""Losses and networks as study files name them: one folder each, found where it lies."""
+"""Losses and networks by the names that study files use: one folder each, found by its presence."""

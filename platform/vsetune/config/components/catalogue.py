@@ -1,7 +1,7 @@
 """The components of one kind by the name that study files use: a folder with a `spec.py` each.
 
-The folders are found where they lie, so a new one is known by being there. Reading the specs imports no torch; what a
-spec describes stands in a file beside it (`loss.py`, `network.py`) and is imported when it is built.
+New folders are found by their presence. Reading the specs imports no torch; the component that a spec describes is in a
+file beside it (`loss.py`, `network.py`) and is imported when it is built.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ _code: dict[type[Spec], str] = {}
 
 
 class Catalogue(Mapping[str, type[S]], Generic[S]):
-    """Specs by name. Folders are looked at when the first name is asked for."""
+    """Specs by name. Folders are read when the first name is requested."""
 
     def __init__(
         self, kind: str, base: type[S], package: str | None, *, key: str = "name", own: Sequence[type[S]] = ()
     ) -> None:
-        """kind: what people call them, e.g. `loss`. base: what their specs derive from. package: where folders lie.
+        """kind: the word for messages, e.g. `loss`. base: the base class of their specs. package: the package of their
+        folders.
 
-        key: the field by which a file selects one. own: specs that stand in no folder of their own.
+        key: the field by which a file selects one. own: specs without a folder of their own.
         """
         self.kind, self.base, self.key = kind, base, key
         self._package, self._own = package, own
         self._specs: dict[str, type[S]] | None = None
 
     def add(self, spec: type[S]) -> None:
-        """Make a spec known by its name. ValueError if another one has it."""
+        """Register a spec under its name. ValueError if another spec has that name."""
         name = name_of(spec, self.key)
         other = self._known().get(name)
         if other is not None and other is not spec:
@@ -51,7 +52,7 @@ class Catalogue(Mapping[str, type[S]], Generic[S]):
         self._known()[name] = spec
 
     def remove(self, spec: type[S]) -> None:
-        """Make a spec unknown again, if it is the one that has its name."""
+        """Unregister a spec, if it is the one registered under its name."""
         if self._known().get(name_of(spec, self.key)) is spec:
             del self._known()[name_of(spec, self.key)]
 
@@ -94,24 +95,24 @@ def specs_of_folder(package: str, base: type[S], key: str = "name") -> list[type
 
 
 def name_of(spec: type[Spec], key: str = "name") -> str:
-    """The name that study files use."""
+    """The name in study files."""
     return str(spec.model_fields[key].default)
 
 
 def mark_code(spec: type[Spec], sha256: str) -> None:
-    """Note what the code beside a spec hashes to: it is somebody else's."""
+    """Note the hash of the code beside a spec of a plugin."""
     _code[spec] = sha256
 
 
 def code_of(spec: type[Spec]) -> str | None:
-    """The hash of somebody else's code beside a spec; None for our own."""
+    """The hash of the plugin code beside a spec; None for a built-in spec."""
     return _code.get(spec)
 
 
 def import_sibling(spec: type[Spec], file: str) -> ModuleType | None:
-    """Imports the module `file` of the folder a spec stands in; None if there is none.
+    """Import the module `file` of the folder that a spec is in. None if there is no such module.
 
-    ConfigError in one line for what the code of somebody else's folder raises.
+    ConfigError in one line for exceptions from a plugin's code.
     """
     package = spec.__module__.rpartition(".")[0]
     with guarded(spec):
@@ -121,16 +122,16 @@ def import_sibling(spec: type[Spec], file: str) -> ModuleType | None:
 
 
 def guarded(spec: type[Spec]) -> AbstractContextManager[None]:
-    """Inside, what the code beside a spec raises becomes a ConfigError in one line, if it is somebody else's."""
+    """A context in which exceptions from a plugin's code beside a spec become a ConfigError in one line."""
     file = getattr(sys.modules.get(spec.__module__), "__file__", None)
     is_ours = spec.__module__.startswith("vsetune.") or file is None
     return nullcontext() if is_ours else told_in_one_line(Path(str(file)).parent)
 
 
 def selected_by_name(known: Callable[[], Mapping[str, type[Any]]]) -> Any:
-    """For `Annotated[BaseSpec, ...]`: plain data becomes the spec that its `name` selects among those known now.
+    """For `Annotated[BaseSpec, ...]`: plain data becomes the spec that its `name` selects among the specs known now.
 
-    A pydantic union would fix the choice when the class is made, before anybody's own components are known.
+    A pydantic union would fix the choice when the class is made, before any plugin is known.
     """
 
     def select(value: Any, handler: Any, info: ValidationInfo) -> Any:

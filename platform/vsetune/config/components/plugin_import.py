@@ -1,8 +1,8 @@
-"""Imports somebody's own component from the very bytes that were hashed, and tells what is wrong with it in one line.
+"""Imports a plugin component from the very bytes that were hashed, and reports its errors in one line.
 
-A folder becomes the package `vsetune_plugins.<folder>_<hash>`. The same code has the same package wherever it lies, in
-every process; changed code has another one, so that old and new never mix. Modules are compiled from what was read
-when the folder was hashed, not from what lies there when a module is first asked for.
+A folder becomes the package `vsetune_plugins.<folder>_<hash>`. The same code has the same package in every process,
+wherever the folder is; changed code has another one, so that old and new never mix. Modules are compiled from the bytes
+read when the folder was hashed, not from the files at the time of the import.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _sources: dict[str, Source] = {}
 
 
 def import_folder(source: Source) -> str:
-    """The name of the package that a folder is from now on. Nothing of it has run yet but its `__init__.py`.
+    """Import a folder as a package; returns its name. Only its `__init__.py` has run by then.
 
-    ConfigError in one line when a file of it is no Python, or `__init__.py` raises.
+    ConfigError in one line when a file of it is not valid Python, or `__init__.py` raises.
     """
     package = f"{PACKAGE}.{_identifier(source.folder.name)}_{source.short}"
     if package in _sources:
@@ -58,7 +58,7 @@ def source_of(package: str) -> Source | None:
 
 
 def forget(package: str) -> None:
-    """Drop a folder's modules; what holds its classes keeps them."""
+    """Drop a folder's modules; objects that refer to its classes keep them alive."""
     _sources.pop(package, None)
     for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
         del sys.modules[name]
@@ -66,7 +66,7 @@ def forget(package: str) -> None:
 
 @contextmanager
 def told_in_one_line(folder: Path) -> Iterator[None]:
-    """What the code in `folder` raises becomes a ConfigError in one line: file, line, reason, fix."""
+    """Turn exceptions from the code in `folder` into a ConfigError in one line: file, line, reason, fix."""
     try:
         yield
     except VsetuneError:
@@ -76,7 +76,7 @@ def told_in_one_line(folder: Path) -> Iterator[None]:
 
 
 def told(error: BaseException, folder: Path) -> str:
-    """`my_loss/loss.py:12: NameError: ...; mend this line`: where in `folder` it arose, and what to do."""
+    """`my_loss/loss.py:12: NameError: ...; mend this line`: where in `folder` the error arose, and how to fix it."""
     text = " ".join(str(error).split())
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}; mend this line"
@@ -87,7 +87,8 @@ def told(error: BaseException, folder: Path) -> str:
 
 
 def place_of(error: BaseException, folder: Path) -> str | None:
-    """`file:line` of the innermost line in `folder` that an exception came through; None: it came through none."""
+    """`file:line` of the innermost line in `folder` that an exception passed through; None if it passed through none.
+    """
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(folder)
     ]
@@ -121,7 +122,7 @@ def _root() -> ModuleType:
 
 
 class _ReadSource(importlib.machinery.SourceFileLoader):
-    """A module compiled from what was read with its folder. Keeps no bytecode: it could be older than the source."""
+    """A module compiled from the bytes read with its folder. Writes no bytecode: it could be older than the source."""
 
     def __init__(self, name: str, path: Path, content: bytes) -> None:
         super().__init__(name, str(path))

@@ -1,4 +1,4 @@
-"""Components in packages that can be imported: installed ones, or what PYTHONPATH leads to."""
+"""Components in importable packages: installed ones, or packages on PYTHONPATH."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from vsetune.config.components.plugin_source import read_source
 from vsetune.errors import ConfigError, MissingPlugin
 
 _imported: dict[str, str] = {}
-"""The hash of each outermost package when this process imported it first."""
+"""The hash of each outermost package when this process first imported it."""
 
 
 @dataclass(frozen=True)
 class Component:
-    """A folder with a `spec.py`. source: the folder that is hashed and travels with it. package: what it is imported
-    as; None for a folder that becomes a package of its own."""
+    """A folder with a `spec.py`. source: the folder that is hashed and copied with it. package: the name under which it
+    is imported; None for a folder that becomes a package of its own."""
 
     folder: Path
     source: Path
@@ -27,7 +27,7 @@ class Component:
 
 
 def is_module_name(text: str) -> bool:
-    """Whether it can be the dotted name of a module."""
+    """Whether the text can be the dotted name of a module."""
     return all(part.isidentifier() for part in text.split("."))
 
 
@@ -35,7 +35,7 @@ def component_packages(name: str) -> list[Component]:
     """Every component that the module `name` stands for: its package, or the packages inside.
 
     Their source is the outermost package, since its modules may import one another by their full names. ConfigError
-    when the module is not there, is broken, has no component, or has changed since this process imported it.
+    when the module is missing, is broken, has no component, or has changed since this process imported it.
     """
     package, folder = _package(name)
     root = _outermost(package, folder)
@@ -53,12 +53,12 @@ def component_packages(name: str) -> list[Component]:
 
 
 def forget_package(root: Path) -> None:
-    """What this process imported from there counts no more."""
+    """Forget the hash of a package that this process imported."""
     _imported.pop(str(root), None)
 
 
 def _package(name: str) -> tuple[str, Path]:
-    """The package that `name` is, or that the module `name` stands in; and its folder."""
+    """The package `name`, or the package that contains the module `name`; and its folder."""
     if name.partition(".")[0] == "vsetune":
         raise ConfigError(f"plugins: {name}: is vsetune itself, whose components are known anyway; leave it out")
     try:
@@ -99,7 +99,7 @@ def _outermost(package: str, folder: Path) -> Path:
 
 
 def _folder_that_failed(name: str) -> Path:
-    """Where the code of a module that raised stands."""
+    """The folder of a module whose import raised."""
     spec = importlib.util.find_spec(name.partition(".")[0])
     places = list(spec.submodule_search_locations or []) if spec is not None else []
     return Path(places[0]) if places else Path("/")

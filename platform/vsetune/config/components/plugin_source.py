@@ -1,6 +1,7 @@
-"""The files of somebody's own component: which of them count, what they hash to, what they held when they were read.
+"""The files of a plugin component: which files count, their hash, and their content when they were read.
 
-A file counts unless it is a test, a note for people, hidden, or made by Python. What is hashed is what travels.
+A file counts unless it is a test, documentation, hidden, or made by Python. The hashed files are the files that are
+copied.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Source:
 
     @property
     def short(self) -> str:
-        """What folder and package names carry of the hash."""
+        """The part of the hash in folder and package names."""
         return self.sha256[:12]
 
 
@@ -58,14 +59,14 @@ def read_source(folder: Path) -> Source:
 
 
 def digest_of(files: Mapping[str, bytes]) -> str:
-    """SHA-256 of paths and contents, whatever the order of the files."""
+    """SHA-256 of paths and contents, independent of the order of the files."""
     return sha256_of_pieces(
         piece for path in sorted(files) for piece in (f"{path}\0{len(files[path])}\0".encode(), files[path])
     )
 
 
 def changed_files(before: Source, now: Source) -> list[str]:
-    """What differs, for people: `loss.py changed`, `helper.py is new`, `helper.py is gone`."""
+    """Differences, for people: `loss.py changed`, `helper.py is new`, `helper.py is gone`."""
     found = []
     for path in sorted({*before.files, *now.files}):
         if path not in now.files:
@@ -96,7 +97,7 @@ def _counts(name: str) -> bool:
 
 
 def _content(path: Path, *, most: int) -> bytes:
-    """The first bytes of a file. A FIFO that nobody writes to is not waited for."""
+    """The first bytes of a file. Never waits for the writer of a FIFO."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ConfigError(f"plugins: {path}: need a regular file; remove it, or put the file itself there")

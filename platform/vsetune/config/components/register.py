@@ -1,4 +1,4 @@
-"""Which class is built from which spec. It stands in a file beside the spec, which is imported when it is needed."""
+"""Which class is built from which spec. The class is in a file beside the spec, which is imported when it is needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class Register(Generic[B]):
     """Classes of one kind, by the class of their spec."""
 
     def __init__(self, kind: str, file: str) -> None:
-        """kind: what people call them, e.g. `loss`. file: where a class stands, beside its spec, without `.py`."""
+        """kind: the word for messages, e.g. `loss`. file: name of the file with the class, beside its spec, without
+        `.py`."""
         self._kind, self._file = kind, file
         self._classes: dict[type[Spec], type[B]] = {}
 

@@ -1,1 +1,1 @@
-"""What data comes from and how it is read: recipes, data sets, semantic vectors, pre-trained models, pixels."""
+"""Sources of data and how it is read: recipes, data sets, semantic vectors, pre-trained models, pixels."""

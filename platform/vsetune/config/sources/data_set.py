@@ -1,4 +1,4 @@
-"""An ingested data set: where it stands, which splits it has, and the semantic vectors that are made of it."""
+"""An ingested data set: its place, its splits, and the semantic vectors that are made of it."""
 
 from __future__ import annotations
 

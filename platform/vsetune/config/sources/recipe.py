@@ -1,6 +1,6 @@
-"""The ingest recipe: where the raw data stands, which features to take from it, how to shard it.
+"""The ingest recipe: the place of the raw data, the features to take from it, and how to shard it.
 
-Paths may hold `${NAME}`, replaced from the environment when the recipe runs, so that a recipe file can be shared.
+Paths may contain `${NAME}`, replaced from the environment when the recipe runs, so that a recipe file can be shared.
 Relative sources start at the working directory; a relative `output` is under VSETUNE_HOME.
 """
 
@@ -22,7 +22,7 @@ from vsetune.files.hashes import fingerprint_of
 
 SPLIT_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$"
 SplitName = Annotated[str, Field(max_length=60, pattern=SPLIT_NAME)]
-"""A split becomes part of file names."""
+"""A split's name becomes part of file names."""
 
 _SPLIT_NAMES = {"val": "validation", "dev": "validation", "valid": "validation"}
 
@@ -82,7 +82,7 @@ class FeatureFolderSource(SourceSpec):
 
 
 class SplitShares(Spec):
-    """Shares of the images drawn for validation and test; the rest trains."""
+    """Shares of the images sampled for validation and test; the rest is for training."""
 
     validation: float = Field(gt=0, lt=1)
     test: float = Field(0.0, ge=0, lt=1)
@@ -121,7 +121,7 @@ READERS: Catalogue[SourceSpec] = Catalogue(
 
 
 def _of_a_plugin(value: Any, handler: ValidatorFunctionWrapHandler) -> SourceSpec:
-    """A source whose layout somebody else's reader brought; all others go the way of the union."""
+    """A source whose layout a plugin reader defines; all other layouts go to the union."""
     layout = value.get("layout") if isinstance(value, dict) else getattr(value, "layout", None)
     spec = READERS.get(layout) if isinstance(layout, str) else None
     if isinstance(layout, str) and spec is None:
@@ -262,10 +262,10 @@ class IngestRecipe(Spec):
         return self
 
     def content_fingerprint(self) -> str:
-        """Fingerprint of what fixes the bytes: the recipe without where they are put, and without `parses`; with the
-        hash of a reader that is somebody else's.
+        """Fingerprint of the content that fixes the bytes: the recipe without `output`, `upload` and `parses`; with the
+        hash of a plugin reader.
 
-        Parses stand beside the shards and can be added later, see `vsetune.data.captions.parses`.
+        Parses are stored beside the shards and can be added later, see `vsetune.data.captions.parses`.
         """
         plain = self.model_copy(update={"output": ".", "upload": None}).to_plain()
         del plain["parses"], plain["plugins"]
@@ -274,7 +274,7 @@ class IngestRecipe(Spec):
 
 
 def expand_path(text: str, *, key: str) -> str:
-    """Replace `${NAME}` and a leading `~`. key: where the text stands, for the ConfigError (no such variable, user)."""
+    """Replace `${NAME}` and a leading `~`. key: setting of the text, for the ConfigError (no such variable, user)."""
 
     def value(match: re.Match[str]) -> str:
         found = os.environ.get(match[1])

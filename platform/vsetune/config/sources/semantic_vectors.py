@@ -1,4 +1,4 @@
-"""Where semantic vectors of captions come from: TF-IDF with SVD, or a pre-trained encoder."""
+"""Sources of semantic vectors of captions: TF-IDF with SVD, or a pre-trained encoder."""
 
 from __future__ import annotations
 

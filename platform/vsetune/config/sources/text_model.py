@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from vsetune.errors import ConfigError
 
 KEY = "network.text_model"
-"""Where a study names the text model of a network."""
+"""Key of a study that names the text model of a network."""
 _WORD_PIECE_TYPES = ("bert", "distilbert", "electra", "mobilebert")
-"""Models whose tokeniser marks the pieces of a word behind its first by `##`."""
+"""Models whose tokeniser marks every piece of a word after the first by `##`."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class TextModel:
 
 
 def require_word_pieces(model_type: str, place: str) -> None:
-    """ConfigError for a model of `transformers` of another kind. place: where it is, for the message."""
+    """ConfigError for a model of `transformers` of another kind. place: its place, for the message."""
     if model_type not in _WORD_PIECE_TYPES:
         raise ConfigError(
             f"{KEY}: {place}: is a {model_type}; need one that reads word pieces: {', '.join(_WORD_PIECE_TYPES)}"

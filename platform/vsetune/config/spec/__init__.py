@@ -1,1 +1,1 @@
-"""What every spec shares: base class, reading and writing, paths, addresses with passwords. No component, no torch."""
+"""The base of every spec: base class, reading and writing, paths, addresses with passwords. No component, no torch."""

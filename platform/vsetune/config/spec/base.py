@@ -1,4 +1,4 @@
-"""What every spec shares: frozen, unknown keys refused, tunable fields declared beside their default."""
+"""The base of every spec: frozen, unknown keys refused, tunable fields declared beside their default."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 """A seed of numpy and torch."""
 
 ShortSeed = Annotated[int, Field(ge=0, lt=2**32)]
-"""A seed of scikit-learn and Optuna, which take no longer ones."""
+"""A seed of scikit-learn and Optuna, which accept at most 32 bits."""
 
 Size = Annotated[int, Field(le=65_536)]
 """Numbers in a vector or pixels along a side: larger ones fit no device."""
 
 Count = Annotated[int, Field(le=10**9)]
-"""How many of something; the bound keeps arithmetic on it exact."""
+"""A number of items; the bound keeps arithmetic on it exact."""
 
 Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 """A name that becomes part of file names, run names and metric names."""
@@ -32,7 +32,7 @@ _LONGEST_NAME = 60
 
 
 class Problems(ValueError):
-    """Several things that are wrong with one spec, a line each."""
+    """Several problems of one spec, a line each."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__("; ".join(lines))
@@ -50,15 +50,15 @@ class Spec(BaseModel):
 
     @classmethod
     def keys_within(cls) -> Mapping[str, Iterable[str]]:
-        """Keys that may stand in fields which are free mappings, by field; for advice on a key at a wrong place."""
+        """Keys allowed in fields that are free mappings, by field; for advice on a key at a wrong place."""
         return {}
 
     @classmethod
     def without_what_is_wrong(
         cls, content: Mapping[str, Any], wrong: Collection[tuple[int | str, ...]]
     ) -> dict[str, Any] | None:
-        """The content of a file without the values at these places, to look for problems between the others; None where
-        nothing of the kind is looked for."""
+        """The content of a file without the values at these places, to look for problems among the others; None if the
+        spec has no such check."""
         return None
 
     def fingerprint(self) -> str:
@@ -66,14 +66,14 @@ class Spec(BaseModel):
         return fingerprint_of(self.fingerprinted())
 
     def fingerprinted(self) -> dict[str, Any]:
-        """What the fingerprint is of. Settings that came later are left out where they say what was so before, if
-        fingerprints are to stay."""
+        """The data that the fingerprint is computed from. Settings added later are left out where they equal the
+        earlier behaviour, if fingerprints have to stay the same."""
         return self.to_plain()
 
     @model_validator(mode="before")
     @classmethod
     def _truth_is_no_number(cls, given: Any) -> Any:
-        """YAML reads yes and on as true, and pydantic takes true for 1."""
+        """Refuse true and false for a number: YAML reads yes and on as true, and pydantic takes true for 1."""
         wrong: list[InitErrorDetails] = []
         for key, value in given.items() if isinstance(given, dict) else ():
             for place, one in _truths(key, value):
@@ -86,7 +86,7 @@ class Spec(BaseModel):
 
 
 def _truths(key: str, value: Any) -> Iterator[tuple[tuple[str | int, ...], bool]]:
-    """Where true or false stand in what is given for a key: alone, or in a list."""
+    """Places of true or false in the value given for a key: alone, or in a list."""
     if isinstance(value, bool):
         yield (key,), value
     elif isinstance(value, list):
@@ -94,7 +94,7 @@ def _truths(key: str, value: Any) -> Iterator[tuple[tuple[str | int, ...], bool]
 
 
 def kinds_of(annotation: Any) -> Iterator[Any]:
-    """What an annotation consists of: its types, and the values of a Literal. What `Annotated` adds is left out."""
+    """The parts of an annotation: its types, and the values of a Literal, without the metadata of `Annotated`."""
     pending = [annotation]
     while pending:
         one = pending.pop(0)
@@ -104,20 +104,20 @@ def kinds_of(annotation: Any) -> Iterator[Any]:
 
 
 def _is_number(annotation: Any) -> bool:
-    """Whether numbers fit it, and true and false do not."""
+    """Whether numbers fit the annotation, and true and false do not."""
     kinds = list(kinds_of(annotation))
     return (int in kinds or float in kinds) and bool not in kinds and Any not in kinds
 
 
 def _is_whole(annotation: Any) -> bool:
-    """Whether the numbers that fit it are whole: int alone, optional, with marks, or a Literal of whole numbers."""
+    """Whether only whole numbers fit the annotation: int alone, optional, annotated, or a Literal of whole numbers."""
     kinds = list(kinds_of(annotation))
     types = [kind if isinstance(kind, type) else type(kind) for kind in kinds]
     return float not in kinds and any(issubclass(kind, int) and kind is not bool for kind in types)
 
 
 _MOST_WHOLE = 2**53
-"""Beyond it, floating point leaves whole numbers out."""
+"""Beyond it, not every whole number is a floating-point number."""
 
 
 def _flaw_of_whole_ends(low: float, high: float) -> str | None:
@@ -171,17 +171,17 @@ SearchDomain = Annotated[
     Annotated[Literal["default"], Tag("Default")] | Annotated[Range, Tag("Range")] | Annotated[Choices, Tag("Choices")],
     Discriminator(_shape),
 ]
-"""What a file may say of one hyperparameter: `default` (its declared range), `{low, high}` or `{choices}`."""
+"""Search domain of one hyperparameter in a file: `default` (its declared range), `{low, high}` or `{choices}`."""
 
 
 def tunable(
     default: Any, domain: Domain, *, description: str, paper: str = "", when: Mapping[str, Any] | None = None,
     **constraints: Any,
 ) -> Any:
-    """A field that the search may vary: its default, its range and what it means, in one place.
+    """A field that the search may vary: its default, its range and its meaning, in one place.
 
-    domain: what `search: default` draws from. description: meaning and unit. paper: where the default stands.
-    when: values of other fields without which this one has no effect; `search: default` then leaves it alone.
+    domain: the domain that `search: default` samples from. description: meaning and unit. paper: source of the default.
+    when: values of other fields without which this one has no effect; `search: default` then leaves it out.
     constraints: pydantic's own (`ge`, `gt`, `le`, `lt`).
     """
     extra: dict[str, Any] = {"tunable": domain.to_plain(), "paper": paper, "when": dict(when or {})}
@@ -189,8 +189,8 @@ def tunable(
 
 
 def tunables(spec: type[Spec]) -> Iterator[tuple[str, Domain]]:
-    """The (field name, default domain) pairs a spec declares with `tunable`, in order of declaration, as
-    `searched_domain` makes them. ValueError that opens with the field's name."""
+    """The (field name, default domain) pairs that a spec declares with `tunable`, in order of declaration, as returned
+    by `searched_domain`. ValueError that opens with the field's name."""
     for name, field in spec.model_fields.items():
         extra = field.json_schema_extra
         if isinstance(extra, dict) and "tunable" in extra:
@@ -200,9 +200,9 @@ def tunables(spec: type[Spec]) -> Iterator[tuple[str, Domain]]:
 
 
 def searched_domain(spec: type[Spec], name: str, domain: Domain) -> Domain:
-    """The domain of a field as it is searched: over whole numbers where the annotation takes no others.
+    """The domain of a field as it is searched: over whole numbers if the annotation accepts only those.
 
-    ValueError that opens with the field's name, for a range of whole numbers whose ends are none.
+    ValueError that opens with the field's name if a range of whole numbers has ends that are not whole.
     """
     if isinstance(domain, Choices) or not _is_whole(spec.model_fields[name].annotation):
         return domain
@@ -212,7 +212,7 @@ def searched_domain(spec: type[Spec], name: str, domain: Domain) -> Domain:
 
 
 def conditions(spec: type[Spec]) -> dict[str, dict[str, Any]]:
-    """For every tunable field that only matters at some values of others: those values by field name."""
+    """For every tunable field that only matters at certain values of other fields: those values by field name."""
     found = {}
     for name, field in spec.model_fields.items():
         extra = field.json_schema_extra
@@ -223,7 +223,7 @@ def conditions(spec: type[Spec]) -> dict[str, dict[str, Any]]:
 
 
 def known_name(name: str, known: Iterable[str], kind: str) -> str:
-    """`name` if it is known; otherwise a ValueError that names the closest and lists them all."""
+    """`name` if it is known; otherwise a ValueError that names the closest known name and lists them all."""
     names = sorted(known)
     if name in names:
         return name
@@ -231,19 +231,19 @@ def known_name(name: str, known: Iterable[str], kind: str) -> str:
 
 
 def unknown_name(name: str, known: Sequence[str], kind: str) -> str:
-    """The line on a name that is not known: the closest, and all there are."""
+    """The message for an unknown name: the closest known name, and all names."""
     shown = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "..."
     return f"no {kind} is called {shown}; {did_you_mean(name, known)}need one of {', '.join(known)}"
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """`did you mean lseh? ` where one is close, else nothing."""
+    """`did you mean lseh? ` if a known name is close, else an empty text."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]}? " if close else ""
 
 
 def unusable_text(text: str) -> str | None:
-    """Which character no name, path or database takes, and what to do; None: there is none."""
+    """The problem of a text with a character that no name, path or database accepts, and the fix; None without one."""
     for character in text:
         if unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t":
             kind = "a surrogate" if unicodedata.category(character) == "Cs" else "a control character"

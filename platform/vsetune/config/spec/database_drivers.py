@@ -1,10 +1,10 @@
-"""What to install for an address of a database whose driver is not there."""
+"""Installation advice for a database address whose driver is not installed."""
 
 from __future__ import annotations
 
 
 def missing_driver(error: BaseException) -> str | None:
-    """The package that an address needs and how to get it, if its absence is what made opening fail; else None."""
+    """The missing package and how to install it, if its absence made opening the address fail; else None."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ModuleNotFoundError):
         cause = cause.__cause__

@@ -1,4 +1,4 @@
-"""Which file goes to which command, told by a key that only files of one kind have."""
+"""The command for each kind of file, identified by a key that only files of one kind have."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _KINDS = {
     "source": ("an ingest recipe", "vsetune data ingest"),
     "available_node_types": ("a cluster file", "ray up"),
 }
-"""Of a file: what it is called, and the command that takes it. No spec has the key of another kind."""
+"""For each kind of file: its name, and the command that takes it. No spec has the key of another kind."""
 
 
 def require_kind(content: Mapping[str, Any], spec: type[Spec], *, where: str) -> None:
-    """ConfigError in one line for a file of another kind, in place of a line for every key of it."""
+    """ConfigError in one line for a file of another kind, instead of a line for each of its keys."""
     wanted = next(key for key in _KINDS if key in spec.model_fields)
     found = next((key for key in _KINDS if key in content), wanted)
     if wanted in content or found == wanted:

@@ -1,4 +1,4 @@
-"""Foreign text inside our messages: one line, bounded, nothing that a terminal would act on."""
+"""Foreign text inside our messages: one line, bounded, without characters that a terminal would act on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
 def one_line(what: object, *, most: int = _LONGEST) -> str:
     """The text (of an error: its own, or its class) without line ends, control characters and passwords of addresses.
 
-    most: characters that are kept.
+    most: length limit, in characters; a longer text is cut and ends in `...`.
     """
     text = " ".join(str(what).split()) or type(what).__name__
     text = _PASSWORD.sub("***@", text)

@@ -32,14 +32,15 @@ def load_spec(path: Path, spec: type[SpecT]) -> SpecT:
 
 
 class Beside(Protocol):
-    """Finds what else is wrong in a file, given the places of values that are wrong each by itself. One line each."""
+    """Finds further problems of a file, given the places of values that are wrong by themselves. One line each."""
 
     def __call__(self, content: Mapping[str, Any], wrong: Sequence[tuple[int | str, ...]], *, where: str) -> list[str]:
         ...
 
 
 def parse_spec(content: dict[str, Any], spec: type[SpecT], *, where: str, beside: Beside | None = None) -> SpecT:
-    """A spec from plain data; `where` opens every line of the ConfigError. beside: asked only when there is one."""
+    """A spec from plain data; `where` opens every line of the ConfigError. beside: called only if there is a problem.
+    """
     unusable = list(_unusable_texts(content, where))
     if unusable:
         raise ConfigError(unusable)
@@ -55,7 +56,7 @@ def parse_spec(content: dict[str, Any], spec: type[SpecT], *, where: str, beside
 
 
 def _between_others(content: dict[str, Any], spec: type[Spec], error: ValidationError, *, where: str) -> list[str]:
-    """What is wrong between values that are right each by itself, which pydantic looks at only where all are."""
+    """Contradictions between values that are each valid, which pydantic checks only if all values are."""
     wrong = [item["loc"] for item in error.errors()]
     rest = None if () in wrong else spec.without_what_is_wrong(content, wrong)
     if rest is None:
@@ -72,11 +73,11 @@ def describe_problems(
     error: ValidationError, *, where: str, known: set[str] | Mapping[str, set[str]],
     places: Mapping[str, Sequence[Place]] | None = None, unions: frozenset[tuple[str | None, str]] = frozenset(),
 ) -> list[str]:
-    """One line per problem: file, key, what was found, what is needed.
+    """One line per problem: file, key, the value found, the value needed.
 
     known: keys to choose a "did you mean" from; a mapping has them by the first key of the path. places: of every key
-    (`places_in`), instead. unions: (field, branch) pairs; pydantic writes the branch of a union it took into the path,
-    after the field (None: at its start).
+    (`places_in`), used instead. unions: (field, branch) pairs; pydantic writes the branch of a union it took into the
+    path, after the field (None: at its start).
     """
     lines, needs = [], dict[str, list[str]]()
     for item in error.errors():
@@ -84,7 +85,7 @@ def describe_problems(
             part for before, part in zip((None, *item["loc"]), item["loc"], strict=False)
             if (before, part) not in unions and not _is_branch(before, part)
         )
-        if item["type"] == "extra_forbidden":  # its last part is what the person wrote, whatever it looks like
+        if item["type"] == "extra_forbidden":  # its last part is the user's own text, whatever it looks like
             location = (*location[: len(location) - (location[-1:] == item["loc"][-1:])], item["loc"][-1])
         key = _key_path(location)
         prefix = f"{where}: {key}: " if key else f"{where}: "
@@ -99,7 +100,7 @@ def describe_problems(
         elif item["type"].startswith("union_tag"):
             lines.append(_unknown_variant(item, where=where, key=key))
         else:
-            got = f"{prefix}got {_short(item['input'])}, "  # of a union every branch tells what it needs
+            got = f"{prefix}got {_short(item['input'])}, "  # of a union every branch adds its need
             lines.append(got)
             needs.setdefault(got, []).append(_need(item))
     lines = [line + _either(needs[line]) if line in needs else line for line in lines]
@@ -107,14 +108,14 @@ def describe_problems(
 
 
 def _either(needs: Sequence[str]) -> str:
-    """What any of the branches of a union needs, each once."""
+    """The needs of all branches of a union, each once."""
     first, *others = dict.fromkeys(needs)
     last = [f" or {need.removeprefix('need ')}" for need in others[-1:]]
     return "".join((first, *(f", {need.removeprefix('need ')}" for need in others[:-1]), *last))
 
 
 def _advice(location: tuple[int | str, ...], known: set[str] | Mapping[str, set[str]]) -> str:
-    """What to do with an unknown key."""
+    """Advice for an unknown key."""
     first, last = str(location[0]), str(location[-1])
     names = known if isinstance(known, set) else known.get(first, set())
     if last in names:
@@ -124,7 +125,7 @@ def _advice(location: tuple[int | str, ...], known: set[str] | Mapping[str, set[
 
 
 def _unusable_texts(content: Any, where: str) -> Iterator[str]:
-    """A line for every key or text with characters that no name, path or database takes."""
+    """A line for every key or text with characters that no name, path or database accepts."""
     pending: list[tuple[str, Any]] = [("", content)]
     while pending:
         key, value = pending.pop()
@@ -141,7 +142,7 @@ def _unusable_texts(content: Any, where: str) -> Iterator[str]:
 
 
 def _unknown_variant(item: ErrorDetails, *, where: str, key: str) -> str:
-    """A mapping whose `name`, `layout` or `extractor` selects nothing we have."""
+    """The problem of a mapping whose `name`, `layout` or `extractor` selects nothing known."""
     context = item["ctx"]
     discriminator = context["discriminator"].strip("'")
     prefix = f"{where}: {key}.{discriminator}: " if key else f"{where}: {discriminator}: "
@@ -179,7 +180,7 @@ def _number(limit: float) -> str:
 
 
 def _example(spec: str) -> str:
-    """Of a spec, by the name of its class: `, such as {model: ...}`."""
+    """An example for a spec, by the name of its class: `, such as {model: ...}`."""
     pending: list[type[Spec]] = [Spec]
     while pending:
         current = pending.pop()
@@ -191,7 +192,7 @@ def _example(spec: str) -> str:
 
 
 def _is_branch(before: int | str | None, part: int | str) -> bool:
-    """Whether pydantic names the branch of a union here; a reader of the file never wrote that."""
+    """Whether this part of a path names the branch of a union, which pydantic adds and no file contains."""
     if isinstance(part, int):
         return False
     return part in _TAGS or part.startswith(_GENERATED) or (isinstance(before, int) and part in _SCALARS)
@@ -209,7 +210,7 @@ def _key_path(location: tuple[int | str, ...]) -> str:
 
 
 def _short(value: Any) -> str:
-    """As it would stand in Python, cut short, without the password of a URL."""
+    """The value as Python would write it, cut short, without the password of a URL."""
     text = masked(_one_line(repr(value)))
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
@@ -219,7 +220,7 @@ def _one_line(text: str) -> str:
 
 
 def _reachable(spec: type[Spec]) -> list[type[Spec]]:
-    """A spec and every spec that one of its fields can hold."""
+    """A spec and every spec that its fields can hold, directly or indirectly."""
     found: list[type[Spec]] = []
     pending = [spec]
     while pending:
@@ -231,7 +232,7 @@ def _reachable(spec: type[Spec]) -> list[type[Spec]]:
 
 
 def _union_tags(specs: list[type[Spec]]) -> frozenset[tuple[str, str]]:
-    """What pydantic puts into the path of an error inside a union: after the field, the value that chose the branch."""
+    """Parts that pydantic adds to the path of an error inside a union: (field, value that chose the branch)."""
     return frozenset(
         (name, str(branch.model_fields[field.discriminator].default))
         for spec in specs
@@ -247,7 +248,7 @@ _ITEM = "[]"
 
 
 def places_in(spec: type[Spec]) -> dict[str, list[Place]]:
-    """Every key that a file of this spec may have, with all places it may stand at."""
+    """Every key that a file of this spec may have, with all its possible places."""
     found: dict[str, list[Place]] = {}
     for place in _walk(spec, ()):
         found.setdefault(place[-1], []).append(place)
@@ -262,7 +263,7 @@ def specs_in(annotation: Any) -> list[type[Spec]]:
 
 
 def advice(location: Sequence[int | str], places: Mapping[str, Sequence[Place]]) -> str:
-    """What to do with the unknown key at the end of this path: the place it belongs at, or the closest known key."""
+    """Advice for the unknown key at the end of this path: the place where it belongs, or the closest known key."""
     level, key = _level(location), str(location[-1])
     siblings = [name for name, of_name in places.items() if any(place[:-1] == level for place in of_name)]
     close = difflib.get_close_matches(key, sorted(siblings), n=1, cutoff=0.8 if key in places else 0.6)
@@ -304,7 +305,7 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _written(place: Place, location: Sequence[int | str]) -> str:
-    """`losses[0].fixed.margin`: with the numbers of the items that the path at fault goes through."""
+    """`losses[0].fixed.margin`: with the item numbers of the path at fault, as far as the two paths agree."""
     shared, text = _shared(_level(location), place), ""
     for number, part in enumerate(place):
         if part == _ITEM:

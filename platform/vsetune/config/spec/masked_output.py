@@ -1,4 +1,4 @@
-"""Keeps secrets out of what a process logs, whichever library logs it and whichever handler writes it."""
+"""Removes secrets from a process's logs, whichever library logs and whichever handler writes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class MaskedRecord(logging.LogRecord):
         return masked(super().getMessage())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Formatters keep the traceback they made in `exc_text`, and print that."""
+        """Mask also the traceback that formatters store in `exc_text` and print."""
         is_text = name in ("exc_text", "stack_info") and isinstance(value, str)
         super().__setattr__(name, masked(value) if is_text else value)
 
 
 def mask_output() -> None:
-    """Mask every log record and every traceback of a thread from now on; the environment's secrets are known too.
+    """Mask every log record and every traceback of a thread from now on, including secrets from the environment.
 
-    The traceback of the main thread is its caller's to print, with `print_masked_traceback`. Twice is as good as once.
+    The caller prints the main thread's traceback, with `print_masked_traceback`. Calling this twice does no harm.
     """
     remember_environment()
     logging.setLogRecordFactory(MaskedRecord)
@@ -37,7 +37,7 @@ def mask_output() -> None:
 
 
 def print_masked_traceback(error: BaseException) -> None:
-    """The traceback to stderr, as Python prints it but `masked`."""
+    """Write the traceback to stderr, as Python prints it but `masked`."""
     sys.stderr.write(masked("".join(traceback.format_exception(error))))
 
 

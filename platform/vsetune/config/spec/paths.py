@@ -1,7 +1,7 @@
-"""Where relative paths of a study lead: one home, the same for the shell and for cluster jobs.
+"""Resolution of a study's relative paths: one home, the same for the shell and for cluster jobs.
 
-The home is a folder, or a prefix on object storage, `VSETUNE_HOME=s3://bucket/prefix`, where nodes share no disk. Then
-every node works in a folder of its own, and what must outlive the node also stands under the prefix.
+The home is a folder, or a prefix on object storage, `VSETUNE_HOME=s3://bucket/prefix`, for nodes without a shared disk.
+Then every node works in a folder of its own, and files that must outlive the node are also stored under the prefix.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ NODE_CACHE_VARIABLE = "VSETUNE_NODE_CACHE"
 _REMOTE = "s3://"
 
 _LONGEST_PATH, _LONGEST_NAME = 4095, 255
-"""Bytes that Linux takes for a path, and for each name in it."""
+"""Bytes that Linux accepts for a path, and for each name in it."""
 
 
 def home() -> Path:
     """The folder on this machine for data and results: $VSETUNE_HOME, or ~/vsetune.
 
-    With a remote home a folder of this node: $VSETUNE_NODE_FOLDER, or one under ~/.cache/vsetune for each home.
-    ConfigError when it can be no folder, or when nobody's home folder is known.
+    With a remote home it is a folder of this node: $VSETUNE_NODE_FOLDER, or one under ~/.cache/vsetune for each home.
+    ConfigError for an impossible folder, or when a user's home folder is unknown.
     """
     remote = remote_home()
     if remote is None:
@@ -38,8 +38,8 @@ def home() -> Path:
 
 
 def make_folders_absolute() -> None:
-    """For this process and those that inherit its environment, such as Ray's workers: each works in another folder, and
-    a relative folder would be another one there. ConfigError as `home`."""
+    """Make the folders absolute for this process and for processes that inherit its environment, such as Ray's workers:
+    each works in another folder, where a relative path would mean another folder. ConfigError as in `home`."""
     for variable in (HOME_VARIABLE, NODE_FOLDER_VARIABLE, NODE_CACHE_VARIABLE):
         given = os.environ.get(variable)
         if given and not given.startswith(_REMOTE):
@@ -47,15 +47,15 @@ def make_folders_absolute() -> None:
 
 
 def home_variable() -> str:
-    """What to set so that `home()` is another folder; for messages."""
+    """The variable that sets the folder `home()`; for messages."""
     is_remote = (os.environ.get(HOME_VARIABLE) or "").startswith(_REMOTE)
     return NODE_FOLDER_VARIABLE if is_remote else HOME_VARIABLE
 
 
 def remote_home() -> str | None:
-    """The home on object storage, `s3://bucket/prefix` without a slash at its end; None where it is a folder.
+    """The home on object storage, `s3://bucket/prefix` without a slash at its end; None if the home is a folder.
 
-    ConfigError for one without a bucket, with keys in it, or with a `?` or `#`.
+    ConfigError for an address without a bucket, with keys in it, or with a `?` or `#`.
     """
     given = os.environ.get(HOME_VARIABLE) or ""
     if not given.startswith(_REMOTE):
@@ -72,9 +72,9 @@ def remote_home() -> str | None:
 
 
 def remote_place(path: Path) -> str | None:
-    """Where under the remote home a file or folder of `home()` stands too; None with a local home.
+    """The address under the remote home for a file or folder of `home()`; None with a local home.
 
-    ConfigError for one that is not in `home()`.
+    ConfigError for a path that is not in `home()`.
     """
     remote = remote_home()
     if remote is None:
@@ -85,9 +85,9 @@ def remote_place(path: Path) -> str | None:
 
 
 def under_home(path: str) -> str:
-    """An absolute path or URL as it is; a relative one under the home, which may be remote.
+    """An absolute path or URL unchanged; a relative path under the home, which may be remote.
 
-    ConfigError for what can be no path.
+    ConfigError for an impossible path.
     """
     try:
         if "://" in path:
@@ -101,7 +101,7 @@ def under_home(path: str) -> str:
 
 
 def on_this_node(path: str) -> str:
-    """As `under_home`, but a relative path is always one under the folder `home()` of this machine."""
+    """As `under_home`, but a relative path is always under the folder `home()` of this machine."""
     return under_home(path if "://" in path else str(home() / _expanded(path)))
 
 
@@ -120,7 +120,7 @@ def _folder_in(variable: str, default: str) -> Path:
 
 
 def usable_path(text: str) -> str:
-    """The text if it can be a path or URL; ValueError in one line otherwise. Looks at nothing on disk."""
+    """The text if it can be a path or URL; ValueError in one line otherwise. Does not access the disk."""
     if not text.strip():
         raise ValueError(f"got {text!r}, need a path")
     if "\0" in text:
@@ -138,14 +138,14 @@ def usable_path(text: str) -> str:
 
 
 def local_path(text: str) -> str:
-    """A path on this machine with its `~` replaced; ValueError in one line for a URL and for what can be no path."""
+    """A path on this machine with its `~` replaced; ValueError in one line for a URL or an impossible path."""
     if "://" in text:
         raise ValueError(f"got {text}, need a local or shared folder; results go to object storage by {HOME_VARIABLE}=s3://...")
     return expand_user(usable_path(text))
 
 
 def expand_user(text: str) -> str:
-    """A leading `~` or `~user` replaced. ValueError in one line when there is no such user."""
+    """The text with a leading `~` or `~user` replaced. ValueError in one line when there is no such user."""
     try:
         return str(Path(text).expanduser())
     except RuntimeError as error:
@@ -154,11 +154,11 @@ def expand_user(text: str) -> str:
 
 
 def usable_uri(text: str) -> str:
-    """The text if it can be a URI; ValueError in one line otherwise. Whether anything answers there is not asked."""
+    """The text if it can be a URI; ValueError in one line otherwise. Does not check whether anything answers there."""
     if not text.strip() or any(character.isspace() for character in text):
         raise ValueError("need a URI, got one that is empty or has blanks in it")
     try:
-        _ = urlsplit(text).port  # raises for one that is no number
+        _ = urlsplit(text).port  # raises for a port that is not a number
     except ValueError as error:
         raise ValueError(f"need a URI ({error})") from error
     return text
@@ -174,10 +174,10 @@ def _local(text: str) -> str:
 
 
 PathText = Annotated[str, AfterValidator(usable_path)]
-"""A path or URL in a file, kept as it was written."""
+"""A path or URL in a file, stored as it was written."""
 
 UriText = Annotated[str, AfterValidator(usable_uri)]
 """The address of a database or a server. It may hold a password, so no message repeats it."""
 
 LocalPathText = Annotated[str, AfterValidator(_local)]
-"""The same, and no URL."""
+"""A local path in a file, stored as it was written; no URL."""

@@ -1,13 +1,13 @@
-"""Addresses with passwords: used as they are, shown and stored with `***` in place of the password.
+"""Addresses with passwords: used unchanged, shown and stored with `***` in place of the password.
 
-An address may name environment variables, `postgresql://vsetune:${PG_PASSWORD}@host/db`. Those are filled in only where
-the address is used, so that a study file needs no password and what is stored of it still works.
+An address may name environment variables, `postgresql://vsetune:${PG_PASSWORD}@host/db`. They are filled in only where
+the address is used, so that a study file needs no password and the stored address still works.
 
-    usable_url   what a database driver or MLflow is given
-    shown_url    what stands in messages and in files
+    usable_url   the address for a database driver or MLflow
+    shown_url    the address for messages and files
     masked       any text, without the passwords of URLs in it and without the secrets this process knows
 
-Pure but for the set of known secrets, which only grows. See docs/decisions/0031.
+Pure except for the set of known secrets, which only grows. See docs/decisions/0031.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 from vsetune.errors import ConfigError
 
 MASK = "***"
-_SHORTEST_KNOWN = 6  # masking "root" wherever it stands would hide more than it protects
+_SHORTEST_KNOWN = 6  # masking "root" everywhere would hide more than it protects
 
 _SCHEME = r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -40,10 +40,10 @@ _MASKED = re.compile(r"://(?:[^/?#@]*:)?\*\*\*@|[?&;][^=&;]+=\*\*\*(?=[&;#]|$)")
 
 
 def _patterns(outside: str) -> list[tuple[re.Pattern[str], str]]:
-    """What to replace by what. outside: the characters, as in a regular expression, that no URL contains."""
+    """(pattern, replacement) pairs. outside: characters that no URL contains, as in a regular expression."""
     user = rf"[^:/?#@{outside}]*"
     return [
-        # user:password@, up to the last @ there is: people write @ / ? # bare, and SQLAlchemy takes some of them
+        # user:password@, up to the last @: people write @ / ? # bare, and SQLAlchemy accepts some of them
         (re.compile(rf"((?!https?:){_SCHEME}{user}):{_HARMLESS}[^{outside}]{_LENGTH}@"), rf"\1:{MASK}@"),
         # the same, but not the port of a web address and then a path with an @
         (re.compile(rf"(https?://{user}):{_HARMLESS}(?!\d{{1,5}}[/?#])[^{outside}]{_LENGTH}@"), rf"\1:{MASK}@"),
@@ -58,12 +58,12 @@ _any_known: re.Pattern[str] | None = None
 
 
 def shown_url(url: str) -> str:
-    """The address as it may be shown and stored: passwords and secret query values as `***`, `${NAME}` as it is."""
+    """The address as it may be shown and stored: passwords and secret query values as `***`, `${NAME}` unchanged."""
     return _replaced(url, _WHOLE if re.match(_SCHEME, url) else _IN_TEXT)
 
 
 def shown_plain(plain: Any) -> Any:
-    """Plain data as it may be stored: `shown_url` of every string in it, however deep."""
+    """Plain data as it may be stored: `shown_url` of every string in it, at any depth."""
     if isinstance(plain, str):
         return shown_url(plain)
     if isinstance(plain, Mapping):
@@ -72,17 +72,17 @@ def shown_plain(plain: Any) -> Any:
 
 
 def masked(text: str) -> str:
-    """Any text without the secret parts of URLs in it and without the secrets that `remember` was told."""
+    """Any text without the secret parts of URLs in it and without the secrets passed to `remember`."""
     if _any_known is not None:
         text = _any_known.sub(MASK, text)
     return _replaced(text, _IN_TEXT)
 
 
 def usable_url(text: str, *, where: str) -> str:
-    """The address with its `${NAME}` filled in from the environment; what is secret in it is remembered.
+    """The address with its `${NAME}` filled in from the environment; secrets in it are remembered.
 
-    A variable is quoted where a URL needs it (user, password, query), so it holds the password as it is. where: opens
-    the ConfigError for a variable that is not set, an address that was masked, a password that reads two ways.
+    A variable is quoted where a URL requires it (user, password, query), so it contains the password unquoted. where:
+    opens the ConfigError for a variable that is not set, an address that was masked, or an ambiguous password.
     """
     url = _expanded(text, where)
     if _MASKED.search(url):
@@ -105,17 +105,20 @@ def usable_url(text: str, *, where: str) -> str:
 
 
 def url_identity(text: str, *, where: str) -> str:
-    """Where an address leads, whatever its password and whether that is written out or a variable. ConfigError."""
+    """The target of an address, independent of its password and of whether that is written out or a variable.
+    ConfigError."""
     return shown_url(usable_url(text, where=where))
 
 
 def is_secret_variable(name: str) -> bool:
-    """Does an environment variable of this name hold a secret? AWS_SECRET_ACCESS_KEY does, RAY_AUTH_TOKEN_PATH not."""
+    """Whether an environment variable of this name holds a secret: AWS_SECRET_ACCESS_KEY does, RAY_AUTH_TOKEN_PATH does
+    not."""
     return _SECRET_VARIABLE.search(name) is not None
 
 
 def remember(*secrets: str) -> None:
-    """From now on `masked` hides these, quoted for URLs and in base64 too; shorter than 6 characters they stay."""
+    """From now on `masked` hides these, also quoted for URLs and in base64; texts shorter than 6 characters stay
+    visible."""
     global _any_known
     new = {form for secret in secrets if len(secret) >= _SHORTEST_KNOWN for form in _forms(secret)} - _known
     if new:
@@ -147,7 +150,8 @@ def _expanded(text: str, where: str) -> str:
 
 
 def _must_be_quoted(url: str, position: int) -> bool:
-    """Is this the user, the password or the query of the address? A host, a path or a whole address is taken as is."""
+    """Whether this is the user, the password or the query of the address. A host, a path or a whole address is not
+    quoted."""
     scheme, found, rest = url.partition("://")
     if not found:
         return False
@@ -157,7 +161,7 @@ def _must_be_quoted(url: str, position: int) -> bool:
 
 
 def _password_of(url: str) -> str:
-    """What `shown_url` would hide before the host, still quoted; empty if nothing."""
+    """The password that `shown_url` would hide before the host, still quoted; empty if there is none."""
     for pattern, _ in _WHOLE[:3]:
         match = pattern.match(url)
         if match:

@@ -14,24 +14,25 @@ import yaml
 from vsetune.errors import ConfigError
 
 LARGEST_FILE = 256 * 1024
-"""Bytes of a YAML file; the largest that we ship has 4 kB, and the reader takes seconds for as much as this."""
+"""Limit for a YAML file, in bytes; the largest that we ship has 4 kB, and parsing a file of this size takes seconds."""
 
 _DEEPEST = 50
 _MOST_VALUES = 50_000
-"""Values of a file with its aliases written out, so that a few lines of aliases do not become gigabytes."""
+"""Limit for the values of a file with its aliases written out, so that a few lines of aliases do not become gigabytes.
+"""
 
 _LONGEST_INTEGER = 2048
-"""Bits; no setting takes as many, and Python refuses to print numbers of more than 4,300 digits."""
+"""Bits of an integer; no setting needs as many, and Python refuses to print numbers of more than 4,300 digits."""
 
 _LONGEST = 60
 _REFUSED_BY_THE_READER = (ValueError, OverflowError, LookupError, TypeError, AttributeError)
-"""What PyYAML raises beside its own errors on hostile text: chr() and int() out of range, parts that are missing."""
+"""Exceptions of PyYAML beside its own on hostile text: chr() and int() out of range, missing parts."""
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file. ConfigError in one line if there is none, with line and column where they are known.
+    """The mapping in a YAML file. ConfigError in one line if there is none, with line and column if they are known.
 
-    Only regular files are opened, and no more than LARGEST_FILE bytes of them are read.
+    Opens only regular files, and reads at most LARGEST_FILE + 1 bytes.
     """
     text = _text_of(path)
     loader: _StrictLoader | None = None
@@ -66,7 +67,7 @@ def dump_yaml(plain: dict[str, Any]) -> str:
 
 def _text_of(path: Path) -> str:
     try:
-        # Without waiting: opening a pipe that nobody writes to would otherwise never return.
+        # Without waiting: opening a pipe without a writer would otherwise never return.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise ConfigError(f"{path}: is a device or a pipe; need a regular YAML file")
@@ -86,7 +87,7 @@ def _text_of(path: Path) -> str:
 
 
 def _problem(error: yaml.YAMLError) -> str:
-    """Line and column first, as an editor counts them."""
+    """The problem as one line that begins with line and column, as an editor counts them."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         if mark.buffer is not None and mark.buffer[mark.pointer : mark.pointer + 1] == "\t":
@@ -110,9 +111,9 @@ def _short(text: str) -> str:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Safe YAML that refuses a key written twice, keys that are no text, depth and aliases without end.
+    """Safe YAML that refuses repeated keys, keys that are not text, unbounded depth and unbounded aliases.
 
-    1e-4 is a number, 2024-02-30 and 12:30 are texts.
+    1e-4 is a number; 2024-02-30 and 12:30 are texts.
     """
 
     def __init__(self, text: str) -> None:
@@ -121,7 +122,7 @@ class _StrictLoader(yaml.SafeLoader):
         self._sizes: dict[str, int] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Counts what it composes; an alias counts as much as what it names."""
+        """Count the composed values; an alias counts as many as the value that it names."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         at, anchor = event.start_mark, event.anchor
         if isinstance(event, yaml.AliasEvent):
@@ -146,7 +147,7 @@ class _StrictLoader(yaml.SafeLoader):
             raise _refusal(f"more than {_MOST_VALUES:,} values with its aliases written out; make it smaller", at)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """A value that does not fit its tag (`!!int abc`, a number of 5,000 digits) is refused where it stands."""
+        """Refuse, with its place, a value that does not fit its tag (`!!int abc`, a number of 5,000 digits)."""
         try:
             value = super().construct_object(node, deep)
             if isinstance(value, int) and value.bit_length() > _LONGEST_INTEGER:
@@ -174,7 +175,7 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def refuse_tag(self, node: yaml.Node) -> Any:
-        """For every tag that is no plain value: `!!python/name:os.system`, `!!binary`, `!!set`, `!mine`."""
+        """Refuse every tag that is not a plain value: `!!python/name:os.system`, `!!binary`, `!!set`, `!mine`."""
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
         raise _refusal(f"tag {_short(tag)} is not read, need plain values; remove it", node.start_mark)
 

@@ -1,1 +1,1 @@
-"""A study, the cells it is resolved into, and what one trial of them is told."""
+"""A study, the cells it is resolved into, and the spec of one trial."""

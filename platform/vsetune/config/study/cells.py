@@ -45,17 +45,17 @@ from vsetune.losses.weighted_sum.sum_spec import SUM
 from vsetune.networks.network_catalogue import NETWORKS
 
 Configuration = Mapping[str, Value]
-"""Values drawn from a cell's domains by dotted name, such as `loss.margin` or `training.learning_rate`."""
+"""Values sampled from a cell's domains by dotted name, such as `loss.margin` or `training.learning_rate`."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One network with one loss: what is fixed, and the domain of everything searched.
+    """One network with one loss: the fixed settings, and the domain of every searched setting.
 
-    network, loss, training: plain data with `name`; what is searched stands there at its default, the paper's, clipped
-    to its range, and a value drawn for a domain replaces it.
+    network, loss, training: plain data with `name`; a searched setting has its default there, the paper's, clipped to
+    its range, and a value sampled from its domain replaces it.
     domains: dotted name to Range or Choices, in a stable order. conditions: of the settings among them that matter only
-    at some values of others; no configuration has them where they do not.
+    at certain values of others; a configuration leaves out a setting without effect.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Cell:
         return self.applying(self.all_defaults())
 
     def all_defaults(self) -> dict[str, Value]:
-        """The same with the settings that have no effect in it."""
+        """The default configuration including settings that have no effect in it."""
         return {name: clipped(value, self.domains[name]) for name, value in _searched_values(self).items()}
 
     def applying(self, configuration: Configuration) -> dict[str, Value]:
@@ -90,8 +90,8 @@ def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
     """Every cell of a study, or those under `cells`, networks outermost. ConfigError lists all problems, each once.
 
     Every cell is checked at its defaults, at both ends of each range and at every pair of those, so that a space whose
-    settings contradict each other is told here; a draw inside that no spec accepts is a matter of `refusal`. Losses
-    whose curves would not compare with those of the baseline are refused too.
+    settings contradict each other is reported here; an invalid sample inside the ranges is left to `refusal`. Losses
+    whose curves cannot be compared with the baseline's are refused too.
     """
     cells: list[Cell] = []
     problems: list[str] = []
@@ -113,7 +113,7 @@ def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
 
 
 def cell_of(study: StudySpec, name: str) -> Cell | None:
-    """One cell of a study that was checked before; None where it has none of this name."""
+    """One cell of a study that has passed its checks; None if there is no cell of this name."""
     return next((
         _resolve(study, network, loss, keys=("networks", "losses"), where=f"study {study.study}")
         for network in study.networks for loss in study.losses if f"{network.cell_name}.{loss.cell_name}" == name
@@ -142,7 +142,7 @@ def refusal(study: StudySpec, cell: Cell, configuration: Configuration) -> str |
 
 
 def candidates(cell: Cell) -> list[Configuration]:
-    """The defaults of a cell and both ends of each range, one at a time: what fits them all fits the whole search."""
+    """The defaults of a cell and both ends of each range, one at a time, for checks before the search."""
     return [{}, *({name: value} for name, domain in cell.domains.items() for value in values_to_check(domain))]
 
 
@@ -186,7 +186,7 @@ def _parts(cell: Cell, configuration: Configuration) -> dict[str, dict[str, Any]
 
 
 def _searched_values(cell: Cell) -> dict[str, Any]:
-    """What every searched setting is before the search, by the file and the defaults of the specs."""
+    """The value of every searched setting before the search, from the file and the defaults of the specs."""
     parts = _parts(cell, {})
     specs = {
         "network": _validated(NETWORKS[cell.network["name"]], parts["network"]),
@@ -205,7 +205,7 @@ def _searched_values(cell: Cell) -> dict[str, Any]:
 
 
 def _validated(spec: type[Spec], plain: Mapping[str, Any]) -> Spec | None:
-    """None where its unsearched values contradict each other; `_check` looks at those that the search gives it."""
+    """The valid spec; None if its unsearched values contradict each other. `_check` checks the values of the search."""
     try:
         return spec.model_validate(plain)
     except ValidationError:
@@ -213,7 +213,7 @@ def _validated(spec: type[Spec], plain: Mapping[str, Any]) -> Spec | None:
 
 
 def _written(plain: Mapping[str, Any], field: str) -> Any:
-    """A setting of a part that is not valid as it stands: what the file says, else its own default."""
+    """A setting of an invalid part: the value in the file, else its own default."""
     label, _, name = field.rpartition(".")
     if label:
         term = plain["parts"][label]
@@ -251,7 +251,7 @@ def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
     problems: dict[frozenset[str], str] = {}
     for combination in itertools.islice(_combinations(cell), _MOST_COMBINATIONS):
         if any(known <= combination.keys() for known in problems):
-            continue  # these settings are told already
+            continue  # these settings are reported already
         reason = refusal(study, cell, combination)
         if reason is not None:
             values = " and ".join(f"{name} {_shown(value)}" for name, value in combination.items())
@@ -267,7 +267,8 @@ _FEW, _MOST_COMBINATIONS = 128, 20_000
 
 
 def _combinations(cell: Cell) -> Iterator[Configuration]:
-    """Every pair of ends or choices of two settings, the others at their defaults; all combinations where few."""
+    """Every pair of ends or choices of two settings, the others at their defaults; all combinations too if they are
+    few."""
     values = {name: values_to_check(domain) for name, domain in cell.domains.items()}
     for first, second in itertools.combinations(values, 2):
         yield from ({first: one, second: two} for one, two in itertools.product(values[first], values[second]))
@@ -284,7 +285,8 @@ def _described(error: ValidationError, cell: Cell, *, where: str) -> list[str]:
 
 
 def _incomparable(study: StudySpec, cells: Sequence[Cell], where: str) -> list[str]:
-    """Losses whose curves would not compare with the baseline's on the same network, before anything is run."""
+    """Problems of losses whose curves cannot be compared with the baseline's on the same network, found before any run.
+    """
     problems = []
     baselines = {cell.network_name: cell for cell in cells if cell.loss_name == study.baseline}
     for cell in cells:
@@ -306,7 +308,7 @@ def _incomparable(study: StudySpec, cells: Sequence[Cell], where: str) -> list[s
 
 
 def _origin(study: StudySpec, cell: Cell, key: str) -> str:
-    """Where in the study file a setting of a cell's training stands, the strongest place first."""
+    """The place in the study file of a setting of a cell's training: the one that takes precedence."""
     for number, override in enumerate(study.overrides):
         if (override.network, override.loss) == (cell.network_name, cell.loss_name) and key in override.training:
             return f"overrides[{number}].training.{key}"

@@ -1,4 +1,4 @@
-"""Which loss fits which network, and why not; which trainings give curves that compare."""
+"""Which loss fits which network, and why not; which trainings give comparable curves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCORES = {
 }
 
 PROTOCOL_SETTINGS = ("batch_unit", "batch_size", "validate_every_steps", "drop_last")
-"""Settings of `training` that say when a curve has a point: with others, curves do not compare."""
+"""Settings of `training` that determine when a curve has a point: curves are comparable only if these are equal."""
 
 
 def protocol_difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> str | None:
@@ -72,7 +72,7 @@ def _reasons(network: NetworkSpec, loss: LossSpec, batch_unit: str) -> Iterator[
 
 
 def _own_weight(network: NetworkSpec) -> str:
-    """What weighs the network's own losses, as the spec declares it."""
+    """The settings that weight the network's own losses, as its spec declares them."""
     return " and ".join(network.own_loss_weights) or "the weight of that loss"
 
 

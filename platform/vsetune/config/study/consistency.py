@@ -1,4 +1,4 @@
-"""What the parts of a study file say of one another: every contradiction at once, also beside other problems."""
+"""Contradictions between the parts of a study file: all of them at once, even if the file has other problems."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 Place = tuple[int | str, ...]
 
 _KINDS: tuple[tuple[str, Mapping[str, Any], str], ...] = (("networks", NETWORKS, "vsepp"), ("losses", LOSSES, "lmh"))
-"""Key, what can be named there, and what stands in for an entry that is wrong."""
+"""Key, the components it can name, and the stand-in for a wrong entry."""
 
 
 def inconsistencies(study: StudySpec) -> Iterator[str]:
-    """One line each."""
+    """The contradictions of a study, one line each."""
     networks = [entry.cell_name for entry in study.networks]
     losses = [entry.cell_name for entry in study.losses]
     for kind, names in (("networks", networks), ("losses", losses)):
@@ -56,7 +56,7 @@ def inconsistencies(study: StudySpec) -> Iterator[str]:
 
 
 def with_stand_ins(content: Mapping[str, Any], wrong: Collection[Place]) -> dict[str, Any]:
-    """A study file whose wrong values are left out or replaced by some that contradict nothing."""
+    """A study file whose wrong values are left out or replaced by values that contradict nothing."""
     keys = {str(place[0]) for place in wrong if place}
     kept = {key: value for key, value in content.items() if key not in keys}
     if keys & {"training", "scheduler"}:
@@ -87,7 +87,7 @@ def with_stand_ins(content: Mapping[str, Any], wrong: Collection[Place]) -> dict
 
 
 def _cell_name(entry: Any, known: Mapping[str, Any]) -> str | None:
-    """What cells call an entry in which something is wrong; None where that itself may be wrong."""
+    """The name that cells use for an entry with a problem; None if the name itself may be wrong."""
     if isinstance(entry, str):
         return entry if entry in known else None
     if not isinstance(entry, Mapping):
@@ -99,7 +99,7 @@ def _cell_name(entry: Any, known: Mapping[str, Any]) -> str | None:
 
 
 def _without_baseline(cells: list[str], baseline: str) -> Iterator[str]:
-    """A line for a network of `cells` without the baseline, whose best would be the target."""
+    """A line for each network of `cells` without the baseline, whose best would be the target."""
     for network in dict.fromkeys(name.split(".")[0] for name in cells):
         if f"{network}.{baseline}" not in cells:
             yield (
@@ -109,7 +109,7 @@ def _without_baseline(cells: list[str], baseline: str) -> Iterator[str]:
 
 
 def _unknown_cells(cells: list[str], existing: list[str], there_are: str) -> Iterator[str]:
-    """A line for those of `cells` that are no network with a loss of this study, and for those that stand twice."""
+    """Lines for entries of `cells` that are not a network with a loss of this study, and for repeated entries."""
     unknown = [name for name in cells if name not in existing]
     if unknown:
         hint = did_you_mean(unknown[0], existing).strip() if len(unknown) == 1 else ""

@@ -1,4 +1,4 @@
-"""What a study searches of a cell: the domain of every searched setting, by dotted name."""
+"""The search space of a cell: the domain of every searched setting, by dotted name."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from vsetune.losses.weighted_sum.sum_spec import WeightedLoss
 Value = bool | int | float | str
 
 Conditions = Mapping[str, Sequence[Mapping[str, Value]]]
-"""By dotted name, of searched settings that matter only at some values of other searched ones: those values by dotted
-name; one of the mappings is enough."""
+"""For each searched setting, by dotted name, that matters only at certain values of other searched settings: the
+mappings of those values by dotted name. One matching mapping is enough."""
 
 
 def loss_domains(
     entry: LossEntry, plain_loss: Mapping[str, Any], training: Mapping[str, Any], where: str
 ) -> dict[str, Domain]:
-    """Domains of a loss, or of every part of a sum. A setting that phases change counts at all its values."""
+    """Domains of a loss, or of every part of a sum. A setting that phases change is considered at all its values."""
     phases = phase_changes(training, "loss")
     if entry.name is not None:
         return entry_domains("loss", LOSSES[entry.name], entry, _without_name(plain_loss), where, phases)
@@ -41,8 +41,8 @@ def loss_domains(
 
 
 def phase_changes(training: Mapping[str, Any], part: Literal["loss", "network"]) -> list[Mapping[str, Any]]:
-    """What each phase of a training, plain data, changes of the loss or of the network."""
-    listed = training.get("phases")  # what is no list or mapping here is refused with its key later on
+    """The changes of each phase of a training (plain data) to the loss or to the network."""
+    listed = training.get("phases")  # an entry that is not a list or mapping here is refused with its key later on
     return [
         changes for phase in (listed if isinstance(listed, list) else []) if isinstance(phase, Mapping)
         and isinstance(changes := phase.get(part, {}), Mapping)
@@ -76,7 +76,8 @@ def entry_domains(
 def _may_have_effect(
     spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """A setting declared with `when` matters if any phase of the training has those values, or may draw them."""
+    """Whether a setting declared with `when` may matter: a phase of the training has those values, or may sample them.
+    """
     searched = {key for key, _ in tunables(spec) if key not in fixed}
     return bool(_ways_to_effect(spec, name, fixed, phases, searched))
 
@@ -85,9 +86,9 @@ def conditions_of(
     part: str, spec: type[Spec], fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]],
     domains: Mapping[str, Domain],
 ) -> Conditions:
-    """Of the settings of a part that are searched, those that another searched one may leave without effect.
+    """Conditions of the searched settings of a part that another searched setting may leave without effect.
 
-    A setting that has none whatever is drawn was searched on purpose, and stays.
+    A setting without effect under any sample was searched on purpose, and stays.
     """
     searched = {name.removeprefix(f"{part}.") for name in domains if name.startswith(f"{part}.")}
     found: dict[str, Sequence[Mapping[str, Value]]] = {}
@@ -152,7 +153,7 @@ def domains_of(part: str, spec: type[Spec], wanted: Mapping[str, Any], where: st
 def loss_conditions(
     entry: LossEntry, plain_loss: Mapping[str, Any], training: Mapping[str, Any], domains: Mapping[str, Domain]
 ) -> Conditions:
-    """Of a loss, or of every part of a sum."""
+    """Conditions of a loss, or of every part of a sum."""
     phases = phase_changes(training, "loss")
     if entry.name is not None:
         return conditions_of("loss", LOSSES[entry.name], _without_name(plain_loss), phases, domains)
@@ -173,7 +174,7 @@ def values_to_check(domain: Domain) -> Sequence[Value]:
 
 
 def contains(domain: Domain, value: Any) -> bool:
-    """Whether a search of the domain can come to this value."""
+    """Whether a search of the domain can sample this value."""
     if isinstance(domain, Choices):
         return value in domain.choices
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -181,7 +182,7 @@ def contains(domain: Domain, value: Any) -> bool:
 
 
 def clipped(value: Any, domain: Domain) -> Value:
-    """The value if the domain has it, else the nearest that it has (of choices the first)."""
+    """The value if the domain has it, else the nearest one in it (of choices the first)."""
     if isinstance(domain, Choices):
         return value if value in domain.choices else domain.choices[0]
     if value is None:

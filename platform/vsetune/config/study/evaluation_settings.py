@@ -1,4 +1,4 @@
-"""How a trial is scored: what its validations rank, and by what its best checkpoint is scored, once, at its end."""
+"""Scoring of a trial: the ranking of its validations, and the scores of its best checkpoint, once, at its end."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ class EvaluationSpec(Spec):
 
     @property
     def asks_for_more(self) -> bool:
-        """Whether the best checkpoint is asked for more than the recalls that its validation has had."""
+        """Whether the best checkpoint needs more than the recalls of its validation."""
         return bool(self.protocols or self.positive_ranks or self.srd_at or self.relevance is not None)
 
     @property
     def of_whole_split(self) -> list[str]:
-        """The keys of what is defined for all images of a split alone."""
+        """The given keys that are defined only for all images of a split."""
         asked = {"protocols": self.protocols, "srd_at": self.srd_at, "relevance": self.relevance}
         return [key for key, value in asked.items() if value]
 
     @model_serializer(mode="wrap")
     def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without later keys where they are off: the fingerprints of such trials are as old as the first of them."""
+        """Without later keys that are off, so that fingerprints of such trials stay the same across versions."""
         plain: dict[str, Any] = handler(self)
         unused = {key for key in _LATER_KEYS if getattr(self, key) is None}
         return {key: value for key, value in plain.items() if key not in unused}

@@ -1,4 +1,4 @@
-"""What `vsetune trial gallery` shows."""
+"""Settings of `vsetune trial gallery`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vsetune.config.spec.base import Seed, Spec
 
 
 class GallerySpec(Spec):
-    """Queries drawn at random from a split, and how much is shown of what each retrieves."""
+    """Queries sampled at random from a split, and the number of retrieved items to show for each."""
 
     captions: int = Field(8, ge=0, le=200, description="captions drawn as queries")
     images: int = Field(6, ge=0, le=200, description="images drawn as queries")

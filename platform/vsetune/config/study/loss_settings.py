@@ -1,7 +1,7 @@
 """Settings of a loss as plain data: reading and writing one of them by its dotted name.
 
-A single loss is `{name: lmh, margin: 0.2}` and its settings are called `margin`. A sum is
-`{name: sum, parts: {lmh: {weight: 1, loss: {...}}}}`; settings of a part are called `lmh.margin`, `lmh.weight`.
+A single loss is `{name: lmh, margin: 0.2}`, and its setting has the name `margin`. A sum is `{name: sum, parts: {lmh:
+{weight: 1, loss: {...}}}}`; settings of a part have the names `lmh.margin`, `lmh.weight`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def loss_type(plain: Mapping[str, Any]) -> type[LossSpec]:
 
 
 def with_setting(plain: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """A copy in which the setting called `name` has this value."""
+    """A copy in which the setting `name` has this value."""
     part, _, field = name.rpartition(".")
     return with_settings(plain, {part: {field: value}} if part else {name: value})
 
@@ -47,7 +47,7 @@ def with_settings(plain: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
 
 
 def setting(spec: LossSpec, name: str) -> Any:
-    """The value of the setting called `name`."""
+    """The value of the setting `name`."""
     part, _, field = name.rpartition(".")
     if not isinstance(spec, SumSpec):
         return getattr(spec, name)

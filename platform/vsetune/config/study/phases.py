@@ -33,7 +33,8 @@ class PhaseSpec(Spec):
 
     @model_serializer(mode="wrap")
     def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `network` where it changes nothing: fingerprints of such phases are as old as the first of them."""
+        """Without `network` if it changes nothing, so that fingerprints of such phases stay the same across versions.
+        """
         plain: dict[str, Any] = handler(self)
         return plain if self.network else {key: value for key, value in plain.items() if key != "network"}
 

@@ -1,4 +1,4 @@
-"""Which code of other people a trial is made of: sha256 by key (`loss.my_loss`)."""
+"""Plugin code that a trial is made of: sha256 by key (`loss.my_loss`)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from vsetune.plugins.plugin_loading import plugin_of
 
 
 def plugins_in(network: Mapping[str, Any], loss: Mapping[str, Any]) -> dict[str, str]:
-    """Of a network and a loss in plain data; their names may be unknown."""
+    """Plugins of a network and a loss in plain data; their names may be unknown."""
     losses = [part["loss"] for part in loss["parts"].values()] if loss.get("name") == SUM else [loss]
     specs = [NETWORKS.get(str(network.get("name"))), *(LOSSES.get(str(each.get("name"))) for each in losses)]
     return _of(spec for spec in specs if spec is not None)
 
 
 def plugins_of(network: NetworkSpec, loss: LossSpec) -> dict[str, str]:
-    """Of the network and the loss of a trial."""
+    """Plugins of the network and the loss of a trial."""
     losses = [part.loss for part in loss.parts.values()] if isinstance(loss, SumSpec) else [loss]
     return _of(type(each) for each in (network, *losses))
 

@@ -1,4 +1,4 @@
-"""What is wrong with single cells of a study file in which other things are wrong too: both are told at once."""
+"""Problems of single cells in a study file that also has other problems: both are reported at once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
 
 _DECIDE_ON_CELLS = {"training", "overrides", "cells", "plugins"}
-"""Keys without which a cell may look wrong that is not: what they say could be what makes it right."""
+"""Keys that decide on cells: without them a valid cell may look wrong."""
 
 
 class _AnyStudy(StudySpec):
-    """A study whose parts may contradict one another; no contradiction keeps its cells from being looked at."""
+    """A study whose parts may contradict one another, so that its cells can be checked despite contradictions."""
 
     @model_validator(mode="after")
     def _consistent(self) -> _AnyStudy:
@@ -25,9 +25,9 @@ class _AnyStudy(StudySpec):
 
 
 def problems_of_cells(content: Mapping[str, Any], wrong: Sequence[Place], *, where: str) -> list[str]:
-    """The lines of `resolve_cells` on the cells whose network and loss are right in a file that is not.
+    """The problems of `resolve_cells` for the cells whose network and loss are valid in a file that is not.
 
-    wrong: places of values that are wrong each by itself. Nothing where these decide on how cells train.
+    wrong: places of values that are wrong by themselves. Empty if these places affect how cells train.
     """
     places = [place for place in wrong if place]
     keys = {str(place[0]) for place in places}
@@ -44,7 +44,7 @@ def problems_of_cells(content: Mapping[str, Any], wrong: Sequence[Place], *, whe
 
 
 def _without_stand_ins(study: StudySpec, wrong: Sequence[Place]) -> StudySpec:
-    """The study with those of its cells of which no part was replaced."""
+    """The study reduced to the cells of which no part was replaced."""
     sound = {}
     networks = [entry.cell_name for entry in study.networks]
     losses = [entry.cell_name for entry in study.losses]

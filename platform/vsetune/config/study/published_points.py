@@ -1,8 +1,8 @@
-"""Hyperparameters that papers print, as configurations to begin a search with: one table per file in `published/`.
+"""Hyperparameters from papers, as configurations to begin a search with: one table per file in `published/`.
 
-Columns: network, loss (empty: any), data_set, source, then settings by dotted name; empty where the table says nothing.
-Nothing in them was measured by us. A table is named by its file, `lseh_table2`, or, for the rows of one data set alone,
-`lseh_table2.coco`.
+Columns: network, loss (empty: any), data_set, source, then settings by dotted name; empty where the table gives no
+value. None of the values was measured by us. A table is named by its file, `lseh_table2`, or, for the rows of one data
+set only, `lseh_table2.coco`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PublishedPoint:
 
 @cache
 def tables() -> Mapping[str, tuple[PublishedPoint, ...]]:
-    """Every table and its parts by data set, by name."""
+    """Every table and its parts by data set, under their names."""
     found: dict[str, tuple[PublishedPoint, ...]] = {}
     for file in sorted(files(__package__).joinpath(_FOLDER).iterdir(), key=lambda each: each.name):
         name, _, kind = file.name.rpartition(".")
@@ -45,7 +45,7 @@ def tables() -> Mapping[str, tuple[PublishedPoint, ...]]:
 
 
 def known_table(name: str) -> str:
-    """`name` if there is such a table; otherwise a ValueError that lists them all."""
+    """`name` if there is such a table; otherwise a ValueError that lists all tables."""
     return known_name(name, tables(), "table of published settings")
 
 

@@ -1,4 +1,4 @@
-"""What a trial occupies on a cluster. How fast and where a study runs does not change what it is."""
+"""Resources of a trial on a cluster. How fast and where a study runs does not change its identity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vsetune.config.spec.base import Spec
 
 _MOST_CPUS, _MOST_GIB = 4096, 1_000_000
 _SHARE_OF_GPU = 0.4
-"""Of the memory of the GPU, or fraction of one, that a trial occupies: what its arrays may take there."""
+"""Of the memory of the GPU, or the fraction of one, that a trial occupies: the share for its arrays."""
 _ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
@@ -29,7 +29,8 @@ Gpus = Annotated[float, Field(ge=0, json_schema_extra={"maximum": 1}), AfterVali
 
 @dataclass(frozen=True, order=True)
 class Needs:
-    """What one trial asks of its node. memory_gib: 0 is not counted. accelerator: a type as Ray names it, `H100`."""
+    """Resources that one trial requests from its node. memory_gib: 0 is not counted. accelerator: a type in Ray's
+    notation, `H100`."""
 
     cpus: int = 1
     gpus: float = 0.0
@@ -92,7 +93,7 @@ class ResourceSpec(Spec):
     )
 
     def needs_of(self, network: str, loss: str) -> Needs:
-        """What a trial of this cell occupies. network, loss: as the study calls them."""
+        """Resources of a trial of this cell. network, loss: their names in the study."""
         needs = Needs(self.cpus, self.gpus, self.memory_gib or 0.0, self.accelerator or "")
         for name in (network, f"{network}.{loss}"):
             if name in self.cells:
@@ -101,7 +102,7 @@ class ResourceSpec(Spec):
         return needs
 
     def reading_of(self, needs: Needs) -> Reading:
-        """Where a trial with these needs reads its batches from."""
+        """The source of batches for a trial with these needs."""
         return Reading(self.reading, round(self.bank_gib * 2**30), _SHARE_OF_GPU * needs.gpus)
 
     def unknown_cells(self, networks: Iterable[str], losses: Iterable[str]) -> list[str]:
@@ -112,7 +113,7 @@ class ResourceSpec(Spec):
 
 
 def copies_that_fit(node: Mapping[str, float], needs: Needs) -> int:
-    """How many trials with these needs an empty node has room for. node: amounts by Ray's names (`CPU`, `memory`)."""
+    """How many trials with these needs fit on an empty node. node: amounts under Ray's names (`CPU`, `memory`)."""
     asked = {
         "CPU": float(needs.cpus), "GPU": needs.gpus, "memory": needs.memory_gib * 2**30,
         **({f"accelerator_type:{needs.accelerator}": 0.0} if needs.accelerator else {}),

@@ -1,4 +1,4 @@
-"""What a study file lists: networks, losses and weighted sums of them, and changes to single cells."""
+"""Entries of a study file: networks, losses and weighted sums of them, and changes to single cells."""
 
 from __future__ import annotations
 

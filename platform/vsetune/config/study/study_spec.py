@@ -1,4 +1,4 @@
-"""A study: which cells are compared, what is searched, at what budget. One YAML file, one StudySpec."""
+"""A study: the compared cells, the search space and the budget. One YAML file, one StudySpec."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ConstraintSpec(Spec):
 
     @property
     def given(self) -> bool:
-        """Whether there is one."""
+        """Whether there is a constraint."""
         return self.seconds_per_epoch is not None or self.peak_memory_gib is not None
 
 
@@ -96,12 +96,12 @@ class SearchSpec(Spec):
 
     @property
     def learns(self) -> bool:
-        """Whether draws depend on how earlier ones went."""
+        """Whether samples depend on the results of earlier ones."""
         return self.sampler in ("gp", "tpe", "cma-es", "nsga-ii")
 
     @property
     def start_trials(self) -> int:
-        """How many configurations are drawn before anything is learnt from them, points of papers apart."""
+        """How many configurations are sampled before the sampler learns from them, not counting points from papers."""
         return max(2, min(10, self.configurations // 3))
 
 
@@ -189,13 +189,14 @@ class StudySpec(Spec):
     tracking: TrackingSpec = TrackingSpec()
 
     def to_plain(self) -> dict[str, Any]:
-        """Without `cells` where all of them run: the fingerprints of such studies are as old as the first of them."""
+        """Without `cells` if all of them run, so that fingerprints of such studies stay the same across versions."""
         plain = super().to_plain()
         return plain if self.cells is not None else {key: value for key, value in plain.items() if key != "cells"}
 
     def fingerprinted(self) -> dict[str, Any]:
-        """Of studies from before searches started evenly, stopped by patience or began with papers' points: as it was,
-        where the file says `start: random` and another rule, so that they can be gone on with."""
+        """Without settings that equal the behaviour of earlier versions. So a study from before even starts, patience
+        and points from papers keeps its fingerprint, and can be resumed, if its file has `start: random` and another
+        scheduler."""
         plain = self.to_plain()
         search, scheduler = dict(plain["search"]), dict(plain["scheduler"])
         for key, older in (

@@ -55,7 +55,7 @@ class LinearSchedule(Spec):
 
 Precision = Literal["float32", "tf32", "bfloat16"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
-"""How much of a running mean is kept at each step."""
+"""Share of a running mean that remains at each step."""
 
 
 class TrainingSpec(Spec):
@@ -114,7 +114,8 @@ class TrainingSpec(Spec):
 
     @model_serializer(mode="wrap")
     def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without later keys at their defaults: the fingerprints of such trainings are as old as the first of them."""
+        """Without later keys at their defaults, so that fingerprints of such trainings stay the same across versions.
+        """
         plain: dict[str, Any] = handler(self)
         unchanged = {key for key in _LATER_KEYS if getattr(self, key) == type(self).model_fields[key].default}
         return {key: value for key, value in plain.items() if key not in unchanged}
@@ -170,7 +171,7 @@ class TrialSpec(Spec):
     )
 
     def to_plain(self) -> dict[str, Any]:
-        """Without `plugins` where there are none: the fingerprints of such trials are as old as the first of them."""
+        """Without `plugins` if there are none, so that fingerprints of such trials stay the same across versions."""
         plain = super().to_plain()
         return plain if self.plugins else {key: value for key, value in plain.items() if key != "plugins"}
 
@@ -228,12 +229,12 @@ class TrialSpec(Spec):
 
     @property
     def semantic_source(self) -> SemanticSource | None:
-        """The semantic vectors that the loss reads in any phase; None: none."""
+        """The semantic vectors that the loss reads in any phase; None if it reads none."""
         sources = (self.loss_in(phase).semantic_source for phase in range(max(1, len(self.training.phases))))
         return next((source for source in sources if source), None)
 
     def loss_in(self, phase: int) -> LossSpec:
-        """The loss of a phase (0-based): `loss` with the phase's changes. ValueError if they misfit."""
+        """The loss of a phase (0-based): `loss` with the phase's changes. ValueError if they do not fit."""
         if not self.training.phases:
             return self.loss
         changes = self.training.phases[phase].loss
@@ -246,8 +247,8 @@ class TrialSpec(Spec):
 
 
     def network_in(self, phase: int) -> NetworkSpec:
-        """The network of a phase (0-based): `network` with the phase's weights of its losses. ValueError where it
-        brings no such loss."""
+        """The network of a phase (0-based): `network` with the phase's weights of its losses. ValueError if it has no
+        such loss."""
         changes = self.training.phases[phase].network if self.training.phases else {}
         if not changes:
             return self.network

@@ -1,4 +1,4 @@
-"""Batches put together from their rows: padding, what stands outside the shards, photographs decoded."""
+"""Assembly of batches from their rows: padding, data stored outside the shards, decoding of photographs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _CaptionRow:
 
     @property
     def caption_id(self) -> int:
-        """Its row in the tables of the split."""
+        """The caption's row in the tables of the split."""
         return self.image.first_caption + self.number
 
 
@@ -127,7 +127,7 @@ class Assembly:
         return self.tables.mirrored_pieces if row.is_swapped else self.tables.pieces
 
     def _phrases(self, rows: list[_CaptionRow], lengths: np.ndarray) -> torch.Tensor | None:
-        """(captions, phrases, ids) bool. Words keep their places where left and right are exchanged."""
+        """(captions, phrases, ids) bool. Words stay at their places when left and right are exchanged."""
         phrases = self.tables.phrases
         if phrases is None:
             return None
@@ -147,7 +147,7 @@ class Assembly:
         ])
 
     def _features(self, items: list[Item]) -> np.ndarray:
-        """(images, regions, width) float16, or (images, 1, 0) of rows with photographs.
+        """(images, regions, width) float16, or (images, 1, 0) for rows with photographs.
 
         numpy, not torch: torch would start a second team of CPU threads here.
         """
@@ -159,7 +159,7 @@ class Assembly:
         return features
 
     def _boxes(self, items: list[Item]) -> torch.Tensor | None:
-        """(images, regions, 4) float32, zero rows where an image has fewer regions; None where no boxes were read."""
+        """(images, regions, 4) float32, zero rows where an image has fewer regions; None if no boxes were read."""
         read = [item.image.boxes for item in items]
         padded = np.zeros((len(items), self.dataset.regions, 4), np.float32)
         for row, boxes in enumerate(read):
@@ -208,7 +208,7 @@ def _stacked(decoded: list[Decoded]) -> torch.Tensor:
 
 
 def _zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
-    """A mapping of its own, given back when the batch is dropped: from the heap, arrays this large leave holes that
-    made a trial of 1,200 steps grow to 4 GB."""
+    """Zeros in a memory mapping of their own, returned to the system when the batch is dropped: on the heap, arrays
+    this large leave holes, which made a trial of 1,200 steps grow to 4 GB."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     return np.frombuffer(mmap.mmap(-1, size), dtype).reshape(shape)

@@ -1,4 +1,4 @@
-"""Where the arrays of a bank stand when batches are gathered from them: in the files of this node, or on a device."""
+"""The arrays of a bank from which batches are gathered: in the files of this node, or on a device."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from torch import Tensor
 from vsetune.data.stored.bank_file import SplitBank
 
 _MOST_KEPT = 4
-"""Of each size: a batch that is trained on, and some that somebody keeps a little longer."""
+"""Buffers of each size: one for the batch in training, and some for batches that are referenced a little longer."""
 
 
 class RecycledBuffers:
-    """Memory of batches that is used again as soon as a batch is dropped. `take` gives arrays with what was in them.
+    """Memory of batches that is reused as soon as a batch is dropped. `take` returns arrays with arbitrary old content.
 
-    The system gives new memory empty and page by page, which takes six times as long as filling it.
+    The system hands out new memory zeroed and page by page, which takes six times as long as filling it.
     """
 
     def __init__(self) -> None:
         self._free: defaultdict[int, list[mmap.mmap]] = defaultdict(list)
 
     def take(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-        """An array of its own until nothing refers to it, or to a view or tensor of it, any more."""
+        """An array whose memory is reused once nothing refers to it, or to a view or tensor of it."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         free = self._free[size]
         block = free.pop() if free else mmap.mmap(-1, max(1, size))
-        owner = np.frombuffer(block, dtype, count=math.prod(shape))  # what every view and tensor holds on to
+        owner = np.frombuffer(block, dtype, count=math.prod(shape))  # every view and tensor refers to this owner
         weakref.finalize(owner, _give_back, free, block).atexit = False
         return owner.reshape(shape)
 
@@ -43,18 +43,19 @@ def _give_back(free: list[mmap.mmap], block: mmap.mmap) -> None:
 
 
 _AT_ONCE = 1 << 26
-"""Bytes of features that travel to a device at once."""
+"""Bytes of features copied to a device at once."""
 
 
 class BankArrays(Protocol):
-    """images, captions: indices of the split as `sent` gave them. Equal arrays, wherever they stand."""
+    """Access to the arrays of a bank. images, captions: indices in the split, as returned by `sent`. The values are the
+    same wherever the arrays are."""
 
     def sent(self, values: np.ndarray) -> Tensor:
-        """These values beside the arrays."""
+        """Copy these values to where the arrays are."""
         ...
 
     def sent_together(self, *values: np.ndarray) -> list[Tensor]:
-        """These int64 values beside the arrays, in one journey."""
+        """Copy these int64 values to where the arrays are, in one transfer."""
         ...
 
     def features(self, images: Tensor) -> Tensor:
@@ -66,14 +67,14 @@ class BankArrays(Protocol):
         ...
 
     def vectors(self, captions: Tensor) -> Tensor:
-        """(captions, k) float32 semantic vectors, of arrays that have some."""
+        """(captions, k) float32 semantic vectors, if the arrays have any."""
         ...
 
 
 class NodeArrays:
-    """Of the files: features are read into memory that is used again when a batch is dropped.
+    """Reads the files: features go into memory that is reused when a batch is dropped.
 
-    semantics: (captions, k), row = caption id. is_pinned: for a GPU, memory that it reads itself.
+    semantics: (captions, k), row = caption id. is_pinned: use pinned memory, which a GPU reads itself.
     """
 
     def __init__(self, bank: SplitBank, semantics: np.ndarray | None, *, is_pinned: bool = False) -> None:
@@ -105,7 +106,7 @@ class NodeArrays:
 
 
 class DeviceArrays:
-    """Copies on a device; what travels for a batch are its words and the indices of its images and captions."""
+    """Copies on a device; for each batch only its words and the indices of its images and captions are transferred."""
 
     def __init__(self, bank: SplitBank, semantics: np.ndarray | None, device: torch.device) -> None:
         self._device, shape = device, bank.shape
@@ -124,9 +125,9 @@ class DeviceArrays:
         self.use(semantics)
 
     def use(self, semantics: np.ndarray | None) -> None:
-        """Have these vectors there from now on; None: those that are there may stay."""
+        """Use these vectors from now on; None: the present ones may stay."""
         if semantics is not None and semantics is not self._made_of:
-            self._made_of, self._semantics = semantics, None  # the old ones first give back their memory
+            self._made_of, self._semantics = semantics, None  # free the memory of the old ones first
             self._semantics = torch.tensor(semantics, device=self._device).float()
 
     def sent(self, values: np.ndarray) -> Tensor:
@@ -153,13 +154,13 @@ class DeviceArrays:
 
 
 _on_devices: OrderedDict[tuple[torch.device, str], tuple[SplitBank, DeviceArrays]] = OrderedDict()
-"""Kept for the next trial of this process."""
+"""Cached for the next trial of this process."""
 
 
 def bank_arrays(
     bank: SplitBank, semantics: np.ndarray | None, device: torch.device, *, device_share: float
 ) -> BankArrays:
-    """On a GPU copies that stay there, where bank and vectors fit into this share of its memory; else of the files."""
+    """On a GPU, copies that stay there, if bank and vectors fit into this share of its memory; otherwise the files."""
     if device.type != "cuda":
         return NodeArrays(bank, semantics)
     key = (device, str(bank.path))
@@ -178,7 +179,7 @@ def bank_arrays(
 
 
 def _make_room(device: torch.device, size: int, share: float) -> bool:
-    """Drop copies of other splits until this one fits beside them; False where it cannot."""
+    """Drop copies of other splits until this one fits beside them; False if it cannot."""
     most = int(share * torch.cuda.get_device_properties(device).total_memory)
     if size > most:
         return False

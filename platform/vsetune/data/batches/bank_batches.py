@@ -1,4 +1,4 @@
-"""Batches gathered from the bank of a split: bit for bit those that the reader of shards makes, in its order."""
+"""Batches gathered from the bank of a split: bit for bit equal to those of the shard reader, in the same order."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class BankRows:
 def bank_rows(
     dataset: Dataset, split: str, reads: NetworkReads, *, device: torch.device, semantics: np.ndarray | None = None
 ) -> BankRows | None:
-    """What batches of a split can be gathered from, made first where need be; None where they come from the shards:
-    those of photographs always do. Errors as of `bank_of`."""
+    """Bank and arrays from which batches of a split are gathered, made first if needed. None if the batches come from
+    the shards, as batches of photographs always do. Errors as in `bank_of`."""
     bank = None if reads.pixels is not None else bank_of(dataset, split)
     if bank is None:
         return None
@@ -51,8 +51,8 @@ def bank_rows(
 
 
 class Plan(NamedTuple, Generic[Numbers]):
-    """What a batch is gathered by, int64 as in `Batch`: on the host, and beside the arrays. ids: its captions among
-    those of the split."""
+    """Indices and words of a batch, int64 as in `Batch`: on the host, or beside the arrays. ids: captions, numbered in
+    the split."""
 
     images: Numbers
     ids: Numbers
@@ -64,7 +64,7 @@ class Plan(NamedTuple, Generic[Numbers]):
 
 @dataclass(frozen=True)
 class Gathering:
-    """What batches are made of. has_semantics: the arrays bring them, and they are asked for."""
+    """Sources of batches. has_semantics: the arrays have them, and they are requested."""
 
     rows: BankRows
     reads: NetworkReads
@@ -120,7 +120,8 @@ class Gathering:
         )
 
     def _words(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """((captions,) lengths, (captions, longest) ids of words, or of word pieces where they are read), int64."""
+        """((captions,) lengths, (captions, longest) ids of words, or of word pieces if the network reads those), int64.
+        """
         if self.tables.pieces is None:
             return self._own_lengths(ids), self.rows.bank.padded_captions(ids)
         pieces = self.tables.pieces.ids[ids]
@@ -160,7 +161,7 @@ class Gathering:
 
 @dataclass(frozen=True)
 class Rows:
-    """Those of an epoch in their order: captions of the split, each with its image, or images with all of theirs."""
+    """Rows of an epoch in order: captions of the split, each with its image, or images with all their captions."""
 
     numbers: Iterator[int]
     unit: BatchUnit
@@ -169,7 +170,7 @@ class Rows:
 def shuffled_rows(
     bank: SplitBank, info: SplitInfo, *, batch_unit: BatchUnit, seed: int, epoch: int, shuffle_pairs: int
 ) -> Rows:
-    """Those of one epoch, in the order of the reader of shards."""
+    """Rows of one epoch, in the order of the shard reader."""
     images: Iterable[int] = shuffled_images(_indices, info.shards, seed=seed, epoch=epoch, workers=0)
     numbers = images
     if batch_unit == "pairs":
@@ -180,15 +181,14 @@ def shuffled_rows(
 
 
 def rows_in_order(bank: SplitBank, images: Sequence[int] | None) -> Rows:
-    """Every image with all its captions, or only these."""
+    """Every image with all its captions, or only these images."""
     return Rows(iter(range(bank.shape.images) if images is None else images), "images")
 
 
 class GatheredBatches(Iterator[Batch]):
-    """Batches of so many rows, each gathered when it is asked for: that takes less time than handing it over from a
-    thread.
+    """Batches of `size` rows, each gathered on request, which takes less time than a handover from a thread.
 
-    skip: leave out that many batches at the start. drop_last: and a last one that is short.
+    skip: leave out that many batches at the start. drop_last: leave out a last batch that is short.
     """
 
     def __init__(

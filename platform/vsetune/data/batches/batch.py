@@ -1,4 +1,4 @@
-"""What one training or evaluation step works on."""
+"""The input of one training or evaluation step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What batches take from beside the shards: parses, phrases and word pieces of all captions of a split."""
+"""Caption data stored outside the shards: parses, phrases and word pieces of all captions of a split."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class CaptionTables:
 
 
 def caption_tables(dataset: Dataset, split: str, reads: NetworkReads, *, mirrored: bool = False) -> CaptionTables:
-    """Opened, and made first where need be; to be kept by whoever reads the split more than once.
+    """Open the tables, making them first if needed. Keep the result if the split is read more than once.
 
     mirrored: word pieces of mirrored captions too. DataError for a data set without parses of these captions, or with
-    damaged phrases, ConfigError for a text model that is not there. That phrases are wanted and missing is logged.
+    damaged phrases, ConfigError for a text model that is not there. Missing phrases are logged.
     """
     heads = word_heads(dataset, split) if reads.dependencies else None
     found = caption_phrases(dataset, split) if reads.phrases else None

@@ -1,4 +1,4 @@
-"""The order of the rows of batches, whatever the images are: a function of (seed, epoch) and the shards alone."""
+"""The order of the rows of batches, whatever the images are: a function of (seed, epoch) and the shards only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BatchUnit = Literal["pairs", "images"]
 
 
 def in_rows(images: Iterable[T], captions_of: Callable[[T], int], unit: BatchUnit) -> Iterator[tuple[T, range]]:
-    """(image, those of its captions that come with it): one caption a row, or an image with all of them."""
+    """(image, captions that come with it): one caption a row, or an image with all its captions."""
     for image in images:
         count = captions_of(image)
         if unit == "images":
@@ -26,7 +26,7 @@ def in_rows(images: Iterable[T], captions_of: Callable[[T], int], unit: BatchUni
 def shuffled(rows: Iterable[T], size: int, rng: random.Random) -> Iterator[T]:
     """Every row once: a full buffer gives a random one of its rows for each that arrives.
 
-    Its place is that of `rng.randrange(size)`, which takes three times as long as the two lines here.
+    The sampled index equals `rng.randrange(size)`, which takes three times as long as the two lines here.
     """
     buffer: list[T] = []
     bits, draw = size.bit_length(), rng.getrandbits

@@ -1,7 +1,7 @@
 """Photographs to the pixels that networks read: crops, resized to a square, perhaps mirrored.
 
-Resizing is Pillow's bilinear filter, antialiased, from the crop of the decoded photograph straight to the square. What
-is drawn at random comes from generators that the caller seeds; the global ones are never touched.
+Resizing is Pillow's bilinear filter, antialiased, from the crop of the decoded photograph straight to the square.
+Random values come from generators that the caller seeds; the global ones are never touched.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Box = tuple[float, float, float, float]
 """x1, y1, x2, y2 in pixels of the photograph."""
 
 _ASPECTS = (3 / 4, 4 / 3)
-"""Width to height of the windows of `random_resized`."""
+"""Ratio of width to height of the windows of `random_resized`."""
 _TRIES = 10
 _SHORTER_SIDE = 256 / 224
-"""Of an image whose centre is cropped, in sides of the square."""
+"""Shorter side of an image whose centre is cropped, in sides of the square."""
 
 
 def require_photographs(dataset: Dataset) -> None:
@@ -39,7 +39,8 @@ def require_photographs(dataset: Dataset) -> None:
 
 
 def training_pixels(photograph: Photograph, wanted: PixelInput, draw: Random) -> tuple[np.ndarray, bool]:
-    """((1, 3, S, S) uint8 RGB, whether it is mirrored). DataError in one line for one that cannot be decoded."""
+    """((1, 3, S, S) uint8 RGB, whether it is mirrored). DataError in one line for a photograph that cannot be decoded.
+    """
     is_mirrored = draw.random() < wanted.flip
     image = decoded(photograph)
     pixels = _resized(image, training_crop(wanted, image.size, draw), wanted.size)
@@ -47,7 +48,7 @@ def training_pixels(photograph: Photograph, wanted: PixelInput, draw: Random) ->
 
 
 def evaluation_pixels(photograph: Photograph, wanted: PixelInput, draw: Random) -> np.ndarray:
-    """(crops, 3, S, S) uint8 RGB. draw: for `evaluation_crops`, seeded alike every time. DataError as above."""
+    """(crops, 3, S, S) uint8 RGB. draw: for `evaluation_crops`, with the same seed every time. DataError as above."""
     image = decoded(photograph)
     if wanted.evaluation_crops:
         boxes = [training_crop(wanted, image.size, draw) for _ in range(wanted.evaluation_crops)]
@@ -70,7 +71,7 @@ def training_crop(wanted: PixelInput, size: tuple[int, int], draw: Random) -> Bo
 
 
 def decoded(photograph: Photograph) -> Image.Image:
-    """The whole photograph as RGB. DataError in one line where it cannot be decoded."""
+    """The whole photograph as RGB. DataError in one line if it cannot be decoded."""
     try:
         return rgb_image(photograph.content)
     except Flaw as error:
@@ -100,7 +101,8 @@ def _placed(width: int, height: int, size: tuple[int, int], draw: Random) -> Box
 
 
 def _centre_crop(size: tuple[int, int]) -> Box:
-    """What a resize of the shorter side to S * 256 / 224, then a crop of S x S from the centre, would keep."""
+    """The box that a resize of the shorter side to S * 256 / 224, then a crop of S x S from the centre, would retain.
+    """
     side = min(size) / _SHORTER_SIDE
     left, top = (size[0] - side) / 2, (size[1] - side) / 2
     return left, top, left + side, top + side

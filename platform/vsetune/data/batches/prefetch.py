@@ -31,7 +31,7 @@ class Prefetched(Iterator[T], Generic[T]):
     def __init__(self, items: Generator[T, None, None], *, depth: int) -> None:
         buffer: queue.Queue[Any] = queue.Queue(depth)
         stop = threading.Event()
-        # The thread must not hold `self`, or an abandoned iterator would never be collected.
+        # The thread must not refer to `self`, or an abandoned iterator would never be collected.
         thread = threading.Thread(target=_produce, args=(items, buffer, stop), name="vsetune-reader", daemon=True)
         self._buffer = buffer
         self._is_finished = False
@@ -67,7 +67,7 @@ def _produce(items: Generator[Any, None, None], buffer: queue.Queue[Any], stop: 
         for item in items:
             if not _offer(buffer, item, stop):
                 return
-    except BaseException as caught:  # handed to the consumer, who raises it
+    except BaseException as caught:  # passed to the consumer, which raises it
         error = caught
     finally:
         items.close()
@@ -75,7 +75,7 @@ def _produce(items: Generator[Any, None, None], buffer: queue.Queue[Any], stop: 
 
 
 def _offer(buffer: queue.Queue[Any], item: Any, stop: threading.Event) -> bool:
-    """Put the item as soon as there is room; False when told to stop."""
+    """Put the item as soon as there is room; False if asked to stop."""
     while not stop.is_set():
         try:
             buffer.put(item, timeout=_POLL_S)

@@ -1,8 +1,8 @@
 """Batches of a split: shuffled for training, in order for evaluation.
 
 A pipeline of iterators: shards -> images (`sample_stream`) -> items (a pair, or an image with all its captions) ->
-shuffle buffer -> batches (`assembly`), made ahead in a background thread. Where a node has the split as arrays, the
-same batches are gathered from there (`bank_batches`).
+shuffle buffer -> batches (`assembly`), made ahead in a background thread. If a node has the split as arrays, the same
+batches are gathered from there (`bank_batches`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from vsetune.data.stored.shards import ImageSample, Photograph, read_shard
 from vsetune.errors import DataError
 
 Batches = Prefetched[Batch] | GatheredBatches
-"""Of a split, one after the other, to be closed by whoever does not read them to their end."""
+"""Batches of a split, one after the other; close them if they are not read to the end."""
 
 _BATCHES_AHEAD = 3
 
@@ -55,19 +55,19 @@ def training_batches(
     tables: CaptionTables | None = None,
     rows: BankRows | None = None,
 ) -> Batches:
-    """Exactly one epoch: every pair once, the last short batch kept, in an order set by (seed, epoch) alone.
+    """Exactly one epoch: every pair once, a short last batch included, in an order set by (seed, epoch) alone.
 
-    batch_size counts pairs or images as batch_unit says. shuffle_pairs: pairs held in the shuffle buffer.
-    skip_batches: leave out that many at the start, to resume; what follows equals the uninterrupted epoch.
+    batch_size: pairs or images, depending on batch_unit. shuffle_pairs: pairs in the shuffle buffer.
+    skip_batches: leave out that many at the start, to resume; the rest equals the uninterrupted epoch.
     workers: processes that read shards, and threads that decode photographs; with 0 the background thread does both;
     the batches are the same. drop_last: leave out a last batch that is short.
-    semantics: (captions of the split, k), row = caption id. reads: what else stands in a `Batch`; crops and flips of
-    photographs depend on (seed, epoch, image, first caption of the row) alone. tables: what `caption_tables` gave for
-    it, so that an epoch does not open them again; None: opened here. rows: what `bank_rows` gave for this split, reads
-    and semantics: the same batches are gathered from there instead of the shards, and may stand on a device.
+    semantics: (captions of the split, k), row = caption id. reads: the other contents of a `Batch`; crops and flips of
+    photographs depend on (seed, epoch, image, first caption of the row) alone. tables: result of `caption_tables` for
+    the split, so that an epoch does not open them again; None: opened here. rows: result of `bank_rows` for this split,
+    reads and semantics: the same batches are gathered from there instead of the shards, and may be on a device.
     DataError for a missing split, dependencies of a data set without parses or pixels of one without photographs,
-    ConfigError for a text model that is not there; shards that are gone or damaged are told by next(). Close the
-    iterator (or drop it) to stop early.
+    ConfigError for a text model that is not there; missing or damaged shards are reported by next(). Close the iterator
+    (or drop it) to stop early.
     """
     info = dataset.split(split)
     if semantics is not None and len(semantics) != info.captions:
@@ -101,9 +101,10 @@ def evaluation_batches(
 ) -> Batches:
     """Every image of the split once with all its captions, in split order; batch_size counts images.
 
-    reads: as for `training_batches`, without phrases and siblings, which nothing but training needs, unless
-    `for_masking`; the crops of an image are the same every time. threads: that decode photographs; 0: the background
-    thread. images: only these of the split, ascending; shards without any of them are not read. rows: as there.
+    reads: as in `training_batches`, without phrases and siblings, which only training needs, unless `for_masking`; the
+    crops of an image are the same every time. threads: number of threads that decode photographs; 0: the background
+    thread. images: only these of the split, ascending; shards without any of them are not read. rows: as in
+    `training_batches`.
     """
     if not for_masking:
         reads = replace(reads, phrases=False, siblings=False)
@@ -139,7 +140,7 @@ def _images_in_order(
 
 
 def _wanted_of(shard: ShardInfo, wanted: Sequence[int]) -> Sequence[int]:
-    """Those of the wanted images, ascending, that lie in a shard."""
+    """The wanted images that are in a shard, ascending."""
     return wanted[bisect_left(wanted, shard.first_image) : bisect_left(wanted, shard.first_image + shard.images)]
 
 
@@ -181,7 +182,7 @@ def _caption_count(image: ImageSample) -> int:
 def _batches(
     assembly: Assembly, items: Iterator[Item], size: int, *, threads: int, skip: int = 0, drop_last: bool = False
 ) -> Generator[Batch, None, None]:
-    for _ in islice(items, skip * size):  # skipped items are read, but never put together
+    for _ in islice(items, skip * size):  # skipped items are read, but not assembled
         pass
     with decoders(threads if assembly.decode is not None else 0) as mapped:
         while rows := list(islice(items, size)):

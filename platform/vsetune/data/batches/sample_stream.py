@@ -28,9 +28,9 @@ T = TypeVar("T")
 Chunk = list[T]
 Lane = list[ShardInfo]
 Read = Callable[[ShardInfo], Iterator[T]]
-"""Gives the images of a shard in order, or what stands for them; travels to worker processes."""
+"""Gives the images of a shard, or stand-ins for them, in order; sent to worker processes."""
 FetchedAhead = Callable[[Lane], AbstractContextManager[Iterable[ShardInfo]]]
-"""The shards of a lane as they are to be read, while the next is on its way; travels to worker processes."""
+"""The shards of a lane in reading order, while the next one is downloaded; sent to worker processes."""
 
 LANES = 4
 """Shards read side by side. Part of the order: another number gives another (equally good) shuffling."""
@@ -88,7 +88,7 @@ class _Failure:
 
 
 class _WorkerLanes(IterableDataset[Any]):
-    """What one worker process reads."""
+    """The chunks that one worker process reads."""
 
     def __init__(self, read: Read[Any], lanes: list[Lane], fetched_ahead: FetchedAhead) -> None:
         self._read = read
@@ -111,7 +111,7 @@ def _chunks_by_workers(
     chunk_counts = (sum(math.ceil(shard.images / _CHUNK) for shard in lane) for lane in lanes)
     lane_sources = [islice(loaders[number % groups], count) for number, count in enumerate(chunk_counts)]
     try:
-        # A damaged shard may hold more chunks than counted: workers are read to their end, so that no error is lost.
+        # A damaged shard may contain more chunks than counted: workers are read to their end, so that no error is lost.
         for item in chain(_in_turn(lane_sources), *loaders):
             if isinstance(item, _Failure):
                 raise item.error
@@ -119,13 +119,13 @@ def _chunks_by_workers(
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
-        raise StorageError(  # killed, whatever for: an interruption, nothing that the data did
+        raise StorageError(  # killed, for whatever reason: an interruption, not caused by the data
             f"a process that reads shards ended early ({one_line(error)}); start again, with fewer workers or more "
             "memory (shared memory too) when it happens again."
         ) from error
     finally:
-        # An error keeps this frame, and with it the workers, until somebody drops the traceback; by then they no
-        # longer hear that they should end, and are waited for.
+        # An error keeps this frame, and with it the workers, alive until its traceback is dropped; by then the workers
+        # no longer receive the request to end, and the process waits for them.
         loaders.clear()
         lane_sources.clear()
 
@@ -134,7 +134,7 @@ def _worker(read: Read[Any], lanes: list[Lane], fetched_ahead: FetchedAhead) -> 
     return DataLoader(
         _WorkerLanes(read, lanes, fetched_ahead), batch_size=None, num_workers=1, prefetch_factor=_CHUNKS_AHEAD,
         collate_fn=_as_is,
-        # without a generator of its own, DataLoader draws from the global one, that dropout uses
+        # without a generator of its own, DataLoader uses the global one, which dropout uses too
         generator=torch.Generator(),
     )
 

@@ -1,1 +1,1 @@
-"""What is made of captions: words, word pieces, semantic vectors, parses."""
+"""Data derived from captions: words, word pieces, semantic vectors, parses."""

@@ -1,7 +1,7 @@
 """Semantic vectors of captions from a pre-trained encoder (LSEH with BERT; Zhang et al.; SRD@k).
 
-The encoder is frozen and fitted on none of our captions, so every split may be encoded. Its cosines can lie close
-together, which makes a semantic margin nearly constant: see `vsetune.data.captions.semantic_sources.cosine_spread`.
+The encoder is frozen and not fitted on our captions, so every split may be encoded. Its cosines can lie close together,
+which makes a semantic margin nearly constant: see `vsetune.data.captions.semantic_sources.cosine_spread`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def encoder_vectors(
 
 
 def encode_all(encoder: TextEncoder, texts: list[str], *, batch_size: int, progress: ProgressSink) -> np.ndarray:
-    """(texts, k) float32. Texts of like length go together, the longest first, so that little is padded."""
+    """(texts, k) float32. Texts of similar length are encoded together, longest first, to reduce padding."""
     order = sorted(range(len(texts)), key=lambda index: (-len(texts[index]), index))
     vectors = np.empty((len(texts), encoder.width), np.float32)
     for start in range(0, len(order), batch_size):
@@ -87,7 +87,7 @@ def encode_all(encoder: TextEncoder, texts: list[str], *, batch_size: int, progr
 class TextEncoder:
     """Tokeniser, model and pooling of an EncoderSpec, in evaluation mode and float32.
 
-    width: size of a vector. cut: texts so far that filled the whole length, so that they may have lost their end.
+    width: size of a vector. cut: number of texts so far that filled the length limit and so may have lost their end.
     """
 
     def __init__(self, spec: EncoderSpec, *, device: str | torch.device) -> None:
@@ -127,13 +127,13 @@ def _mean(states: Tensor, is_real: Tensor) -> Tensor:
 
 
 def _load(found: PretrainedModel) -> tuple[Any, Any]:
-    """Tokeniser and model. Nothing of the model's own code is run, and pickled weights are refused."""
+    """Tokeniser and model. No code of the model repository is run, and pickled weights are refused."""
     require_transformers(KEY)
     from transformers import AutoModel, AutoTokenizer
 
     options = loading_options(found)
     try:
-        # What a checkpoint lacks is drawn at random, which must not shift the random numbers of a training.
+        # Weights missing from a checkpoint are random, which must not shift the random numbers of a training.
         with quiet_transformers(is_local=found.commit is None), torch.random.fork_rng(devices=[]):
             tokenizer: Any = AutoTokenizer.from_pretrained(found.place, **options)
             model, report = AutoModel.from_pretrained(
@@ -159,7 +159,8 @@ def _require_text_encoder(config: Any, *, where: str) -> None:
 
 
 def _require_every_weight(report: dict[str, Any], *, where: str) -> None:
-    """Random weights give vectors that mean nothing. The pooler stands behind the last layer and is not used."""
+    """ConfigError for missing weights, which would be random and make the vectors meaningless. The pooler follows the
+    last layer and is not used."""
     missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if missing:
         raise ConfigError(

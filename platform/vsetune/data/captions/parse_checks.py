@@ -1,4 +1,4 @@
-"""What may be wrong with the parses and phrases that stand beside a data set."""
+"""Checks of the parses and phrases stored beside a data set."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _ROWS_AT_ONCE = 4096
 
 
 def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Iterator[str]:
-    """What is wrong with the parses of a data set, one sentence each; nothing where it has none.
+    """Problems of a data set's parses, one sentence each; none if it has no parses.
 
-    words: how many each caption has, by split; of a damaged split those that could be read.
+    words: number of words of each caption, by split; for a damaged split only of the captions that could be read.
     """
     path, known = dataset.path, dataset.manifest.splits
     where = join(path, PARSES_FILE)
@@ -45,7 +45,7 @@ def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Ite
 
 
 def _array_problems(info: SplitParses, words: np.ndarray, path: str) -> Iterator[str]:
-    """What is wrong with the arrays of a split. words: of each caption; fewer where some could not be read."""
+    """Problems of the arrays of a split. words: of each caption; fewer if some could not be read."""
     try:
         heads = fetched_array(info, info.captions, path)
         if len(words) == len(heads) and not _are_of(heads, words):
@@ -64,7 +64,7 @@ def _array_problems(info: SplitParses, words: np.ndarray, path: str) -> Iterator
 
 
 def _are_of(heads: np.ndarray, words: np.ndarray) -> bool:
-    """Every head, and every word that has one, is a word of its caption. words: (captions,) how many it has."""
+    """Whether every head, and every word that has one, is a word of its caption. words: (captions,) word counts."""
     return all(
         (np.maximum(word, heads[caption, word]) < words[caption]).all()
         for start in range(0, len(heads), _ROWS_AT_ONCE)

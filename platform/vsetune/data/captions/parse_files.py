@@ -19,7 +19,8 @@ HEADS_DTYPE = "int16"
 
 
 def are_there(parses: Parses, path: str) -> bool:
-    """Every array that is listed; one that is gone is made again. DataError for one that is not what was listed."""
+    """Whether every listed array exists; a missing one is made again. DataError for an array that differs from the
+    list."""
     try:
         for info in parses.splits.values():
             for each in (info, info.phrases):
@@ -31,8 +32,7 @@ def are_there(parses: Parses, path: str) -> bool:
 
 
 def fetched_array(info: SplitParses | SplitPhrases, captions: int, path: str) -> np.ndarray:
-    """An array that is listed, compared with its hash and counts. NothingThere when it is missing, DataError when it is
-    another."""
+    """A listed array, compared with its hash and counts. NothingThere when it is missing, DataError when it differs."""
     where, fix = join(path, info.file), again(path, phrases=isinstance(info, SplitPhrases))
     try:
         content = storage.read_inside(path, info.file, most=HEADER_BYTES + 2 * captions * MOST_CHARACTERS)
@@ -53,5 +53,5 @@ def fetched_array(info: SplitParses | SplitPhrases, captions: int, path: str) ->
 
 
 def again(path: str, *, phrases: bool = False) -> str:
-    """The way out of parses, or phrases, that cannot be used."""
+    """Advice for parses, or phrases, that cannot be used."""
     return f"make them again: vsetune data parse {path}{' --phrases' if phrases else ''}"

@@ -1,4 +1,4 @@
-"""What `parses.json` lists: the arrays of parses and phrases of every split, and the pipeline that made them."""
+"""Contents of `parses.json`: the arrays of parses and phrases of every split, and the pipeline that made them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SplitPhrases(Spec):
 class SplitParses(Spec):
     """One split. `file` is relative to parses.json: (captions, words) int16, row = caption id.
 
-    An entry is the position of the head among the words of the caption, from 0; -1 for a root and behind the last word;
+    An entry is the position of the head among the words of the caption, from 0; -1 for a root and after the last word;
     a caption without parse is a row of -2.
     """
 
@@ -37,13 +37,13 @@ class SplitParses(Spec):
 
     @model_serializer(mode="wrap")
     def _as_before_phrases(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `phrases` where there are none, as parses.json always was."""
+        """Without `phrases` if there are none, which leaves the older form of parses.json."""
         plain: dict[str, Any] = handler(self)
         return {key: value for key, value in plain.items() if key != "phrases" or value is not None}
 
 
 class Parses(Spec):
-    """What stands in parses.json."""
+    """Contents of parses.json."""
 
     format: str = PARSES_FORMAT
     pipeline: str
@@ -52,10 +52,10 @@ class Parses(Spec):
 
     @property
     def has_phrases(self) -> bool:
-        """Of every split."""
+        """Whether every split has phrases."""
         return all(info.phrases is not None for info in self.splits.values())
 
     def files(self) -> list[str]:
-        """All arrays that are listed."""
+        """All listed arrays."""
         infos = self.splits.values()
         return [info.file for info in infos] + [info.phrases.file for info in infos if info.phrases is not None]

@@ -1,8 +1,9 @@
 """Dependency parses of captions: for each word the word it depends on, in one array per split; on request phrases too.
 
-They stand beside the shards, listed in `parses.json`, which is written last: with it the parses are complete. Shards
-and manifest stay as they are, so parses can be added to a finished data set, and its fingerprint, hence checkpoints,
-stay valid. A data set has parses by one pipeline; another is refused: networks trained on both do not compare.
+They are stored beside the shards, listed in `parses.json`, which is written last: with it the parses are complete.
+Shards and manifest do not change, so parses can be added to a finished data set, and its fingerprint, hence
+checkpoints, stay valid. A data set has parses by one pipeline; another is refused: networks trained on both cannot be
+compared.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from vsetune.object_storage.addresses import is_remote, join
 
 NO_HEAD, NOT_PARSED = -1, -2
 _PHRASE_RULES = "phrases-1"
-"""Part of what the file names say: raise the number when the phrases of an equal parse change."""
+"""Part of the file names: raise the number when the phrases of an equal parse change."""
 
 
 def read_parses(path: str) -> Parses | None:
-    """The parses of a data folder or s3:// prefix; None where there are none. DataError for a damaged parses.json."""
+    """The parses of a data folder or s3:// prefix; None if there are none. DataError for a damaged parses.json."""
     where = join(path, PARSES_FILE)
     content = storage.find_inside(path, PARSES_FILE)
     if content is None:
@@ -59,9 +60,10 @@ def read_parses(path: str) -> Parses | None:
 
 
 def parse_dataset(path: str, pipeline: str, *, phrases: bool = False, progress: ProgressSink) -> Parses:
-    """Parse every caption of a data set, or find that done. Killed, the same call goes on at the unfinished split.
+    """Parse every caption of a data set, unless that is done already. After a kill the same call continues at the
+    unfinished split.
 
-    phrases: find those too; parses that are there already stay.
+    phrases: find those too; existing parses stay.
     ConfigError: no such pipeline. StorageError: the place cannot be written. StudyConflict: it has parses by another
     pipeline, or another version of it. DataError: damaged shards.
     """
@@ -91,8 +93,8 @@ def parse_dataset(path: str, pipeline: str, *, phrases: bool = False, progress: 
 
 
 def require_pipeline(path: str, wanted: ParsesSpec) -> None:
-    """Load what `parse_dataset` will need for a data set that may not be there yet: what is missing is told before
-    hours of work. ConfigError."""
+    """Load the pipeline that `parse_dataset` will need, for a data set that may not exist yet, so that a missing one is
+    reported before hours of work. ConfigError."""
     found = read_parses(path)
     if found is None:
         load_parser(wanted.pipeline)
@@ -101,7 +103,7 @@ def require_pipeline(path: str, wanted: ParsesSpec) -> None:
 
 
 def copy_parses(folder: Path, prefix: str) -> None:
-    """Copy the parses of a local data set, where it has some, to its copy under an s3:// prefix. StorageError."""
+    """Copy the parses of a local data set, if it has any, to its copy under an s3:// prefix. StorageError."""
     parses = read_parses(str(folder))
     if parses is None:
         return
@@ -112,9 +114,9 @@ def copy_parses(folder: Path, prefix: str) -> None:
 
 
 def word_heads(dataset: Dataset, split: str) -> np.ndarray:
-    """(captions, words) int16 as `SplitParses` says. Mapped, read-only; of a remote data set copied here first.
+    """(captions, words) int16, see `SplitParses`. Mapped, read-only; for a remote data set copied here first.
 
-    DataError, with the command that makes them, where there are no parses of these captions.
+    DataError, with the command that makes them, if there are no parses of these captions.
     """
     info = parses_of(dataset, split)
     if info is None:
@@ -124,8 +126,8 @@ def word_heads(dataset: Dataset, split: str) -> np.ndarray:
 
 
 def phrase_codes(dataset: Dataset, split: str) -> np.ndarray | None:
-    """(captions, longest) int16, see `vsetune.data.captions.phrase_codes`; mapped as `word_heads`. None where the data
-    set has no phrases. DataError where they are damaged or of other captions."""
+    """(captions, longest) int16, see `vsetune.data.captions.phrase_codes`; mapped as `word_heads`. None if the data set
+    has no phrases. DataError if they are damaged or of other captions."""
     info = parses_of(dataset, split)
     if info is None or info.phrases is None:
         return None
@@ -134,8 +136,10 @@ def phrase_codes(dataset: Dataset, split: str) -> np.ndarray | None:
 
 
 def require_as_listed(dataset: Dataset, split: str) -> None:
-    """DataError when parses or phrases of a split are not what was listed, bit for bit. `word_heads` and `phrase_codes`
-    do not look at that again where data are local; what comes from an s3:// prefix is compared on its way.
+    """DataError when parses or phrases of a split differ, in any bit, from what was listed.
+
+    `word_heads` and `phrase_codes` do not check this again for local data; data from an s3:// prefix is compared when
+    it is downloaded.
     """
     info = parses_of(dataset, split)
     for each in (info, None if info is None else info.phrases):
@@ -144,7 +148,7 @@ def require_as_listed(dataset: Dataset, split: str) -> None:
 
 
 def parses_of(dataset: Dataset, split: str) -> SplitParses | None:
-    """What is listed of a split; None where the data set has no parses. DataError where they are of other captions."""
+    """The list entry of a split; None if the data set has no parses. DataError if they are of other captions."""
     parses = read_parses(dataset.path)
     if parses is None:
         return None
@@ -162,7 +166,7 @@ def joined_words(heads: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """(captions, L, L) bool over token positions: a parse joins two words; both orders, no diagonal.
 
     heads: (captions, words), rows of `word_heads`. lengths: (captions,) token ids, start and end included; L is the
-    longest. Word w stands at position w + 1. DataError for a head beyond its caption.
+    longest. Word w is at position w + 1. DataError for a head beyond its caption.
     """
     heads = heads[:, : lengths.max()]
     caption, word = np.nonzero(heads >= 0)
@@ -176,13 +180,14 @@ def joined_words(heads: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def _fits(parses: Parses, dataset: Dataset) -> bool:
-    """The parses are of the captions that the data set holds now."""
+    """Whether the parses are of the captions that the data set has now."""
     made_of = {split: info.captions_fingerprint for split, info in parses.splits.items()}
     return made_of == {split: captions_fingerprint(dataset, split) for split in dataset.manifest.splits}
 
 
 def _parsed(dataset: Dataset, split: str, pipeline: str, progress: ProgressSink) -> np.ndarray:
-    """The array of a split, kept as soon as it is whole; found again by a name that says what it is made of."""
+    """The array of a split, stored as soon as it is whole; its name identifies the content, so that it is found again.
+    """
     captions = dataset.split(split).captions
     parser = load_parser(pipeline)
 
@@ -207,7 +212,7 @@ def _parsed(dataset: Dataset, split: str, pipeline: str, progress: ProgressSink)
 
 
 def _phrased(dataset: Dataset, split: str, parses: Parses, progress: ProgressSink) -> np.ndarray:
-    """The same for the phrases of a split."""
+    """The array of the phrases of a split, stored like `_parsed`."""
     captions = dataset.split(split).captions
     finder = load_phrase_finder(parses.pipeline)
     if finder.version != parses.version:
@@ -255,7 +260,7 @@ def _with_phrases(parses: Parses, arrays: Mapping[str, np.ndarray], path: str) -
 
 
 def _kept(array: np.ndarray, path: str) -> tuple[Path, str]:
-    """Where an array was kept, and its hash. StorageError where nothing could be written."""
+    """The file of a stored array, and its hash. StorageError if nothing could be written."""
     file = Path(str(getattr(array, "filename", "")))
     digest = storage.sha256_of(str(file))
     if digest is None:
@@ -264,7 +269,8 @@ def _kept(array: np.ndarray, path: str) -> tuple[Path, str]:
 
 
 def _store(parses: Parses, files: Sequence[Path], path: str) -> None:
-    """Arrays first, then the list of them. Those of a local data set stand there, unless the cache already had them."""
+    """Store the arrays, then the list of them. Arrays of a local data set are already in its folder, unless the cache
+    had them."""
     if is_remote(path):
         for file in files:
             s3.upload(file, join(path, file.name))

@@ -1,4 +1,4 @@
-"""Phrases of captions as one array: index lists behind each other, each opened by the kind of its phrase."""
+"""Phrases of captions as one array: index lists in sequence, each opened by the kind of its phrase."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _END = -1 - len(PHRASE_KINDS)
 
 def encoded(captions: Sequence[Sequence[Phrase]]) -> np.ndarray:
     """(captions, longest) int16: -1 opens an object, -2 an attribute, -3 a relation, then the positions of its words,
-    from 0; -4 from the end of the last phrase on."""
+    from 0; -4 after the end of the last phrase."""
     rows = [[each for phrase in phrases for each in (_OPENS[phrase.kind], *phrase.words)] for phrases in captions]
     array = np.full((len(rows), max([1, *map(len, rows)])), _END, PHRASE_DTYPE)  # without columns it cannot be mapped
     for row, codes in zip(array, rows, strict=True):
@@ -26,7 +26,7 @@ def encoded(captions: Sequence[Sequence[Phrase]]) -> np.ndarray:
 
 
 def decoded(row: np.ndarray, *, words: int) -> list[Phrase]:
-    """The phrases of a caption of so many words. DataError for a row that `encoded` cannot have written."""
+    """The phrases of a caption of `words` words. DataError for a row that `encoded` cannot have written."""
     lists: list[tuple[int, list[int]]] = []
     codes = row.tolist()
     end = codes.index(_END) if _END in codes else len(codes)

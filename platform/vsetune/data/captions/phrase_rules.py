@@ -1,9 +1,9 @@
-"""Objects, attributes and relations of a caption, read off its dependency parse.
+"""Objects, attributes and relations of a caption, derived from its dependency parse.
 
 TAGS-DC takes them from the scene graph of SPICE's parser, which is Java. The rules here follow it: a noun, with the
 nouns that are part of its name, is an object; adjectives, numbers and verbs without an object are attributes; all other
 verbs and the prepositions are relations, `next to` and `in front of` as a whole. Determiners, pronouns, forms of `be`
-and punctuation are in no phrase. Parts of speech and relations are named as spaCy's English pipelines name them.
+and punctuation are in no phrase. Parts of speech and relations have the names of spaCy's English pipelines.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Phrase:
 def find_phrases(words: Sequence[ParsedWord]) -> list[Phrase]:
     """All phrases of a caption, objects before attributes before relations, each kind in the order of the caption.
 
-    A word may stand in several, as `sits` does in `sits on a bench under a tree`.
+    A word may be in several, as `sits` is in `sits on a bench under a tree`.
     """
     found = _Caption(words).phrases()
     return sorted(set(found), key=lambda phrase: (PHRASE_KINDS.index(phrase.kind), phrase.words))
@@ -72,7 +72,7 @@ class _Caption:
                 yield _phrase("relation", self._prepositions[position])
 
     def _of_verb(self, verb: int) -> Iterator[Phrase]:
-        """`holds a ball in the air`: holds, in. `sits on a bench`: sits on. `runs`: an attribute of who does."""
+        """`holds a ball in the air`: holds, in. `sits on a bench`: sits on. `runs`: an attribute of its subject."""
         own = self._with(verb, "prt")
         groups = [self._prepositions[each] for each in self._below[verb] if each in self._prepositions]
         if self._some(verb, "dobj", "obj"):
@@ -84,7 +84,8 @@ class _Caption:
             yield _phrase("attribute", own)
 
     def _qualifies(self, position: int) -> bool:
-        """An adjective or number of a noun (`a black dog`, `two dogs`, `the dog is black`), or one joined with it."""
+        """Whether it is an adjective or number of a noun (`a black dog`, `two dogs`, `the dog is black`), or joined
+        with one."""
         word = self._words[position]
         if word.relation == "conj" and word.part in ("ADJ", "NUM"):
             return word.head != position and self._qualifies(word.head)
@@ -93,12 +94,12 @@ class _Caption:
         return word.relation == "acomp" and word.part == "ADJ"
 
     def _names_a_noun(self, position: int) -> bool:
-        """`ice` of `ice cream`."""
+        """Whether it is part of a noun's name, like `ice` of `ice cream`."""
         word = self._words[position]
         return word.relation == "compound" and self._words[word.head].part in _NOUNS
 
     def _preposition(self, position: int) -> list[int]:
-        """The words of a preposition that begins here: on, out of, next to, in front of; nothing where none does."""
+        """The words of a preposition that begins here: on, out of, next to, in front of; empty if none begins here."""
         word = self._words[position]
         if word.part == "ADV":
             return [position, *following] if (following := self._next_prepositions(position)) else []
@@ -114,17 +115,17 @@ class _Caption:
         return [position, *self._next_prepositions(position)]
 
     def _next_prepositions(self, position: int) -> list[int]:
-        """The first preposition below a word that has an object of its own, if there is one."""
+        """The first preposition below a word, if there is one."""
         return [each for each in self._below[position] if self._words[each].relation == "prep"][:1]
 
     def _is_nested(self, position: int) -> bool:
-        """`of` in `out of` and in `in front of`."""
+        """Whether it continues another preposition, like `of` in `out of` and in `in front of`."""
         head = self._words[position].head
         is_first = self._words[head].relation in ("prep", "agent") and not self._some(head, "pobj", "pcomp")
         return is_first or self._is_place(head)
 
     def _is_place(self, position: int) -> bool:
-        """`front` of `in front of`."""
+        """Whether it is a place noun like `front` of `in front of`."""
         word = self._words[position]
         return (
             word.relation == "pobj" and word.text.lower() in _OF_PREPOSITIONS
@@ -132,7 +133,7 @@ class _Caption:
         )
 
     def _with(self, position: int, *relations: str) -> list[int]:
-        """The word, with all below it that stand in one of these relations, and what is below those so."""
+        """The word, the words below it in one of these relations, and recursively those below them."""
         below = (each for each in self._below[position] if self._words[each].relation in relations)
         return [position, *(word for each in below for word in self._with(each, *relations))]
 

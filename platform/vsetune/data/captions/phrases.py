@@ -25,7 +25,7 @@ class CaptionPhrases:
     place: str
 
     def of(self, caption: int, *, words: int) -> list[Phrase]:
-        """Those that were found in a caption of so many words; may be none. DataError for damaged ones."""
+        """The phrases found in a caption of `words` words; may be empty. DataError for damaged ones."""
         if self.codes is None:
             return []
         try:
@@ -35,9 +35,9 @@ class CaptionPhrases:
 
 
 def caption_phrases(dataset: Dataset, split: str) -> CaptionPhrases:
-    """Of a data set without phrases single words, and a line in the log that says so.
+    """The phrases of a split. For a data set without phrases single words are used, which is logged.
 
-    DataError where they are damaged or of other captions.
+    DataError if they are damaged or of other captions.
     """
     codes = phrase_codes(dataset, split)
     if codes is None:
@@ -46,7 +46,7 @@ def caption_phrases(dataset: Dataset, split: str) -> CaptionPhrases:
 
 
 def lacks_phrases(place: str) -> str:
-    """The line on a data set without phrases that a network reads."""
+    """The message for a data set that lacks the phrases a network reads."""
     return (
         f"{place}: has no phrases of its captions, single words are masked instead; add them: vsetune data parse "
         f"{place} --phrases"
@@ -54,6 +54,6 @@ def lacks_phrases(place: str) -> str:
 
 
 def phrases_name(dataset: Dataset) -> str:
-    """Which pipeline found the phrases, or that single words take their place; for records of attempts."""
+    """The pipeline that found the phrases, or `single words`; for records of attempts."""
     parses = read_parses(dataset.path)
     return "single words" if parses is None or not parses.has_phrases else f"{parses.pipeline} {parses.version}"

@@ -1,7 +1,8 @@
-"""To which word of its caption a word piece belongs: where phrases, which count words, meet a text model's pieces.
+"""The word of its caption to which each word piece belongs: joins phrases, which count words, to a text model's pieces.
 
-Every word is cut on its own; the pieces of all words behind each other are those of the text, but for captions in which
-our words and the tokeniser's part ways ("don't"). Such captions are left without words, and their pieces stand alone.
+Every word is split into pieces separately; the pieces of all words in sequence are those of the text, except for
+captions where our words and the tokeniser's differ ("don't"). The pieces of such captions have no words and count
+individually.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def piece_words(dataset: Dataset, split: str, model: TextModel, *, mirrored: boo
     """(captions, T) int16 beside `word_pieces`: position of each piece's word among those of its caption, from 0.
 
     -1 for [CLS], [SEP] and padding; -2 for all pieces of a caption that are not those of its words. Read-only, mapped
-    where it can be kept. mirrored: of the captions of mirrored images. ConfigError as for `WordPieces`.
+    if it can be stored. mirrored: of the captions of mirrored images. ConfigError as for `WordPieces`.
     """
     captions = dataset.split(split).captions
     side = "mirrored-" if mirrored else ""
@@ -43,12 +44,12 @@ def piece_words(dataset: Dataset, split: str, model: TextModel, *, mirrored: boo
 
 
 def ids_of_phrases(phrases: Sequence[Sequence[Sequence[int]]], words: np.ndarray) -> np.ndarray:
-    """(captions, Q, L) bool: which ids stand in each phrase; Q is the most of a caption, at least 1, a phrase behind
-    its last is empty.
+    """(captions, Q, L) bool: the ids of each phrase. Q is the largest number of phrases of a caption, at least 1; rows
+    after the last phrase of a caption are empty.
 
-    phrases: of each caption, each the positions of its words. words: (captions, L), position of the word of each id, as
-    in `piece_words`. A phrase that was cut off with the end of its caption is left out; where none is left, every word
-    is a phrase of its own, and so is every id of a caption whose ids have no words.
+    phrases: for each caption, for each phrase the positions of its words. words: (captions, L), position of the word of
+    each id, as in `piece_words`. A phrase that was cut off with the end of its caption is left out; if none is left,
+    every word is a phrase of its own, and so is every id of a caption whose ids have no words.
     """
     rows = [_rows(of_caption, row) for of_caption, row in zip(phrases, words, strict=True)]
     found = np.zeros((len(rows), max([1, *map(len, rows)]), words.shape[1]), np.bool_)
@@ -58,7 +59,7 @@ def ids_of_phrases(phrases: Sequence[Sequence[Sequence[int]]], words: np.ndarray
 
 
 def words_of_ids(lengths: np.ndarray) -> np.ndarray:
-    """(captions, L) like `piece_words` for captions as ids of the vocabulary: word w stands at w + 1.
+    """(captions, L) like `piece_words` for captions as ids of the vocabulary: word w is at position w + 1.
 
     lengths: (captions,) ids, start and end included; L is the longest.
     """
@@ -68,7 +69,7 @@ def words_of_ids(lengths: np.ndarray) -> np.ndarray:
 
 def _rows(phrases: Sequence[Sequence[int]], words: np.ndarray) -> np.ndarray:
     """(Q, L) bool."""
-    known = int(words.max()) + 1  # words; none in a caption whose ids have none
+    known = int(words.max()) + 1  # number of words; 0 in a caption whose ids have none
     is_in = np.zeros((len(phrases), known + 1), np.bool_)
     for row, phrase in zip(is_in, phrases, strict=True):
         row[[word for word in phrase if word < known]] = True

@@ -16,7 +16,7 @@ from vsetune.errors import ConfigError
 
 
 def load_config(found: PretrainedModel, *, key: str) -> Any:
-    """Configuration of a model. key: where the model is named, opens every message. ConfigError in one line."""
+    """Configuration of a model. key: setting that names the model; opens every message. ConfigError in one line."""
     require_transformers(key)
     from transformers import AutoConfig
 
@@ -24,8 +24,8 @@ def load_config(found: PretrainedModel, *, key: str) -> Any:
 
 
 def load_tokenizer(found: PretrainedModel, config: Any, *, key: str) -> Any:
-    """Tokeniser of a text model with that configuration. ConfigError in one line where it cannot be read, or they do
-    not fit together."""
+    """Tokeniser of a text model with that configuration. ConfigError in one line if it cannot be read, or they do not
+    fit together."""
     require_transformers(key)
     from transformers import AutoTokenizer
 
@@ -35,7 +35,7 @@ def load_tokenizer(found: PretrainedModel, config: Any, *, key: str) -> Any:
 
 
 def _loaded(kind: Any, found: PretrainedModel, key: str, what: str) -> Any:
-    """Nothing of the model's own code is run."""
+    """Load a part of a model. No code of the model repository is run."""
     try:
         with quiet_transformers(is_local=found.commit is None):
             return kind.from_pretrained(found.place, **loading_options(found))
@@ -47,14 +47,15 @@ def _loaded(kind: Any, found: PretrainedModel, key: str, what: str) -> Any:
 
 
 def loading_options(found: PretrainedModel) -> dict[str, Any]:
-    """For every `from_pretrained` of ours."""
-    # Batches are small; threads of the tokeniser would only complain when a loader process is forked later.
+    """Options for every `from_pretrained` call."""
+    # Batches are small; threads of the tokeniser would only warn when a loader process is forked later.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     return {"revision": found.commit, "trust_remote_code": False}
 
 
 def require_matching_words(tokenizer: Any, config: Any, *, where: str, key: str) -> None:
-    """Where its files are missing, `transformers` makes up a tokeniser that knows special tokens only."""
+    """ConfigError for a tokeniser that does not fit the model: if its files are missing, `transformers` makes up one
+    that knows special tokens only."""
     if not len(tokenizer.all_special_ids) < len(tokenizer) <= config.vocab_size:
         raise ConfigError(
             f"{key}: {where}: its tokeniser knows {len(tokenizer)} tokens, special ones included, the model "

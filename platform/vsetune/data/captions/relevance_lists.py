@@ -21,7 +21,7 @@ _DIGITS = 9
 
 
 def relevant_pairs(dataset: Dataset, split: str, path: Path | str) -> Tensor:
-    """(P, 2) int64, (image, caption) indices of the split: every image with its own captions and with those listed.
+    """(P, 2) int64, (image, caption) indices of the split: every image with its own captions and with the listed ones.
 
     path: a CSV file, or its s3:// address, with the columns image, caption_image (ids as ingested) and caption (place
     in the list of caption_image, from 0). Raises DataError, naming the line, for a file that does not fit the split.

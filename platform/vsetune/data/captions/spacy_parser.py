@@ -21,7 +21,7 @@ from vsetune.data.captions.phrase_rules import ParsedWord, Phrase, find_phrases
 from vsetune.errors import ConfigError
 
 KEY = "parses.pipeline"
-"""Where the pipeline is named in a recipe; opens every message."""
+"""Key of the pipeline in a recipe; opens every message."""
 
 _NOT_NEEDED = [
     "attribute_ruler", "entity_linker", "entity_ruler", "lemmatizer", "morphologizer", "ner", "senter", "spancat",
@@ -39,7 +39,7 @@ _WAY_OUT = (
 )
 
 _LONGEST = 255
-"""Words of a caption; what is longer gets no parse, so that one odd caption does not widen the rows of all."""
+"""Words of a caption; a longer one gets no parse, so that one odd caption does not widen the rows of all."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class DependencyParser:
     def heads(self, captions: Iterable[list[str]]) -> Iterator[np.ndarray | None]:
         """For each caption, given as words: (words,) int16, position of the word that each depends on, -1 for a root.
 
-        None where the pipeline merges or splits words, or for a caption of more than 255 words.
+        None if the pipeline merges or splits words, or for a caption of more than 255 words.
         """
         from spacy.attrs import HEAD
 
@@ -66,13 +66,13 @@ class DependencyParser:
 
 @dataclass(frozen=True)
 class PhraseFinder:
-    """A loaded pipeline that also tells parts of speech. version: as of the parser."""
+    """A loaded pipeline that also assigns parts of speech. version: as in the parser."""
 
     version: str
     nlp: Any
 
     def phrases(self, captions: Iterable[list[str]]) -> Iterator[list[Phrase]]:
-        """For each caption, given as words, its phrases; none for one that gets no parse."""
+        """For each caption, given as words, its phrases; none for a caption without parse."""
         for document in _read(self.nlp, captions):
             yield [] if document is None else find_phrases(
                 [ParsedWord(token.text, token.pos_, token.dep_, token.head.i) for token in document]
@@ -81,20 +81,22 @@ class PhraseFinder:
 
 @cache
 def load_parser(pipeline: str) -> DependencyParser:
-    """The parser of a pipeline, by package name or folder. ConfigError in one line where there is none."""
+    """The parser of a pipeline, by package name or folder. ConfigError in one line if there is none."""
     return DependencyParser(*_loaded(pipeline, without=_NOT_NEEDED, needs=("DEP", "dependency parser")))
 
 
 @cache
 def load_phrase_finder(pipeline: str) -> PhraseFinder:
-    """The same for phrases. ConfigError too where the pipeline tells no parts of speech."""
+    """The phrase finder of a pipeline. ConfigError as in `load_parser`, and if the pipeline assigns no parts of speech.
+    """
     load_parser(pipeline)
     needs = ("POS", "tagger, which phrases need")
     return PhraseFinder(*_loaded(pipeline, without=_NOT_NEEDED_FOR_PHRASES, needs=needs))
 
 
 def _loaded(pipeline: str, *, without: list[str], needs: tuple[str, str]) -> tuple[str, Any]:
-    """(version, pipeline). needs: spaCy's name of what it must tell of words, and ours of the component that does."""
+    """(version, pipeline). needs: spaCy's name of the required annotation, and our name of the component that makes it.
+    """
     try:
         import spacy
         from spacy.about import __version__ as spacy_version
@@ -105,7 +107,7 @@ def _loaded(pipeline: str, *, without: list[str], needs: tuple[str, str]) -> tup
     annotation, component = needs
     try:
         nlp = spacy.load(folder, exclude=without)
-    except Exception as error:  # whatever its components raise
+    except Exception as error:  # any exception of its components
         raise ConfigError(f"{KEY}: {pipeline} {_one_line(error)}; {_WAY_OUT}") from error
     if not nlp(Doc(nlp.vocab, ["a", "dog", "runs"])).has_annotation(annotation):
         raise ConfigError(f"{KEY}: {pipeline} has no {component}; name a pipeline that has one")
@@ -113,19 +115,19 @@ def _loaded(pipeline: str, *, without: list[str], needs: tuple[str, str]) -> tup
 
 
 def _read(nlp: Any, captions: Iterable[list[str]]) -> Iterator[Any]:
-    """The document of each caption, given as words; None where the pipeline changed them, or there are too many."""
+    """The document of each caption, given as words; None if the pipeline changed them, or there are too many."""
     from spacy.tokens import Doc
 
-    # a caption that is too long goes through without words, so that the order stays
+    # a caption that is too long goes through without words, so that the order is preserved
     documents = ((Doc(nlp.vocab, words if len(words) <= _LONGEST else []), words) for words in captions)
     for document, words in nlp.pipe(documents, as_tuples=True):
         yield document if [token.text for token in document] == words else None
 
 
 def _folder(pipeline: str) -> Path:
-    """Where a pipeline keeps config.cfg. A package is found, not imported: it may be anything.
+    """The folder with a pipeline's config.cfg. A package is located, not imported, since it may contain any code.
 
-    ConfigError in one line for what is neither a folder nor the package of a pipeline.
+    ConfigError in one line for a name that is neither a folder nor the package of a pipeline.
     """
     folder = Path(on_this_node(expand_path(pipeline, key=KEY)))
     if folder.is_dir():

@@ -1,6 +1,6 @@
 """Semantic vectors of captions: TF-IDF and truncated SVD (Gong and Cosma 2022, Eq. 5), as their code builds them.
 
-Fitted on one split alone (the train split) and kept as a file, because every trial of a study needs the same ones.
+Fitted on one split only (the train split) and stored as a file, because every trial of a study needs the same ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _METHOD = "tfidf-svd-1"
 def semantic_vectors(dataset: Dataset, spec: SemanticSpec, *, split: str) -> np.ndarray:
     """(captions, k) float32, row = caption id; k is spec.size, or less on small data. Read-only.
 
-    A caption without any known word is a zero row; the loss defines its cosine. Computed once and kept beside the
+    A caption without any known word is a zero row; the loss defines its cosine. Computed once and stored beside the
     shards, or in vsetune's home when the data are remote or read-only.
     """
     captions = dataset.split(split).captions
@@ -53,10 +53,12 @@ def stems(caption: str) -> str:
 def caption_vectors(stemmed: Iterable[str], spec: SemanticSpec) -> np.ndarray:
     """(captions, k) float32: the scores A V of the TF-IDF matrix A on its first k right singular vectors V.
 
-    scikit-learn's own stop list works on words that are stemmed already, as in the reference: it drops `two` and
-    `across`, and misses words whose stem differs. Leaving it out would move cosines by up to 0.5.
+    scikit-learn's own stop list is applied to stemmed words, as in the reference: it drops `two` and `across`, and
+    misses words whose stem differs. Leaving it out would change cosines by up to 0.5.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer  # a second, and most trials find these vectors made
+    from sklearn.feature_extraction.text import (
+        TfidfVectorizer,  # takes a second, and most trials find these vectors made
+    )
     from sklearn.utils.extmath import randomized_svd
 
     try:
@@ -68,7 +70,7 @@ def caption_vectors(stemmed: Iterable[str], spec: SemanticSpec) -> np.ndarray:
     size = min(spec.size, *weights.shape)
     if size < spec.size:
         _log.info("semantic vectors: k is %d, the data allow no more (%d asked for)", size, spec.size)
-    # What TruncatedSVD calls, without its explained variance, which divides by zero on identical captions.
+    # The call inside TruncatedSVD, without its explained variance, which divides by zero on identical captions.
     _, _, directions = randomized_svd(
         weights, n_components=size, n_iter=spec.iterations, random_state=spec.seed, flip_sign=False
     )
@@ -88,12 +90,12 @@ def _stemmer() -> PorterStemmer:
 
 
 def captions_fingerprint(dataset: Dataset, split: str) -> str:
-    """What the captions of a split are: 12 hex digits from the hashes of the shards they stand in."""
+    """Identity of the captions of a split: 12 hex digits from the hashes of their shards."""
     return fingerprint_of_shards(dataset.split(split))
 
 
 def fingerprint_of_shards(split: SplitInfo) -> str:
-    """`captions_fingerprint` of a split that is not looked at."""
+    """`captions_fingerprint` of a split, without the checks of `Dataset.split`."""
     hashes = " ".join(shard.sha256 for shard in split.shards)
     return sha256_hex(hashes.encode())[:12]
 
@@ -110,5 +112,5 @@ _WORDS = """
     weren weren't won won't wouldn wouldn't
     """
 ENGLISH_STOP_WORDS = frozenset(_WORDS.split())
-"""NLTK's 179 words as the LSEH reference used them, before NLTK added contractions; NLTK downloads them. LSEH drops
-these words before stemming, and those of scikit-learn's own list after it."""
+"""NLTK's 179 words as the LSEH reference used them, before NLTK added contractions; NLTK itself downloads them. LSEH
+drops these words before stemming, and those of scikit-learn's own list after it."""

@@ -1,7 +1,7 @@
 """Captions as the word pieces of a pre-trained text model, in one array per split.
 
-Made once and kept like semantic vectors. Rows are looked up by caption id, so no tokeniser travels to the processes
-that read shards, and the batches are the same for any number of them.
+Made once and stored like semantic vectors. Rows are looked up by caption id, so the processes that read shards need no
+tokeniser, and the batches are the same for any number of them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _TEXTS_AT_ONCE = 2048
 
 
 class WordPieces:
-    """The tokeniser of a text model. limit: ids of a caption, at most.
+    """The tokeniser of a text model. limit: most ids of a caption.
 
-    ConfigError in one line when there is none, for a model of another kind, or when its ids are not
-    `[CLS] pieces [SEP]` padded by 0.
+    ConfigError in one line when there is no such model, for a model of another kind, or when its ids are not `[CLS]
+    pieces [SEP]` padded by 0.
     """
 
     def __init__(self, model: TextModel) -> None:
@@ -51,7 +51,7 @@ class WordPieces:
         self._require_usual_ids(found.place)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """`[CLS] pieces [SEP]` of each text; what is beyond the limit is cut off, [SEP] stays.
+        """`[CLS] pieces [SEP]` of each text; pieces beyond the limit are cut off, [SEP] stays.
 
         A text that literally contains the padding token gets the unknown piece there, never the padding id.
         """
@@ -62,12 +62,12 @@ class WordPieces:
         return [[unknown if piece == _PADDING else piece for piece in row] if _PADDING in row else row for row in rows]
 
     def save(self, folder: Path) -> None:
-        """A folder that gives the same pieces, named as a text model; the weights of the model are not in it."""
+        """Write a folder that, named as a text model, gives the same pieces; it lacks the weights of the model."""
         self._tokenizer.save_pretrained(folder)
         self._config.save_pretrained(folder)
 
     def pieces(self, ids: list[int]) -> list[str]:
-        """As the tokeniser writes them: `##` before what goes on with the word before it."""
+        """The pieces as the tokeniser writes them: `##` before a piece that continues a word."""
         return [str(piece) for piece in self._tokenizer.convert_ids_to_tokens(ids)]
 
     def _require_usual_ids(self, where: str) -> None:
@@ -84,7 +84,7 @@ class WordPieces:
 
 
 def word_pieces(dataset: Dataset, split: str, model: TextModel, *, mirrored: bool = False) -> np.ndarray:
-    """(captions, T) int32, row = caption id: `[CLS] pieces [SEP]`, 0 behind. Read-only, mapped where it can be kept.
+    """(captions, T) int32, row = caption id: `[CLS] pieces [SEP]`, then 0. Read-only, mapped if it can be stored.
 
     mirrored: of the captions of mirrored images, see `vsetune.data.stored.tokens`. ConfigError as for `WordPieces`.
     """
@@ -101,7 +101,7 @@ def word_pieces(dataset: Dataset, split: str, model: TextModel, *, mirrored: boo
 
 
 def word_pieces_name(model: TextModel) -> str:
-    """Which tokeniser, for records; it is not loaded."""
+    """Identity of the tokeniser, for records; it is not loaded."""
     return _found(model).identity
 
 

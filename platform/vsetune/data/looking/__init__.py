@@ -1,1 +1,1 @@
-"""A data set looked at: is it what its manifest says, and what does it show."""
+"""Inspection of a data set: checks against its manifest, and pictures of its content."""

@@ -48,7 +48,7 @@ class Picture:
 def read_pictures(dataset: Dataset, split: str, wanted: Collection[int], *, size: int) -> dict[int, Picture]:
     """Images of a split by index. size: pixels of the longer side of their thumbnails.
 
-    Only the shards that hold them are read. DataError when one is damaged.
+    Reads only the shards that contain them. DataError when one is damaged.
     """
     found: dict[int, Picture] = {}
     for shard in dataset.split(split).shards:
@@ -72,7 +72,7 @@ def _picture(
 
 
 def thumbnail(image: Image.Image, size: int) -> Thumbnail:
-    """The image scaled so that its longer side has `size` pixels; a smaller one is not enlarged beyond twice."""
+    """The image scaled so that its longer side has `size` pixels, but enlarged at most twice."""
     scale = min(2.0, size / max(image.size))
     width, height = (max(1, round(side * scale)) for side in image.size)
     buffer = io.BytesIO()

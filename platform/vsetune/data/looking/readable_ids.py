@@ -1,4 +1,4 @@
-"""Ids of captions as people read them: words of the data set, or pieces of a text model."""
+"""Ids of captions in readable form: words of the data set, or pieces of a text model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CONTINUES = "##"
 
 
 class ReadableIds:
-    """text_model: whose pieces the ids are; None for words of the data set. ConfigError for one that is not there."""
+    """text_model: the model of the ids' pieces; None for words of the data set. ConfigError for a missing model."""
 
     def __init__(self, dataset: Dataset, text_model: TextModel | None) -> None:
         self._words = dataset.vocabulary.words
@@ -19,11 +19,11 @@ class ReadableIds:
 
     @property
     def are_words(self) -> bool:
-        """Each id is a word of the data set."""
+        """Whether each id is a word of the data set."""
         return self._pieces is None
 
     def text(self, number: int) -> tuple[str, bool]:
-        """The word or piece, and whether it goes on with the one before it; what is no word stands in brackets."""
+        """The word or piece, and whether it continues the one before it; special tokens are in brackets."""
         if self._pieces is None:
             word = self._words[number]
             return (f"[{word[1:-1]}]" if number < len(SPECIAL_WORDS) else word), False

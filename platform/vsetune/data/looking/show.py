@@ -25,7 +25,7 @@ _INK, _FAINT, _PAPER, _RULE = (25, 25, 30), (120, 120, 130), (255, 255, 255), (2
 
 
 def contact_sheet(path: str, split: str, output: Path, *, count: int) -> int:
-    """Draw up to count images of a split, spread over it, two a row. output: .png or .jpg. Returns how many.
+    """Draw up to count images of a split, spread over it, two a row. output: .png or .jpg. Returns their number.
 
     DataError: no such split, or images are not stored. StorageError: the picture cannot be written.
     """

@@ -1,4 +1,4 @@
-"""Is a data set on disk what its manifest says? Hashes, counts, order, decodable members."""
+"""Checks a stored data set against its manifest: hashes, counts, order, decodable members."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ def summary(path: str) -> list[SplitSummary]:
 
 
 def verify(path: str) -> list[str]:
-    """Read everything once and list what is wrong, one sentence each.
+    """Read everything once and list the problems, one sentence each.
 
-    What training reads is read here through the same functions, so what passes here is read there. Of an s3:// prefix
-    the objects themselves are read, never this node's copies: those would pass when the prefix no longer does.
+    The checks read data through the functions that training uses, so data that passes here can be read there. For an
+    s3:// prefix the objects themselves are read, never this node's copies, which may be sound when the objects no
+    longer are.
     DataError when there is no manifest, StorageError when a file cannot be reached.
     """
     manifest = load_manifest(path)
@@ -74,7 +75,7 @@ def verify(path: str) -> list[str]:
 
 
 def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Iterator[str]:
-    """words: takes the number of words of each caption."""
+    """Problems of one shard. words: receives the number of words of each caption."""
     try:
         stream, size = storage.open_inside(dataset.path, shard.file)
     except NothingThere:
@@ -98,7 +99,7 @@ def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Ite
 
 
 def _read_all(dataset: Dataset, stream: BinaryIO, size: int, shard: ShardInfo, words: list[int]) -> None:
-    """DataError for the first thing that is wrong with the content of a shard."""
+    """Read a shard to its end. DataError for the first problem of its content."""
     manifest = dataset.manifest
     arrays = (FEATURES, BOXES) if manifest.features.boxes else (FEATURES,)
     one_of = PHOTOGRAPHS if manifest.images_stored else ()
@@ -112,7 +113,7 @@ def _read_all(dataset: Dataset, stream: BinaryIO, size: int, shard: ShardInfo, w
 
 
 def _unlisted(path: str, manifest: Manifest) -> list[str]:
-    """Tar files in a local folder that the manifest does not know."""
+    """Messages for tar files and partial files in a local folder that the manifest does not list."""
     if is_remote(path):
         return []
     known = {shard.file for split in manifest.splits.values() for shard in split.shards}

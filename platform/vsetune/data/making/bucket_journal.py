@@ -1,7 +1,7 @@
-"""What an unfinished ingest into a bucket has done so far: `.ingest/SHARD.json` under its prefix, per finished shard.
+"""Progress of an unfinished ingest into a bucket: `.ingest/SHARD.json` under its prefix, per finished shard.
 
-There is no lock: two ingests of the same recipe and source at once write the same bytes, and one of another recipe or
-source is refused by the first record it meets.
+There is no lock: two simultaneous ingests of the same recipe and source write the same bytes, and an ingest of another
+recipe or source is refused by the first record it meets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vsetune.object_storage.addresses import join
 
 
 class _StoredRecord(Spec):
-    """recipe, source: fingerprints of what the shard was made from."""
+    """recipe, source: fingerprints of the shard's inputs."""
 
     recipe: str
     source: str
@@ -73,12 +73,12 @@ class BucketJournal:
             s3.upload(file, join(self._prefix, _file(name)))
 
     def remove(self) -> None:
-        """Forget every shard that was asked for: the manifest now tells it all. StorageError."""
+        """Remove the records of every shard that was looked up: the manifest replaces them. StorageError."""
         remove_records(self._prefix, self._asked)
 
 
 def remove_records(prefix: str, names: Sequence[str]) -> None:
-    """Remove what is left of a finished ingest. The last one goes last: while it is there, others may be."""
+    """Remove the records of a finished ingest. The last one is deleted last: while it exists, others may exist."""
     records = [join(prefix, _file(name)) for name in names]
     if records and s3.is_there(records[-1]):
         s3.delete(records)

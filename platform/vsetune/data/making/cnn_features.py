@@ -29,7 +29,7 @@ from vsetune.errors import ConfigError
 _POOLER = "pooler"
 _PROJECTS = "VisionModelWithProjection"
 _OF_TEXT = ("text_model.", "text_projection.", "logit_")
-"""Parts of a model of text and image that no image needs."""
+"""Parts of a model of text and image that images do not need."""
 
 
 @contextmanager
@@ -110,7 +110,7 @@ class TransformersExtractor:
         return _cells(state, grid=self._spec.grid)
 
     def _vector(self, pixels: Tensor, output: Any) -> Tensor:
-        """(B, C): what the model makes of a whole image. output: of the image tower."""
+        """(B, C): the model's vector of a whole image. output: of the image tower."""
         if self._is_of_both:
             made = self._whole.get_image_features(pixel_values=pixels)
             found = made if isinstance(made, Tensor) else made.pooler_output
@@ -163,7 +163,7 @@ def _efficientnet_lite0() -> Any:
 
 
 def _transformers_model(spec: TransformersSpec) -> tuple[Any, Any, bool]:
-    """Preprocessor and model; and whether what the model calls its pooler was trained, as far as it has parameters."""
+    """(preprocessor, model, whether the model's pooler was trained, as far as it has parameters)."""
     try:
         from transformers import AutoImageProcessor
     except ImportError as error:
@@ -196,7 +196,7 @@ def _transformers_model(spec: TransformersSpec) -> tuple[Any, Any, bool]:
 
 
 def _class_of(place: str, revision: str | None) -> Any:
-    """A tower that was saved with its projection is loaded with it; `AutoModel` would leave it out."""
+    """Load a tower that was saved with its projection together with it; `AutoModel` would leave the projection out."""
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(place, revision=revision)

@@ -1,4 +1,4 @@
-"""Where the data set of a recipe goes, and whether it is there already."""
+"""The place of a recipe's data set, and whether the data set is already there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def output_place(recipe: IngestRecipe) -> str:
-    """The `output` of a recipe: a folder, or a prefix where vsetune's home is in a bucket.
+    """The `output` of a recipe: a folder, or a prefix if vsetune's home is in a bucket.
 
     ConfigError for a variable that is not set.
     """
@@ -26,10 +26,11 @@ def output_place(recipe: IngestRecipe) -> str:
 
 
 def data_place(recipe: IngestRecipe, *, in_parallel: bool) -> str:
-    """Where the data set can be read afterwards. in_parallel: its shards are made on a cluster. Errors as above.
+    """The place from which the data set can be read afterwards. in_parallel: its shards are made on a cluster. Errors
+    as in `output_place`.
 
-    What is made here stays here, and is copied to `upload`. A cluster, and a home in a bucket, need a place that every
-    node reaches: `upload` where it is named, `output` otherwise.
+    A data set made here stays here, and is copied to `upload`. A cluster, and a home in a bucket, need a place that
+    every node reaches: `upload` if it is given, `output` otherwise.
     """
     output = output_place(recipe)
     return (recipe.upload or output) if in_parallel or is_remote(output) else output
@@ -51,10 +52,11 @@ def finished(recipe: IngestRecipe, place: str) -> Manifest | None:
 
 
 def require_whole(place: str) -> None:
-    """DataError when a finished data set has lost files: what is finished is not made anew, so it would stay so.
+    """DataError when a finished data set has lost files: a finished data set is not made again, so they would stay
+    lost.
 
-    Sizes of shards are looked at, and the vocabulary; hashes are for `vsetune data verify`. Of an s3:// prefix the
-    vocabulary alone.
+    Checks the sizes of shards and the vocabulary; hashes are checked by `vsetune data verify`. For an s3:// prefix it
+    checks only the vocabulary.
     """
     try:
         dataset = Dataset.open(place)

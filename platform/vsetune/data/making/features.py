@@ -28,14 +28,14 @@ class Extractor(Protocol):
     batch_size: int
 
     def recipe(self) -> dict[str, Any]:
-        """What made the features, for the manifest."""
+        """The recipe of the features, for the manifest."""
 
     def extract(self, images: Sequence[Image.Image]) -> np.ndarray:
         """RGB images to (images, regions, width) float32 or float16. At most batch_size images."""
 
 
 def build_extractor(spec: AnyFeatures) -> Extractor | None:
-    """The extractor a recipe asks for; None for precomputed features. ConfigError when its extra is not installed."""
+    """The extractor that a recipe names; None for precomputed features. ConfigError when its extra is not installed."""
     match spec:
         case PrecomputedSpec():
             return None
@@ -54,7 +54,7 @@ def build_extractor(spec: AnyFeatures) -> Extractor | None:
 
 
 def to_float16(features: np.ndarray, *, place: str) -> np.ndarray:
-    """The features of one image as float16. DataError when a value is not finite or beyond what float16 holds."""
+    """The features of one image as float16. DataError when a value is not finite or beyond the range of float16."""
     largest = float(np.abs(features).max(initial=0.0))
     if not largest <= _FLOAT16_LARGEST:
         raise DataError(

@@ -36,7 +36,7 @@ def finish(
     recipe: IngestRecipe, raw: RawDataset, features: FeatureInfo, records: Mapping[str, Sequence[ShardRecord]],
     *, output: Path,
 ) -> Manifest:
-    """Write the vocabulary and, last of all, the manifest, whose notes the caller tells. DataError when a split ended
+    """Write the vocabulary and, last of all, the manifest, whose notes the caller prints. DataError when a split ended
     up empty."""
     counts = _word_counts(raw, records["train"])
     notes = [
@@ -58,9 +58,10 @@ def finish(
 
 
 def upload_dataset(manifest: Manifest, folder: Path, prefix: str, *, progress: ProgressSink) -> None:
-    """Copy a finished data set to an s3:// prefix, its manifest last; files that stand there already are kept.
+    """Copy a finished data set to an s3:// prefix, its manifest last; nothing is copied if that manifest is already
+    there.
 
-    StorageError when the bucket does not take it.
+    StorageError when the bucket refuses.
     """
     shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
     progress.stage(f"{manifest.name} upload", len(shards))
@@ -94,7 +95,7 @@ def _split_info(name: str, records: Sequence[ShardRecord]) -> SplitInfo:
 
 
 def _word_counts(raw: RawDataset, records: Sequence[ShardRecord]) -> Counter[str]:
-    """How often each word stands in the captions of the train split."""
+    """The number of occurrences of each word in the captions of the train split."""
     skipped = {id_ for record in records for id_ in record.skipped}
     return Counter(
         word
@@ -114,7 +115,8 @@ def _write_vocabulary(recipe: IngestRecipe, counts: Counter[str], *, output: Pat
 
 
 def _rare_word_notes(counts: Counter[str], min_count: int) -> list[str]:
-    """A small data set, or a language without spaces, can leave a vocabulary of next to nothing."""
+    """A note if most words are rare: a small data set, or a language without spaces, can leave a nearly empty
+    vocabulary."""
     rare = sum(count for count in counts.values() if count < min_count)
     if 2 * rare <= counts.total():
         return []
@@ -126,7 +128,7 @@ def _rare_word_notes(counts: Counter[str], min_count: int) -> list[str]:
 
 
 def _long_caption_notes(raw: RawDataset) -> list[str]:
-    """A document that stands where a caption should, or many captions that are one by mistake."""
+    """Notes on long captions: a document in place of a caption, or many captions joined by mistake."""
     notes = []
     for name, split in raw.splits.items():
         words = ((len(caption.split()), image.id) for image in split.images for caption in image.captions)

@@ -1,7 +1,7 @@
 """Ingest: a recipe in, WebDataset shards, a vocabulary and a manifest out.
 
-The output is a function of recipe and source alone: an ingest that was killed goes on at the first unfinished shard
-and ends in the same bytes. Batches of images never cross a shard, so a CNN sees the same batches either way.
+The output is a function of recipe and source only: a killed ingest continues at the first unfinished shard and ends in
+the same bytes. Batches of images never cross a shard, so a CNN sees the same batches either way.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ T = TypeVar("T")
 
 
 def ingest(recipe: IngestRecipe, *, progress: ProgressSink) -> Manifest:
-    """Make the data set of a recipe, or finish it, or find it finished. Returns its manifest.
+    """Make the data set of a recipe, finish it, or find it finished. Returns its manifest.
 
-    Under a home in a bucket nothing stays on this machine: each shard goes there as soon as it is made.
-    ConfigError, DataError: recipe or source. StorageError: disk or bucket. StudyConflict: the folder holds another.
+    With a home in a bucket nothing stays on this machine: each shard is uploaded as soon as it is made.
+    ConfigError, DataError: recipe or source. StorageError: disk or bucket. StudyConflict: the folder has another data
+    set.
     """
     place = data_place(recipe, in_parallel=False)
     if is_remote(place):

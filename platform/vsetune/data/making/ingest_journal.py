@@ -1,6 +1,6 @@
-"""What an unfinished ingest has done so far: one small record per finished shard, beside the shards.
+"""Progress of an unfinished ingest: one small record per finished shard, beside the shards.
 
-The folder `.ingest` goes when the manifest is written. A run that was killed leaves records of whole shards only.
+The folder `.ingest` is removed when the manifest is written. A killed run leaves records of whole shards only.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Journal:
         write_whole(self._folder / f"{name}.json", record.model_dump_json().encode(), durable=True)
 
     def remove_if_empty(self) -> None:
-        """Leave nothing behind when no shard was finished: the mended recipe is another one, and finds the way free."""
+        """Remove the journal when no shard was finished: the repaired recipe is a different one, and must find the
+        folder free."""
         if any(path.name != _STATE for path in self._folder.glob("*.json")) or any(self._output.glob("*.tar")):
             return
         self.remove()
@@ -65,7 +66,7 @@ class Journal:
             self._output.rmdir()
 
     def remove(self) -> None:
-        """Forget everything: the manifest now tells it all."""
+        """Remove all records: the manifest replaces them."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -1,8 +1,8 @@
 """An ingest whose shards are made by many processes, on one machine or several; same bytes as `ingest`.
 
-What is to be done with a shard travels as plain data. Whoever does it reads the source itself, writes the shard where
-it belongs, and only then its record, so what is finished is known wherever the command is repeated. Where the
-processes run is not said here: see `vsetune.jobs.ingest_on_cluster`.
+A task for a shard is plain data. Its process reads the source itself, writes the shard to its final place, and only
+then its record, so finished shards are known wherever the command is repeated. Where the processes run is decided
+elsewhere: see `vsetune.jobs.ingest_on_cluster`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ShardTask:
 
 
 class Place(Protocol):
-    """Does each task somewhere. Results as they come, in any order; a task whose process was lost is done again."""
+    """Runs each task in some process. Results in order of completion; a task whose process was lost is run again."""
 
     def __call__(
         self, function: Callable[[ShardTask], T], tasks: Sequence[ShardTask], /
@@ -69,9 +69,9 @@ class Place(Protocol):
 
 
 def ingest_in_parallel(recipe: IngestRecipe, place_tasks: Place, *, progress: ProgressSink) -> Manifest:
-    """`ingest`, its shards made where `place_tasks` puts them. Returns the manifest; errors as of `ingest`.
+    """`ingest` with its shards made where `place_tasks` puts them. Returns the manifest; errors as in `ingest`.
 
-    The data set goes to `upload`, where the recipe names one: a prefix of a bucket that every node reaches. Otherwise
+    The data set is written to `upload`, if the recipe gives it: a prefix of a bucket that every node reaches. Otherwise
     to `output`, which must then be a folder that every node sees, or lie in a bucket like vsetune's home.
     """
     place = data_place(recipe, in_parallel=True)
@@ -89,7 +89,7 @@ def ingest_in_parallel(recipe: IngestRecipe, place_tasks: Place, *, progress: Pr
 
 
 def make_and_keep(task: ShardTask) -> ShardRecord:
-    """Make the shard of a task where it belongs, and note that it is there. Errors say on which node."""
+    """Make the shard of a task at its final place, and record it. Errors name the node."""
     try:
         work, progress = _as_planned(task), SilentProgress()
         if is_remote(task.place):
@@ -111,7 +111,7 @@ def make_and_keep(task: ShardTask) -> ShardRecord:
 
 
 def find_unreadable(task: ShardTask) -> list[str]:
-    """Ids of the images of a task's shard that cannot be decoded. Errors say on which node."""
+    """Ids of the images of a task's shard that cannot be decoded. Errors name the node."""
     try:
         return unreadable_images(task.plan, _as_planned(task))
     except UsageError as error:
@@ -155,7 +155,7 @@ def _write_dataset(recipe: IngestRecipe, place: str, place_tasks: Place, progres
 def _skipped(
     recipe: IngestRecipe, tasks: Sequence[ShardTask], place_tasks: Place, progress: ProgressSink
 ) -> dict[str, list[str]]:
-    """Which images each shard leaves out: where a shard begins depends on what those before it hold."""
+    """The images that each shard leaves out: the first indices of a shard depend on the content of the earlier ones."""
     if recipe.on_unreadable != "skip":
         return {task.plan.name: [] for task in tasks}
     progress.stage(f"{recipe.name} looking for unreadable images", sum(task.plan.images for task in tasks))
@@ -188,7 +188,7 @@ def _opened_journal(
 
 
 def _forget_journal(place: str, manifest: Manifest) -> None:
-    """What an ingest leaves that was killed between its manifest and its end."""
+    """Remove the journal left by an ingest that was killed between its manifest and its end."""
     if is_remote(place):
         shards = (shard for split in manifest.splits.values() for shard in split.shards)
         remove_records(place, [Path(shard.file).stem for shard in shards])
@@ -197,7 +197,7 @@ def _forget_journal(place: str, manifest: Manifest) -> None:
 
 
 def _journal_of(task: ShardTask) -> Journal | BucketJournal:
-    """Of a place whose journal is open elsewhere; each shard has a record of its own."""
+    """The journal of a place that another process has open; each shard has a record of its own."""
     if is_remote(task.place):
         recipe = IngestRecipe.model_validate_json(task.recipe)
         return BucketJournal(task.place, recipe=recipe.content_fingerprint(), source=task.source)
@@ -205,7 +205,7 @@ def _journal_of(task: ShardTask) -> Journal | BucketJournal:
 
 
 def _as_planned(task: ShardTask) -> IngestWork:
-    """DataError when this node does not see what the plan was made from."""
+    """The work of a task. DataError when this node does not see the source that was planned for."""
     fix = (
         "the files of `source` must stand at the same paths on every node (a shared folder); or ingest on the machine "
         "that has them, without --address"
@@ -246,7 +246,7 @@ def _require_here(record: ShardRecord, task: ShardTask) -> None:
 
 
 def _scratch() -> Path:
-    """Where a node keeps a shard until it is uploaded."""
+    """The folder in which a node stores a shard until it is uploaded."""
     folder = home() / "cache" / "ingest"
     make_folder(folder)
     return folder

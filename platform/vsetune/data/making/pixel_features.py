@@ -31,7 +31,7 @@ _LEAST_SCALE = 0.01
 
 
 class PixelExtractor:
-    """See the module. Deterministic: the layer is drawn from the recipe's seed."""
+    """See the module. Deterministic: the layer is sampled from the recipe's seed."""
 
     batch_size = 64
 

@@ -1,4 +1,4 @@
-"""A data set before ingest: images with their captions, by split, wherever the bytes stand."""
+"""A data set before ingest: images with their captions, by split, wherever the bytes are."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _TEXT_BYTES = 1 << 30
 
 
 class ImageBytes(Protocol):
-    """Where the encoded bytes of one image come from."""
+    """Source of the encoded bytes of one image."""
 
     @property
     def place(self) -> str:
-        """What to name in a message: a path, or a tar file and its member."""
+        """Name for messages: a path, or a tar file and its member."""
 
     @property
     def size(self) -> int:
-        """Bytes of the encoded image, or an upper bound of it."""
+        """Bytes of the encoded image, or an upper bound."""
 
     def read(self) -> bytes:
         """The encoded image."""
@@ -90,7 +90,7 @@ class TarImage:
 
 @dataclass(frozen=True)
 class RawImage:
-    """One image. source is None where only features exist; feature_row is its row in the split's arrays."""
+    """One image. source: None if only features exist. feature_row: its row in the split's arrays."""
 
     id: str
     captions: tuple[str, ...]
@@ -100,7 +100,7 @@ class RawImage:
 
 @dataclass(frozen=True)
 class FileStamp:
-    """What tells that a file is still the same."""
+    """Size and time of a file, to detect a change."""
 
     path: Path
     bytes: int
@@ -108,7 +108,7 @@ class FileStamp:
 
     @classmethod
     def of(cls, path: Path) -> FileStamp | None:
-        """None where no file is."""
+        """None if there is no file."""
         try:
             about = path.stat()
         except OSError:
@@ -120,7 +120,7 @@ class FileStamp:
 class FeatureArrays:
     """Ready features of one split, memory-mapped. features: (rows, regions, width); boxes: (rows, regions, 4).
 
-    files: the files that are mapped, as they were; a mapped file that is cut short ends the process by a signal.
+    files: the mapped files, as they were; truncating a mapped file ends the process by a signal.
     """
 
     features: np.ndarray
@@ -129,7 +129,7 @@ class FeatureArrays:
     files: tuple[FileStamp, ...] = ()
 
     def require_unchanged(self) -> None:
-        """DataError for a file that is gone or no longer what it was."""
+        """DataError for a file that is missing or has changed."""
         for stamp in self.files:
             if FileStamp.of(stamp.path) != stamp:
                 raise DataError(f"{stamp.path}: changed while it was read; start again once it is whole.")
@@ -151,7 +151,7 @@ class RawDataset:
     notes: list[str] = field(default_factory=list)
 
     def digest(self) -> str:
-        """SHA-256 of every id and caption in order: tells whether the source is still the same."""
+        """SHA-256 of every id and caption in order; equal digests mean an unchanged source."""
         return sha256_of_pieces(self._pieces())
 
     def _pieces(self) -> Iterator[bytes]:
@@ -214,7 +214,7 @@ def require_text(path: Path, *, key: str, encoding: str = "utf-8") -> str:
 
 
 def require_folder(text: str, *, key: str) -> Path:
-    """The folder a recipe names. DataError naming the recipe key when there is none."""
+    """The folder that a recipe names. DataError naming the recipe key when there is none."""
     path = Path(expand_path(text, key=key))
     if not path.is_dir():
         found = "a file" if path.exists() else "nothing"
@@ -223,7 +223,7 @@ def require_folder(text: str, *, key: str) -> Path:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """The regular files of a folder and its sub-folders, those behind links too, each folder once.
+    """The regular files of a folder and its sub-folders, also through links, each folder once.
 
     StorageError for a folder that cannot be read: its files would count as missing.
     """
@@ -239,13 +239,13 @@ def files_below(folder: Path) -> list[Path]:
             folders.clear()
             continue
         seen.add(real)
-        folders.sort()  # so that of two ways to a folder it is always the same that is taken
+        folders.sort()  # so that of two ways to a folder always the same one is taken
         found += [path for path in (Path(place, name) for name in names) if is_regular(path)]
     return sorted(found)
 
 
 def require_captions(captions: Iterable[str], *, place: str) -> None:
-    """DataError for a caption that readers of shards refuse: too long, or with half of a surrogate pair in it."""
+    """DataError for a caption that readers of shards refuse: too long, or with half of a surrogate pair."""
     for caption in captions:
         if len(caption) > MOST_CHARACTERS:
             raise DataError(
@@ -268,7 +268,7 @@ def note_shared_images(splits: Mapping[str, RawSplit], notes: list[str]) -> None
 
 
 def tar_images(archive: Path) -> list[TarImage]:
-    """Every file in a plain tar: where its bytes stand. DataError for a damaged or compressed tar."""
+    """The place of the bytes of every file in a plain tar. DataError for a damaged or compressed tar."""
     found: list[TarImage] = []
     stream, size = storage.open_sized(str(archive))
     try:

@@ -1,4 +1,4 @@
-"""An ingest recipe with the readers that it names: first these are loaded, then the file can be read."""
+"""Loads an ingest recipe: first the readers that it names, then the file itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vsetune.plugins.plugin_loading import load_installed, load_plugins, require
 
 
 def load_recipe(path: Path) -> IngestRecipe:
-    """A recipe from its file, once the readers it names and those of installed packages are known.
+    """A recipe from its file, after loading the readers it names and those of installed packages.
 
     ConfigError lists every problem with its key; every line opens with the path.
     """

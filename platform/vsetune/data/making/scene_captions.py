@@ -50,7 +50,7 @@ _TELLS_RELATION = 0.9
 
 
 def describe(scene: Scene, rng: random.Random, *, count: int) -> tuple[str, ...]:
-    """So many different true captions of a scene."""
+    """`count` different true captions of a scene."""
     captions: dict[str, None] = {}
     while len(captions) < count:
         captions[_caption(scene, rng)] = None

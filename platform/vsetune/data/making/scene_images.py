@@ -82,7 +82,7 @@ def _draw_outline(pen: ImageDraw.ImageDraw, shape: str, centre: Point, radius: f
 
 
 def _corners(shape: str, centre: Point, radius: float) -> list[Point]:
-    """Corners clockwise from the top; a star's lie near and far in turn."""
+    """Corners clockwise from the top; those of a star lie alternately near and far."""
     radii = {
         "triangle": [1.1] * 3, "diamond": [1.1] * 4, "hexagon": [1.0] * 6, "star": [1.15, 0.48] * 5,
     }[shape]

@@ -1,4 +1,4 @@
-"""What a scene can hold: the attributes that captions speak of and that siblings differ in."""
+"""Contents of a scene: the attributes that captions describe and in which siblings differ."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Things:
 
 @dataclass(frozen=True)
 class Scene:
-    """Things, alone or standing in a relation (one of SIDES, or inside) to other things."""
+    """Things, alone or in a relation (one of SIDES, or inside) to other things."""
 
     background: str
     first: Things

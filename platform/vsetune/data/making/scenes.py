@@ -61,7 +61,7 @@ class SceneImage:
 
 
 def read_scenes(source: ScenesSource) -> RawDataset:
-    """The scenes of a recipe; splits have families of their own."""
+    """The scenes of a recipe; each split has families of its own."""
     sizes = {"train": source.train, "validation": source.validation, "test": source.test}
     splits = {name: RawSplit(list(_images(source, name, count))) for name, count in sizes.items() if count}
     return RawDataset(splits)

@@ -1,4 +1,4 @@
-"""One shard of a plan, made by any process: its bytes depend on recipe, source and place in the split alone."""
+"""One shard of a plan, made by any process: its bytes depend only on recipe, source and place in the split."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class IngestWork:
-    """What one ingest needs everywhere."""
+    """The common inputs of one ingest in all its processes."""
 
     recipe: IngestRecipe
     raw: RawDataset
@@ -57,7 +57,7 @@ def open_work(recipe: IngestRecipe, raw: RawDataset) -> IngestWork:
 
 
 def feature_info(work: IngestWork) -> FeatureInfo:
-    """What the shards will hold. DataError when the arrays of the splits differ in shape."""
+    """Description of the features in the shards. DataError when the arrays of the splits differ in shape."""
     recipe = work.recipe.features.to_plain()
     if work.extractor is not None:
         regions, width, boxes = work.extractor.regions, work.extractor.width, False
@@ -105,7 +105,7 @@ def make_shard(
 
 
 def unreadable_images(plan: PlannedShard, work: IngestWork) -> list[str]:
-    """Ids of the images of a planned shard that cannot be decoded; nothing is made of the others."""
+    """Ids of the images of a planned shard that cannot be decoded; the other images are not used."""
     split = work.raw.splits[plan.split]
     if split.arrays is not None:
         return []
@@ -162,7 +162,7 @@ def _decode(image: RawImage, *, skip: bool) -> tuple[RawImage, bytes, Image.Imag
 
 
 def _stored(content: bytes, pixels: Image.Image) -> tuple[bytes, str]:
-    """JPEG and PNG as they are, anything else as PNG."""
+    """JPEG and PNG unchanged, anything else as PNG."""
     suffix = image_suffix(content)
     return (content, suffix) if suffix else (png_bytes(pixels), "png")
 
@@ -173,12 +173,12 @@ def _batched(images: Sequence[RawImage], size: int) -> Iterator[Sequence[RawImag
 
 
 _MEANT = ("train", "validation", "test", "val", "dev", "valid", "restval")
-"""What splits are called, here or by others."""
+"""Names of splits, ours and other people's."""
 
 
 def named_splits(raw: RawDataset, names: Mapping[str, str]) -> RawDataset:
-    """The raw data set with its splits renamed. DataError for a missing train split, an empty or doubled one, one that
-    is nearly called as ours are, or for a name that can be no part of a file's name."""
+    """The raw data set with its splits renamed. DataError for a missing train split, an empty or repeated one, one with
+    nearly the name of one of ours, or for a name that cannot be part of a file's name."""
     splits: dict[str, RawSplit] = {}
     for old, split in raw.splits.items():
         new = names.get(old, old)

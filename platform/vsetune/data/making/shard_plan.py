@@ -1,4 +1,4 @@
-"""Which images go into which shard, before any of them is read: the same on every machine."""
+"""The assignment of images to shards, made before any image is read: the same on every machine."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class PlannedShard:
 
     @property
     def images(self) -> int:
-        """Of the source; some may turn out to be unreadable."""
+        """Number of source images; some may turn out to be unreadable."""
         return self.stop - self.start
 
 
 @dataclass(frozen=True)
 class FirstIndices:
-    """Where a shard begins in its split."""
+    """Index of a shard's first image and first caption in its split."""
 
     image: int
     caption: int
@@ -48,9 +48,9 @@ def plan_shards(raw: RawDataset, recipe: IngestRecipe, features: FeatureInfo) ->
 def first_indices(
     plans: Iterable[PlannedShard], raw: RawDataset, skipped: Mapping[str, Iterable[str]]
 ) -> Iterator[tuple[PlannedShard, FirstIndices]]:
-    """Where each shard of one split begins, in order. skipped: ids of images left out, by name of their shard.
+    """The first indices of each shard of one split, in order. skipped: ids of images left out, by name of their shard.
 
-    Lazy: what is skipped in a shard may become known while it is made.
+    Lazy: the skipped images of a shard may become known while it is made.
     """
     image = caption = 0
     for plan in plans:
@@ -80,7 +80,7 @@ def _plan_split(split: str, raw: RawDataset, recipe: IngestRecipe, features: Fea
 
 
 def _cut(sizes: Sequence[int], limits: ShardSpec) -> list[int]:
-    """Greedy bounds 0, a, b, ..., len(sizes); a sample larger than a shard gets one of its own."""
+    """Greedy bounds 0, a, b, ..., len(sizes); a sample larger than a shard gets a shard of its own."""
     bounds, filled = [0], 0
     budget = limits.max_bytes - TAR_END_BYTES
     for index, size in enumerate(sizes):

@@ -1,7 +1,7 @@
-"""Writing one WebDataset shard: a tar whose bytes depend on its samples alone.
+"""Writing one WebDataset shard: a tar whose bytes depend only on its samples.
 
-A sample is KEY.json, KEY.features.npy (float16, (regions, width)), and where there is one KEY.boxes.npy and
-KEY.jpg or KEY.png. KEY is the zero-padded index of the image in its split.
+A sample is KEY.json, KEY.features.npy (float16, (regions, width)), and optionally KEY.boxes.npy and KEY.jpg or KEY.png.
+KEY is the zero-padded index of the image in its split.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from vsetune.files.hashes import HashingWriter
 from vsetune.files.whole_files import whole_file
 
 TAR_END_BYTES = 2 * tarfile.RECORDSIZE
-"""Most bytes a tar takes beside its members."""
+"""Most bytes of a tar beside its members."""
 _BLOCK = tarfile.BLOCKSIZE
 _NPY_HEADER = 128
 
@@ -43,7 +43,7 @@ class Sample:
     image: tuple[bytes, str] | None = None
 
     def members(self) -> list[tuple[str, bytes]]:
-        """(member name, content) in the order they are written."""
+        """(member name, content) in the order of writing."""
         record = {
             "image": self.id,
             "index": self.index,
@@ -64,7 +64,7 @@ class Sample:
 def write_shard(path: Path, samples: Iterable[Sample], *, first_image: int, first_caption: int) -> ShardInfo | None:
     """Write a shard in one step: it is either whole or absent. None, and no file, when there are no samples.
 
-    StorageError when the disk cannot take it; what was written of it is removed.
+    StorageError when the disk refuses; a partial file is removed.
     """
     try:
         samples = iter(samples)
@@ -82,7 +82,7 @@ def write_shard(path: Path, samples: Iterable[Sample], *, first_image: int, firs
 
 
 def _write_tar(stream: IO[bytes], samples: Iterable[Sample]) -> tuple[int, int, int, str]:
-    """(images, captions, bytes, SHA-256) of the tar written."""
+    """(images, captions, bytes, SHA-256) of the written tar."""
     images = captions = 0
     hashing = HashingWriter(stream)
     with tarfile.open(fileobj=hashing, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
@@ -95,7 +95,7 @@ def _write_tar(stream: IO[bytes], samples: Iterable[Sample]) -> tuple[int, int, 
 
 
 def sample_bytes_bound(captions: Sequence[str], *, feature_bytes: int, box_bytes: int, image_bytes: int) -> int:
-    """Most bytes a sample can take in a shard. Caption text stands twice, the second time split into words."""
+    """Most bytes of a sample in a shard. Caption text is in it twice, the second time split into words."""
     text = 256 + sum(8 * len(caption.encode()) + 8 for caption in captions)
     contents = [text, feature_bytes + _NPY_HEADER]
     contents += [box_bytes + _NPY_HEADER] if box_bytes else []

@@ -1,7 +1,7 @@
-"""Arrays computed from a data set, kept as .npy files beside it.
+"""Arrays computed from a data set, stored as .npy files beside it.
 
-Several trials may ask at once: one computes, the others wait for it. A file appears whole or not at all, and its hash
-stands beside it, so that one that was damaged or exchanged since is made again.
+Several trials may request one at once: one computes it, the others wait. A file appears whole or not at all, and its
+hash is stored beside it, so that an array that was damaged or exchanged is made again.
 """
 
 from __future__ import annotations
@@ -26,28 +26,30 @@ from vsetune.object_storage.addresses import is_remote
 from vsetune.object_storage.home_files import find_in_home, keep_in_home
 
 _SEAL = ".sha256"
-"""Added to the name of an array: the file with its hash. Arrays of before there were any, and those that a data set
-lists with a hash of its own, have none."""
+"""Suffix of the file with an array's hash. Arrays from before there were hashes, and those that a data set lists with a
+hash of its own, have no such file."""
 _ROWS_AT_ONCE = 4096
 _MOST_OPEN = 16
 
 _log = logging.getLogger(__name__)
 _open: OrderedDict[Path, tuple[tuple[int, ...], np.ndarray]] = OrderedDict()
-"""What this process has found sound, for its next trial, and the file that it was: mappings, which take no memory."""
+"""Arrays that this process has verified, for its next trial, with the identity of their files: mappings, which take no
+memory."""
 
 
 def cached_array(
     data_path: str, name: str, *, rows: int, make: Callable[[], np.ndarray], dtype: str = "float32", sealed: bool = True
 ) -> np.ndarray:
-    """The array kept under this name, memory-mapped read-only; made and kept first when there is none.
+    """The array stored under this name, memory-mapped read-only; made and stored first if there is none.
 
-    Kept in the data folder; when that is remote or cannot be written, in the `cache` folder of vsetune's home; when
-    neither can be, the array is only returned. With a remote home it is kept there too, for other machines. name must
-    say everything the content depends on. rows, dtype: of a sound array, which has two axes. sealed: a hash is kept
-    beside it; not where the data set will list the file with its hash.
+    Stored in the data folder; if that is remote or cannot be written, in the `cache` folder of vsetune's home; if
+    neither can be, the array is only returned. With a remote home it is stored there too, for other machines. name must
+    contain everything that the content depends on. rows, dtype: of a sound array, which has two axes. sealed: a hash is
+    stored beside it; not used if the data set will list the file with its hash.
     """
     folders = [_cache_folder()] if is_remote(data_path) else [Path(data_path), _cache_folder()]
-    kept = _first_sound(folders, name, rows, dtype, told_as=logging.DEBUG)  # whoever makes it looks again, and tells
+    # Whether it must be made is checked again below, with a warning.
+    kept = _first_sound(folders, name, rows, dtype, told_as=logging.DEBUG)
     if kept is not None:
         return kept
     with _one_at_a_time(name):
@@ -67,7 +69,7 @@ def cached_array(
 
 
 def damaged_arrays(folder: Path) -> Iterator[str]:
-    """A line for each array in this folder that is not what was kept."""
+    """A line for each array in this folder that differs from its stored hash."""
     for seal in sorted(folder.glob(f"*.npy{_SEAL}")):
         path = seal.with_suffix("")
         if path.exists() and not _is_as_kept(path):
@@ -75,17 +77,17 @@ def damaged_arrays(folder: Path) -> Iterator[str]:
 
 
 def forget_arrays() -> None:
-    """Drop what this process keeps for its next trial."""
+    """Drop the arrays that this process caches for its next trial."""
     _open.clear()
 
 
 def _cache_folder() -> Path:
-    """Where files go that can be made again and have no place beside their data."""
+    """The folder for files that can be made again and have no place beside their data."""
     return home() / "cache"
 
 
 def _from_home(name: str, rows: int, dtype: str) -> np.ndarray | None:
-    """What another machine has made and kept under the remote home."""
+    """The array that another machine has made and stored under the remote home."""
     try:
         is_here = find_in_home(_cache_folder() / name)
     except StorageError as error:
@@ -122,14 +124,14 @@ def _first_sound(
         if fits and (array is known or _are_finite(array)):
             _keep_open(folder / name, array)
             return array
-        found = f"{array.shape} {array.dtype}"  # or holds numbers that are not finite
+        found = f"{array.shape} {array.dtype}"  # or contains numbers that are not finite
         told = "%s is %s, need %d rows of finite %s; computing it again"
         _log.log(told_as, told, folder / name, found, rows, dtype)
     return None
 
 
 def _still_open(path: Path) -> np.ndarray | None:
-    """An array of this process, if its file is still the same and nobody wrote to it."""
+    """An array of this process, if its file has not been replaced or written to."""
     found = _open.get(path)
     return found[1] if found is not None and found[0] == _identity(path) else None
 
@@ -154,7 +156,7 @@ def _are_finite(array: np.ndarray) -> bool:
 
 
 def _keep(path: Path, array: np.ndarray, *, sealed: bool) -> bool:
-    """Write the file in one step; False when the folder cannot take it."""
+    """Write the file in one step; False when the folder refuses."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path, durable=False, by_many=True) as stream:
@@ -168,13 +170,13 @@ def _keep(path: Path, array: np.ndarray, *, sealed: bool) -> bool:
 
 
 def _seal(path: Path) -> None:
-    """Keeps the hash of an array beside it. OSError."""
+    """Store the hash of an array beside it. OSError."""
     with whole_file(_seal_of(path), durable=False, by_many=True) as stream:
         stream.write(sha256_of_file(path).encode())
 
 
 def _is_as_kept(path: Path) -> bool:
-    """Whether an array has the hash beside it, where there is one. False when either cannot be read."""
+    """Whether an array matches the hash beside it, if there is one. False when either cannot be read."""
     try:
         return sha256_of_file(path) == _seal_of(path).read_text().strip()
     except FileNotFoundError:

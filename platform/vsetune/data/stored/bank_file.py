@@ -1,14 +1,15 @@
-"""A split as plain arrays in one file: what a batch gathers from, whatever process of this node makes it.
+"""A split as plain arrays in one file, from which all processes of this node gather batches.
 
     features        (images, regions, width) float16, zero rows where an image has fewer regions; each image once
     region_counts   (images,) int64, regions that are real
-    first_captions  (images + 1,) int64, index of the first caption of each image; behind them the number of captions
-    starts          (captions + 1,) int64, place of the first id of each caption in `ids`; behind them their number
-    boxes           (images, regions, 4) float32, as in a batch; absent where the data set has none
-    ids             (words,) int32, ids of the vocabulary of all captions, behind each other
+    first_captions  (images + 1,) int64, index of the first caption of each image; last the number of captions
+    starts          (captions + 1,) int64, place of the first id of each caption in `ids`; last the number of ids
+    boxes           (images, regions, 4) float32, as in a batch; absent if the data set has none
+    ids             (words,) int32, ids of the vocabulary of all captions, in sequence
 
-Features are read with `pread`, the others are mapped; both are the pages that the system keeps for all processes. A
-mapping of the features would count as memory of every trial that reads them, and a disk that fails would kill it.
+Features are read with `pread`, the others are mapped; both use the page cache that the system shares among all
+processes. A mapping of the features would count as memory of every trial that reads them, and a failing disk would kill
+it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class BankShape:
     has_boxes: bool
 
     def arrays(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Type and shape of each array behind the features, in the order in which they stand."""
+        """Type and shape of each array behind the features, in file order."""
         boxes = {"boxes": ("<f4", (self.images, self.regions, 4))} if self.has_boxes else {}
         return {
             "region_counts": ("<i8", (self.images,)), "first_captions": ("<i8", (self.images + 1,)),
@@ -52,17 +53,17 @@ class BankShape:
 
     @property
     def image_bytes(self) -> int:
-        """Of the features of one image."""
+        """Bytes of the features of one image."""
         return self.regions * self.width * 2
 
     @property
     def tail(self) -> int:
-        """Where the arrays behind the features begin: a place that can be mapped."""
+        """Offset of the arrays behind the features, aligned so that it can be mapped."""
         return -(-self.images * self.image_bytes // _ALIGNED) * _ALIGNED
 
     @property
     def bytes(self) -> int:
-        """Of the whole file."""
+        """Bytes of the whole file."""
         sizes = (math.prod(shape) * np.dtype(kind).itemsize for kind, shape in self.arrays().values())
         return self.tail + sum(sizes)
 
@@ -91,7 +92,7 @@ class SplitBank:
 
     @property
     def is_sealed(self) -> bool:
-        """Nobody has written to the file since its hash was found right."""
+        """Whether the file has not been written to since its hash was verified."""
         about = os.fstat(self.descriptor)
         return about.st_mtime_ns == seal_of(self.path.stem) and about.st_size == self.shape.bytes
 
@@ -101,9 +102,9 @@ class SplitBank:
             os.close(descriptor)
 
     def read_features(self, images: np.ndarray, into: np.ndarray) -> None:
-        """The features of these images (int64), one behind the other, as float16 into a contiguous array of exactly
-        that size. Images that follow each other are read at once. StorageError where the disk does not give them, or
-        somebody has written to the file since it was found right."""
+        """Read the features of these images (int64) in sequence, as float16 into a contiguous array of exactly that
+        size. Consecutive images are read at once. StorageError if the disk fails, or the file was written to after it
+        was verified."""
         row, target = self.shape.image_bytes, into.reshape(-1).view(np.uint8).data
         starts = np.concatenate([[0], np.flatnonzero(np.diff(images) != 1) + 1, [len(images)]]).tolist()
         first = images.tolist()
@@ -123,7 +124,7 @@ class SplitBank:
             target, place = target[read:], place + read
 
     def padded_captions(self, numbers: np.ndarray) -> np.ndarray:
-        """(captions, longest) int64 ids of these captions, 0 behind the end of each."""
+        """(captions, longest) int64 ids of these captions, 0 after the end of each."""
         first, behind = self.starts[numbers, None], self.starts[numbers + 1, None]
         places = first + np.arange((behind - first).max())
         found = self.ids[np.minimum(places, len(self.ids) - 1)].astype(np.int64)

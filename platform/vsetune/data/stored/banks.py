@@ -1,13 +1,13 @@
 """The banks of this node: splits of data sets as plain arrays, made once from their shards and shared by all processes.
 
-They stand in the folder `banks` of the node cache's folder:
+They are in the folder `banks` of the node cache's folder:
 
-    KEY.arrays      see `bank_file`; its modification time is a seal, set when its hash was found right
+    KEY.arrays      see `bank_file`; its modification time is a seal, set when its hash was verified
     KEY.json        written last: the shape and the SHA-256 of the arrays
-    locks/          one lock per bank, and `room` for whoever makes one
+    locks/          one lock per bank, and `room` for making one
 
-A key is made of the data set's fingerprint and the split. Whatever is missing, damaged, half written or of another
-start of the machine is found out, and made again where need be: deleting the folder loses nothing. Decision 0047.
+A key is made of the data set's fingerprint and the split. Arrays that are missing, damaged, half written or from
+another start of the machine are detected, and made again if needed: deleting the folder loses nothing. Decision 0047.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ from vsetune.object_storage.node_cache import node_cache
 _FORMAT = 1
 """Part of the key: raise it when the arrays of an equal split change."""
 _WAIT_S = 600.0
-"""For another process that makes the same bank; a stopped one must not stop everybody."""
+"""Limit on the wait for another process that makes the same bank: a stopped process must not block the rest."""
 _IDLE_S = 3600.0
-"""A bank that was not opened for so long may make room for another one."""
+"""A bank that was not opened for this long may be removed to make room for another one."""
 _SHARE_OF_MEMORY = 0.5
-"""Of the machine, or of its container: larger banks would come from the disk anew every epoch, image by image."""
+"""Of the machine's or its container's memory: larger banks would be read from disk again every epoch, image by image.
+"""
 _SHARE_OF_DISK = 0.5
 _MOST_OPEN = 12
 
@@ -54,18 +55,18 @@ _log = logging.getLogger(__name__)
 
 
 class _NoRoom(Exception):
-    """The bound, or half of the disk, is taken by what is in use."""
+    """The bound, or half of the disk, is taken by banks in use."""
 
 
 _open: OrderedDict[str, SplitBank] = OrderedDict()
 _streamed: set[str] = set()
-"""Keys of banks that this process could not have, and has said why."""
+"""Keys of banks that this process could not get; the reason is logged."""
 _lock = threading.Lock()
 
 
 def bank_of(dataset: Dataset, split: str) -> SplitBank | None:
-    """The bank of a split, made first where there is none; None where `dataset.reading` or this node leave it to the
-    shards. The log says in one line what is in the way.
+    """The bank of a split, made first if there is none; None if `dataset.reading` or this node leave it to the shards.
+    An obstacle is logged in one line.
 
     DataError and StorageError of the shards that it is made of.
     """
@@ -90,7 +91,7 @@ def bank_of(dataset: Dataset, split: str) -> SplitBank | None:
 
 
 def forget_banks() -> None:
-    """Close what this process has open, and look again for what it could not have."""
+    """Close the banks of this process, and retry those that it could not get."""
     with _lock:
         _open.clear()
         _streamed.clear()
@@ -101,7 +102,8 @@ def _folder() -> Path:
 
 
 def _still_sound(place: str) -> SplitBank | None:
-    """One that is open already, unless its file was removed or written to; then its room is given back."""
+    """The bank, if it is open already and its file was not removed or written to; otherwise drop it, which frees its
+    space."""
     bank = _open.get(place)
     if bank is None:
         return None
@@ -114,7 +116,7 @@ def _still_sound(place: str) -> SplitBank | None:
 
 
 def _too_large(dataset: Dataset, folder: Path) -> str | None:
-    """Why `auto` does not make banks of all splits of this data set."""
+    """The reason why `auto` does not make banks of all splits of this data set; None if it does."""
     size = sum(bytes_of(dataset, split) for split in dataset.manifest.splits.values())
     if size > dataset.reading.bank_bytes:
         return f"resources.bank_gib allows {dataset.reading.bank_bytes:,} bytes; raise it"
@@ -125,7 +127,7 @@ def _too_large(dataset: Dataset, folder: Path) -> str | None:
 
 
 def _found_or_made(dataset: Dataset, split: str, folder: Path, key: str) -> SplitBank | None:
-    """None where folder or disk take nothing; the log has said why."""
+    """The bank; None if folder or disk refuse, which is logged."""
     place = str(folder / key)
     try:
         found = _sealed(folder, key)
@@ -142,7 +144,7 @@ def _found_or_made(dataset: Dataset, split: str, folder: Path, key: str) -> Spli
 
 
 def _sealed(folder: Path, key: str) -> SplitBank | None:
-    """The bank, if nothing was written to it since its hash was found right."""
+    """The bank, if it has not been written to since its hash was verified."""
     shape = _described(folder, key)
     arrays = folder / f"{key}.arrays"
     if shape is None:
@@ -162,7 +164,7 @@ def _sealed(folder: Path, key: str) -> SplitBank | None:
 
 
 def _sealed_again(folder: Path, key: str) -> SplitBank | None:
-    """One that lost its seal, as after a restart of the machine, and whose content is right all the same."""
+    """A bank that lost its seal, as after a restart of the machine, and whose content is still right."""
     described, arrays = _described(folder, key), folder / f"{key}.arrays"
     if described is None or not arrays.is_file():
         return None
@@ -174,7 +176,7 @@ def _sealed_again(folder: Path, key: str) -> SplitBank | None:
 
 
 def _described(folder: Path, key: str) -> tuple[BankShape, str] | None:
-    """(shape, SHA-256) as written beside the arrays; None where nothing usable is written there."""
+    """(shape, SHA-256) from the file beside the arrays; None if there is no usable one."""
     try:
         plain = read_json(folder / f"{key}.json")
         return None if plain is None else (BankShape(**plain["shape"]), str(plain["sha256"]))
@@ -183,7 +185,7 @@ def _described(folder: Path, key: str) -> tuple[BankShape, str] | None:
 
 
 def _made(dataset: Dataset, split: str, folder: Path, key: str) -> SplitBank | None:
-    """To be called by whoever holds the lock of this bank."""
+    """Make the bank. The caller holds its lock."""
     info, arrays = dataset.split(split), folder / f"{key}.arrays"
     with suppress(FileNotFoundError):
         (folder / f"{key}.json").unlink()
@@ -194,7 +196,7 @@ def _made(dataset: Dataset, split: str, folder: Path, key: str) -> SplitBank | N
                 _take_room(file, bytes_of(dataset, info), folder, dataset)
             shape, sha256 = write_bank(dataset, info, file)
             file.flush()
-            _seal(file.fileno(), key)  # this file, not what another process has put in its place
+            _seal(file.fileno(), key)  # this file, not one that another process has put in its place
     except _NoRoom as error:
         _say(str(folder / key), dataset, str(error))
         return None
@@ -206,7 +208,7 @@ def _made(dataset: Dataset, split: str, folder: Path, key: str) -> SplitBank | N
 
 
 def _take_room(file: IO[bytes], size: int, folder: Path, dataset: Dataset) -> None:
-    """Room on the disk for a new file of this folder, once what nobody opened lately has made place. _NoRoom."""
+    """Allocate disk space for a new file of this folder, after removing banks that were not opened lately. _NoRoom."""
     _remove_abandoned(folder)
     kept = sorted(_uses(folder.glob("*.arrays")))
     used = sum(bytes_ for _, bytes_, _ in [*kept, *_uses(partials_in(folder))])
@@ -225,7 +227,7 @@ def _take_room(file: IO[bytes], size: int, folder: Path, dataset: Dataset) -> No
 
 
 def _uses(paths: Iterable[Path]) -> Iterator[tuple[float, int, Path]]:
-    """(last use, bytes, path) of those that are still there."""
+    """(last use, bytes, path) of those paths that still exist."""
     for path in paths:
         with suppress(FileNotFoundError):
             about = path.stat()
@@ -233,7 +235,7 @@ def _uses(paths: Iterable[Path]) -> Iterator[tuple[float, int, Path]]:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """What killed processes left half written."""
+    """Remove files that killed processes left half written."""
     for partial in partials_in(folder):
         key = partial.name.partition(".")[0]
         with suppress(OSError), take_lock(folder / "locks" / f"{key}.lock", wait_s=0):
@@ -245,19 +247,19 @@ def _seal(arrays: Path | int, key: str) -> None:
 
 
 def _note_use(bank: SplitBank) -> None:
-    with suppress(OSError):  # somebody else's file: its age is then that of their use
+    with suppress(OSError):  # another user's file: its age then counts from that user's last use
         _seal(bank.descriptor, bank.path.stem)
 
 
 def _say(place: str, dataset: Dataset, problem: str | None) -> None:
-    """Once in this process."""
+    """Log the problem, once in this process."""
     if place not in _streamed and problem is not None:
         _log.warning("%s: read from its shards, not from arrays on this node: %s", dataset.path, problem)
     _streamed.add(place)
 
 
 def _memory_bytes() -> int:
-    """Of the machine, or less where a container allows less."""
+    """Memory of the machine, or of its container if that has less."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):
         found = min(found, int(Path("/sys/fs/cgroup/memory.max").read_text()))
@@ -265,7 +267,7 @@ def _memory_bytes() -> int:
 
 
 def _forget_in_child() -> None:
-    """The lock may be held by a thread that a forked process does not have."""
+    """Replace the lock, which may be held by a thread that a forked process does not have."""
     global _lock
     _lock = threading.Lock()
 
@@ -274,20 +276,20 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 _BYTES_OF_A_CAPTION = 128
-"""About what it takes: sixteen ids, and its place."""
+"""Approximate bytes of a caption: sixteen ids, and its place."""
 
 
 def bytes_of(dataset: Dataset, split: SplitInfo) -> int:
-    """About how large the bank of a split is, from the manifest alone."""
+    """Approximate bytes of the bank of a split, from the manifest only."""
     features = dataset.manifest.features
     an_image = dataset.regions * (dataset.width * 2 + (16 if features.boxes else 0)) + 16
     return split.images * an_image + split.captions * _BYTES_OF_A_CAPTION
 
 
 def write_bank(dataset: Dataset, split: SplitInfo, file: IO[bytes]) -> tuple[BankShape, str]:
-    """(shape, SHA-256) of what was written into a file without content; room beyond its end is given back.
+    """Write a bank into an empty file; space allocated beyond its end is freed. Returns (shape, SHA-256).
 
-    DataError for a shard that is gone or damaged, StorageError where it cannot be reached, OSError of the file.
+    DataError for a missing or damaged shard, StorageError if it cannot be reached, OSError of the file.
     """
     writer = HashingWriter(file)
     sink = cast(IO[bytes], writer)
@@ -312,7 +314,7 @@ def _images(dataset: Dataset, split: SplitInfo) -> Iterator[ImageSample]:
 
 
 class _Tails:
-    """What stands behind the features, collected image by image."""
+    """The arrays behind the features, collected image by image."""
 
     def __init__(self, split: SplitInfo, regions: int, *, has_boxes: bool) -> None:
         self._split, self._regions, self._has_boxes = split, regions, has_boxes
@@ -335,7 +337,7 @@ class _Tails:
         return BankShape(self._split.images, self._split.captions, self._regions, width, words, self._has_boxes)
 
     def arrays(self, shape: BankShape) -> Iterator[np.ndarray]:
-        """In the order of the file."""
+        """The arrays in file order."""
         lengths = np.array([0, *map(len, self._ids)], "<i8")
         made = {
             "region_counts": self._counts, "first_captions": self._first_captions, "starts": lengths.cumsum(),

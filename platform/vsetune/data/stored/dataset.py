@@ -24,9 +24,9 @@ from vsetune.object_storage.node_cache import WrongContent, node_cache
 
 @dataclass(frozen=True)
 class Dataset:
-    """A folder or s3:// prefix written by `vsetune data ingest`; plain data, so it travels to worker processes.
+    """A folder or s3:// prefix written by `vsetune data ingest`; plain data that can be sent to worker processes.
 
-    `open`, `check_files` and `open_shard` look at the storage; what else it tells it knows from the manifest.
+    `open`, `check_files`, `require_unchanged` and `open_shard` access the storage; the rest comes from the manifest.
     """
 
     path: str
@@ -36,9 +36,9 @@ class Dataset:
 
     @classmethod
     def open(cls, path: str, *, reading: Reading = STREAMED) -> Dataset:
-        """Read manifest and vocabulary. DataError when missing, of another format, or not what was written.
+        """Read manifest and vocabulary. DataError when missing, of another format, or changed.
 
-        reading: where its batches come from; they are the same.
+        reading: source of its batches, which does not change them.
         """
         manifest = load_manifest(path)
         words_at = join(path, manifest.vocabulary.file)
@@ -68,7 +68,7 @@ class Dataset:
 
     @property
     def regions(self) -> int:
-        """Regions of an image; the most of any image when they differ."""
+        """Regions of an image; the largest number of any image when they differ."""
         return self.manifest.features.regions
 
     @property
@@ -77,7 +77,7 @@ class Dataset:
         return self.manifest.features.width
 
     def split(self, name: str) -> SplitInfo:
-        """One split. DataError when it is absent or empty, or its numbers contradict."""
+        """One split. DataError when it is absent or empty, or its numbers contradict each other."""
         split = self.manifest.splits.get(name)
         if split is None:
             there = ", ".join(sorted(self.manifest.splits)) or "none"
@@ -87,17 +87,18 @@ class Dataset:
         return split
 
     def check_files(self, splits: Iterable[str]) -> None:
-        """Look once at every shard of these splits, before hours of work: DataError for the first that is gone or cut.
+        """Check once every shard of these splits, before hours of work: DataError for the first that is missing or of
+        another size.
 
-        Also for a split that `split` refuses. Of an s3:// prefix that takes a request a shard: there it is found when
-        the shard is read.
+        DataError also for a split that `split` refuses. Shards of an s3:// prefix are not checked, since that takes a
+        request per shard: a missing one is found when it is read.
         """
         for shard in [shard for name in splits for shard in self.split(name).shards]:
             if not is_remote(self.path):
                 self._check_file(shard)
 
     def require_unchanged(self, splits: Iterable[str]) -> None:
-        """DataError for the first shard of these splits that is not, bit for bit, what was ingested. Local data only.
+        """DataError for the first shard of these splits that differs from what was ingested. Local data only.
 
         Shards of an s3:// prefix are compared with their hashes when a node downloads them.
         """
@@ -108,7 +109,7 @@ class Dataset:
                 raise damaged_shard(self.path, shard, wrong_hash())
 
     def count_problems(self, name: str, split: SplitInfo) -> Iterator[str]:
-        """What the manifest alone tells against a split; one sentence each."""
+        """Problems of a split that the manifest alone shows; one sentence each."""
         if not split.images or not split.captions:
             yield (
                 f"{self.path}: split {name!r} is empty, need at least one image with a caption; ingest the data with "
@@ -130,13 +131,13 @@ class Dataset:
             )
 
     def shard_url(self, file: str) -> str:
-        """Where a shard of the manifest stands."""
+        """Address of a shard of the manifest."""
         return join(self.path, file)
 
     def open_shard(self, shard: ShardInfo) -> tuple[BinaryIO, int]:
-        """(stream, bytes that it has). DataError when it is gone or no file of this data set.
+        """(stream, length in bytes). DataError when it is missing or not a file of this data set.
 
-        One of an s3:// prefix is downloaded once for all processes of this node, its size and hash compared.
+        A shard of an s3:// prefix is downloaded once for all processes of this node, its size and hash compared.
         """
         try:
             return storage.open_hashed(self.path, shard.file, sha256=shard.sha256, size=shard.bytes)
@@ -146,22 +147,21 @@ class Dataset:
             raise self.missing(shard) from error
 
     def missing(self, shard: ShardInfo) -> DataError:
-        """That a shard is gone, as one line."""
+        """The error for a missing shard, in one line."""
         return DataError(
             f"{self.shard_url(shard.file)}: shard file missing; {check_first(self.path)}copy it back or ingest the "
             "data set again."
         )
 
     def require_sound_copy(self, shard: ShardInfo) -> None:
-        """StorageError when what made a shard look damaged is this node's copy of it, which is then fetched again."""
+        """StorageError if only this node's copy of a damaged shard is damaged; the copy is then fetched again."""
         if is_remote(self.path):
             node_cache().require_sound(self.shard_url(shard.file), sha256=shard.sha256)
 
     @contextmanager
     def fetched_ahead(self, shards: Sequence[ShardInfo]) -> Iterator[Iterable[ShardInfo]]:
-        """These shards in this order, to be read one after the other; of an s3:// prefix a thread meanwhile downloads
-        the next. What goes wrong with it there is told when that shard is read.
-        """
+        """These shards in this order, to be read one after the other; for an s3:// prefix a thread downloads the next
+        one meanwhile. A failed download is reported when that shard is read."""
         if not is_remote(self.path):
             yield shards
             return
@@ -212,7 +212,7 @@ class _Ahead:
                 node_cache().fetch(
                     dataset.shard_url(shard.file), sha256=shard.sha256, size=shard.bytes, stop=self._stop
                 )
-            except VsetuneError:  # whoever reads this shard asks again, and tells
+            except VsetuneError:  # the reader of this shard tries again, and reports it
                 return
 
 
@@ -234,7 +234,7 @@ def load_manifest(path: str) -> Manifest:
 
 
 def wrong_size(found: int, shard: ShardInfo) -> Flaw:
-    """The flaw of a shard of another size than it had."""
+    """The flaw of a shard whose size differs from the manifest."""
     return Flaw(f"{found:,} bytes, the manifest says {shard.bytes:,}; cut short or changed")
 
 
@@ -244,7 +244,7 @@ def wrong_hash() -> Flaw:
 
 
 def damaged_shard(folder: str, shard: ShardInfo, reason: Flaw) -> DataError:
-    """The flaw of a shard of this data folder, as one line."""
+    """The error for a damaged shard of this data folder, in one line."""
     return DataError(
         f"{join(folder, shard.file)}: damaged shard ({reason}); {check_first(folder)}copy it back or ingest the data "
         "set again."
@@ -252,5 +252,5 @@ def damaged_shard(folder: str, shard: ShardInfo, reason: Flaw) -> DataError:
 
 
 def check_first(folder: str) -> str:
-    """How the advice on a damaged data folder begins, for everybody but who is checking it."""
+    """First part of the advice on a damaged data folder; `vsetune data verify` leaves it out."""
     return f"check with `vsetune data verify {folder}`, then "

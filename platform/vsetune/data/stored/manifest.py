@@ -1,4 +1,4 @@
-"""The manifest of an ingested data set: what stands in the folder, how it was made, and every hash.
+"""The manifest of an ingested data set: the files of the folder, how they were made, and every hash.
 
 `manifest.json` is written last, so a folder with a manifest is complete.
 """
@@ -25,11 +25,11 @@ MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.json"
 
 _MOST = 1 << 40
-"""Bytes of a shard, and images or captions of anything."""
+"""Limit for the bytes of a shard, and for any number of images or captions."""
 _MOST_VALUES = 1 << 24
-"""Regions x width of one image."""
+"""Limit for regions x width of one image."""
 _HEADERS = 1024
-"""Bytes of a shard that an image takes at least, beside its features: a block of text and a header."""
+"""Fewest bytes of an image in a shard, beside its features: a block of text and a header."""
 _LONGEST_NAME = 200
 _RESTORE = "restore the file, or ingest the data set again."
 
@@ -82,7 +82,7 @@ class FeatureInfo(Spec):
         return self
 
     def bytes_at_least(self, images: int) -> int:
-        """What so many images take in a shard, captions left out of account."""
+        """Fewest bytes of this many images in a shard, not counting captions."""
         return images * (_HEADERS + self.regions_min * self.width * np.dtype(self.dtype).itemsize)
 
 
@@ -116,7 +116,8 @@ class Manifest(Spec):
 
     @model_validator(mode="after")
     def _describes_files(self) -> Manifest:
-        """What a reader would take memory for has to stand in the files: a count that lies is found by their sizes."""
+        """Refuse counts that the files cannot hold: readers allocate memory by them, and the file sizes reveal a wrong
+        count."""
         files: set[str] = set()
         for split, info in self.splits.items():
             if not split.isprintable() or not 0 < len(split) <= _LONGEST_NAME:
@@ -148,7 +149,7 @@ class Manifest(Spec):
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first thing pydantic found: its key, what stands there, what is needed, in one line."""
+    """The first problem that pydantic found: its key, the value, the value needed, in one line."""
     first = describe_problems(error, where="", known=set())[0]
     return one_line(first.removeprefix(": "))
 

@@ -1,4 +1,4 @@
-"""Decoding of pictures that other people encoded, for ingest, for training and for `vsetune data verify` alike."""
+"""Decoding of pictures from other people, the same for ingest, for training and for `vsetune data verify`."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ _UPRIGHT = {
     5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What turns a picture upright, by the orientation that its camera noted in EXIF."""
+"""Transformation that turns a picture upright, by the orientation that its camera noted in EXIF."""
 
 MOST_PIXELS = 89_478_485
-"""Of a picture; as RGB that is a quarter of a gigabyte. Pillow warns beyond it, and decodes up to twice as many."""
+"""Limit for a picture; as RGB it is a quarter of a gigabyte. Pillow warns beyond it, and decodes up to twice as many.
+"""
 
 _OF_DECODERS = (
     OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, LookupError, TypeError, AttributeError,
     ArithmeticError, RuntimeError, MemoryError, Image.DecompressionBombError, Image.DecompressionBombWarning,
 )
-"""What Pillow's decoders have been seen to raise on broken files."""
+"""Exceptions that Pillow's decoders have been seen to raise on broken files."""
 
 
 def rgb_image(content: bytes) -> Image.Image:
-    """The whole picture as RGB, upright and on white as browsers show it. Flaw where it cannot be decoded, exceeds
-    MOST_PIXELS or is of grey that nothing says the white of."""
+    """The whole picture as RGB, upright and on white as browsers show it. Flaw if it cannot be decoded, exceeds
+    MOST_PIXELS or is of a grey whose white value is unknown."""
     try:
         with Image.open(io.BytesIO(content)) as image:
             if image.width * image.height > MOST_PIXELS:
@@ -60,7 +61,8 @@ def _as_rgb(image: Image.Image) -> Image.Image:
 
 
 def _orientation(image: Image.Image) -> int:
-    """1, which is upright, where EXIF has none or cannot be read: damage there does not make a picture unreadable."""
+    """The EXIF orientation; 1, which is upright, if there is none or EXIF is damaged: that does not make a picture
+    unreadable."""
     try:
         found = image.getexif().get(_ORIENTATION)
     except _OF_DECODERS:

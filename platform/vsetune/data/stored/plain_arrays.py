@@ -1,6 +1,6 @@
-"""Plain `.npy` arrays that other people wrote, read without trusting what they declare.
+"""Plain `.npy` arrays from other people, read without trusting their headers.
 
-numpy's own reader takes the memory that a header asks for before it looks at the data, evaluates the header as Python
+numpy's own reader allocates the memory that a header declares before it reads the data, evaluates the header as Python
 and falls back to other formats. Here the header is matched as text, and its shape must account for every byte.
 """
 
@@ -19,18 +19,18 @@ from vsetune.data.stored import storage
 from vsetune.data.stored.flaws import Flaw
 
 HEADER_BYTES = 16 << 10
-"""More than any header takes."""
+"""More than the length of any header."""
 _MAGIC = b"\x93NUMPY"
 _HEADER = re.compile(r"\{((?:'(?:descr|fortran_order|shape)':(?:'[^']*'|True|False|\([0-9L,]*\)),?){3})\}")
 _ENTRY = re.compile(r"'(descr|fortran_order|shape)':('[^']*'|True|False|\([0-9L,]*\))")
 _PLAIN = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248])")
 _MOST_AXES = 8
 _MOST_ENTRIES = 1 << 48
-"""Also of a shape that holds nothing: numpy multiplies the other sides."""
+"""Also for a shape without entries: numpy multiplies the other sides."""
 
 
 def array_from_bytes(content: bytes) -> np.ndarray:
-    """The array in these bytes, read-only, not copied. Flaw when they hold none."""
+    """The array in these bytes, read-only, not copied. Flaw when they are not an array."""
     dtype, shape, is_fortran, offset = _header(content[:HEADER_BYTES])
     _require_size(dtype, shape, len(content) - offset)
     flat: np.ndarray = np.frombuffer(content, dtype, count=math.prod(shape), offset=offset)
@@ -38,9 +38,9 @@ def array_from_bytes(content: bytes) -> np.ndarray:
 
 
 def mapped_array(path: Path) -> np.ndarray:
-    """The array of a regular local file, mapped read-only; one without entries is not mapped.
+    """The array of a regular local file, mapped read-only; an array without entries is not mapped.
 
-    Flaw when it holds none; FileNotFoundError, DataError and StorageError when it cannot be opened.
+    Flaw when the file is not an array; FileNotFoundError, DataError and StorageError when it cannot be opened.
     """
     if not storage.exists(str(path)):
         raise FileNotFoundError(path)
@@ -54,7 +54,7 @@ def mapped_array(path: Path) -> np.ndarray:
 
 
 def is_regular(path: Path) -> bool:
-    """A regular file stands there, perhaps behind links."""
+    """Whether the path is a regular file, perhaps through links."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except (OSError, ValueError):
@@ -62,7 +62,7 @@ def is_regular(path: Path) -> bool:
 
 
 def _header(start: bytes) -> tuple[np.dtype, tuple[int, ...], bool, int]:
-    """(dtype, shape, Fortran order, where the data begin)."""
+    """(dtype, shape, Fortran order, offset of the data)."""
     version = tuple(start[6:8])
     if start[:6] != _MAGIC or version not in {(1, 0), (2, 0)}:
         raise Flaw("no .npy array of format 1 or 2")

@@ -1,4 +1,4 @@
-"""JSON that other people wrote: strict, bounded in depth, and an error in one line whatever stands in it."""
+"""JSON from other people: strict, bounded in depth, with every error in one line."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import DataError
 
 DEEPEST = 32
-"""Lists and objects inside one another, at most; ours are 5 deep."""
+"""Limit for the nesting of lists and objects; ours are 5 deep."""
 
 
 def parse_json(content: bytes | str, *, where: str, fix: str) -> Any:
-    """The value. DataError `where: not JSON (...); fix` also for doubled keys, NaN, infinities and half signs."""
+    """The value. DataError `where: not JSON (...); fix` also for repeated keys, NaN and infinities."""
     try:
         plain = json.loads(content, object_pairs_hook=_without_doubles, parse_constant=_no_number)
     except RecursionError as error:
@@ -24,7 +24,8 @@ def parse_json(content: bytes | str, *, where: str, fix: str) -> Any:
 
 
 def parse_shallow_json(content: bytes | str, *, where: str, fix: str) -> Any:
-    """`parse_json`, and DataError for what is nested deeper than DEEPEST, or no text: later readers may recurse."""
+    """`parse_json`, and DataError for nesting deeper than DEEPEST, or text that is not UTF-8: later readers may
+    recurse."""
     plain = parse_json(content, where=where, fix=fix)
     if not is_text(_all_text(plain)):
         raise DataError(f"{where}: not JSON as we write it (half of a surrogate pair in a text); {fix}")
@@ -37,7 +38,7 @@ def parse_shallow_json(content: bytes | str, *, where: str, fix: str) -> Any:
 
 
 def is_text(value: object) -> bool:
-    """A string that can be written as UTF-8: JSON may escape half of a surrogate pair."""
+    """Whether the value is a string that can be written as UTF-8: JSON may escape half of a surrogate pair."""
     if not isinstance(value, str):
         return False
     try:
@@ -50,7 +51,7 @@ def is_text(value: object) -> bool:
 def _all_text(plain: Any) -> str:
     try:
         return json.dumps(plain, ensure_ascii=False)
-    except RecursionError:  # so it is nested too deep, which is told by its depth
+    except RecursionError:  # it is nested too deep, which the caller reports
         return ""
 
 

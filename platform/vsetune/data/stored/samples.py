@@ -1,4 +1,4 @@
-"""What stands in a shard, checked: the one way in for training, for `vsetune data verify` and for looking."""
+"""Checked content of a shard: the same functions for training, for `vsetune data verify` and for inspection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from vsetune.errors import DataError
 RECORD, FEATURES, BOXES = "json", "features.npy", "boxes.npy"
 PHOTOGRAPHS = ("jpg", "png")
 MOST_CHARACTERS = 20_000
-"""Of a caption, and most words of it: a longer one is no caption, and every batch with it would be padded to it."""
+"""Limit for the characters of a caption, and for its words: a longer text is not a caption, and every batch with it
+would be padded to it."""
 
 _RECORD_BYTES = 16 << 20
 _PHOTOGRAPH_BYTES = 256 << 20
@@ -43,7 +44,7 @@ class Record:
 
     @property
     def image_id(self) -> str:
-        """What a list calls the image."""
+        """The image's name in lists."""
         return self.name or f"{self.index:09d}"
 
 
@@ -53,9 +54,9 @@ def shard_samples(
 ) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
     """(place of the sample, its record, {suffix: content}) of each image of a shard, in the order of the manifest.
 
-    size: bytes that the stream has. place: of the shard. Each sample has a record and all the arrays, and where some
-    are given at least one of `one_of`; other members are passed over. Flaw for what is wrong with the shard, DataError
-    for what is wrong with a record.
+    size: length of the stream in bytes. place: of the shard. Each sample has a record and all the arrays, and at least
+    one of `one_of` if that is given; other members are skipped. Flaw for a problem of the shard, DataError for a
+    problem of a record.
     """
     if size != shard.bytes:
         raise wrong_size(size, shard)
@@ -98,12 +99,12 @@ def _samples(
             if one_of and not any(suffix in sample for suffix in one_of):
                 raise Flaw(f"sample {key} has no .{' or .'.join(one_of)} member")
             yield key, sample
-    except ValueError as error:  # of group_by_keys, for a member that stands there twice
+    except ValueError as error:  # from group_by_keys, for a repeated member
         raise Flaw(one_line(error.args[0] if error.args else error)) from error
 
 
 def _record(where: str, members: dict[str, bytes]) -> Record:
-    """The JSON member; images and captions stand in it as ingest writes them."""
+    """The JSON member, with images and captions in the form that ingest writes."""
     plain = parse_json(members[RECORD], where=f"{where}: .{RECORD}", fix=_AGAIN)
     found = plain if isinstance(plain, dict) else {}
     captions, tokens = found.get("captions"), found.get("tokens")

@@ -44,9 +44,9 @@ class Photograph:
 class ImageSample:
     """One image with its captions. features: (regions, width) as stored; tokens: one int64 array per caption.
 
-    Instead of its features (then one region of width 0) an image may bring its photograph; mirrored_tokens are then the
-    captions of the mirrored photograph, or None where they were not asked for.
-    boxes: (regions, 4) float32 x1, y1, x2, y2, 0 to 1 of the image; None where they were not read.
+    An image may have its photograph instead of its features (then one region of width 0); mirrored_tokens are then the
+    captions of the mirrored photograph, or None if not requested.
+    boxes: (regions, 4) float32 x1, y1, x2, y2, 0 to 1 of the image; None if they were not read.
     """
 
     index: int
@@ -61,11 +61,11 @@ class ImageSample:
 def read_shard(
     dataset: Dataset, shard: ShardInfo, *, reads: NetworkReads, mirrored: bool = False, hashed: bool = False
 ) -> Iterator[ImageSample]:
-    """All images of a shard in order. DataError when it is damaged or does not hold what the manifest says.
+    """All images of a shard in order. DataError when it is damaged or differs from the manifest.
 
-    reads: boxes, or photographs instead of features and boxes; what stands outside the shards is not looked at.
-    mirrored: of photographs, also the captions of the mirrored ones. hashed: compare its SHA-256 too, at its end; one
-    of an s3:// prefix is always compared where this node keeps it.
+    reads: boxes, or photographs instead of features and boxes; data outside the shards is not read. mirrored: for
+    photographs, also the captions of the mirrored ones. hashed: compare its SHA-256 too, at its end; a shard of an
+    s3:// prefix is always compared if this node caches it.
     """
     info, images = dataset.manifest.features, reads.pixels is not None
     boxes = reads.boxes and info.boxes and not images
@@ -93,9 +93,9 @@ def _encoded(dataset: Dataset, captions: Iterable[list[str]]) -> list[np.ndarray
 def read_some(
     dataset: Dataset, shard: ShardInfo, wanted: Collection[int]
 ) -> Iterator[tuple[Record, np.ndarray | None, Photograph | None]]:
-    """(record, boxes, photograph) of the images with these indices, in order; what follows the last is not read.
+    """(record, boxes, photograph) of the images with these indices, in order; reading stops after the last one.
 
-    boxes as of `ImageSample`; None where the data set stores none, likewise the photograph.
+    boxes as in `ImageSample`; None if the data set stores none, likewise the photograph.
     """
     info, are_stored = dataset.manifest.features, dataset.manifest.images_stored
     arrays = (FEATURES, BOXES) if info.boxes else ()
@@ -114,15 +114,15 @@ def iter_captions(dataset: Dataset, split: str) -> Iterator[str]:
 
 
 def iter_words(dataset: Dataset, split: str) -> Iterator[list[str]]:
-    """The words of every caption, one per token id but start and end, as they are written; in order of caption ids."""
+    """The words of every caption as written, one per token id except start and end; in order of caption ids."""
     for _, record in split_records(dataset, split):
         yield from map(with_case, record.tokens, record.captions)
 
 
 def split_records(dataset: Dataset, split: str) -> Iterator[tuple[str, Record]]:
-    """(place for messages, record) of every image of a split, in order; arrays and photographs are passed over.
+    """(place for messages, record) of every image of a split, in order; arrays and photographs are skipped.
 
-    Hashes are compared: what is made of captions is kept by those of the manifest, and would outlast the damage.
+    Hashes are compared: data derived from captions is stored under the manifest's hashes, and would outlast the damage.
     """
     with dataset.fetched_ahead(dataset.split(split).shards) as shards:
         for shard in shards:
@@ -134,7 +134,7 @@ def checked_records(
     dataset: Dataset, shard: ShardInfo, stream: BinaryIO, size: int, arrays: tuple[str, ...], *,
     one_of: tuple[str, ...] = (),
 ) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
-    """`shard_samples` of an opened shard of this data set, whose damage is told as a DataError with the way out."""
+    """`shard_samples` of an opened shard of this data set; damage is raised as a DataError with the fix."""
     place, info = dataset.shard_url(shard.file), dataset.manifest.features
     try:
         yield from shard_samples(stream, size, place, shard, info, arrays, one_of=one_of)
@@ -146,7 +146,7 @@ def _records(
     dataset: Dataset, shard: ShardInfo, arrays: tuple[str, ...] = (), *, one_of: tuple[str, ...] = (),
     hashed: bool = False,
 ) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
-    """(place for messages, record, members) of each sample in its order, counted against the manifest."""
+    """(place for messages, record, members) of each sample in order, counted against the manifest."""
     stream, size = dataset.open_shard(shard)
     with stream:
         hashing = HashingReader(stream) if hashed else None

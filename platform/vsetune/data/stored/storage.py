@@ -1,10 +1,10 @@
 """Reading bytes from a local path or an `s3://bucket/key` address.
 
-Shards and configs come from other people, so only regular files are opened, and of a data folder only what lies in it.
+Shards and configs come from other people, so only regular files are opened, and of a data folder only files inside it.
 
-Two kinds of failure are kept apart. StorageError: the place could not be reached or the reading broke off (no answer,
-no rights, a device that fails); the same reading may succeed later. DataError: what stands there is not what it should
-be (missing, too large, no file); it will be the same next time.
+Two kinds of failure are distinguished. StorageError: the place could not be reached or the reading broke off (no
+answer, no rights, a device that fails); the same reading may succeed later. DataError: the content is not what it
+should be (missing, too large, not a file); it will be the same next time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from vsetune.object_storage.s3 import NothingThere
 
 _BUFFER = 1 << 20
 SMALL_FILE_BYTES = 64 << 20
-"""Most bytes of a file that is read whole and parsed (a manifest, a vocabulary), unless another bound is given."""
+"""Limit for a file that is read whole and parsed (a manifest, a vocabulary), in bytes, unless another one is given."""
 
 _OF_THE_PATH = {
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.ENXIO, errno.ENODEV,
@@ -37,14 +37,14 @@ _KINDS = {
 
 
 def is_inside(name: str) -> bool:
-    """Whether a name from a manifest or a list can only mean a file of its folder; links are seen on opening."""
+    """Whether a name from a manifest or a list can only mean a file of its folder; links are checked on opening."""
     parts = PurePosixPath(name).parts
     is_plain = name.isprintable() and "\\" not in name and "://" not in name and not name.startswith("/")
     return bool(parts) and is_plain and ".." not in parts
 
 
 def exists(url: str) -> bool:
-    """True when something that is no folder stands there. StorageError when that cannot be found out."""
+    """Whether the path or address exists and is not a folder. StorageError when that cannot be determined."""
     if not is_remote(url):
         try:
             return not stat.S_ISDIR(os.stat(url).st_mode)
@@ -60,7 +60,7 @@ def exists(url: str) -> bool:
 def open_stream(url: str) -> BinaryIO:
     """The file as a binary stream, read from its start; the caller closes it.
 
-    DataError when it is missing or no regular file; StorageError when it cannot be reached, also by a later read.
+    DataError when it is missing or not a regular file; StorageError when it cannot be reached, also from a later read.
     """
     return open_sized(url)[0]
 
@@ -72,11 +72,11 @@ def open_inside(folder: str, name: str) -> tuple[BinaryIO, int]:
 
 
 def open_hashed(folder: str, name: str, *, sha256: str, size: int | None = None) -> tuple[BinaryIO, int]:
-    """`open_inside` of a file whose hash is known: one of an s3:// prefix is downloaded once for all of this node.
+    """`open_inside` of a file whose hash is known: a file of an s3:// prefix is downloaded once for all of this node.
 
-    Whoever reads it to its end has read what has that hash; a local file, and one that cannot be kept, is given as it
-    stands. size: of a large file; it is then read while it is downloaded. `node_cache.WrongContent` (a DataError), also
-    by a read, for an object of another hash or size.
+    A cached file read to its end has been compared with that hash; a local file, and one that cannot be cached, is
+    returned unchecked. size: of a large file, which is then read while it is downloaded. `node_cache.WrongContent` (a
+    DataError), also from a read, for an object of another hash or size.
     """
     url = _resolved_inside(folder, name)
     if not is_remote(url):
@@ -94,7 +94,7 @@ def open_hashed(folder: str, name: str, *, sha256: str, size: int | None = None)
 
 
 def size_inside(folder: str, name: str) -> int | None:
-    """Bytes of a regular file of a local data folder, None where there is none. Errors as of `open_inside`."""
+    """Bytes of a regular file of a local data folder, None if there is none. Errors as in `open_inside`."""
     target = _resolved_inside(folder, name)
     if not exists(target):
         return None
@@ -104,7 +104,7 @@ def size_inside(folder: str, name: str) -> int | None:
 
 
 def open_sized(url: str, *, named: str | None = None) -> tuple[BinaryIO, int]:
-    """(stream, bytes it should have). named: what messages call it. Errors as of `open_stream`."""
+    """(stream, length in bytes). named: name for messages. Errors as in `open_stream`."""
     if not is_remote(url):
         descriptor, size = _open_regular(url, named or url)
         return io.BufferedReader(_FileStream(descriptor, named or url), buffer_size=_BUFFER), size
@@ -112,7 +112,7 @@ def open_sized(url: str, *, named: str | None = None) -> tuple[BinaryIO, int]:
 
 
 def read_bytes(url: str, *, most: int = SMALL_FILE_BYTES) -> bytes:
-    """The whole content of a file of at most so many bytes. Errors as of `open_stream`; DataError when it is larger."""
+    """The whole content of a file of at most `most` bytes. Errors as in `open_stream`; DataError when it is larger."""
     stream, size = open_sized(url)
     return _whole(stream, size, url, most)
 
@@ -124,7 +124,7 @@ def read_inside(folder: str, name: str, *, most: int = SMALL_FILE_BYTES) -> byte
 
 
 def read_hashed(folder: str, name: str, *, sha256: str, most: int = SMALL_FILE_BYTES) -> bytes:
-    """`read_inside` by way of `open_hashed`."""
+    """`read_inside` through `open_hashed`."""
     stream, size = open_hashed(folder, name, sha256=sha256)
     return _whole(stream, size, join(folder, name), most)
 
@@ -140,7 +140,7 @@ def sha256_of(url: str) -> str | None:
 
 
 def find_inside(folder: str, name: str) -> bytes | None:
-    """`read_inside`; None where nothing stands there, which takes one request of an s3:// prefix."""
+    """`read_inside`; None if there is no such file, which takes one request for an s3:// prefix."""
     if not is_remote(folder) and not exists(join(folder, name)):
         return None
     try:
@@ -150,7 +150,7 @@ def find_inside(folder: str, name: str) -> bytes | None:
 
 
 def read_failure(place: object, error: OSError) -> UsageError:
-    """What a failed local access means: DataError where the path is wrong, StorageError where the storage is."""
+    """The error for a failed local access: DataError if the path is wrong, StorageError if the storage is."""
     reason = error.strerror or one_line(error)
     if error.errno in _OF_THE_PATH:
         kind = NothingThere if error.errno == errno.ENOENT else DataError
@@ -181,7 +181,7 @@ def _whole(stream: BinaryIO, size: int, url: str, most: int) -> bytes:
 
 
 def _open_regular(path: str, named: str) -> tuple[int, int]:
-    """(descriptor, size). Opened without waiting, so that a FIFO nobody writes to cannot hold us."""
+    """(descriptor, size). Opened without waiting, so that a FIFO without a writer cannot block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except ValueError as error:
@@ -197,7 +197,7 @@ def _open_regular(path: str, named: str) -> tuple[int, int]:
 
 
 class _FileStream(io.FileIO):
-    """A local file whose reading breaks off with a StorageError."""
+    """A local file whose read errors become those of `read_failure`."""
 
     def __init__(self, descriptor: int, named: str) -> None:
         super().__init__(descriptor, "rb")

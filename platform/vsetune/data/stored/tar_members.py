@@ -1,10 +1,10 @@
-"""Members of a tar that other people wrote: the one place that reads tars, whatever is done with what stands in them.
+"""Members of tars from other people: the only place that reads tars, whatever their members are used for.
 
-Our shards are plain USTAR: regular files, one header block each. Python's tarfile also knows links, devices, sparse
-files and extension headers, and takes the memory their headers ask for; none of them belongs into a shard, so a header
-that is not of a regular file is refused by `tar_members`, and a size is looked at before anything is read. Archives of
-images come from any tar program, with long names in extension headers: `file_places` leaves their headers to tarfile,
-and reads nothing else.
+Our shards are plain USTAR: regular files, one header block each. Python's tarfile also supports links, devices, sparse
+files and extension headers, and allocates the memory that their headers declare; none of them belongs in a shard, so
+`tar_members` refuses every header that is not of a regular file, and checks a size before it reads. Archives of images
+come from any tar program, with long names in extension headers: `file_places` leaves their headers to tarfile, and
+reads nothing else.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _SKIP_AT_ONCE = 1 << 20
 _REGULAR = {tarfile.REGTYPE, tarfile.AREGTYPE}
 
 _OF_TARS = (tarfile.TarError, ValueError, OverflowError, EOFError, KeyError, TypeError, RecursionError, MemoryError)
-"""What tarfile has been seen to raise on broken files; that the disk fails is told by `storage`."""
+"""Exceptions that tarfile has been seen to raise on broken files; disk errors are raised by `storage`."""
 
 Limit = Callable[[str], int | None]
-"""Most bytes of the member of this name; None: not wanted, passed over."""
+"""Most bytes of the member of this name; None: not wanted, skipped."""
 
 
 def tar_members(stream: BinaryIO, *, limit: Limit) -> Iterator[tuple[str, bytes]]:
     """(name, content) of the members that `limit` wants, in order. Flaw for damage.
 
-    What stands behind the mark of the end is read too: a stream may know only there that it gave what it should.
+    Bytes behind the end mark are read too: some streams verify their content only at their end.
     """
     while True:
         block = stream.read(_BLOCK)
@@ -66,9 +66,9 @@ class FilePlace:
 
 
 def file_places(stream: BinaryIO) -> Iterator[FilePlace]:
-    """The regular files of any plain archive, folders and links passed over. Flaw for one that is damaged or packed.
+    """The regular files of any plain archive; folders and links are skipped. Flaw for a damaged or compressed archive.
 
-    Only headers are read: a last file that is cut short is not noticed.
+    Reads only headers: a last file that is cut short is not noticed.
     """
     try:
         with tarfile.open(fileobj=stream, mode="r:") as tar:

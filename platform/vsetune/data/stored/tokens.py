@@ -20,18 +20,20 @@ def tokenise(text: str) -> list[str]:
 
 
 def with_case(words: list[str], text: str) -> list[str]:
-    """The words of `tokenise(text)` as they are written in the text; lower case where the text splits differently."""
+    """The words of `tokenise(text)` as written in the text; in lower case if the text with its case splits differently.
+    """
     written = [str(token) for token in _tokenizer().tokenize(text)]
     return written if [word.lower() for word in written] == words else words
 
 
 def mirrored_words(words: list[str]) -> list[str]:
-    """The words of a caption of the mirrored image: `left` and `right` change places, also where they mean no side."""
+    """The words of a caption of the mirrored image: `left` and `right` exchanged, even where they mean no side."""
     return [_OTHER_SIDE.get(word, word) for word in words]
 
 
 def mirrored_text(text: str) -> str:
-    """The same of a text, written as before (`Left` becomes `Right`); parts of longer words (`left-handed`) stay."""
+    """The mirrored text of a caption, with its case (`Left` becomes `Right`); parts of longer words (`left-handed`)
+    stay."""
     return _SIDE.sub(_on_the_other_side, text)
 
 
@@ -41,7 +43,7 @@ class _Tokenizer(Protocol):
 
 @cache
 def _tokenizer() -> _Tokenizer:
-    from nltk.tokenize import NLTKWordTokenizer  # all of nltk, half of what a command needs to start
+    from nltk.tokenize import NLTKWordTokenizer  # imports all of nltk, half of the start time of a command
 
     made: _Tokenizer = NLTKWordTokenizer()
     return made

@@ -1,4 +1,4 @@
-"""Words and their ids. Fitted on the captions of the train split alone."""
+"""Words and their ids. Fitted on the captions of the train split only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Vocabulary:
 
     @classmethod
     def of_counts(cls, counts: Mapping[str, int], *, min_count: int) -> Vocabulary:
-        """The same of words that were counted already."""
+        """As `build`, from words that were counted already."""
         known = {word for word, count in counts.items() if count >= min_count} - {*SPECIAL_WORDS}
         kept = sorted(known, key=lambda word: (-counts[word], word))
         return cls(SPECIAL_WORDS + tuple(kept))
@@ -50,7 +50,7 @@ class Vocabulary:
         return len(self.words)
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """Ids with START in front and END behind; a word never kept becomes UNKNOWN."""
+        """Ids with START in front and END behind; a word outside the vocabulary becomes UNKNOWN."""
         ids = self._ids
         return [START, *(ids.get(word, UNKNOWN) for word in words), END]
 

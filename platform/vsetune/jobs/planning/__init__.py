@@ -1,1 +1,1 @@
-"""What a study will take before anything of it runs: a few real steps of every cell, and arithmetic."""
+"""Prediction of a study's time and cost before it runs, from a few real steps of every cell."""

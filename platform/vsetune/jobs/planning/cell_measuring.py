@@ -1,11 +1,11 @@
-"""A few real steps of a cell, one validation and one checkpoint, timed: what its trials will take on this machine.
+"""Measurement of a cell: times a few real steps, one validation and one checkpoint on this machine.
 
     python -m vsetune.jobs.planning.cell_measuring FILE
 
 FILE: JSON with `trial` (a TrialSpec as plain data), `plugins` (folders or modules), `seconds`, `threads`, `device` and
 `reading` (a Reading as plain data).
-Leaves RESULT_FILE beside it: CellTimes as JSON, or `problem`. A process of its own, because the most memory that it
-ever held is measured, and because trials run in one too.
+Writes RESULT_FILE beside FILE: CellTimes as JSON, or `problem`. It runs in its own process, because the peak memory of
+the process is measured, and because trials run in their own processes too.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from vsetune.training.step import Learner
 from vsetune.training.window import StepWindow
 
 _WARM_UP, _FEWEST, _MOST = 3, 2, 100
-"""Steps that make buffers and the optimizer's state; fewest and most that are timed in a phase."""
+"""Numbers of steps: for warm-up, which makes buffers and the optimizer's state; fewest and most timed in a phase."""
 _FOR_STEPS = 0.4
-"""Share of a cell's seconds; what steps leave over goes to the validation."""
+"""Share of a cell's seconds for steps; the rest goes to the validation."""
 _LONGEST_PROBLEM = 300
 
 
@@ -70,7 +70,7 @@ class _TimedSteps:
 
 
 class _Steps:
-    """The steps of an attempt, taken one by one wherever in its training. To be used inside the trial's randomness."""
+    """Steps of an attempt, run from any place in its training. To be used inside the trial's random state."""
 
     def __init__(self, trial: TrialSpec, device: torch.device, reading: Reading) -> None:
         self._trial, self.device = trial, device
@@ -85,7 +85,7 @@ class _Steps:
         self._first_drawn: Batch | None = None
 
     def open(self, epoch: float) -> Batch:
-        """The first batch of the epoch that this place of the training is in, its phase entered."""
+        """Enters the phase of this epoch and returns the first batch of the epoch."""
         phase, _ = phase_at(self._trial.training, epoch)
         if phase != self.learner.phase:
             self.learner = self.learner.enter(phase, learned=True)
@@ -95,8 +95,9 @@ class _Steps:
         return self.batches.take(first)
 
     def run(self, epoch: float, batch: Batch, *, fewest: int, most: int, seconds: float) -> list[float]:
-        """Steps from the batch that `open` gave on, at the end of its epoch from there again; seconds of each, its
-        batch included, opening an epoch not. On a GPU, where steps do not wait for each other, their sum is right."""
+        """Runs steps from the batch that `open` returned; after the end of its epoch, it begins again at that batch.
+        Returns the seconds of each step, including its batch, without the opening of an epoch. On a GPU, where steps
+        run asynchronously, only their sum is exact."""
         per_epoch = self.batches.steps_per_epoch
         first = int(epoch) * per_epoch
         taken: list[float] = []
@@ -132,10 +133,10 @@ class _Steps:
 def measure_cell(
     trial: TrialSpec, *, device: torch.device, seconds: float, folder: Path, reading: Reading = STREAMED
 ) -> CellTimes:
-    """Times a trial of a cell for about so many seconds, starting it not counted; a step, a batch and a block of a
-    validation are always finished. folder: a checkpoint is written there. reading: where batches come from.
+    """Times a trial of a cell for about `seconds`, not counting its start. A step, a batch and a block of a validation
+    that have begun are always finished. folder: for a temporary checkpoint. reading: the source of batches.
 
-    NumericError, AttemptError and UsageError as an attempt has them.
+    NumericError, AttemptError and UsageError as in an attempt.
     """
     keep_freed_memory()
     reset_peak_memory(device)
@@ -166,8 +167,8 @@ def measure_cell(
 
 
 def middles(training: TrainingSpec) -> list[tuple[float, float]]:
-    """(epoch, share of the training): a start of an epoch near the middle of every phase, or of the whole training, as
-    a warm-up or a frozen part at the beginning takes other steps than the rest."""
+    """(epoch, share of the training) of every phase, or of a training without phases. epoch: the start of an epoch near
+    its middle, because steps of a warm-up or with frozen parts at the beginning differ from the rest."""
     starts = phase_starts(training.phases, training.epochs)
     ends = [*starts[1:], training.epochs]
     return [
@@ -193,7 +194,7 @@ def _time_steps(steps: _Steps, trial: TrialSpec, *, seconds: float) -> _TimedSte
 
 
 def _time_checkpoint(steps: _Steps, trial: TrialSpec, folder: Path) -> float:
-    """Of one with its best weights, as after a validation that is the best so far."""
+    """Seconds of a checkpoint with its best weights, as after a validation that is the best so far."""
     with tempfile.TemporaryDirectory(prefix="vsetune-plan-", dir=folder) as place:
         kept = CheckpointFolder(Path(place), fingerprint=trial.fingerprint(), data=steps.dataset.fingerprint)
         begin = time.perf_counter()
@@ -203,7 +204,8 @@ def _time_checkpoint(steps: _Steps, trial: TrialSpec, folder: Path) -> float:
 
 
 def _test_seconds(validation: ValidationTimes, dataset: Dataset, trial: TrialSpec) -> float:
-    """Of the recalls of the best checkpoint, scaled from the validation; what else `evaluation` asks for is not in."""
+    """Seconds to score the recalls of the best checkpoint, scaled from the validation. Other scores that `evaluation`
+    asks for are not included."""
     split, own = evaluated_split(trial.data, dataset), trial.data.validation_split
     if split == own and trial.evaluation == EvaluationSpec():
         return 0.0
@@ -214,7 +216,7 @@ def _test_seconds(validation: ValidationTimes, dataset: Dataset, trial: TrialSpe
 
 
 def _start_again(trial: TrialSpec, device: torch.device, reading: Reading) -> float:
-    """Of a trial in a process that has had one."""
+    """Seconds to start a trial in a process that has run one before."""
     begin = time.perf_counter()
     steps = _Steps(trial, device, reading)
     try:
@@ -225,7 +227,8 @@ def _start_again(trial: TrialSpec, device: torch.device, reading: Reading) -> fl
 
 
 def measured(wanted: dict[str, Any], base: Path) -> dict[str, Any]:
-    """What the process leaves. base: relative plugins are under it, and a checkpoint is written there."""
+    """The result of the process: CellTimes as plain data, or `problem`. base: folder of relative plugins, and of a
+    temporary checkpoint."""
     try:
         use_threads(wanted["threads"])
         load_installed()
@@ -235,12 +238,12 @@ def measured(wanted: dict[str, Any], base: Path) -> dict[str, Any]:
             trial, device=choose_device(wanted["device"]), seconds=wanted["seconds"], folder=base,
             reading=Reading(**wanted["reading"]),
         ))
-    except Exception as error:  # whatever it is, it concerns this cell alone, and is told
+    except Exception as error:  # any error concerns this cell alone, and is reported
         return {"problem": one_line(failure_of(error).text)[:_LONGEST_PROBLEM]}
 
 
 def main(file: Path) -> None:
-    """Leaves what `processes.measure_cells` reads."""
+    """Writes the result file that `processes.measure_cells` reads. file: the JSON described above."""
     mask_output()
     wanted = json.loads(file.read_text())
     write_json(file.with_name(RESULT_FILE), measured(wanted, file.parent), durable=False)
@@ -248,10 +251,10 @@ def main(file: Path) -> None:
 
 @dataclass(frozen=True)
 class ValidationTimes:
-    """Seconds of the whole split, or of the part of it that trials validate on: encoding grows with its items, scoring
-    with its pairs.
+    """Seconds of a validation on the whole split, or on the part of it that trials validate on. Encoding time is
+    proportional to the number of items, scoring time to the number of pairs.
 
-    encoded_share, scored_share: of items and of pairs that were really timed, 1 for all.
+    encoded_share, scored_share: shares of items and of pairs that were timed, 1 for all.
     """
 
     encoding: float
@@ -261,14 +264,14 @@ class ValidationTimes:
 
 
 class _Enough(Exception):
-    """The time for scoring is used up."""
+    """Raised when the time for scoring is used up."""
 
 
 def time_validation(
     network: Network, dataset: Dataset, trial: TrialSpec, device: torch.device, *, seconds: float
 ) -> ValidationTimes:
-    """Validates once, for about so many seconds: at most half of them to encode, the rest to score; one batch and one
-    block are always finished. NumericError if a similarity is not finite."""
+    """Validates once, for about `seconds`: at most half of them to encode, the rest to score. A batch and a block that
+    have begun are always finished. NumericError if a similarity is not finite."""
     split, chosen = dataset.split(trial.data.validation_split), trial.evaluation.validation_images
     all_images = min(chosen or split.images, split.images)
     all_captions = split.captions * all_images / split.images
@@ -291,9 +294,9 @@ def time_validation(
 
 
 def _score(network: Network, encoded: EncodedSplit, trial: TrialSpec, *, seconds: float) -> float:
-    """Scores and ranks what was encoded; the share of this work that was done when the time was up.
+    """Scores and ranks the encoded part; returns the share of this work that was done when the time was up.
 
-    The ranks of a network that scores pairs are left out: they take less than one in a thousand of its scores.
+    For a network that scores pairs, ranking is left out: it takes less than a thousandth of the time of scoring.
     """
     if network.kind != "score":
         owner_scores(split_scores(network, encoded, trial=trial), encoded.owner)
@@ -304,9 +307,10 @@ def _score(network: Network, encoded: EncodedSplit, trial: TrialSpec, *, seconds
 def score_some(
     network: Network, images: Encoded, groups: Sequence[Encoded], *, cost: CostOfPair, seconds: float
 ) -> float:
-    """Scores pairs until the time is up, at least one block; the share of the arithmetic that was done, 1 for all.
+    """Scores pairs until the time is up, at least one block; returns the share of the arithmetic that was done.
 
-    Groups hold captions of similar length, shortest first: some from everywhere are scored, not the cheap ones.
+    A group has captions of similar length; groups are sorted, the shortest first. Groups of all lengths are scored, not
+    only the cheap ones at the beginning.
     """
     begin = time.perf_counter()
     works = [cost(regions=images.vectors.shape[1], words=group.vectors.shape[1]).flops for group in groups]
@@ -331,7 +335,8 @@ def score_some(
 
 
 def spread(count: int) -> Iterator[int]:
-    """0 to count - 1, the middle first, then the middles of what lies beside it: any first few are from everywhere."""
+    """0 to count - 1 in bisection order: the middle first, then the middles of both halves, and so on. The first few
+    numbers are therefore spread over the whole range."""
     parts = [(0, count)]
     for low, high in parts:
         if low < high:

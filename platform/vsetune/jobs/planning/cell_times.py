@@ -1,4 +1,4 @@
-"""What was measured of one cell, and how long its trials take by that."""
+"""Measured times of one cell, and the duration of its trials computed from them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from vsetune.config.study.training import TrainingSpec
 from vsetune.training.schedule import total_steps
 
 RESULT_FILE = "measured.json"
-"""In which the process that measured a cell leaves what it found."""
+"""File with the result of the process that measured a cell."""
 
 
 @dataclass(frozen=True)
 class CellTimes:
-    """Seconds by the clock on the wall, of the cell at its defaults, in one process of its own.
+    """Wall-clock seconds of a cell at its defaults, measured in one process of its own.
 
-    first_start, start: until the first step can be taken (data opened, network made, tables read), of the first trial
-    in a process, and of a later one. opening: of an epoch (its readers, what the loss does then). step: one training
-    step, its batch included, the mean of `steps_timed` over the phases of the training. worked_share: of the time of
-    steps, in which the process computed; in the rest it waited, for other work of this machine or for data. validation:
-    of the whole validation split; test: at the end of a trial, 0 where nothing is scored then. checkpoint: of one,
-    after a validation. encoded_share, scored_share: of the validation that was really timed, 1 for all of it.
-    peak_memory_bytes: of the process, on a GPU of its tensors; None where nobody says.
+    first_start, start: until the first step (open the data, make the network, read tables), for the first trial in a
+    process and for a later one. opening: start of an epoch (its readers, and the loss's work per epoch). step: one
+    training step including its batch, the mean of `steps_timed` over the phases of the training. worked_share: share of
+    the steps' time in which the process computed; in the rest it waited for other work of this machine or for data.
+    validation: of the whole validation split. test: at the end of a trial, 0 if nothing is scored then. checkpoint: of
+    one, after a validation. encoded_share, scored_share: shares of the validation that were timed, 1 for all of it.
+    peak_memory_bytes: of the process, on a GPU of its tensors; None if unknown.
     """
 
     steps_per_epoch: int
@@ -41,14 +41,14 @@ class CellTimes:
 
     @property
     def is_scaled(self) -> bool:
-        """The validation was timed on a part of the split."""
+        """Whether the validation was timed on a part of the split."""
         return min(self.encoded_share, self.scored_share) < 0.999
 
 
 @dataclass(frozen=True)
 class TrialSeconds:
-    """Of one whole trial in a process that has had others. training: steps, and opening each epoch. recording: writing
-    checkpoints and waiting until validations are recorded. ending: the test split."""
+    """Seconds of one whole trial in a process that has run others before. training: steps, and opening each epoch.
+    recording: writing checkpoints and waiting until validations are recorded. ending: the test split."""
 
     start: float
     training: float
@@ -58,15 +58,15 @@ class TrialSeconds:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Seconds of the whole trial."""
         return self.start + self.training + self.validating + self.recording + self.ending
 
 
 def trial_seconds(
     training: TrainingSpec, times: CellTimes, *, report: float, checkpoint_share: float
 ) -> TrialSeconds:
-    """How long a trial takes that nobody stops. report: seconds in which it waits until a validation is recorded.
-    checkpoint_share: of its time."""
+    """Duration of a trial that is not stopped. report: seconds that it waits until a validation is recorded.
+    checkpoint_share: the most of its time that checkpoints may take."""
     steps = total_steps(training, times.steps_per_epoch)
     validations = validations_of(training, times.steps_per_epoch)
     trained = steps * times.step + math.ceil(steps / times.steps_per_epoch) * times.opening
@@ -79,14 +79,15 @@ def trial_seconds(
 
 
 def checkpoints_of(validations: int, apart: float, takes: float, share: float) -> int:
-    """How many checkpoints of so many seconds are written, of validations so many seconds apart, as `CheckpointPace`
-    has it: with the first, with the next that is far enough from the last, and with the last."""
+    """How many checkpoints a trial writes by the rule of `CheckpointPace`: at the first validation, at each one that is
+    late enough after the last checkpoint, and at the last. apart: seconds between validations. takes: seconds per
+    checkpoint. share: the most of the time that checkpoints may take."""
     every = max(1, math.ceil(takes * (1 / share - 1) / apart - 1e-9)) if apart > 0 else validations
     return 1 + math.ceil((validations - 1) / every)
 
 
 def validations_of(training: TrainingSpec, steps_per_epoch: int) -> int:
-    """How often a whole trial validates: `schedule.next_validation`, counted."""
+    """Number of validations of a whole trial, by the rule of `schedule.next_validation`."""
     steps, every = total_steps(training, steps_per_epoch), training.validate_every_steps
     count = steps // steps_per_epoch
     is_at_the_end = steps % steps_per_epoch == 0
@@ -97,8 +98,11 @@ def validations_of(training: TrainingSpec, steps_per_epoch: int) -> int:
 
 
 def cheaper_cadence(times: CellTimes) -> int | None:
-    """The fewest steps between validations, to one digit and a half, at which validating takes at most as long as the
-    training between; None where even one validation an epoch, the fewest there can be, takes longer."""
+    """The fewest steps between validations at which validating takes at most as long as the training between them.
+
+    Rounded up to a multiple of half its power of ten (of 50 for three digits). None if even one validation an epoch,
+    the fewest possible, takes longer.
+    """
     steps = math.ceil(times.validation / times.step - 1e-9)
     unit = max(1, 10 ** (len(str(steps)) - 1) // 2)
     rounded = -(-steps // unit) * unit

@@ -1,4 +1,4 @@
-"""What a study will take: its cells, trials and epochs, and by the times measured of each cell hours, money, memory."""
+"""Plan of a study: its cells, trials and epochs, and, from the measured times of each cell, hours, money and memory."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from vsetune.jobs.planning.trial_places import THIS_MACHINE, CellWork, places_fo
 from vsetune.leaderboard.search_budgets import SearchBudget
 
 STUDY_START_S, WORKER_START_S = 10.0, 8.0
-"""Constants: until Ray has started and the first trial is handed out; until a worker's process has imported what it
-needs, once for each place."""
+"""Assumed constants, in seconds: until Ray has started and the first trial is handed out; until a worker's process has
+imported its modules, once per place."""
 WORKER_BYTES = 250 * 2**20
-"""Constant: what a worker's process holds beside its trial, Ray and what comes with it."""
+"""Assumed constant: memory of a worker's process in addition to its trial, for Ray and its dependencies."""
 REPORT_S = 0.2
-"""Constant: while a validation is recorded, its trial waits."""
+"""Assumed constant: seconds that a trial waits while its validation is recorded."""
 _OF_MEMORY = 0.95
 _BUSY = 0.75
-"""A share of time; where steps compute for less of theirs, other work or slow data hold them up."""
+"""Share of the time of steps. If steps compute for a smaller share, other work or slow data delay them."""
 
 
 @dataclass(frozen=True)
 class CellPlan:
-    """One cell. times: measured here; trial: seconds of one whole trial. validations: of one. hours, usd: of all its
-    trials; usd None without a price. searches, confirmations: trials. most_seconds: `budget.device_seconds_per_cell`
-    ends the search before its epochs are used up. memory_bytes: what the worker of a trial holds at most; on a GPU the
-    tensors there. None where nobody says.
+    """The plan of one cell. times: measured here. trial: seconds of one whole trial. validations: of one trial. hours,
+    usd: of all its trials; usd is None without a price. searches, confirmations: numbers of trials. is_cut_by_seconds:
+    `budget.device_seconds_per_cell` ends the search before its epochs are used up. memory_bytes: peak memory of a
+    trial's worker, on a GPU that of its tensors; None if unknown.
     """
 
     cell: str
@@ -55,8 +55,9 @@ class CellPlan:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """Of the cells that could be measured. hours: on `workers` places by the clock. device_hours: of all trials
-    together. unmeasured: cell to problem. remarks: warnings and what the numbers leave out, a line each."""
+    """The plan of a study. All numbers are of the cells that could be measured. hours: wall-clock time on `workers`
+    places. device_hours: sum over all trials. unmeasured: cell to problem. remarks: warnings, and costs that the
+    numbers leave out, a line each."""
 
     study: str
     cells: Sequence[CellPlan]
@@ -74,8 +75,8 @@ def plan_study(
     study: StudySpec, cells: Sequence[Cell], measured: Mapping[str, CellTimes | str], types: Sequence[NodeType], *,
     limit: int | None,
 ) -> StudyPlan:
-    """The plan by the times of each cell. types: the nodes there can be; every cell fits one of them. limit: trials at
-    a time, None for as many as there is room for."""
+    """The plan of a study. measured: by cell, its times or the problem in measuring them. types: the possible kinds of
+    nodes; every cell fits one of them. limit: trials at a time, None for as many as there is room for."""
     known = {cell.name: found for cell in cells if isinstance(found := measured[cell.name], CellTimes)}
     needs = {cell.name: study.resources.needs_of(cell.network_name, cell.loss_name) for cell in cells}
     plans = {
@@ -109,8 +110,8 @@ def plan_study(
 
 
 def plan_cell(study: StudySpec, cell: Cell, times: CellTimes, price: float | None) -> CellPlan:
-    """The trials of a cell if none is stopped: what stopped ones leave over, others train. price: dollars per hour of
-    one trial's place, None without one."""
+    """The plan of a cell, as if no trial is pruned: epochs that pruned trials save are trained by others. price:
+    dollars per hour of one trial's place, None if unknown."""
     training = TrainingSpec.model_validate(cell.training)
     trial = trial_seconds(
         training, times, report=REPORT_S, checkpoint_share=study.resources.checkpoint_share
@@ -135,7 +136,7 @@ def _memory(study: StudySpec, cell: Cell, times: CellTimes) -> int | None:
 
 
 def searched_trials(study: StudySpec, cell: Cell) -> int:
-    """Whole trials that the search of a cell asks for."""
+    """Number of whole trials that the search of a cell asks for."""
     return CellBudget.of(study, cell).room(0)
 
 
@@ -163,7 +164,7 @@ def _remarks_on(cell: Cell, plan: CellPlan, needs: Mapping[str, Needs]) -> list[
 
 
 def _remark_on_budget(study: StudySpec, cell: Cell, plan: CellPlan) -> list[str]:
-    """Why the search trains more or fewer epochs than it is given, if it does."""
+    """A line on why the search trains more or fewer epochs than its budget; none if it does not."""
     whole = float(cell.training["epochs"])
     budget = SearchBudget(epochs_of_cell(study, cell), whole, plan.searches * whole)
     if plan.is_cut_by_seconds or not budget.why:
@@ -173,7 +174,7 @@ def _remark_on_budget(study: StudySpec, cell: Cell, plan: CellPlan) -> list[str]
 
 
 def _dear_validation(cell: Cell, plan: CellPlan) -> str:
-    """A line on validations that take longer than the training, with the setting that mends it."""
+    """A line on validations that take longer than the training, with the setting to change."""
     times, training = plan.times, TrainingSpec.model_validate(cell.training)
     every = training.validate_every_steps
     told = (
@@ -194,8 +195,8 @@ def _dear_validation(cell: Cell, plan: CellPlan) -> str:
 def _remarks_on_memory(
     plans: Mapping[str, CellPlan], needs: Mapping[str, Needs], types: Sequence[NodeType], limit: int | None
 ) -> list[str]:
-    """Whether as many trials at a time as this machine places would fit its memory; of other machines nothing is
-    known."""
+    """A line if the trials that run at once on this machine would not fit its memory. None for other machines, whose
+    memory is unknown."""
     if [(kind.name, kind.most) for kind in types] != [(THIS_MACHINE, 1)]:
         return []
     has = psutil.virtual_memory().total
@@ -211,7 +212,7 @@ def _remarks_on_memory(
 
 
 def _remarks_on_waiting(known: Mapping[str, CellTimes], hours: float) -> list[str]:
-    """A line where times hold only as long as the machine is as busy as it was."""
+    """A line if steps waited so much that the times are valid only for a machine as busy as during the measurement."""
     if not known:
         return []
     share = sum(times.worked_share for times in known.values()) / len(known)

@@ -1,4 +1,4 @@
-"""Every cell measured in a process of its own, as many at a time as trials would run here."""
+"""Measurement of every cell in its own process, with as many at a time as trials would run here."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _LOOK_EVERY_S = 0.05
 _LONGEST_PROBLEM = 300
 _KILLED = -9
 _WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
-"""As workers have it, see `jobs.cluster`."""
+"""The same as for workers, see `jobs.cluster`."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 Measured = CellTimes | str
-"""Of a cell, or why it could not be measured, in one line."""
+"""The times of a cell, or one line on why it could not be measured."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """ended: how many cells are measured. running: those that are being measured, by name."""
+    """Progress of the measurement. ended: how many cells are done. running: names of those being measured."""
 
     ended: int
     running: Sequence[str]
@@ -51,10 +51,10 @@ class _Measuring:
 def measure_cells(
     study: StudySpec, cells: Sequence[Cell], *, seconds: float, at_once: int, on_progress: Callable[[Progress], None],
 ) -> dict[str, Measured]:
-    """By cell, what a trial at its defaults takes, in about so many seconds of steps and validation for each.
+    """By cell, the times of a trial at the cell's defaults. seconds: about how long steps and validation of a cell run.
 
-    at_once: cells at a time, so that they take the machine from each other as trials will. When this ends, by Ctrl-C
-    too, no process of it is left.
+    at_once: cells at a time, so that they compete for the machine as trials will. No process is left when this ends,
+    even by Ctrl-C.
     """
     found: dict[str, Measured] = {}
     waiting = list(reversed(cells))
@@ -103,14 +103,14 @@ def _begin(study: StudySpec, cell: Cell, folder: Path, *, seconds: float) -> _Me
 
 
 def _environment(needs: Needs) -> Mapping[str, str]:
-    package_root = str(Path(vsetune.__file__).resolve().parents[1])  # this very code, wherever the process starts
+    package_root = str(Path(vsetune.__file__).resolve().parents[1])  # the same code, wherever the process starts
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     own = {"PYTHONPATH": os.pathsep.join(paths), **dict.fromkeys(_THREADS, str(needs.cpus))}
     return {**os.environ, **_WORKER_ENVIRONMENT, **own}
 
 
 def _told(ended: _Measuring) -> Measured:
-    """What the process found, or why it found nothing."""
+    """The result of an ended process, or why it has none."""
     code, plain = ended.process.returncode, read_json(ended.folder / RESULT_FILE)
     if plain is None:
         said = (ended.folder / _ERRORS_FILE).read_text(errors="replace").strip().splitlines()

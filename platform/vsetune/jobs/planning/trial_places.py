@@ -1,4 +1,4 @@
-"""Where trials would run: this machine, or the cluster that a file describes; for how long, and at what price."""
+"""Planned places of trials, on this machine or on a cluster described by a file; their duration and price."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from vsetune.jobs.node_types import NodeType, refused, share_of
 
 THIS_MACHINE = "this machine"
 _OF_MEMORY = 0.7
-"""What Ray leaves for trials beside its object store."""
+"""Share of the memory that Ray leaves for trials; the rest is its object store."""
 
 
 @dataclass(frozen=True)
 class CellWork:
-    """What the trials of a cell come to. epochs: of one trial. seconds: of one in a process that has had others."""
+    """The trials of a cell. epochs: of one trial. seconds: of one in a process that has run others before. searches,
+    confirmations: numbers of trials."""
 
     needs: Needs
     epochs: float
@@ -33,7 +34,7 @@ class CellWork:
 
 @dataclass(frozen=True)
 class Schedule:
-    """seconds: from the first start of a trial to the last end. workers: the most trials that ran at a time."""
+    """A simulated study. seconds: from the first start of a trial to the last end. workers: most trials at a time."""
 
     seconds: float
     workers: int
@@ -41,7 +42,8 @@ class Schedule:
 
 @dataclass
 class _Progress:
-    """Of a cell: trials left to begin, how many of its search run and how many have begun."""
+    """Progress of a cell. searches, confirmations: trials that have not begun. running, begun: trials of its search.
+    promised: epochs of the begun trials of its search."""
 
     work: CellWork
     searches: int
@@ -52,7 +54,7 @@ class _Progress:
 
 
 def this_machine() -> NodeType:
-    """As the Ray that a study starts here would count it."""
+    """This machine with the resources that Ray would find here."""
     resources = {"CPU": float(os.cpu_count() or 1), "memory": _OF_MEMORY * psutil.virtual_memory().available}
     if torch.cuda.is_available():
         resources["GPU"] = float(torch.cuda.device_count())
@@ -62,7 +64,7 @@ def this_machine() -> NodeType:
 
 
 def require_places(needs: Iterable[Needs], types: Sequence[NodeType], *, where: str, advice: str) -> None:
-    """ConfigError, with the advice at its end, when some trial fits no node."""
+    """ConfigError, which ends with the advice, if some trial fits no node."""
     for each in sorted(set(needs)):
         reason = refused(each, types, [])
         if reason is not None:
@@ -70,12 +72,13 @@ def require_places(needs: Iterable[Needs], types: Sequence[NodeType], *, where: 
 
 
 def places_for(needs: Needs, types: Iterable[NodeType]) -> int:
-    """How many such trials there is room for at a time, on all nodes there can be."""
+    """How many such trials all possible nodes have room for at a time."""
     return sum(kind.most * copies_that_fit(kind.resources, needs) for kind in types)
 
 
 def usd_per_hour(needs: Needs, types: Iterable[NodeType]) -> float | None:
-    """Of one trial's share of its node, the mean over the places there are; None where one of them has no price."""
+    """Price of one trial's share of its node, the mean over all places; None if there is no place, or one of them has
+    no price."""
     priced = [
         (kind.most * copies_that_fit(kind.resources, needs), kind.usd_per_hour, share_of(kind.resources, needs))
         for kind in types if kind.most and copies_that_fit(kind.resources, needs)
@@ -95,11 +98,11 @@ def schedule(
     cells: Sequence[CellWork], types: Iterable[NodeType], *, at_once: Callable[[int], int], limit: int | None,
     first: float,
 ) -> Schedule:
-    """The trials of a study on all nodes there can be, handed out as the ledger does: confirmations of a cell whose
-    search is over, else the cell that was promised the fewest epochs; nobody is stopped.
+    """Simulates the trials of a study on all possible nodes, handed out in the ledger's order: confirmations of cells
+    whose search is over, else the cell with the fewest promised epochs. No trial is stopped.
 
-    at_once: most trials of a cell's search at a time once it has begun so many. limit: trials at a time, None for
-    none. first: seconds that the first trial of a place takes longer. Every cell must fit a node.
+    at_once: most trials of a cell's search at a time, from the number that it has begun. limit: trials at a time, None
+    for no limit. first: extra seconds of the first trial of a place. Every cell must fit a node.
     """
     free = [dict(kind.resources) for kind in types for _ in range(kind.most)]
     left = [_Progress(work, work.searches, work.confirmations) for work in cells]
@@ -125,7 +128,7 @@ def schedule(
 
 
 def _next(cells: Iterable[_Progress], at_once: Callable[[int], int]) -> tuple[_Progress, bool] | None:
-    """The cell whose trial comes next, and whether that is one of its search; None when none may begin now."""
+    """The cell whose trial comes next, and whether that trial is one of its search; None if none may begin now."""
     cells = list(cells)
     for cell in cells:
         if cell.confirmations and not cell.searches and not cell.running:

@@ -1,4 +1,4 @@
-"""The search in virtual time: what a study's settings find and cost where the best configuration is known.
+"""Simulation of the search in virtual time: results and cost of a study's settings where the optimum is known.
 
-It stands in `jobs` because it drives the ledger and the scheduler of real studies, not copies of them.
+It is part of `jobs` because it uses the ledger and the scheduler of real studies, not copies of them.
 """

@@ -1,8 +1,8 @@
-"""Synthetic trainings whose best configuration is known: what M-Recall a configuration has after every epoch.
+"""Synthetic trainings whose best configuration is known. They give the M-Recall of a configuration after every epoch.
 
 Coordinates: every searched setting lies in [0, 1], 0 at the low end of its range and 1 at the high one (on a log scale
 where the range has one); the first is the learning rate. progress: epochs trained / epochs of a whole trial, in (0, 1].
-Each landscape has its optimum at a centre drawn by the seed. There a whole training ends at TOP, and nowhere higher.
+Each landscape has its optimum at a centre sampled from the seed. There a whole training ends at TOP, the maximum.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from vsetune.files.hashes import sha256_hex
 
 Vector = NDArray[np.float64]
 Curve = Callable[[Vector, Vector, Vector], Vector]
-"""(coordinates, centre, progress) -> M-Recall in per cent at each progress, NaN from where the numbers diverge."""
+"""(coordinates, centre, progress) -> M-Recall in per cent at each progress, NaN from the point of divergence on."""
 
 TOP, START, NOISE = 60.0, 2.0, 0.5
-"""M-Recall in per cent: of the best configuration, of a network that has learned nothing, and standard deviation of one
+"""M-Recall in per cent: of the best configuration, of an untrained network, and the standard deviation of one
 validation."""
 _SLOWEST, _FASTEST = 0.2, 0.1
-"""Pace of a training (see `_rise`) at the bottom and at the top of the range of the learning rate. Not measured: with
-equal paces early halving looked better than in an earlier simulation of ours, with a ratio of six worse."""
+"""Pace of a training (see `_rise`) at the bottom and at the top of the range of the learning rate. The values are not
+measured. Compared with an earlier simulation, early halving looked better with equal paces, and worse with a ratio of
+six."""
 STEPS_PER_EPOCH = 20
 _COLLAPSES_AT, _DIVERGES_AT, _RATE_DROPS_AT = 0.15, 0.1, 0.55
 
@@ -42,12 +43,13 @@ SETTINGS: Mapping[str, Range] = {
     "training.batch_size": Range(low=32, high=256, integer=True),
     "training.weight_decay": Range(low=0.0, high=0.1),
 }
-"""What is searched, a landscape with n dimensions takes the first n. Settings of LSEH, so that real trials are made."""
+"""The searched settings; a landscape with n dimensions takes the first n. They are settings of LSEH, so that valid
+trials are built."""
 
 
 class Curves(Protocol):
-    """What configurations truly come to. top: M-Recall in per cent that the best ends at. noise: standard deviation of
-    what a validation adds to a curve, points. See `Surface` for the methods."""
+    """True results of configurations. top: M-Recall in per cent at the end of the best one. noise: standard deviation
+    of the noise that a validation adds to a curve, in points. See `Surface` for the methods."""
 
     @property
     def top(self) -> float: ...
@@ -65,7 +67,7 @@ class Curves(Protocol):
 
 
 class Trainings(Protocol):
-    """What a search is simulated on, made up or recorded."""
+    """Trainings on which a search is simulated, synthetic or recorded."""
 
     @property
     def name(self) -> str: ...
@@ -77,7 +79,8 @@ class Trainings(Protocol):
 
 @dataclass(frozen=True)
 class Landscape:
-    """says: what it asks of a search. centre: per dimension, between what the optimum lies."""
+    """A family of synthetic trainings. says: the difficulty that it poses to a search. centre: per dimension, the
+    bounds between which the optimum lies."""
 
     name: str
     says: str
@@ -90,14 +93,14 @@ class Landscape:
         return dict(list(SETTINGS.items())[: len(self.centre)])
 
     def surface(self, seed: int) -> Surface:
-        """The landscape with its optimum where this seed has it."""
+        """The landscape with its optimum at the centre sampled from this seed."""
         low, high = np.array(self.centre).T
         return Surface(self, generator_of(f"{self.name}/{seed}").uniform(low, high))
 
 
 @dataclass(frozen=True)
 class Surface:
-    """A landscape whose optimum is drawn. centre: its coordinates."""
+    """A landscape with a fixed optimum. centre: coordinates of the optimum."""
 
     landscape: Landscape
     centre: Vector
@@ -112,19 +115,20 @@ class Surface:
         return self.landscape.curve(coordinates, self.centre, progress)
 
     def truth(self, configuration: Mapping[str, Any], progress: Vector) -> float:
-        """What a whole training of it would reach without noise; -inf where it diverges."""
+        """The highest M-Recall of the configuration at these points of progress, without noise; -inf if it diverges."""
         curve = self.curve_of(configuration, progress)
         return -math.inf if np.isnan(curve).any() else float(curve.max())
 
     def epochs_to(self, configuration: Mapping[str, Any], target: float, epochs: float) -> float:
-        """When a training of so many epochs would reach the target without noise, to a twentieth of an epoch, whenever
-        it is validated; inf: it would not."""
+        """The epoch at which a training of `epochs` epochs reaches the target without noise, to a twentieth of an
+        epoch and independent of the validations; inf if it does not."""
         space = self.landscape.space
         at = np.array([_coordinate(domain, configuration[name]) for name, domain in space.items()])
         return self._epochs_at(at, target, epochs)
 
     def fewest_epochs(self, target: float, epochs: float) -> float:
-        """The same of the configuration that is soonest, by differential evolution from the optimum and all around."""
+        """The fewest epochs to the target of any configuration, by differential evolution over the whole space that
+        starts with the optimum; inf if none reaches it."""
 
         def cost(at: Vector) -> float:
             return min(self._epochs_at(at, target, epochs), 2 * epochs)
@@ -142,12 +146,12 @@ class Surface:
 
 
 def generator_of(name: str) -> np.random.Generator:
-    """Random numbers that depend on the name alone."""
+    """A random generator seeded by the name alone."""
     return np.random.default_rng(int(sha256_hex(name.encode())[:16], 16))
 
 
 def validated_epochs(length: float) -> Vector:
-    """The end of every epoch, and of the training."""
+    """Epochs of the validations: the end of every epoch, and of the training."""
     whole = np.arange(1.0, math.ceil(length))
     return np.append(whole, length)
 
@@ -164,17 +168,17 @@ def _bowl(offset: Vector, *curvatures: float) -> float:
 
 
 def _rise(progress: Vector, pace: float) -> Vector:
-    """From 0 to 1, two thirds of it after `pace` of the training."""
+    """A saturating rise from 0 to 1, about two thirds of it after `pace`, a share of the training."""
     return (1 - np.exp(-progress / pace)) / (1 - math.exp(-1 / pace))
 
 
 def _pace(at: Vector, slowest: float = _SLOWEST, fastest: float = _FASTEST) -> float:
-    """A higher learning rate learns sooner, whatever it comes to."""
+    """Pace by learning rate: a higher learning rate needs fewer epochs, whatever its final M-Recall."""
     return float(slowest * (fastest / slowest) ** at[0])
 
 
 def _climb(height: float, progress: Vector, pace: float) -> Vector:
-    """A curve that ends at this height, at START at least."""
+    """A curve that ends at M-Recall `height`, or at START if that is higher."""
     return START + (max(height, START) - START) * _rise(progress, pace)
 
 
@@ -183,31 +187,31 @@ def _smooth(at: Vector, centre: Vector, progress: Vector) -> Vector:
 
 
 def _slow_starters(at: Vector, centre: Vector, progress: Vector) -> Vector:
-    """The best learning rates are the low ones, and those are slower here than elsewhere."""
+    """Low learning rates are best, and they are slower here than in other landscapes."""
     return _climb(TOP - _bowl(at - centre, 25, 15, 5), progress, _pace(at, slowest=0.6, fastest=0.05))
 
 
 def _ridge(at: Vector, centre: Vector, progress: Vector) -> Vector:
-    """Learning rate and margin make up for each other: what counts is their sum."""
+    """Learning rate and margin compensate each other: mainly their sum matters."""
     first, second, third = at - centre
     turned = np.array([first + second, first - second, third])
     return _climb(TOP - _bowl(turned, 75, 2, 8), progress, _pace(at))
 
 
 def _collapse_edge(at: Vector, centre: Vector, progress: Vector) -> Vector:
-    """The higher the learning rate the better, up to an edge behind which the embeddings collapse."""
+    """M-Recall rises with the learning rate up to an edge, beyond which the embeddings collapse."""
     beyond, *others = at - centre
     curve = _climb(TOP - 10 * abs(beyond) - _bowl(np.array(others), 8, 4), progress, _pace(at))
     return np.where(progress < _COLLAPSES_AT, curve, START) if beyond > 0 else curve
 
 
 def _many_dimensions(at: Vector, centre: Vector, progress: Vector) -> Vector:
-    """Three of eight settings count."""
+    """Three of eight settings matter most."""
     return _climb(TOP - _bowl(at - centre, 30, 12, 6, 1, 0.5, 0.5, 0.25, 0.25), progress, _pace(at))
 
 
 def _rate_drop(at: Vector, centre: Vector, progress: Vector) -> Vector:
-    """A high learning rate looks worse until the rate drops, and is better afterwards."""
+    """A high learning rate gives lower M-Recall until the rate drops, and higher afterwards."""
     curve = _climb(TOP - _bowl(at - centre, 25, 12, 5), progress, _pace(at))
     since = np.maximum(progress - _RATE_DROPS_AT, 0)
     held_back = 12 * at[0] * np.exp(-since / 0.03) * _rise(progress, _pace(at))
@@ -215,7 +219,7 @@ def _rate_drop(at: Vector, centre: Vector, progress: Vector) -> Vector:
 
 
 def _diverging_region(at: Vector, centre: Vector, progress: Vector) -> Vector:
-    """Not far above the best learning rate the numbers are no longer finite."""
+    """Training diverges at learning rates a little above the best one."""
     curve = _climb(TOP - _bowl(at - centre, 30, 12, 5), progress, _pace(at))
     return np.where(progress < _DIVERGES_AT, curve, np.nan) if at[0] > centre[0] + 0.1 else curve
 

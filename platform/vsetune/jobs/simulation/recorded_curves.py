@@ -1,8 +1,8 @@
-"""Searches on recorded curves: what a configuration would come to is what the nearest recorded one came to.
+"""Searches on recorded curves: a configuration gets the curve of the nearest recorded configuration.
 
-A configuration between the recorded ones gets a curve that was measured, though for another: the fewer trials there are
-and the farther apart, the coarser the landscape. Its optimum is the best that was recorded, which says nothing of what
-nobody has tried. Curves are as they were, noise included, and the same in every search.
+A configuration between the recorded ones gets a measured curve, but that of another configuration. The landscape is
+coarser the fewer trials there are and the farther apart they lie. Its optimum is the best recorded trial; untried
+configurations may be better. Curves are used as recorded, noise included, and are the same in every search.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from vsetune.records.studies import Studies
 from vsetune.search.nearest import Nearest
 
 FEWEST_TRIALS = 8
-"""Of a cell, whole ones: with fewer the nearest recorded configuration is no neighbour."""
+"""Fewest whole trials of a cell. With fewer, the nearest recorded configuration is too far away."""
 _EVEN_POINTS = 256
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedLandscape:
-    """A cell of a study file, as a recorded study knows it. source: that study's name. curves: of its whole trials,
-    (epoch, M-Recall in per cent), in the order of `nearest`. epochs: of a whole training in the file."""
+    """A cell of a study file with the curves of a recorded study. source: name of the recorded study. curves: of its
+    whole trials, (epoch, M-Recall in per cent), in the order of `nearest`. epochs: of a whole training in the file."""
 
     source: str
     cell: Cell
@@ -50,34 +50,34 @@ class RecordedLandscape:
         return self.cell.name
 
     def surface(self, seed: int) -> RecordedLandscape:
-        """The same for every seed."""
+        """This landscape, the same for every seed."""
         return self
 
     @cached_property
     def top(self) -> float:
-        """The highest M-Recall of any recorded trial, validated as a simulated one is."""
+        """The highest M-Recall of any recorded trial at the validations of a simulated one."""
         progress = validated_epochs(self.epochs) / self.epochs
         return max(float(self._followed(curve, progress).max()) for curve in self.curves)
 
     def curve_of(self, configuration: Mapping[str, Any], progress: Vector) -> Vector:
-        """Of the nearest configuration: straight lines between its validations, from 0 before the first and level after
-        the last. progress: shares of a whole training in the file."""
+        """The curve of the nearest configuration: straight lines between its validations, starting from 0 at epoch 0,
+        and constant after the last. progress: shares of a whole training in the file."""
         return self._followed(self.curves[self.nearest.place_of(configuration)], progress)
 
     def truth(self, configuration: Mapping[str, Any], progress: Vector) -> float:
-        """The best of its curve at these shares."""
+        """The highest M-Recall of its curve at these shares."""
         return float(self.curve_of(configuration, progress).max())
 
     def epochs_to(self, configuration: Mapping[str, Any], target: float, epochs: float) -> float:
-        """When its curve reaches the target, to a twentieth of an epoch; inf: never."""
+        """The epoch at which its curve reaches the target, to a twentieth of an epoch; inf if it never does."""
         return self._epochs_to(self.curves[self.nearest.place_of(configuration)], target, epochs)
 
     def fewest_epochs(self, target: float, epochs: float) -> float:
-        """The same of the recorded curve that is soonest."""
+        """The fewest epochs to the target over all recorded curves."""
         return min(self._epochs_to(curve, target, epochs) for curve in self.curves)
 
     def study_of(self, study: StudySpec, *, seed: int, target: float) -> StudySpec:
-        """The study with this cell alone and a search of its own. target: in place of a baseline's best."""
+        """The study with this cell alone and the search seed offset by `seed`. target: replaces the baseline's best."""
         search: dict[str, Any] = {"seed": (study.search.seed + seed) % 2**63, "warm_start": []}
         if study.search.target == "baseline":
             search["target"] = target
@@ -86,7 +86,7 @@ class RecordedLandscape:
         })
 
     def says(self) -> str:
-        """What was recorded, and how far a configuration is from it, in one line."""
+        """One line on the recorded trials and the distance of configurations from the nearest of them."""
         distances = self.nearest.distances(_EVEN_POINTS)
         lengths = [curve[-1][0] for curve in self.curves]
         short = sum(length < self.epochs - 1e-6 for length in lengths)
@@ -110,10 +110,10 @@ class RecordedLandscape:
 
 
 def recorded_landscapes(study: StudySpec, store: Studies, source: str, *, where: str) -> list[RecordedLandscape]:
-    """Of every cell of `study` that the recorded study `source` has too, in the order of the file.
+    """The landscapes of every cell of `study` that the recorded study `source` has too, in the order of the file.
 
-    UsageError for a study that the store does not have, one without any of these cells, with another space of one, or
-    with fewer than FEWEST_TRIALS whole trials of its search in one. ConfigError where it cannot be read here.
+    UsageError if the store does not have the recorded study, or if the study has none of these cells, another search
+    space of one, or fewer than FEWEST_TRIALS whole search trials of one. ConfigError if it cannot be read here.
     """
     record = store.record(source)
     recorded = {cell.name: cell for cell in resolve_cells(study_of(record), where=f"study {source}")}
@@ -158,7 +158,7 @@ def _is_whole(trial: Trial) -> bool:
 
 
 def _difference(ours: Mapping[str, Domain], theirs: Mapping[str, Domain]) -> tuple[str, str, str] | None:
-    """(setting, its domain here, its domain there) of the first that differs; None where none does."""
+    """(setting, its domain here, its domain there) of the first setting that differs; None if none does."""
     for name in sorted(ours.keys() | theirs.keys()):
         if ours.get(name) != theirs.get(name):
             return name, _shown(ours.get(name)), _shown(theirs.get(name))

@@ -1,4 +1,4 @@
-"""One simulated search of one cell: the settings of a study on one landscape, and whether its pick is a good one."""
+"""One simulated search of one cell with a study's settings on one landscape, and the true quality of its pick."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch
 
 NEAR = 0.5
-"""Points of M-Recall that a pick may be below the optimum and still be a hit."""
+"""Points of M-Recall by which a hit may be below the optimum."""
 MISS_FACTOR = 2
-"""A search that misses counts as if it had hit after this many times its budget."""
+"""A search without a hit counts as a hit after this many times its budget."""
 _UNEVEN = 0.1
 _MOST_TRIALS, _MOST_VALIDATIONS = 20_000, 2_000_000
 _STUDY = "simulation"
@@ -41,8 +41,9 @@ _STUDY = "simulation"
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """workers: trials at a time. epoch_seconds: of one epoch on average; a trial's own differ by up to 10 %. target:
-    M-Recall, in per cent, to which epochs are counted; a study whose target is its baseline's best gets it too."""
+    """Settings of a simulation. workers: trials at a time. epoch_seconds: of one epoch on average; those of a trial
+    differ by up to 10 %. target: M-Recall, in per cent, to which epochs are counted; it is also the target of a study
+    whose target is its baseline's best."""
 
     workers: int = 8
     epoch_seconds: float = 60.0
@@ -51,13 +52,13 @@ class SimulationSettings:
 
 @dataclass(frozen=True)
 class SimulatedSearch:
-    """What came of one search.
+    """Result of one search.
 
-    pick, best_finished, best_pruned: the true M-Recall of a whole training of the pick, of the truly best trial that
-    finished, and of that which was pruned; -inf where there is none. epochs_to_hit: trained by all trials when the pick
-    became one that is truly near the optimum, and stayed so; None for a miss. epochs_to_target: of a whole training of
-    the pick, without noise; inf: it never gets there. seconds: virtual, until the last trial ended. top: M-Recall of
-    the optimum, per cent.
+    pick, best_finished, best_pruned: true M-Recall of a whole training of the pick, of the truly best finished trial,
+    and of the truly best pruned one; -inf if there is none. epochs_to_hit: epochs trained by all trials when the pick
+    became truly near the optimum, and stayed so; None for a miss. epochs: trained by all trials in total.
+    epochs_to_target: of a whole training of the pick, without noise; inf if it never reaches the target. seconds:
+    virtual, until the last trial ended. top: M-Recall of the optimum, per cent.
     """
 
     landscape: str
@@ -76,33 +77,33 @@ class SimulatedSearch:
 
     @property
     def shortfall(self) -> float:
-        """Points that the pick truly is below the optimum; inf without a pick."""
+        """Points by which the pick is truly below the optimum; inf without a pick."""
         return self.top - self.pick
 
     @property
     def is_found(self) -> bool:
-        """A trial that is truly near the optimum has finished, whether or not the noise let it be picked."""
+        """Whether a trial truly near the optimum has finished, even if noise prevented its pick."""
         return self.best_finished >= self.top - NEAR
 
     @property
     def is_costly(self) -> bool:
-        """A trial was pruned that was truly better than the pick, by more than NEAR."""
+        """Whether a pruned trial was truly better than the pick, by more than NEAR."""
         return self.best_pruned > self.pick + NEAR
 
 
 class _Watch:
-    """Follows the pick of a search: the finished trial that is best by its objective, by the leaderboard's own rule."""
+    """Follows the pick of a search: the finished trial with the best objective, by the leaderboard's own rule."""
 
     def __init__(self, surface: Curves, progress: Vector) -> None:
         self._surface, self._progress = surface, progress
         self._pick: tuple[AttemptRecord, ...] | None = None
         self.truth = self.best_finished = self.best_pruned = -math.inf
         self.configuration: Mapping[str, Any] | None = None
-        """Of the pick; None while there is none."""
+        """The pick's configuration; None while there is no pick."""
         self.epochs_to_hit: float | None = None
 
     def closed(self, trial: TrialProgress, epochs: float) -> None:
-        """A trial has ended, when all together had trained so many epochs."""
+        """Notes a trial that has ended. epochs: trained by all trials up to then."""
         if trial.status == "failed":
             return
         truth = self._surface.truth(trial.assignment.configuration, self._progress)
@@ -126,8 +127,8 @@ def simulate_search(
 ) -> SimulatedSearch:
     """Runs the search of one cell with a study's search, scheduler, budget and epochs, in virtual time.
 
-    The cell is made up, its space the landscape's, or it is that of the recorded landscape. It is validated at the end
-    of every epoch. The same arguments give the same result. Only the search is simulated, no confirmation with further
+    The cell is synthetic with the landscape's space, or that of a recorded landscape. Its trials validate at the end of
+    every epoch. The same arguments give the same result. Only the search is simulated, not confirmation with further
     seeds.
     """
     made = simulated_study(study, landscape, seed=seed, target=settings.target)
@@ -171,7 +172,7 @@ def simulate_search(
 
 
 def simulated_study(study: StudySpec, landscape: Trainings, *, seed: int, target: float) -> StudySpec:
-    """A study of the one cell that is searched. TypeError for a landscape that is neither made up nor recorded."""
+    """A study of the one cell that is searched. TypeError for a landscape that is neither synthetic nor recorded."""
     if isinstance(landscape, RecordedLandscape):
         return landscape.study_of(study, seed=seed, target=target)
     if isinstance(landscape, Landscape):
@@ -182,8 +183,8 @@ def simulated_study(study: StudySpec, landscape: Trainings, *, seed: int, target
 def made_up_study(
     study: StudySpec, landscape: Landscape, *, seed: int, target: float = SimulationSettings.target
 ) -> StudySpec:
-    """A study of one cell with the landscape's space and everything about the search as in `study`. target: M-Recall in
-    place of what a baseline would reach; there is none here."""
+    """A study of one synthetic cell with the landscape's space, and the search settings of `study`. target: M-Recall in
+    per cent, which replaces the best of a baseline, because there is no baseline here."""
     plain = {name: domain.to_plain() for name, domain in landscape.space.items()}
     search = study.search.to_plain() | {"seed": (study.search.seed + seed) % 2**63}
     search["training"] = _within("training", plain)
@@ -201,7 +202,7 @@ def made_up_study(
 
 
 def promised_epochs(study: StudySpec, settings: SimulationSettings) -> float:
-    """What the search of a cell may train, to half a trial."""
+    """Epochs that the search of a cell may train, to within half a trial."""
     limits = [study.budget.epochs_per_cell or study.search.configurations * study.training.epochs]
     if study.budget.device_seconds_per_cell is not None:
         limits.append(study.budget.device_seconds_per_cell / settings.epoch_seconds)
@@ -209,7 +210,7 @@ def promised_epochs(study: StudySpec, settings: SimulationSettings) -> float:
 
 
 def require_affordable(study: StudySpec, settings: SimulationSettings, *, where: str) -> None:
-    """ConfigError where one search would take this machine hours."""
+    """ConfigError if the simulation of one search would take hours."""
     validations = promised_epochs(study, settings)
     trials = validations / study.training.epochs
     if trials > _MOST_TRIALS or validations > _MOST_VALIDATIONS:
@@ -225,6 +226,6 @@ def _within(part: str, domains: Mapping[str, dict[str, Any]]) -> dict[str, dict[
 
 
 def _until_divergence(epochs: list[float], m_recalls: list[float]) -> list[tuple[float, float]]:
-    """The points of a curve up to the first that is not finite, that one included."""
+    """The points of a curve up to and including the first that is not finite."""
     last = next((number for number, value in enumerate(m_recalls) if not math.isfinite(value)), len(epochs))
     return list(zip(epochs, m_recalls, strict=True))[: last + 1]

@@ -1,4 +1,4 @@
-"""Many simulated searches: how often a study's settings find the best of a cell, how soon, and at what cost."""
+"""Many simulated searches: how often a study's settings find the best of a cell, in how many epochs, at what cost."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class SearchSummary:
-    """What a number of searches came to.
+    """Summary of several searches.
 
-    hits: share whose pick is truly near the optimum; hits_within: its 95 % interval (Wilson). found: share in which a
-    trial that is truly near it has finished, picked or not. epochs_to_hit: geometric mean, a miss counts as
-    `miss_epochs`; epochs_to_hit_within: its 95 % interval (bootstrap over searches). costly: share that pruned a trial
-    truly better than the pick. shortfall: mean points below the optimum, of the searches that have a pick; None if none
-    has. The others: means per search.
+    hits: share whose pick is truly near the optimum. hits_within: its 95 % interval (Wilson). found: share in which a
+    trial truly near the optimum has finished, picked or not. epochs_to_hit: geometric mean, in which a miss counts as
+    `miss_epochs`. epochs_to_hit_within: its 95 % interval (bootstrap over searches). costly: share that pruned a trial
+    truly better than the pick. shortfall: mean points below the optimum, over the searches that have a pick; None if
+    none has. The others: means per search.
     """
 
     name: str
@@ -47,14 +47,14 @@ class SearchSummary:
 def simulate(
     study: StudySpec, landscapes: Sequence[Trainings], *, seeds: int, settings: SimulationSettings
 ) -> Iterator[SimulatedSearch]:
-    """Every landscape with the seeds 0 to seeds - 1, one after another, each as it is done."""
+    """Simulates every landscape with the seeds 0 to seeds - 1, and yields each search when it is done."""
     for landscape in landscapes:
         for seed in range(seeds):
             yield simulate_search(study, landscape, seed=seed, settings=settings)
 
 
 def summaries(searches: Sequence[SimulatedSearch], *, miss_epochs: float) -> list[SearchSummary]:
-    """One per landscape, in the order of the searches, and one of all of them, called `all`."""
+    """One summary per landscape, in the order of the searches, and one named `all` over several landscapes."""
     rows = [
         summary_of(name, [search for search in searches if search.landscape == name], miss_epochs=miss_epochs)
         for name in dict.fromkeys(search.landscape for search in searches)
@@ -63,7 +63,7 @@ def summaries(searches: Sequence[SimulatedSearch], *, miss_epochs: float) -> lis
 
 
 def summary_of(name: str, searches: Sequence[SimulatedSearch], *, miss_epochs: float) -> SearchSummary:
-    """searches: at least one."""
+    """The summary of some searches. searches: at least one."""
     hits = [search.epochs_to_hit for search in searches if search.epochs_to_hit is not None]
     waits = [*hits, *[miss_epochs] * (len(searches) - len(hits))]
     logs = np.log(waits)
@@ -88,7 +88,7 @@ def _geometric_interval(logs: Vector) -> tuple[float, float]:
 
 
 def wilson_interval(successes: int, of: int) -> tuple[float, float]:
-    """95 % interval of a share (Wilson 1927): never outside [0, 1], and honest for few and for all."""
+    """95 % interval of a share (Wilson 1927). It stays in [0, 1], and is valid for few trials and extreme shares."""
     share, z2 = successes / of, _TWO_SIDED_95**2
     middle = (share + z2 / (2 * of)) / (1 + z2 / of)
     half = _TWO_SIDED_95 * math.sqrt(share * (1 - share) / of + z2 / (4 * of**2)) / (1 + z2 / of)

@@ -1,4 +1,4 @@
-"""How soon the picks of simulated searches truly reach a target, beside the soonest that there is."""
+"""True epochs to a target of the picks of simulated searches, compared with the fewest of any configuration."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from vsetune.jobs.simulation.landscapes import LANDSCAPES, Trainings
 from vsetune.jobs.simulation.simulated_search import SimulatedSearch
 
 NEAR_SOONEST = 1.1
-"""A pick is near the soonest if it takes at most so many times its epochs."""
+"""A pick is near the soonest configuration if it takes at most this many times its epochs."""
 
 
 @dataclass(frozen=True)
 class TargetSummary:
-    """Of some searches on one landscape, or on all. Epochs are true ones: of whole trainings, without noise.
+    """Summary of searches on one landscape, or on all. Epochs are true ones: of whole trainings, without noise.
 
-    soonest, pick: medians of the fewest epochs of any configuration and of the pick's, inf where it never reaches the
-    target. ratio: median of pick / soonest. near: share within NEAR_SOONEST. height: mean M-Recall in per cent at which
-    a whole training of the pick ends, of the searches that have one. trials: mean.
+    soonest, pick: medians of the fewest epochs of any configuration and of the pick's epochs, inf if it never reaches
+    the target. ratio: median of pick / soonest. near: share of searches within NEAR_SOONEST. height: mean M-Recall in
+    per cent of a whole training of the pick, over the searches that have one. trials: mean number.
     """
 
     name: str
@@ -38,8 +38,8 @@ def target_summaries(
     searches: Sequence[SimulatedSearch], *, target: float, epochs: float,
     landscapes: Mapping[str, Trainings] = LANDSCAPES,
 ) -> list[TargetSummary]:
-    """One per landscape, in the order of the searches, and one of all of them, called `all`. epochs: of a whole
-    training. landscapes: by name, those that were searched."""
+    """One summary per landscape, in the order of the searches, and one named `all` over several landscapes. target:
+    M-Recall in per cent. epochs: of a whole training. landscapes: the searched ones, by name."""
     soonest = [_fewest(landscapes[search.landscape], search.seed, target, epochs) for search in searches]
     names = list(dict.fromkeys(search.landscape for search in searches))
     rows = [

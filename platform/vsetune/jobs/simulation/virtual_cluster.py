@@ -1,7 +1,7 @@
-"""A cluster in virtual time: workers hand in made-up validations as real ones do; the driver's code is the real one.
+"""A cluster in virtual time: workers report simulated validations; the driver's code is the real one.
 
-What a study does between Ray and the store is done here by the same code: the ledger says what runs next, the scheduler
-of the cells decides at every validation, `record_report` writes it down. Only training and waiting are made up.
+The code between Ray and the store is the same as in a study: the ledger decides what runs next, the scheduler of the
+cells decides at every validation, `record_report` records the report. Only training and waiting are simulated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DIVERGED = "M-Recall is not finite"
 
 
 class VirtualClock:
-    """Seconds since the start of a simulation; they pass when the cluster says so. Hand it to the ledger."""
+    """Seconds since the start of a simulation, advanced by the cluster. The ledger must use the same clock."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -36,7 +36,7 @@ class VirtualClock:
 
 @dataclass(frozen=True)
 class Course:
-    """How a trial goes if nobody stops it. points: (epoch, M-Recall) of every validation; NaN: it diverges there."""
+    """A trial that is not stopped. points: (epoch, M-Recall) of every validation; NaN: it diverges there."""
 
     points: Sequence[tuple[float, float]]
     epoch_seconds: float
@@ -44,7 +44,7 @@ class Course:
 
 @dataclass
 class _Running:
-    """A trial on a worker, and how many of its points it has reported. config: as of Tune's trial."""
+    """A trial on a worker. config: as in Tune's trial. reported: number of points reported so far."""
 
     name: str
     course: Course
@@ -53,23 +53,23 @@ class _Running:
 
     @property
     def epochs_to_next(self) -> float:
-        """From the last report, or the start, to the next report."""
+        """Epochs from the last report, or the start, to the next report."""
         before = self.course.points[self.reported - 1][0] if self.reported else 0.0
         return self.course.points[self.reported][0] - before
 
 
 class VirtualCluster:
-    """So many workers, each with one trial of a ledger at a time.
+    """A number of simulated workers, each with one trial of a ledger at a time.
 
-    Reports come in the order of their virtual times, at equal times in the order in which they were begun. A free
-    worker asks the ledger at once. epochs: trained so far, of all trials.
+    Reports come in the order of their virtual times; reports at equal times come in the order in which their training
+    began. A free worker asks the ledger at once. epochs: trained so far, by all trials.
     """
 
     def __init__(
         self, ledger: StudyLedger, scheduler: CellScheduler, course_of: Callable[[Assignment], Course], *,
         workers: int, clock: VirtualClock, on_closed: Callable[[TrialProgress], None],
     ) -> None:
-        """clock: the one that the ledger was given. on_closed: told of every trial that has ended, as it ends."""
+        """clock: that of the ledger. on_closed: called with every trial when it ends."""
         self._ledger, self._scheduler, self._course_of = ledger, scheduler, course_of
         self._free, self._clock, self._on_closed = workers, clock, on_closed
         self._due: list[tuple[float, int, _Running]] = []
@@ -77,7 +77,7 @@ class VirtualCluster:
         self.epochs = 0.0
 
     def run(self) -> None:
-        """Until the ledger has nothing left to hand out and every trial has ended."""
+        """Runs until the ledger has nothing left to hand out and every trial has ended."""
         self._hand_out()
         while self._due:
             self._clock.now, _, running = heapq.heappop(self._due)
@@ -106,7 +106,7 @@ class VirtualCluster:
         heapq.heappush(self._due, (self._clock.now + seconds, next(self._order), running))
 
     def _report(self, running: _Running) -> None:
-        """The next validation of a trial. As with Tune, the scheduler decides at every one but the last."""
+        """Reports the next validation of a trial. As with Tune, the scheduler decides at every one but the last."""
         course = running.course
         epoch, m_recall = course.points[running.reported]
         self.epochs += running.epochs_to_next

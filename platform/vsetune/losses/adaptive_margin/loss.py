@@ -3,9 +3,9 @@
     L = sum_n [D(x_n, y_n) - D(x_n, y-)  + m_x]+ + sum_n [D(y_n, x_n) - D(y_n, x-) + m_y]+
 
 D is the Euclidean distance of unit vectors, sqrt(2 - 2 S), so `similarity` must be a cosine. m_x and m_y are not
-trained: every q steps each of them is multiplied by c if enough triplets of its direction respect it.
-The paper's text and its Eq. 11-12 contradict each other on which triplets are counted. Default is the text (share that
-respects the margin, stable); `as_printed` counts the violations.
+trained: every q steps each of them is multiplied by c if enough triplets of its direction satisfy it. The paper's text
+and its Eq. 11-12 contradict each other on which triplets are counted. The default is the text (share of triplets that
+satisfy the margin, stable); `as_printed` counts the violations.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ def distances(similarity: Tensor, *, squared: bool) -> Tensor:
 
 
 def random_derangement(size: int) -> Tensor:
-    """(size,) int64: for each place another place, every one equally likely; drawn from torch's global CPU generator.
+    """(size,) int64: a random derangement, sampled with torch's global CPU generator; each place gets every other place
+    with equal probability.
 
-    A random cycle through all places. Size 1 has no derangement and returns place 0 itself.
+    It is a random cycle through all places. Size 1 has no derangement and returns place 0 itself.
     """
     cycle = torch.randperm(size)
     successor = torch.empty_like(cycle)
@@ -46,9 +47,9 @@ def random_derangement(size: int) -> Tensor:
 def sampled_gaps(
     similarity: Tensor, negatives: Tensor, *, image_negatives: Tensor, caption_negatives: Tensor, squared: bool
 ) -> QueryTerms:
-    """D+ - D- of one triplet per query; minus infinity where the drawn negative is not one (same image).
+    """D+ - D- of one triplet per query; minus infinity where the sampled item is no negative (same image).
 
-    image_negatives: (B,) column taken by each image; caption_negatives: (B,) row taken by each caption.
+    image_negatives: (B,) column selected for each image; caption_negatives: (B,) row selected for each caption.
     """
     places = torch.arange(similarity.shape[0], device=similarity.device)
     matched = distances(similarity.diagonal(), squared=squared)
@@ -91,9 +92,9 @@ def hinge_gaps(gaps: QueryTerms, *, margins: Tensor) -> QueryTerms:
 def triplet_gaps(
     inputs: LossInputs, similarity: Tensor, negatives: Tensor, spec: TripletMarginFields
 ) -> QueryTerms:
-    """D+ - D- of one triplet per query, with the negatives the spec asks for.
+    """D+ - D- of one triplet per query, with the kind of negatives that the spec selects.
 
-    Random ones are derangements drawn from torch's global generator, of the images' captions first.
+    Random negatives are derangements from torch's global generator, first those of image queries.
     """
     if spec.negatives == "hardest":
         among = candidates(inputs, similarity, negatives, inputs.memory, "decided")
@@ -114,14 +115,14 @@ def mean_over_triplets(hinges: QueryTerms, gaps: QueryTerms) -> Tensor:
 
 
 def mined_selection(inputs: LossInputs, similarity: Tensor, negatives: Tensor, hinges: QueryTerms) -> Selection:
-    """What the hardest negatives were mined from; with a memory, where they may stand instead, a proxy."""
+    """The scores that the hardest negatives were mined from; a proxy with a memory, which may contain harder ones."""
     active_images, active_captions = hinges.images.detach() > 0, hinges.captions.detach() > 0
     is_proxy = inputs.memory is not None
     return Selection(similarity.detach(), negatives, active_images, active_captions, is_proxy=is_proxy)
 
 
 class MarginWindow(NamedTuple):
-    """Buffers of a loss with growing margins; both directions are held as pairs (image queries, caption queries).
+    """Buffers of a loss with growing margins; pairs hold both directions (image queries, caption queries).
 
     margins: (2,) float64. counted, triplets: (2,) int64, of the current window. step: training steps in the window.
     """
@@ -133,7 +134,7 @@ class MarginWindow(NamedTuple):
 
 
 def new_window(spec: TripletMarginFields) -> MarginWindow:
-    """Margins at their start, nothing counted yet."""
+    """Initial margins, with empty counts."""
     margins = torch.full((2,), spec.margin, dtype=torch.float64)
     nothing = torch.zeros(2, dtype=torch.int64)
     return MarginWindow(margins, counted=nothing, triplets=nothing.clone(), step=torch.zeros((), dtype=torch.int64))
@@ -152,9 +153,9 @@ def count_triplets(window: MarginWindow, gaps: QueryTerms, spec: TripletMarginFi
 
 @torch.no_grad()
 def close_window(window: MarginWindow, spec: TripletMarginFields) -> None:
-    """After every `interval` steps: grow the margins that earned it, start counting anew. In place.
+    """After every `interval` steps: grow the margins whose condition is met, and restart the counts. In place.
 
-    Written without reading a value back, so a GPU is never waited for.
+    No value is read back, so the code never waits for a GPU.
     """
     window.step.add_(1)
     is_due = window.step >= spec.interval
@@ -169,8 +170,8 @@ def close_window(window: MarginWindow, spec: TripletMarginFields) -> None:
 class AdaptiveMargin(Loss):
     """Adaptive-margin triplet loss, a sum over the queries of both directions. Its buffers are a `MarginWindow`.
 
-    A training forward counts its triplets; the decision falls in `after_step`. Warm-up epochs use the sum of
-    distance hinges over all negatives with the start margins, count nothing and do not move the window.
+    A training forward counts its triplets; `after_step` decides on the margins. Warm-up epochs use the sum of distance
+    hinges over all negatives with the initial margins, count nothing and do not advance the window.
     """
 
     margins: Tensor

@@ -2,11 +2,11 @@
 
     mean_i -ln softmax_k ((S_ik + [k != i] m_ik) / t) at k = i,   m_ik = u Q_ik + v,   Q_ik = cosine(V_i, V_k)
 
-and the same over caption queries; mean of both directions. Our adaptation: Li et al. classify with few examples, their
-Q compares names of classes, and a second version makes m with a small network.
+and the same over caption queries; mean of both directions. This is an adaptation: Li et al. classify with few examples,
+their Q compares names of classes, and their second version computes m with a small network.
 
-u and v are learned as there. The loss falls with both, so its gradient always shrinks the margin; `learned: false`
-keeps it.
+u and v are learned as in the paper. The loss rises with the margin, so its gradient always shrinks the margin;
+`learned: false` keeps u and v constant.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def softmax_margin_terms(
 ) -> QueryTerms:
     """Cross-entropy of the pair among the negatives of each query, not yet reduced; 0 for queries without negatives.
 
-    similarity: (B, B), pairs on the diagonal. margins: (B, B), see `additive_margins`. negatives: (B, B) bool; all but
-    them and the diagonal leaves the denominator. softmax_temperature: t > 0, divides.
+    similarity: (B, B), pairs on the diagonal. margins: (B, B), see `additive_margins`. negatives: (B, B) bool; entries
+    that are neither negatives nor on the diagonal leave the denominator. softmax_temperature: t > 0, divides.
     """
     logits = (similarity + margins) / softmax_temperature
     matched = logits.diagonal()

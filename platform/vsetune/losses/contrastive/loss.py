@@ -26,9 +26,9 @@ PairNegatives = Literal["random", "hardest", "all"]
 def used_negatives(similarity: Tensor, negatives: Tensor, rule: PairNegatives) -> Tensor:
     """(B, B + P) bool, the negatives that give a term: all, or at most one per image.
 
-    similarity, negatives: (B, B + P), the batch, then what a memory holds. `random` draws a derangement of the batch
-    from torch's global generator; an image whose draw is no negative gives no term.
-    `hardest` takes the most similar negative, one of them on a tie.
+    similarity, negatives: (B, B + P), the batch, then the memory. `random` samples a derangement of the batch with
+    torch's global generator; an image whose sample is no negative gives no term. `hardest` takes the most similar
+    negative, one of them on a tie.
     """
     if rule == "all":
         return negatives

@@ -20,9 +20,9 @@ from vsetune.losses.parts.temperature import cap, learned_log_scale, scaled_by
 def softmax_terms(logits: Tensor, positives: Tensor, negatives: Tensor, *, sum_inside: bool) -> tuple[Tensor, Tensor]:
     """Cross-entropy per query (row) and which queries have one.
 
-    logits: (N, M), similarity over temperature. positives, negatives: (N, M) bool; what is neither leaves the
-    denominator. sum_inside: -log of the summed probability of the positives; else the mean of -log over them.
-    Returns terms (N,), 0 for queries without positive or negative, and valid (N,) bool.
+    logits: (N, M), similarity over temperature. positives, negatives: (N, M) bool; items that are neither leave the
+    denominator. sum_inside: -log of the summed probability of the positives; else the mean of -log over them. Returns
+    terms (N,), 0 for queries without positive or negative, and valid (N,) bool.
     """
     valid = positives.any(dim=1) & negatives.any(dim=1)
     # skipped rows keep all entries: a row of minus infinities would put NaN into the gradient

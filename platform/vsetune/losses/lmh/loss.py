@@ -16,10 +16,11 @@ from vsetune.losses.parts.pairing import SameImage, batch_negatives, candidates,
 def mined_output(
     inputs: LossInputs, value: Tensor, active: QueryTerms, *, scores: Tensor, negatives: Tensor, is_proxy: bool = False
 ) -> LossOutput:
-    """The value, the share of queries with an active hinge, and what was mined. Shared by losses of the hardest.
+    """The value, the share of queries with an active hinge, and the selection. Shared by losses of the hardest
+    negative.
 
     active: bool per pair. scores, negatives: (N, M), of the batch alone. is_proxy: see `Selection`; always true with a
-    memory, where the hardest negative may stand instead.
+    memory, because the hardest negative may be in the memory.
     """
     images = active.images
     if not is_pairs(inputs):  # an image query is active if it is for one of its pairs

@@ -66,7 +66,8 @@ def without_margin(lifted: Tensor, similarity: Tensor, pairs: Tensor, *, margin:
 
 
 def lifted_memory(memory: Memory, vectors: Tensor, *, semantic_temperature: float) -> Memory:
-    """The memory with lambda Q added to both similarities. vectors: (B, k) of this batch, cosine to the remembered."""
+    """The memory with lambda Q added to both similarities. vectors: (B, k) of this batch, for the cosine to the
+    memory's."""
     if memory.semantic_vectors is None:
         raise ConfigError("loss lseh: got a memory without semantic vectors; remember them with the embeddings")
     semantic = semantic_cosine(vectors, memory.semantic_vectors.to(vectors.dtype))
@@ -82,8 +83,8 @@ def lifted_memory(memory: Memory, vectors: Tensor, *, semantic_temperature: floa
 
 
 def _unit_rows(vectors: Tensor) -> Tensor:
-    """Of length 1, or close to 0 where a row is so short that its squares are lost: rounding noise of a decomposition
-    that knows none of the caption's words."""
+    """Rows of length 1, or close to 0 where a row is so short that its squares underflow: rounding noise of a
+    decomposition that knows none of the caption's words."""
     return functional.normalize(vectors, dim=1, eps=torch.finfo(vectors.dtype).tiny ** 0.5)
 
 

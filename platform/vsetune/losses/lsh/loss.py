@@ -10,10 +10,10 @@ from vsetune.losses.parts.pairing import SameImage, batch_negatives, candidates,
 
 
 def sum_of_hinges_output(inputs: LossInputs, *, margin: float, same_image_rule: SameImage) -> LossOutput:
-    """LSH of a batch; also what other hinge losses use while they warm up.
+    """LSH of a batch; other hinge losses use it in their warm-up.
 
-    LSH = sum_i sum_{j != i} [m + S_ij - S_ii]+ + sum_j sum_{i != j} [m + S_ij - S_jj]+, a sum over both directions.
-    In a batch of images every caption with its image is a pair: its image is compared with the captions of the other
+    LSH = sum_i sum_{j != i} [m + S_ij - S_ii]+ + sum_j sum_{i != j} [m + S_ij - S_jj]+, a sum over both directions. In
+    a batch of images every caption with its image is a pair: its image is compared with the captions of the other
     images, its caption with the other images, and the sums run over all pairs.
     """
     similarity = at_least_float32(inputs.similarity)
@@ -25,7 +25,7 @@ def sum_of_hinges_output(inputs: LossInputs, *, margin: float, same_image_rule: 
 
 @register(LshSpec)
 class SumOfHinges(Loss):
-    """LSH. It selects no hardest negative, so it reports no selection."""
+    """LSH. It selects no hardest negative, so its selection is None."""
 
     def __init__(self, spec: LshSpec) -> None:
         super().__init__(warmup_epochs=0)

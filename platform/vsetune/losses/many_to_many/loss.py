@@ -85,8 +85,8 @@ class ManyToMany(Loss):
 
     Cosines of the network are rescaled to [0, 1] (`similarity_range`), in the warm-up too, so that delta means the same
     throughout: on the cosines themselves it is a margin of 2 delta. With distinct captions the warm-up is the loss at
-    lambda = 1, except that it ignores other captions of the same image, while L_sbs takes them for what their sentences
-    say.
+    lambda = 1, with one exception: it ignores other captions of the same image, while L_sbs treats them by the
+    similarity of their sentences.
     """
 
     def __init__(self, spec: ManyToManySpec) -> None:

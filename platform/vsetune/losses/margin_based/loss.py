@@ -3,8 +3,8 @@
     sum over pairs (i, j) of [a + y_ij (D_ij - beta)]+,   y_ij = +1 matched, -1 not
 
 D is the Euclidean distance of unit vectors, so `similarity` must be a cosine. beta is one number for all pairs (the
-paper also has one per class and per sample). Negatives are drawn with the inverse density that their distance has on
-the unit sphere, so that all distances are drawn, not only the usual sqrt(2).
+paper also has one per class and per sample). Negatives are sampled with the inverse density of their distance on the
+unit sphere, so that all distances are sampled, not only the usual sqrt(2).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def negative_hinges(apart: Tensor, *, boundary: float | Tensor, margin: float) -
 
 @torch.no_grad()
 def log_inverse_density(pairwise: Tensor, *, embedding_size: int, cutoff: float, limit: float) -> Tensor:
-    """Minus the logarithm of the density that distances d have on the unit sphere, up to a constant; same shape.
+    """Minus the logarithm of the density of distances d on the unit sphere, up to a constant; same shape.
 
     The density is d^(D-2) (1 - d^2/4)^((D-3)/2) in D = embedding_size dimensions. cutoff, limit: smaller and larger
     distances count as these; both below 2. A NaN counts as the limit.
@@ -43,11 +43,11 @@ def log_inverse_density(pairwise: Tensor, *, embedding_size: int, cutoff: float,
 
 @torch.no_grad()
 def sampling_weights(logs: Tensor, near: Tensor, negatives: Tensor) -> Tensor:
-    """(B, M) weights for drawing negatives, 1 for the likeliest of each row. Rows are queries.
+    """(B, M) weights for sampling negatives, 1 for the likeliest of each row. Rows are queries.
 
-    logs: (B, M), from `log_inverse_density`; their row maximum is taken out, as they differ by hundreds. negatives:
-    (B, M) bool. near: (B, M) bool, negatives that may be drawn; a row without any draws from all its negatives, a row
-    without negatives from everything.
+    logs: (B, M), from `log_inverse_density`; their row maximum is subtracted, as they differ by hundreds. negatives:
+    (B, M) bool. near: (B, M) bool, negatives that may be sampled; a row without any samples from all its negatives, a
+    row without negatives from everything.
     """
     allowed = near | (negatives & ~near.any(dim=1, keepdim=True)) | ~negatives.any(dim=1, keepdim=True)
     logs = logs.masked_fill(~allowed, float("-inf"))
@@ -63,9 +63,9 @@ def draw(weights: Tensor) -> Tensor:
 class MarginBased(Loss):
     """Margin-based loss, divided by the number of its non-zero terms, plus nu beta.
 
-    `distance_weighted`: every query of both directions contributes its matched pair and one drawn negative, so a
+    `distance_weighted`: every query of both directions contributes its matched pair and one sampled negative, so a
     matched pair counts twice. `all`: every pair counts once. Other captions of the same image are no negatives.
-    boundary: beta, a parameter with its own SGD rate; rate 0 keeps it.
+    boundary: beta, a parameter with its own SGD rate; rate 0 keeps it constant.
     """
 
     def __init__(self, spec: MarginBasedSpec) -> None:
@@ -102,7 +102,7 @@ class MarginBased(Loss):
         )
 
     def _drawn(self, pairwise: Tensor, negatives: Tensor, embedding_size: int) -> tuple[Tensor, Tensor]:
-        """(2 B,) distances of one drawn negative per image, then per caption; False where a query has no negative."""
+        """(2 B,) distances of one sampled negative per image, then per caption; False where a query has no negative."""
         spec = self.spec
         logs = log_inverse_density(
             pairwise, embedding_size=embedding_size, cutoff=spec.sampling_cutoff, limit=spec.sampling_limit

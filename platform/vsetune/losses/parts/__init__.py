@@ -1,1 +1,1 @@
-"""What several losses share."""
+"""Code shared by several losses."""

@@ -1,8 +1,8 @@
 """Cross-batch memory (Wang et al. 2020): pairs of earlier batches as further negatives of any hinge loss.
 
-Remembered embeddings drift little between steps, so they stand in for a larger batch at the price of two products.
-Wang et al. add a loss against the memory to that of the batch; here both form one pool of negatives, so that a loss
-of the hardest stays one hinge per query.
+Remembered embeddings drift little between steps, so they replace a larger batch at the cost of two products. Wang et
+al. add a loss against the memory to that of the batch; here both form one pool of negatives, so that a loss of the
+hardest negative remains one hinge per query.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from vsetune.losses.parts.products import dot_products
 
 @dataclass(frozen=True)
 class MemorySettings:
-    """size: pairs kept. start_epoch: first epoch (0-based) that fills and uses it. keeps_semantics: also vectors of
-    the captions."""
+    """size: number of stored pairs. start_epoch: first epoch (0-based) that fills and uses it. keeps_semantics: whether
+    vectors of the captions are stored too."""
 
     size: int
     start_epoch: int
@@ -43,9 +43,9 @@ class CrossBatchMemory(Loss):
     """A hinge loss whose queries also see the last pairs of earlier steps, without gradient to them.
 
     A training forward sets its pairs aside; `after_step`, when the backward pass no longer needs the old ones, writes
-    them over the oldest. The buffers are rings; place and number of the pairs in them are plain integers (reading
-    them from a GPU would stall every step) and travel with `state_dict` as its extra state. The width of semantic
-    vectors is known from the first batch, or from the state that is loaded; until then it is 0.
+    them over the oldest. The buffers are rings. Position and number of their pairs are plain integers (reading them
+    from a GPU would stall every step) and are the extra state of `state_dict`. The width of semantic vectors is known
+    from the first batch, or from the loaded state; until then it is 0.
     """
 
     images: Tensor
@@ -67,7 +67,7 @@ class CrossBatchMemory(Loss):
         self.register_load_state_dict_pre_hook(_adopt_semantic_width)  # type: ignore[no-untyped-call]
 
     def forward(self, inputs: LossInputs) -> LossOutput:
-        """Raises ConfigError for a batch without one embedding per item, or without semantic vectors to keep."""
+        """Raises ConfigError for a batch without one embedding per item, or without semantic vectors to store."""
         if not self._has_started:
             return self.inner(inputs)
         images, captions = self._vectors(inputs.images, "images"), self._vectors(inputs.captions, "captions")
@@ -86,7 +86,7 @@ class CrossBatchMemory(Loss):
         self.inner.before_step()
 
     def after_step(self) -> None:
-        """Remember the pairs of this step."""
+        """Store the pairs of this step."""
         self.inner.after_step()
         if self._aside is not None:
             self._remember(self._aside)
@@ -96,7 +96,7 @@ class CrossBatchMemory(Loss):
         return self.inner.parameter_groups()
 
     def continue_from(self, previous: Loss) -> None:
-        """The inner loss takes over what that of the phase before has learned; the memory starts empty."""
+        """The inner loss takes over the learned state of the phase before; the memory starts empty."""
         self.inner.continue_from(previous.inner if isinstance(previous, CrossBatchMemory) else previous)
 
     def get_extra_state(self) -> Tensor:

@@ -1,8 +1,8 @@
 """Hinges of both query directions: their sum (LSH), their maximum (LMH, LSEH), the mean of the hardest (IRTM).
 
-Every pair of a batch asks twice: its image for captions, its caption for images. N: images, M: pairs (captions).
-Values outside the negatives are minus infinity before the hinge, so they give no term and no gradient, while a NaN in
-a negative or in a positive survives maximum and hinge and reaches the value.
+Every pair of a batch gives two queries: its image for captions, its caption for images. N: images, M: pairs (captions).
+Values outside the negatives are minus infinity before the hinge, so they give no term and no gradient, while a NaN in a
+negative or in a positive passes maximum and hinge and reaches the value.
 """
 
 from __future__ import annotations

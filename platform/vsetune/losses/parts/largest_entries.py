@@ -1,7 +1,7 @@
-"""The largest entries of each row, told by a number below them.
+"""The largest entries of each row, identified by a number just below them.
 
-On the CPU numpy sorts whole rows with vector instructions 8 to 30 times faster than torch selects from them
-(128 x 640 float32: 0.1 ms against 0.8 ms for topk and 3 ms for sort).
+On the CPU numpy sorts whole rows with vector instructions 8 to 30 times faster than torch selects from them (128 x 640
+float32: 0.1 ms against 0.8 ms for topk and 3 ms for sort).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def sorted_rows(values: Tensor) -> Tensor:
 
 @torch.no_grad()
 def floors_of_largest(values: Tensor, counts: Tensor) -> Tensor | None:
-    """(N,) numbers; the entries of row i above the i-th of them are its counts[i] largest. Infinity where counts is 0.
+    """(N,) numbers; the entries of row i above the i-th number are its counts[i] largest. Infinity where counts is 0.
 
-    values: (N, M). counts: (N,) int64, 0 to M. None where a tie for the last place leaves open which entries these are,
-    or there is none; then use topk. A NaN is above no number.
+    values: (N, M). counts: (N,) int64, 0 to M. None where a tie for the last place makes the largest entries ambiguous,
+    or there is no such number; then use topk. A NaN is above no number.
     """
     if not values.numel():
         return None

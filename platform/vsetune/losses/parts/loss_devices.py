@@ -1,6 +1,6 @@
-"""The one place where losses ask which device numbers are on.
+"""The only code in which losses depend on the device of their tensors.
 
-The answer may decide by which way a result is found, and what is asked before work is saved; never the result.
+The device may decide which algorithm is used, and which checks are made to save work; it never changes the result.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from torch import Tensor
 
 
 def is_on_cpu(tensor: Tensor) -> bool:
-    """False on a GPU, which waits for every question about values and would rather compute too much."""
+    """False on a GPU, where every check of a value waits for the queue, and some extra computation is cheaper."""
     return tensor.device.type == "cpu"
 
 
 def beside(values: Tensor, tensor: Tensor) -> Tensor:
-    """Numbers of the CPU on the device of `tensor`. No GPU is waited for: pinned memory is copied when its turn comes.
+    """CPU values on the device of `tensor`. The call does not wait for a GPU: pinned memory is copied asynchronously.
 
-    Nobody may change `values` afterwards.
+    `values` must not be changed afterwards.
     """
     pinned = values.pin_memory() if tensor.device.type == "cuda" else values
     return pinned.to(tensor.device, non_blocking=True)

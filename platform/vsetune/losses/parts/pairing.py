@@ -1,6 +1,7 @@
-"""Which entries of a similarity matrix are positives and negatives, and what the queries of a batch choose from.
+"""Which entries of a similarity matrix are positives and negatives, and the candidates of the queries of a batch.
 
-All that is neither positive nor negative is ignored. N: images (rows), M: captions (columns), P: remembered pairs.
+Entries that are neither positive nor negative are ignored. N: images (rows), M: captions (columns), P: remembered
+pairs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ SameImage = Literal["decided", "diagonal"]
 
 
 class Candidates(NamedTuple):
-    """What the two queries of every pair are compared with: scores, minus infinity where an item is no negative.
+    """Candidates of the two queries of every pair: scores, minus infinity where an item is no negative.
 
     images: (N, M + P), row i belongs to image i. captions: (N + P, M), column j belongs to caption j. Without a memory
     both are the same matrix. rows: (M,) row of the image of pair j; None where pair j stands on the diagonal.
@@ -28,10 +29,11 @@ class Candidates(NamedTuple):
 
 
 class Pools(NamedTuple):
-    """What the queries of both directions meet: the batch, then the memory. Without a memory both are the same matrix.
+    """Candidates of the queries of both directions: the batch, then the memory. Without a memory both are the same
+    matrix.
 
-    images: (N, M + P) scores of the images' queries, captions: (N + P, M) of the captions'. The other two: bool of the
-    same shapes, which of them are negatives.
+    images: (N, M + P) scores of image queries, captions: (N + P, M) of caption queries. The other two: bool of the same
+    shapes, which of them are negatives.
     """
 
     images: Tensor

@@ -17,7 +17,7 @@ def dot_products(x: Tensor, y: Tensor) -> Tensor:
 def squared_distances(x: Tensor, y: Tensor) -> Tensor:
     """(n, m) squared Euclidean distances of the rows of x (n, D) and y (m, D), by one product; never negative.
 
-    What rounding cannot tell from 0 is exactly 0 and has no gradient, so that a root may follow; a NaN stays.
+    Values within rounding error of 0 are exactly 0 and have no gradient, so that a root may follow; a NaN stays.
     """
     x, y = at_least_float32(x), at_least_float32(y)
     lengths = (x * x).sum(dim=1)[:, None] + (y * y).sum(dim=1)[None, :]

@@ -23,5 +23,5 @@ def scaled_by(similarity: Tensor, log_scale: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def cap(log_scale: Tensor) -> None:
-    """Bring a learned scale back under its cap, in place; left above it, it would never get a gradient again."""
+    """Clamp a learned scale to its cap, in place; above the cap it would never get a gradient again."""
     log_scale.clamp_(max=_LARGEST_LOG_SCALE)

@@ -4,9 +4,9 @@
     nll_ij = -ln mean over the J^2 pairs of samples of P (a pair) or of 1 - P (a mismatch)
     L = 2 sum_ij nll_ij + w_unif uniformity + w_kl (KL of images + KL of captions)
 
-The factor 2 stands for the two directions, which are equal. s is the logarithm of a standard deviation when samples are
-drawn; the released code reads it as that of a variance in the KL, and measures the mean of the samples there instead of
-the predicted one. Default is one reading of both; `released` imitates the code.
+The factor 2 stands for the two directions, which are equal. s is the logarithm of a standard deviation when embeddings
+are sampled; in the KL the released code reads it as that of a variance, and uses the mean of the samples instead of the
+predicted one. The default reads s consistently; `released` reproduces the code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _RELEASED_SAMPLES = 128
 
 
 def draw_samples(items: Items, count: int) -> Tensor:
-    """(n, J, D) draws mu + e^s noise, from torch's generator of the device, not normalised; J = 1 and mu for points."""
+    """(n, J, D) samples mu + e^s noise, from torch's generator of the device, not normalised; J = 1 and mu for
+    points."""
     means = at_least_float32(items.vectors)
     if items.log_scales is None:
         return means[:, None]
@@ -68,11 +69,12 @@ def kl_to_standard_normal(means: Tensor, log_variances: Tensor) -> Tensor:
 
 @register(PcmeSpec)
 class SoftContrastive(Loss):
-    """PCME's loss; a and b (`scale`, `shift`) learn with the network's optimizer. a is not kept positive, as released.
+    """PCME's loss; a and b (`scale`, `shift`) learn with the network's optimizer. As released, a is not constrained to
+    be positive.
 
     An embedding network gives points: one sample per item and no KL. Variants: `decided` (other captions of the same
     image ignored, consistent KL, uniformity over all samples) and `released` (they are mismatches, the code's KL,
-    uniformity over 128 samples drawn with replacement if there are more).
+    uniformity over 128 samples chosen with replacement if there are more).
     """
 
     scale: Tensor

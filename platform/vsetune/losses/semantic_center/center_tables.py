@@ -1,8 +1,8 @@
-"""The centres of the semantic centre loss: a table, how it starts, what pulls at it, how it moves.
+"""The centres of the semantic centre loss: a table, its initial values, the forces on it, its updates.
 
-How centres move is a rule of its own (`table_gradient`), the same for every reduction and weight of the loss. The
-forward pass of a training step works the movement out, and `set_gradient` hands it to the table's own SGD in place of
-what the backward pass may have left.
+The update of the centres has its own rule (`table_gradient`), independent of the reduction and the weight of the loss.
+The forward pass of a training step computes the movement, and `set_gradient` passes it to the table's own SGD in place
+of any gradient from the backward pass.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class CenterTerm(NamedTuple):
 
 
 class Centers(nn.Module, ABC):
-    """table: (centres, D), the only parameter that plain SGD trains. Training forward, `set_gradient`, optimizer,
-    `after_step` follow one another; what the forward leaves for the other two is no state beyond the step."""
+    """table: (centres, D), the only parameter trained by plain SGD. Training forward, `set_gradient`, optimizer and
+    `after_step` are called in this order; values that the forward stores for the other two do not outlast the step."""
 
     table: nn.Parameter
 
@@ -58,15 +58,15 @@ class Centers(nn.Module, ABC):
 
     @abstractmethod
     def continue_from(self, previous: Centers) -> None:
-        """Start where the centres of the phase before stand. Raises ConfigError if that is impossible."""
+        """Start from the centres of the phase before. Raises ConfigError if that is impossible."""
 
     def set_gradient(self) -> None:
-        """Give the table the gradient of the last training forward."""
+        """Set the gradient of the table to that of the last training forward."""
         if self._gradient is not None:
             self.table.grad, self._gradient = self._gradient, None
 
     def after_step(self) -> None:
-        """Move schedules on, and centres back to the sphere if they shall lie there."""
+        """Advance schedules, and project centres back to the sphere if required."""
 
     @property
     def _is_learning(self) -> bool:
@@ -115,7 +115,7 @@ class ConceptCenters(Centers):
 
     @torch.no_grad()
     def _meet(self, images: Tensor, captions: Tensor, ids: Tensor) -> None:
-        """Put the centres of concepts never met before on the mean of their embeddings in this batch."""
+        """Set the centres of concepts not seen before to the mean of their embeddings in this batch."""
         if self.spec.center_start == "first_seen":
             same = ids[:, None] == ids[None, :]
             first = same.int().argmax(dim=1)
@@ -127,10 +127,10 @@ class ConceptCenters(Centers):
 
 
 class QuantisedCenters(Centers):
-    """Few centres with soft assignments of one layer that both branches share (Eq. 7).
+    """Few centres with soft assignments by one layer shared by both branches (Eq. 7).
 
-    steps: training steps done. repelled: (), push: (N_q, D), push_weight: (N_q, 1), repulsion of the centres and how it
-    moves them, repeated in every training step until they are worked out again. The network gets no gradient from it.
+    steps: training steps done. repelled: (), push: (N_q, D), push_weight: (N_q, 1): value of the repulsion and the
+    movement it causes, reused in every training step until they are recomputed. The network gets no gradient from it.
     """
 
     steps: Tensor
@@ -182,7 +182,7 @@ class QuantisedCenters(Centers):
             self.table.copy_(nn.functional.normalize(self.table))
 
     def continue_from(self, previous: Centers) -> None:
-        """Quantised centres and their assignment carry on; after concepts, the centres are their k-means."""
+        """Quantised centres and their assignment continue; after concepts, the centres are their k-means."""
         if isinstance(previous, ConceptCenters):
             self._quantise(previous)
         elif previous.table.shape != self.table.shape:
@@ -210,7 +210,7 @@ class QuantisedCenters(Centers):
         self._known_steps = None
 
     def _repel(self, centers: Tensor) -> None:
-        """Work the repulsion out in every `repulsion_every`-th training step."""
+        """Recompute the repulsion in every `repulsion_every`-th training step."""
         if self._known_steps is None:
             self._known_steps = int(self.steps)
         if self._known_steps % self.spec.repulsion_every == 0:

@@ -23,10 +23,11 @@ CenterUpdate = Literal["count_normalised", "sgd"]
 
 
 class Movement(NamedTuple):
-    """Where L_C, summed over the batch, moves its centres; without gradient.
+    """The movement of the centres by L_C, summed over the batch; without gradient.
 
-    half_gradient: (k, D), half the gradient, so that one item pulls with c - x. weight: (k, 1), what pulls and pushes:
-    the items (quantised: their assignments) outside delta, and the centres that are too near.
+    half_gradient: (k, D), half the gradient, so that one item pulls with c - x. weight: (k, 1), total weight of the
+    pulling and pushing elements: the items (quantised: their assignments) outside delta, and the centres that are too
+    near.
     """
 
     half_gradient: Tensor
@@ -92,7 +93,7 @@ def soft_movement(items: Tensor, centers: Tensor, pulling: Tensor) -> Movement:
 
 @torch.no_grad()
 def repulsion_movement(centers: Tensor, *, delta: float) -> tuple[Tensor, Movement]:
-    """`repulsion` and how it moves the centres, from the same distances."""
+    """`repulsion` and the movement it causes, from the same distances."""
     lacking = lacking_distances(centers, delta=delta)
     near = lacking > 0
     weight = near.sum(dim=1, keepdim=True).to(centers.dtype)
@@ -106,10 +107,10 @@ def repulsion_movement(centers: Tensor, *, delta: float) -> tuple[Tensor, Moveme
 
 
 def table_gradient(movement: Movement, update: CenterUpdate) -> Tensor:
-    """(k, D) the gradient that plain SGD is given.
+    """(k, D) the gradient for plain SGD.
 
-    `count_normalised`: sum (c - x) / (1 + weight), the original centre loss: a step at a rate up to 1 never passes what
-    pulls. `sgd`: the gradient of L_C as printed, a sum over the batch, which does at a rate of 0.5.
+    `count_normalised`: sum (c - x) / (1 + weight), the original centre loss: a step at a rate up to 1 never passes the
+    items that pull. `sgd`: the gradient of L_C as printed, a sum over the batch, which passes them at a rate of 0.5.
     """
     half, weight = movement
     return half / (1 + weight) if update == "count_normalised" else 2 * half

@@ -3,7 +3,7 @@
     L = w_c L_C + w_t L_T + w_i CE_image + w_y CE_caption
 
 L_C: Eq. 6 or Eq. 7 (`center_terms`). L_T: the triplets of `adaptive_margin`. CE: cross-entropy of a linear classifier
-per modality, whose classes are the training images. Every term is a mean over the batch; the paper does not say.
+per modality, whose classes are the training images. Every term is a mean over the batch; the paper does not specify it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SemanticCenter(Loss):
             close_window(self._window(), self.spec)
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        """The centres, at their own rate; then what learns with the network."""
+        """The centres, at their own rate; then the parameters that learn with the network."""
         others = [p for p in self.parameters() if p.requires_grad and p is not self.centers.table]
         groups = [ParameterGroup([self.centers.table], self.spec.center_learning_rate)]
         return [*groups, ParameterGroup(others, None)] if others else groups

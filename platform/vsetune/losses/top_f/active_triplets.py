@@ -1,6 +1,6 @@
-"""Counting the active triplets among the hardest positives and negatives of each anchor (top-f, `top_f/loss.py`).
+"""Counts the active triplets among the hardest positives and negatives of each anchor (top-f, `top_f/loss.py`).
 
-N: anchors (rows), M: what they are compared with.
+N: anchors (rows), M: items that they are compared with.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ActiveTriplets(NamedTuple):
 
 
 def hardest_count(candidates: int, fraction: float) -> int:
-    """How many of so many candidates are used at this fraction: max(1, ceil(f n))."""
+    """Number of candidates used at this fraction of n: max(1, ceil(f n))."""
     return max(1, math.ceil(fraction * candidates - _ROUNDING))
 
 
@@ -101,7 +101,7 @@ def _count_one_by_one(low: Hardest, high: Highest) -> tuple[Tensor, Tensor]:
 
 
 def _count_by_sorting(low: Hardest, high: Highest) -> tuple[Tensor, Tensor]:
-    """The same numbers in time that hardly grows with the number of positives. Rows with a NaN differ; their means are
+    """The same counts, in time that hardly grows with the number of positives. Rows with a NaN differ; their means are
     NaN either way."""
     floors, dtype = high.floors[:, None], high.values.dtype
     below = torch.searchsorted(sorted_rows(low.values), high.values.contiguous())
@@ -142,8 +142,8 @@ def _highest_negatives(lifted: Tensor, negatives: Tensor, fraction: float) -> Hi
 
 
 def _lowest_positives(scores: Tensor, positives: Tensor, fraction: float) -> Hardest:
-    """Positives are few, so they are gathered before they are ranked; on a GPU, which would have to be asked how few,
-    they are ranked where they are."""
+    """Positives are few, so they are gathered before they are ranked; on a GPU, where reading their number would wait
+    for the queue, they are ranked in place."""
     if not is_on_cpu(scores):
         used = _used(positives.sum(dim=1), fraction)
         values = scores.masked_fill(~positives, float("inf"))
@@ -177,7 +177,7 @@ def _hardest(values: Tensor, used: Tensor, fraction: float, *, largest: bool) ->
 
 
 def _used(candidates: Tensor, fraction: float) -> Tensor:
-    """`hardest_count` of a tensor of numbers of candidates; 0 of 0."""
+    """`hardest_count` for a tensor of numbers of candidates; 0 for 0."""
     if fraction == 1:
         return candidates
     return torch.minimum(candidates, (fraction * candidates.double() - _ROUNDING).ceil().clamp(min=1).long())

@@ -12,10 +12,10 @@ from vsetune.losses.weighted_sum.sum_spec import SumSpec
 
 @register(SumSpec)
 class WeightedSum(Loss):
-    """sum over parts of weight x loss.
+    """Sum over parts of weight x loss.
 
-    Each part is logged before its weight under its name, what it logs itself under `name_...`. Hard negatives are those
-    of the first part that mines any.
+    Each part is logged before weighting under its name, its own logged values under `name_...`. Hard negatives are
+    those of the first part that mines any.
     """
 
     needs_context = True

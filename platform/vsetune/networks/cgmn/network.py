@@ -57,7 +57,7 @@ _LEAST = 1e-8
 class GraphEncoded(Encoded):
     """Embeddings with the nodes they were read from, which `matching_loss` compares; only made in training.
 
-    nodes: (n, P, D) regions or words behind the convolutions, zero where padded. counts: (n,) real nodes.
+    nodes: (n, P, D) regions or words after the convolutions, zero where padded. counts: (n,) real nodes.
     """
 
     nodes: Tensor | None = None
@@ -115,8 +115,8 @@ class Cgmn(Network):
     def matching_loss(self, images: Encoded, captions: Encoded, negatives: Tensor) -> Tensor:
         """Scalar to add to the retrieval loss: `matching_weight` times the node-matching loss of B pairs.
 
-        images, captions: what both encoders gave in training. negatives: (B, B) bool, False on the diagonal and where
-        there shall be no term, such as other captions of the same image. Raises TypeError for items without nodes.
+        images, captions: outputs of both encoders in training. negatives: (B, B) bool, False on the diagonal and for
+        pairs without a term, such as other captions of the same image. Raises TypeError for items without nodes.
         """
         if self._spec.matching_weight == 0:
             return images.vectors.new_zeros(())

@@ -23,8 +23,8 @@ def node_matching_scores(
 ) -> Tensor:
     """(n, m) Q, at most the number of words. regions: (n, R, D). words: (m, L, D). is_region, is_word: bool masks.
 
-    unit: what makes vectors of unit length. The gradient of a word reaches one region, also on a tie. Goes through
-    blocks of captions.
+    unit: function that normalises vectors to unit length. The gradient of a word reaches one region, also on a tie.
+    Computed in blocks of captions.
     """
     regions, words = unit(regions), unit(words)
     held = max(1, _NUMBERS_PER_BLOCK // (is_region.numel() * words.shape[1]))

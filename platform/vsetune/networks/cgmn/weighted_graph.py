@@ -29,8 +29,8 @@ class WeightedGraph(nn.Module):
     def forward(self, nodes: Tensor, weights: Tensor, mask: Tensor, *, counted: RealParts) -> Tensor:
         """(n, P, D), zero where padded. weights: (n, P, P), row a gathers from column b, 0 in padded columns.
 
-        mask: (n, P) bool, True for real nodes. counted: the nodes BN takes its statistics from: the real ones, or all;
-        it covers the mask.
+        mask: (n, P) bool, True for real nodes. counted: the nodes that BN computes its statistics from: the real ones,
+        or all; it includes the mask.
         """
         gathered = weights.to(nodes.dtype) @ self.g(nodes)
         rows = normalize_rows(self.norm, self.w(counted.rows(gathered)))

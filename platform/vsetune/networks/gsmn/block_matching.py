@@ -22,12 +22,12 @@ from torch.utils.checkpoint import checkpoint
 from vsetune.networks.parts.pair_products import grouped_pair_products
 
 KEPT_PER_SIMILARITY = 3
-"""Numbers that `matches` keeps for its backward pass, by default: a block similarity and both products with Gram
+"""Numbers that `matches` stores by default for its backward pass: a block similarity and both products with Gram
 matrices."""
 
 _PAIRS_AT_ONCE = 32
-"""Of like length: little is computed for padding, and what they take (2 MB at 36 regions, 16 blocks and 29 words) stays
-in the processor's cache."""
+"""Captions of a group, of similar length: little is computed for padding, and their intermediate values (2 MB at 36
+regions, 16 blocks and 29 words) stay in the processor's cache."""
 
 _SLOPE = 0.1
 _SMALLEST = 1e-8
@@ -62,9 +62,10 @@ def matches(
 ) -> list[tuple[Tensor, Tensor]]:
     """For each group of captions: matches of regions (B, C, R, N) and of words (B, L, C, N), in [-1, 1].
 
-    Anything where padded. scale: lambda, multiplies the normalised similarities in both softmaxes. The groups are taken
-    one by one: without a gradient, all that is as large as the block similarities (B, L, C, R, N) of a group exists for
-    that one alone. With one, KEPT_PER_SIMILARITY are kept; not is_kept: none, and all is computed twice.
+    Arbitrary where padded. scale: lambda, multiplies the normalised similarities in both softmaxes. Groups are
+    processed one by one: without a gradient, tensors as large as the block similarities (B, L, C, R, N) of a group
+    exist for that group alone. With a gradient, KEPT_PER_SIMILARITY are stored; not is_kept: none, and all is computed
+    twice.
     """
     if is_kept:
         return [_matches(images, side, scale) for side in captions]
@@ -146,7 +147,7 @@ def _quadratic_forms(weights: Tensor, grams: Tensor) -> Tensor:
 
 
 def _times(values: Tensor, factors: Tensor) -> Tensor:
-    """The products, in the place of values that nobody needs any more where there is no gradient."""
+    """The products, which overwrite values that are no longer needed where there is no gradient."""
     return values * factors if torch.is_grad_enabled() else values.mul_(factors)
 
 
@@ -158,7 +159,7 @@ def attentions(raw: Tensor, words: Tensor, regions: Tensor, scale: float) -> tup
     """Weights (L, C, R, N) with which a region attends to words, and a word to regions.
 
     raw: (L, C, R, N) dot products, 0 where padded. words: (L, C), or (L, 1, 1, N), and regions: (R, N), bool, True for
-    real ones. What is attended to is first normalised over those who attend: each word over the regions, each region
+    real ones. The attended items are first normalised over the attending ones: each word over the regions, each region
     over the words.
     """
     if words.ndim == 2:

@@ -1,4 +1,4 @@
-"""Letting matches travel along the graphs of an image and of a caption (GSMN; Liu et al. 2020, section 3.3).
+"""Propagates matches along the graphs of an image and of a caption (GSMN; Liu et al. 2020, section 3.3).
 
 Letters of shapes: N images, C captions, R regions, L words, B blocks, K kernels, H = K x F hidden units.
 """
@@ -19,9 +19,9 @@ _SMALLEST_VARIANCE = 1e-14
 def word_links(words: Tensor, lengths: Tensor, dependencies: Tensor | None, scale: float) -> Tensor:
     """(C, L, L) weights with which word i gathers from word j: softmax of scale x w_i . w_j, 0 where padded.
 
-    words: (C, L, D) unit vectors; lengths: (C,). dependencies: (C, L, L) bool keeps the words joined to i, and i.
-    The paper multiplies the weights by a learned number per kernel, normalises them by length (sparse) and then by
-    their sum: neither step changes that ratio, and what is left of it is this softmax.
+    words: (C, L, D) unit vectors; lengths: (C,). dependencies: (C, L, L) bool restricts them to the words joined to i,
+    and i. The paper multiplies the weights by a learned number per kernel, normalises them by length (sparse) and then
+    by their sum: neither step changes their ratios, and the result equals this softmax.
     """
     itself = torch.eye(words.shape[1], dtype=torch.bool, device=words.device)
     is_real = word_mask(lengths, words.shape[1])

@@ -1,4 +1,4 @@
-"""GSMN (Liu et al. 2020), dense and sparse: matches of words and regions that travel along two graphs to one score.
+"""GSMN (Liu et al. 2020), dense and sparse: matches of words and regions, propagated along two graphs to one score.
 
 Letters of shapes: N images, M captions, R regions, L words, D dimensions.
 """
@@ -33,14 +33,15 @@ from vsetune.networks.parts.pair_gradients import Chosen, Seen, scores_by_pair
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 
 _NUMBERS_PER_STEP = 2**21
-"""Block similarities of a step: 8 MiB in float32. Smaller steps spend their time on calls, larger ones leave the
+"""Block similarities of a step: 8 MiB in float32. Smaller steps spend their time on calls, larger ones exceed the
 processor's cache."""
 
 _NUMBERS_KEPT = 2**29
-"""Numbers that all steps together may keep for backward, 2 GiB in float32; beyond it all is computed twice."""
+"""Numbers that all steps together may store for the backward pass, 2 GiB in float32; beyond it all is computed
+twice."""
 
 _MOST_IMAGES, _MOST_CAPTIONS = 32, 128
-"""Of a tile of pairs, whose matches are held at once: 12 MiB in float32 at 36 regions and 16 blocks."""
+"""Size of a tile of pairs, whose matches are in memory together: 12 MiB in float32 at 36 regions and 16 blocks."""
 
 
 @register(GsmnSpec)
@@ -225,7 +226,7 @@ def _sizes(number: int, most: int) -> list[int]:
 
 
 def _step_sizes(lengths: list[int], numbers_per_word: int) -> list[int]:
-    """Captions of each step, longest first, that keep it within its numbers."""
+    """Captions of each step, longest first, such that the step stays within its limit of numbers."""
     sizes, start = [], 0
     while start < len(lengths):
         fitting = max(1, _NUMBERS_PER_STEP // (numbers_per_word * lengths[start]))

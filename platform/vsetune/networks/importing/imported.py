@@ -1,4 +1,4 @@
-"""A released model in our terms: spec of the network, sizes of its data, weights; and the file that keeps them."""
+"""A released model as one of our networks: spec, sizes of its data, weights; and the file that stores them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from vsetune.networks.network_spec import NetworkSpec
 
 @dataclass(frozen=True)
 class Imported:
-    """spec: the network, resolved. told: what the file determines of it, `name` included, in our words.
+    """spec: the network, resolved. told: settings that the file determines, `name` included, under our names.
 
-    regions, width: of the features it reads; regions is 1 where any number will do. vocabulary_size: ids, those of the
-    released vocabulary. weights: the whole state dict. unused: released name -> why it is not needed. assumed:
-    hyperparameters the file does not tell. words: of the ids, in order; None: not known, or word pieces. spare: modules
-    that a training started from the weights may do without.
+    regions, width: of the features it reads; regions is 1 where any number is allowed. vocabulary_size: number of ids
+    in the released vocabulary. weights: the complete state dict. unused: released name -> why it is not needed.
+    assumed: hyperparameters that the file does not contain. words: of the ids, in order; None: not known, or word
+    pieces. spare: modules that a training started from the weights may omit.
     """
 
     source: str
@@ -43,7 +43,7 @@ class Imported:
     spare: tuple[str, ...] = ()
 
     def to_safetensors(self) -> bytes:
-        """The weights, with what `network_of` needs to build the network again, and the words."""
+        """The weights, with the words and the data from which `network_of` rebuilds the network."""
         description = StoredNetwork(
             self.source, self.spec.to_plain()["name"], self.spec, self.regions, self.width, self.vocabulary_size,
             self.words, self.spare,
@@ -53,23 +53,23 @@ class Imported:
 
     @property
     def lacks_words(self) -> bool:
-        """Its word vectors belong to words that nobody told: it can neither be scored nor trained further."""
+        """Whether the words of its word vectors are unknown: then it can neither be scored nor trained further."""
         return self.words is None and self.spec.reads.word_pieces is None
 
     def study_entry(self, weights: Path | None = None) -> dict[str, Any]:
-        """The network as an entry of `networks` in a study file. weights: where a training starts from."""
+        """The network as an entry of `networks` in a study file. weights: the file that a training starts from."""
         told = dict(self.told)
         start = {} if weights is None or self.lacks_words else {"start_from": str(weights)}
         return {"name": told.pop("name"), "fixed": told | start}
 
 
 def network_of(path: Path, *, words: Sequence[str] | None = None, described: StoredNetwork | None = None) -> Network:
-    """The network in a file of `to_safetensors` or of a trial, in evaluation mode. DataError in one line if it is
-    another file.
+    """The network in a file of `to_safetensors` or of a trial, in evaluation mode. DataError in one line for any other
+    file.
 
-    described: says what a file of an earlier version does not. words: number the captions by these words instead of
-    the stored ones, special words first as our data sets have them; words that the file does not know are read as its
-    unknown word. Only for imported files that keep their words.
+    described: the description that a file of an earlier version lacks. words: number the captions by these words
+    instead of the stored ones, special words first as in our data sets; words that the file does not know are read as
+    its unknown word. Only for imported files that store their words.
     """
     stored = StoredWeights.open(path)
     held, weights = described or stored.described(), stored.tensors()

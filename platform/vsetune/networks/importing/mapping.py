@@ -1,4 +1,4 @@
-"""From the names of a released implementation to ours."""
+"""Maps the names of a released implementation to ours."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from vsetune.networks.importing.released_file import WEIGHT_NORM, Released
 
 _MOST_NAMES = 60
 _COUNTER = "num_batches_tracked"
-"""A count that BatchNorm keeps and does not use; files of before 2018 have none."""
+"""A count that BatchNorm stores and does not use; files from before 2018 have none."""
 
 
 @dataclass(frozen=True)
 class Recognised:
-    """What a file says of its network.
+    """The network as recognised from a file.
 
-    spec: `name` and the hyperparameters that the file determines, in our words. modules: our module or tensor -> the
-    released one; of several the tensors are stacked along the first axis. rows: our module -> the only row that is
-    taken of the released tensors. unused: start of a released name -> why we do not need it. absent: our tensor -> its
-    value where a file does not have it. assumed: hyperparameters in `spec` that weights do not show and the file does
-    not tell. spare: our modules that a training started from these weights may do without.
+    spec: `name` and the hyperparameters that the file determines, under our names. modules: our module or tensor -> the
+    released one; if there are several, their tensors are stacked along the first axis. rows: our module -> the only row
+    that is used of the released tensors. unused: start of a released name -> why we do not need it. absent: our tensor
+    -> its value where a file lacks it. assumed: hyperparameters in `spec` that neither weights nor settings of the file
+    determine. spare: our modules that a training started from these weights may omit.
     """
 
     spec: Mapping[str, Any]
@@ -41,17 +41,17 @@ class Recognised:
 
 
 def untold(released: Released, spec: Mapping[str, Any], told_by: Mapping[str, str]) -> tuple[str, ...]:
-    """Hyperparameters of a spec that no setting of the file tells. told_by: hyperparameter -> setting."""
+    """Hyperparameters of a spec that no setting of the file determines. told_by: hyperparameter -> setting."""
     return tuple(name for name, setting in told_by.items() if name in spec and setting not in released.settings)
 
 
 def mapped_weights(
     network: nn.Module, recognised: Recognised, released: Released, *, source: str
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """All weights of a network under our names, and the released names left over with the reason.
+    """All weights of a network under our names, and the unused released names with the reason.
 
-    network: shows names, shapes and types; may be on the meta device. DataError with the names that are missing,
-    unexpected or of another shape, or with the first tensor whose numbers no network could compute with.
+    network: provides names, shapes and types; may be on the meta device. DataError with the names that are missing,
+    unexpected or of another shape, or with the first tensor whose values no network could use.
     """
     tensors = released.tensors
     weights: dict[str, Tensor] = {}
@@ -89,7 +89,7 @@ def mapped_weights(
 
 
 def _released_names(name: str, modules: Mapping[str, str | tuple[str, ...]]) -> tuple[str, ...]:
-    """Of one of our tensors. The longest entry of `modules` that it is, or lies in, decides."""
+    """Released names of one of our tensors. The longest entry of `modules` that equals or contains it decides."""
     words = name.split(".")
     for length in range(len(words), 0, -1):
         module = ".".join(words[:length])
@@ -108,7 +108,7 @@ def _stacked(tensors: Sequence[Tensor]) -> Tensor | None:
 
 
 def _flaw(released: Tensor, ours: Tensor) -> str | None:
-    """What a network could not compute with: integers in place of numbers, or numbers that are not finite as ours."""
+    """Why a network could not use the values: integers instead of floats, or values not finite after conversion."""
     if ours.is_floating_point() and not released.is_floating_point():
         return f"holds {str(released.dtype).removeprefix('torch.')}, need floats"
     return None if ours.isfinite().all() else "holds numbers that are not finite"

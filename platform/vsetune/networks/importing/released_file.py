@@ -1,8 +1,8 @@
-"""What stands in a weights file of a released implementation. Tensors and plain values are read, never code.
+"""Reads a weights file of a released implementation. Tensors and plain values are read, never code.
 
-Such a file is what `torch.save` wrote: {"model": [state dict, ...], "opt": argparse.Namespace, "epoch": ...}, a bare
+Such a file was written by `torch.save`: {"model": [state dict, ...], "opt": argparse.Namespace, "epoch": ...}, a bare
 state dict, or the same tensors as safetensors. It is unpickled with `weights_only=True`. Two kinds of plain data beside
-tensors are let through by name: argparse.Namespace, which holds the settings, and numpy's numbers, whose values are
+tensors are allowed by name: argparse.Namespace, which holds the settings, and numpy's numbers, whose values are
 dropped. Any other object is refused.
 """
 
@@ -29,7 +29,7 @@ WEIGHT_NORM = {"parametrizations.weight.original0": "weight_g", "parametrization
 
 
 class _Dropped:
-    """Takes the place of a numpy number and of its type."""
+    """Replaces a numpy number and its type."""
 
     def __init__(self, *_: Any) -> None:
         pass
@@ -53,7 +53,7 @@ class Released:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def size(self, name: str, axis: int, otherwise: int) -> int:
-        """Length of an axis. `otherwise` stands in for a tensor that is missing, which is complained of later."""
+        """Length of an axis. `otherwise` is used for a missing tensor, which is reported later."""
         shape = self.tensors[name].shape if name in self.tensors else ()
         return shape[axis] if axis < len(shape) else otherwise
 
@@ -62,7 +62,7 @@ class Released:
         return any(name.startswith(prefix) for name in self.tensors)
 
     def chosen(self, setting: str, meanings: Mapping[Any, Any], otherwise: Any) -> Any:
-        """Our word for the value of a setting, `otherwise` if the file does not hold it. DataError for other values."""
+        """Our name for the value of a setting, `otherwise` if the file does not have it. DataError for other values."""
         if setting not in self.settings:
             return otherwise
         value = self.settings[setting]
@@ -121,7 +121,7 @@ def _content(path: Path) -> Any:
                 f"{path}: holds an object of {code[1]}, which could run code; need tensors and plain values; save its "
                 "state dicts alone, with the library that made it."
             ) from error
-        # What torch says is not repeated: it recommends to read the file with its code.
+        # The message of torch is not repeated: it recommends reading the file with its code.
         raise DataError(f"{path}: not a weights file, or damaged; download it again.") from error
 
 

@@ -23,7 +23,7 @@ from vsetune.networks.network_spec import NetworkSpec
 
 @dataclass(frozen=True)
 class Source:
-    """recognised: reads the network off a file. parts, renamed: see `read_released`."""
+    """recognised: recognises the network in a file. parts, renamed: see `read_released`."""
 
     recognised: Callable[[Released], Recognised]
     parts: tuple[str, ...]
@@ -31,7 +31,8 @@ class Source:
 
 
 def _sources() -> dict[str, Source]:
-    """Of the folders of networks that have a `released.py`; its `OTHERS` are implementations that start one too."""
+    """Readers from the folders of networks that have a `released.py`; `OTHERS` are further implementations that can
+    initialise such a network."""
     found = {}
     for file in sorted(file for folder in networks.__path__ for file in Path(folder).glob("*/released.py")):
         released = importlib.import_module(f"{networks.__name__}.{file.parent.name}.released")
@@ -46,11 +47,11 @@ SOURCES: Mapping[str, Source] = _sources()
 
 
 def import_released(path: Path, source: str, *, words: Path | None = None) -> Imported:
-    """What a weights file of the implementation `source` (a key of SOURCES) holds, as one of our networks.
+    """The contents of a weights file of the implementation `source` (a key of SOURCES), as one of our networks.
 
-    words: the vocabulary it was trained with, as released; without it the weights can be looked at, but neither scored
-    nor trained further, unless they read word pieces. DataError when it is no such file: damaged, with code, of
-    another network, or partial; the names are listed. The same when words and weights differ in number.
+    words: the vocabulary it was trained with, as released; without it the weights can be inspected, but neither scored
+    nor trained further, unless they read word pieces. DataError for an invalid file: damaged, with code, of another
+    network, or partial; the names are listed. The same when words and weights differ in number.
     """
     chosen = SOURCES[source]
     released = read_released(path, parts=chosen.parts, renamed=chosen.renamed)

@@ -1,8 +1,8 @@
-"""The vocabulary of a released implementation: which word a row of its word vectors belongs to.
+"""The vocabulary of a released implementation: the word of each row of its word vectors.
 
-SCAN, SGRAF, GSMN and VSE-infinity ship it as JSON, {"word2idx": {word: id}, ...}; VSE++, VSRN, PVSE and PCME as a
-pickled object of their class Vocabulary with the same `word2idx`. Of a pickle nothing is believed but this class, which
-is taken for a holder of attributes: no code of the file runs.
+SCAN, SGRAF, GSMN and VSE-infinity provide it as JSON, {"word2idx": {word: id}, ...}; VSE++, VSRN, PVSE and PCME as a
+pickled object of their class Vocabulary with the same `word2idx`. In a pickle only this class is accepted, and it is
+replaced by a plain holder of attributes: no code of the file runs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from vsetune.networks.parts.damaged import DAMAGED
 
 _CLASS = "Vocabulary"
 _HOMES = ("vocab", "__main__", "datasets.vocab")
-"""Modules that the class stands in: imported, written by the script itself, PCME's package."""
+"""Modules that contain the class: imported, defined in the script itself, PCME's package."""
 _SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")
 UNKNOWN = "<unknown>"
 _RELEASED = {UNKNOWN: "<unk>"}
-"""Our name of a special word -> the released one. The others are spelled alike; <mask> they do not have."""
+"""Our name of a special word -> the released one. The others have equal names; <mask> is missing there."""
 
 
 class _Refused(pickle.UnpicklingError):
@@ -37,7 +37,8 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def read_words(path: Path) -> tuple[str, ...]:
-    """words[i] is the word of row i. DataError in one line for a file that is no vocabulary, or holds other objects."""
+    """words[i] is the word of row i. DataError in one line for a file that is no vocabulary, or contains other
+    objects."""
     if not path.is_file():
         raise DataError(f"{path}: no such file; need the vocabulary of the released model (.json or .pkl).")
     try:
@@ -54,7 +55,7 @@ def read_words(path: Path) -> tuple[str, ...]:
 
 
 def rows_of(words: Sequence[str], released: Sequence[str]) -> list[int | None]:
-    """Of every word of ours the row of a released vocabulary, special words included; None: it is not in there."""
+    """For each of our words the row in a released vocabulary, special words included; None for a word that it lacks."""
     rows = {word: row for row, word in enumerate(released)}
     return [rows.get(_RELEASED.get(word, word)) for word in words]
 

@@ -21,18 +21,18 @@ from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.parts.damaged import DAMAGED
 
 DESCRIPTION = "vsetune_network"
-"""Key of the file's metadata that says which network it holds."""
+"""Key of the file's metadata for the description of its network."""
 WORD_VECTORS = "words.weight"
 """Word embeddings of every network that reads words."""
 
 
 @dataclass(frozen=True)
 class StoredNetwork:
-    """What a file of weights says of its network. source: where an imported one is from, or STUDY/TRIAL.
+    """The description of a network in a file of weights. source: origin of imported weights, or STUDY/TRIAL.
 
     words: of the ids in their order; None: not known, or word pieces. spare: modules that a network started from an
-    imported file may do without. features: how those of a trial's data set were made; empty: not known. plugins:
-    SHA-256 of other people's code by key, as a trial has them. boxes: whether its regions came with boxes.
+    imported file may omit. features: how those of a trial's data set were made; empty: not known. plugins: SHA-256 of
+    the plugin code by key, as a trial has them. boxes: whether its regions came with boxes.
     """
 
     source: str
@@ -49,7 +49,8 @@ class StoredNetwork:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], *, where: str) -> StoredNetwork:
-        """DataError in one line for a network, or settings, that this version does not know."""
+        """The description from plain data. DataError in one line for a network, or settings, that this version does not
+        know."""
         try:
             return _described(plain)
         except (*DAMAGED, ConfigError) as error:
@@ -70,7 +71,7 @@ class StoredNetwork:
 
     @property
     def lacks_words(self) -> bool:
-        """Its word vectors belong to words that nobody told."""
+        """Whether the words of its word vectors are unknown."""
         return self.words is None and self.spec.reads.word_pieces is None
 
 
@@ -103,7 +104,7 @@ class StoredWeights:
         return cls(path, shapes, network, notes)
 
     def described(self) -> StoredNetwork | None:
-        """Of an imported file, or of a trial's; None for a trial's of an earlier version.
+        """The description of an imported file, or of a trial's; None for a trial's file of an earlier version.
 
         DataError in one line for a network, or settings, that this version does not know.
         """
@@ -113,14 +114,14 @@ class StoredWeights:
         return StoredNetwork.from_plain(description, where=str(self.path))
 
     def unknown(self) -> DataError:
-        """The error for a file that does not say which network it holds."""
+        """The error for a file that does not name its network."""
         return DataError(
             f"{self.path}: does not say which network it holds; need weights of `vsetune networks import`, or of a "
             "trial (name one of an earlier version as STUDY/TRIAL)."
         )
 
     def without_spare(self, wanted: Collection[str]) -> set[str]:
-        """Names of the tensors but those of spare modules that a network lacks. wanted: the names it has."""
+        """Names of the tensors without those of spare modules that a network lacks. wanted: the names it has."""
         spare = () if self.network is None else tuple(f"{module}." for module in self.network.spare)
         return {name for name in self.shapes if name in wanted or not name.startswith(spare)}
 
@@ -133,7 +134,8 @@ class StoredWeights:
 
 
 def placed(vectors: Tensor, words: Sequence[str], released: Sequence[str], *, otherwise: Tensor) -> Tensor:
-    """(words, width) word vectors in our order. vectors: (released, width). otherwise: rows of words not in there."""
+    """(words, width) word vectors in our order. vectors: (released, width). otherwise: rows for words that are missing
+    there."""
     rows = rows_of(words, released)
     result = otherwise.clone()
     ours = [number for number, row in enumerate(rows) if row is not None]

@@ -1,7 +1,7 @@
-"""What the best weights of a trial say of themselves: in the metadata of `best.safetensors`, beside its tensors.
+"""Notes about the best weights of a trial: in the metadata of `best.safetensors`, beside its tensors.
 
-Everything a network needs to be built again that is neither in its spec nor in a tensor. Files of earlier versions
-have no notes and stay valid: what is missing is asked for where it was read first.
+They have everything that is needed to rebuild a network and is neither in its spec nor in a tensor. Files of earlier
+versions have no notes and remain valid: the missing data is read from its original source.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class WeightNotes:
 
     @property
     def plugins(self) -> dict[str, str]:
-        """SHA-256 of other people's code that the network is made of, by key."""
+        """SHA-256 of the plugin code that the network uses, by key."""
         return dict((self.description or {}).get("plugins", {}))
 
     @classmethod

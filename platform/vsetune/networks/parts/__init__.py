@@ -1,1 +1,1 @@
-"""What several networks share."""
+"""Code shared by several networks."""

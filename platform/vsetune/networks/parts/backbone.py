@@ -1,7 +1,7 @@
 """A CNN that reads photographs: the cells of its last map, or one vector per image. No torchvision.
 
-The colours that photographs are normalised by belong to the weights and are kept with them, as buffers. Weights of
-earlier versions came without; they get the colours that their training read beside the model.
+The colours that photographs are normalised by belong to the weights and are stored with them, as buffers. Weights of
+earlier versions lack them; they get the colours that their training read beside the model.
 
 Letters of shapes: n images, S pixels per side, C channels of the last map, H and W its cells.
 """
@@ -36,19 +36,19 @@ _RESNETS: dict[str, tuple[str, tuple[int, ...]]] = {
     "18": ("basic", (2, 2, 2, 2)), "26": ("bottleneck", (2, 2, 2, 2)), "34": ("basic", (3, 4, 6, 3)),
     "50": ("bottleneck", (3, 4, 6, 3)), "101": ("bottleneck", (3, 4, 23, 3)), "152": ("bottleneck", (3, 8, 36, 3)),
 }
-"""Of microsoft/resnet-N: kind of block and layers per stage; their shapes need no hub."""
+"""Architecture of microsoft/resnet-N: kind of block and layers per stage; shapes do not need the hub."""
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 class Backbone(nn.Module):
     """Photographs to cells or to vectors.
 
-    gives: what it is asked for; of VGG19 the vector is its second 4096-unit layer, of others the average of the map.
-    width: C. While nothing in it trains it runs without a graph. With `batch_norm: frozen` its running statistics
-    never change, and while nothing in it trains it is wholly in evaluation mode, dropout included.
+    gives: which of the two. The vector of VGG19 is its second 4096-unit layer, that of others the average of the map.
+    width: C. While nothing in it trains it runs without a graph. With `batch_norm: frozen` its running statistics never
+    change, and while nothing in it trains it is completely in evaluation mode, dropout included.
 
-    colour_mean, colour_deviation: buffers, (3,) float64, of red, green and blue from 0 to 1; NaN until a state dict is
-    loaded that tells them.
+    colour_mean, colour_deviation: buffers, (3,) float64, of red, green and blue from 0 to 1; NaN until a state dict
+    that contains them is loaded.
     """
 
     colour_mean: Tensor
@@ -74,7 +74,7 @@ class Backbone(nn.Module):
         return cast(Tensor, self(pixels)).flatten(2).transpose(1, 2)
 
     def vectors(self, pixels: Tensor) -> Tensor:
-        """(n, C): the average of the map, of VGG19 the vector itself."""
+        """(n, C): the average of the map; for VGG19 the vector itself."""
         return cast(Tensor, self(pixels)).mean(dim=(2, 3))
 
     def forward(self, pixels: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class Backbone(nn.Module):
         return cells
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
-        """Colours that the state does not tell are those this CNN has, or else those beside the model."""
+        """Colours missing in the state are those that this CNN has, or else those beside the model."""
         if not all(f"{prefix}{name}" in state for name in COLOURS):
             if self.colour_mean.isnan().any():
                 self._read_colours()
@@ -138,7 +138,7 @@ class _EfficientNet(nn.Module):
 
 
 def names_of_colours(network: nn.Module) -> frozenset[str]:
-    """Names of a state that files of earlier versions lack; `load_state_dict` does without."""
+    """Names missing in state dicts of earlier versions, which `load_state_dict` accepts."""
     backbones = [prefix for prefix, module in network.named_modules() if isinstance(module, Backbone)]
     return frozenset(".".join(filter(None, (prefix, name))) for prefix in backbones for name in COLOURS)
 
@@ -177,7 +177,8 @@ def _known_config(model: str) -> Any:
 
 
 def _random(spec: BackboneSpec) -> nn.Module:
-    """Basic blocks, the first stage without halving; 7 x 7 convolution and pooling before them quarter the image."""
+    """Basic blocks, the first stage without halving; before them a 7 x 7 convolution and pooling reduce each side to a
+    quarter."""
     try:
         from transformers import ResNetConfig, ResNetModel
     except ImportError as error:
@@ -214,32 +215,32 @@ def _efficientnet_weights() -> str:
 
 
 def _gives_a_map(kind: Any, config: Any, width: int) -> bool:
-    """Whether the last hidden state is (n, width, H, W): asked with shapes alone."""
+    """Whether the last hidden state is (n, width, H, W), found with shapes alone."""
     with torch.device("meta"), torch.no_grad():
         state = kind(config).eval()(pixel_values=torch.zeros(1, 3, 64, 64)).last_hidden_state
     return bool(state.ndim == 4 and state.shape[1] == width)
 
 
 KEY = "network.backbone"
-"""Where a study names the CNN."""
+"""The key in a study file that names the CNN."""
 COLOURS = ("colour_mean", "colour_deviation")
-"""Names of the buffers that keep them."""
+"""Names of their buffers."""
 
 Colours = tuple[tuple[float, ...], tuple[float, ...]]
 """Mean and standard deviation of red, green and blue, 0 to 1."""
 
 IMAGENET: Colours = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 UNKNOWN: Colours = ((math.nan,) * 3, (math.nan,) * 3)
-"""Until weights are loaded that tell them: an image normalised by these is no image."""
+"""Placeholder until weights with colours are loaded: images normalised by it are all NaN."""
 
 _log = logging.getLogger(__name__)
 
 
 def read_colours(spec: BackboneSpec) -> Colours:
-    """Those of the preprocessor saved beside the model; ImageNet's, with a line in the log, where there is none.
+    """Colours of the preprocessor saved beside the model; ImageNet's, with a warning in the log, where there is none.
 
-    A preprocessor that does not normalise gives 0 and 1. ConfigError in one line when the model cannot be found, or
-    its preprocessor says no colours.
+    A preprocessor that does not normalise gives 0 and 1. ConfigError in one line when the model cannot be found, or its
+    preprocessor has invalid colours.
     """
     from transformers.image_processing_base import ImageProcessingMixin
 
@@ -261,7 +262,7 @@ def read_colours(spec: BackboneSpec) -> Colours:
 
 
 def _of_three(name: str, given: Any, model: str, *, low: float) -> tuple[float, ...]:
-    """One number of the preprocessor for each colour, above `low`; a single one is that of all."""
+    """One number of the preprocessor for each colour, above `low`; a single number applies to all colours."""
     values = given if isinstance(given, list | tuple) else [given] * 3
     are_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     if len(values) != 3 or not are_numbers or not all(low < value < math.inf for value in values):

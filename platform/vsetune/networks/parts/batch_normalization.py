@@ -10,10 +10,10 @@ from vsetune.networks.network_base import at_least_float32
 
 
 def normalize_rows(norm: nn.BatchNorm1d, rows: Tensor) -> Tensor:
-    """(rows, D) as `norm` does it, in float32 or wider. One row has no variance: it is normalised as in evaluation.
+    """(rows, D) normalised by `norm`, in float32 or wider. One row has no variance: it is normalised as in evaluation.
 
-    In training the rows are read as one image of D channels. Of (rows, D) torch adds up each channel in single
-    precision on a CPU, one row after the other, which is 4 to 25 times less exact than what it does with channels.
+    In training the rows are read as one image of D channels. For (rows, D) torch sums each channel in single precision
+    on a CPU, row by row, which is 4 to 25 times less exact than its sum over channels of an image.
     """
     rows = at_least_float32(rows)
     if not norm.training or len(rows) == 1:

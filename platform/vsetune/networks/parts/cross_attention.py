@@ -22,7 +22,7 @@ WORDS, REGIONS = 1, 3
 
 _SHORTEST_SQUARED = 1e-16
 _SMALLEST_SQUARED = 1e-36
-"""Keeps the gradient of a root finite at 0; nothing beside what is added to the root."""
+"""Keeps the gradient of a root finite at 0; negligible beside the number that it is added to."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Attention:
         return strengths.masked_fill(~is_word[:, :, None, None], float("-inf")).softmax(dim=WORDS)
 
     def _strengths(self, products: Tensor, queries: int, is_query: Tensor | None) -> Tensor:
-        """scale * u. Padded queries are 0 in the products, so they add nothing to a length."""
+        """scale * u. Padded queries are 0 in the products, so they do not change a length."""
         if self.normalization == "softmax":
             hidden = products if is_query is None else products.masked_fill(~is_query, float("-inf"))
             return self.scale * hidden.softmax(dim=queries)
@@ -91,7 +91,7 @@ def products_of(words: Tensor, regions: Tensor) -> Tensor:
 
 
 def squared_region_lengths(weights: Tensor, regions_gram: Tensor) -> Tensor:
-    """(N, C * L): |sum_r w_r v_r|^2 = w' G w of every word's weights, the D-sized sum never formed.
+    """(N, C * L): |sum_r w_r v_r|^2 = w' G w of every word's weights, without forming the D-sized sum.
 
     weights: (N, C * L, R); regions_gram: (N, R, R) products of an image's regions.
     """

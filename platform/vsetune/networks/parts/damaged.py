@@ -1,4 +1,4 @@
-"""What reading a file of weights raises when the file is no such thing, or a broken one."""
+"""Exceptions raised by reading a file of weights that is invalid or damaged."""
 
 from __future__ import annotations
 

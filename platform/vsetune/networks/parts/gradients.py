@@ -1,8 +1,8 @@
-"""The one switch between gradients written out by hand and automatic differentiation of the same formulas.
+"""The switch between hand-written gradients and automatic differentiation of the same formulas.
 
-`VSETUNE_PLAIN_AUTOGRAD=1`, in the environment of the process that trains, turns every hand-derived gradient off: scores
-and gradients stay equal up to rounding, steps on a CPU take longer. It is for finding out whether a surprise is the
-model's or ours. What each of them saves: `python benchmarks/gradients.py` and decision 0034.
+`VSETUNE_PLAIN_AUTOGRAD=1`, in the environment of the process that trains, turns every hand-written gradient off: scores
+and gradients stay equal up to rounding, steps on a CPU take longer. It helps to find out whether an unexpected result
+comes from the model or from our gradients. `python benchmarks/gradients.py` and decision 0034 show the time each saves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PLAIN_AUTOGRAD = "VSETUNE_PLAIN_AUTOGRAD"
 
 
 def hand_derived(inputs: Tensor) -> bool:
-    """Whether to use a gradient written out by hand: on a CPU, unless the switch is set; a GPU is faster without.
+    """Whether to use a hand-written gradient: on a CPU, unless the switch is set; a GPU is faster without.
 
     UsageError unless the variable is unset, empty, 0 or 1.
     """

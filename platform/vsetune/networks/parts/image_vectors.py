@@ -52,7 +52,7 @@ def mean_of_crops(embed: Callable[[Tensor], Tensor], pixels: Tensor) -> Tensor:
 
 
 def pixels_of(images: ImageInputs) -> Tensor:
-    """(n, crops, 3, S, S) uint8. DataError for images that came without."""
+    """(n, crops, 3, S, S) uint8. DataError for images without pixels."""
     if images.pixels is None:
         raise DataError(
             "network.image_input: pixels needs photographs, the batch has none; ingest the data set with its images "

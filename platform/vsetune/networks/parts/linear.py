@@ -1,4 +1,4 @@
-"""A linear map as most papers here start it."""
+"""A linear map with the initialisation of most papers here."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def norm_with_added_length() -> Norm:
 
 
 def added_to_lengths(norm: Norm) -> float:
-    """What `unit_length` and `inverse_length` add under a norm."""
+    """The number that `unit_length` and `inverse_length` add to lengths under this norm."""
     return _ADDED_TO_LENGTHS if norm == "released" else 0.0
 
 

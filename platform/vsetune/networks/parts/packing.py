@@ -1,7 +1,7 @@
 """Sequences of different lengths without padding, as recurrent layers read them.
 
-The same numbers as `pack_padded_sequence` and `pad_packed_sequence`, which wait for a GPU: they copy lengths and orders
-to and fro. Here all that depends on lengths is found on the host, and travels once.
+The same numbers as `pack_padded_sequence` and `pad_packed_sequence`, which wait for a GPU, because they copy lengths
+and orders to it and back. Here everything that depends on lengths is computed on the host and copied once.
 
 Letters of shapes: n sequences, P elements of the longest, T elements of all of them together, U distinct ones.
 """
@@ -18,14 +18,14 @@ from vsetune.networks.parts.network_devices import beside
 
 
 class Repeated(NamedTuple):
-    """Sequences whose elements come again and again, as words do. table: (U, ...) each once; places: packed, (T,) rows
-    of the table."""
+    """Sequences with recurring elements, such as words. table: (U, ...) each element once; places: packed, (T,) rows of
+    the table."""
 
     table: Tensor
     places: PackedSequence
 
     def spelt_out(self) -> PackedSequence:
-        """The same sequences with every element written where it stands."""
+        """The same sequences with every element written out."""
         return self.places._replace(data=self.table.index_select(0, self.places.data))
 
 

@@ -1,8 +1,8 @@
-"""Scores of which each depends on its own pair alone: their gradient costs only the pairs that have one.
+"""Gradients of scores that depend on their own pair alone: the cost covers only the pairs that have a gradient.
 
 Losses over hardest negatives (LMH, LSEH, ...) read at most three scores per pair of the batch. Of 64 x 64 scores 95 %
-get the gradient 0, which autograd would carry back through all their words. Here the few others are computed once more,
-in one of two ways, and only they are carried back; nothing of the first pass is kept (decisions 0034 and 0050).
+get the gradient 0, which autograd would propagate through all their words. Here the few others are computed once more,
+in one of two ways, and only they are propagated; nothing of the first pass is stored (decisions 0034 and 0050).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Names = tuple[str, ...]
 
 _FEW = 1 / 8
 """Share of pairs below which they are computed again. A second pass over a pair costs about half its gradient, and
-pairs side by side share no products of matrices."""
+separate pairs share no matrix products."""
 
 _PAIRS_AT_ONCE = 32
-"""Of like length: little is computed for padding, and what they take (9 MB at 36 regions of 1,024) stays small."""
+"""Pairs of similar length: little is computed for padding, and they use little memory (9 MB at 36 regions of 1,024)."""
 _CHOSEN_AT_ONCE = 256
-"""Of pairs that are chosen from all items: a bound of what they take (GSMN: 0.3 GB)."""
+"""Pairs chosen from all items at once: limits their memory (GSMN: 0.3 GB)."""
 
 
 @dataclass
 class Seen:
-    """Whether the last gradient was of most scores: then what it takes to carry the next one back is kept from the
-    first pass. That saves time and changes no number."""
+    """Whether most scores had a gradient last time: then the first pass stores what the next backward pass needs. That
+    saves time and changes no number."""
 
     is_dense: bool = False
 
@@ -64,8 +64,8 @@ class SideBySide:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Few pairs from what all items have, each prepared once. of_chosen: (N,) images, (M,) captions, rows (P,) and
-    columns (P,) to the (P,) scores of these pairs."""
+    """Few pairs from intermediate values of all items, each prepared once. of_chosen: (N,) images, (M,) captions, rows
+    (P,) and columns (P,) to the (P,) scores of these pairs."""
 
     of_chosen: ChosenScoresOf
 
@@ -85,10 +85,10 @@ def scores_by_pair(
     of_all: ScoresOf, of_few: SideBySide | Chosen, images: Encoded, captions: Encoded, weights: Sequence[Tensor],
     seen: Seen,
 ) -> Tensor:
-    """of_all(images, captions), with gradient, once, for what is encoded and for the weights.
+    """of_all(images, captions), differentiable once, with gradients for encoded items and weights.
 
-    of_all: (N,) images and (M,) captions to (N, M). Both ways compute each score from its own pair and draw nothing at
-    random. weights: all parameters and buffers they read; as with autograd, RuntimeError in the backward pass when one
+    of_all: (N,) images and (M,) captions to (N, M). Both ways compute each score from its own pair and use no random
+    numbers. weights: all parameters and buffers they read; as with autograd, RuntimeError in the backward pass when one
     of these, or an item, has been changed in place since.
     """
     if not torch.is_grad_enabled() or not hand_derived(images.vectors):

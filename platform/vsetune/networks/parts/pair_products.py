@@ -1,4 +1,4 @@
-"""Products of words with regions for a few pairs of images and captions, which nothing is copied for.
+"""Products of words with regions for a few pairs of images and captions, without copies of their items.
 
 Letters of shapes: N images, R regions, M captions, L words, D dimensions, P pairs.
 """

@@ -1,4 +1,4 @@
-"""Parts of a network that train at rates or from epochs of their own."""
+"""Parts of a network with their own learning rates or start epochs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vsetune.networks.parts.backbone_spec import BackboneSpec
 
 
 def groups_beside(network: nn.Module, groups: Sequence[NetworkGroup]) -> list[NetworkGroup]:
-    """These groups behind one of every other parameter, which trains from the start at the rate of the training."""
+    """These groups after one of all other parameters, which train from the start at the rate of the training."""
     taken = {id(parameter) for group in groups for parameter in group.parameters}
     return [NetworkGroup([each for each in network.parameters() if id(each) not in taken]), *groups]
 

@@ -26,7 +26,7 @@ Architecture = Mapping[str, Mapping[str, Any]]
 
 _WEIGHTS_FOLLOW: ContextVar[Architecture | None] = ContextVar("weights_follow", default=None)
 _UNUSED = ("id2label", "label2id")
-"""Of a configuration: names of the classes of a layer that no network of ours has."""
+"""Keys of a configuration that name the classes of a classification layer, which no network of ours has."""
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def weights_follow(architecture: Architecture | None = None) -> Iterator[None]:
     """Networks built inside do not read pre-trained weights: a state dict with all of them is loaded next.
 
     architecture: of the network whose state that is (`architecture_of`); with it no file, hub or package of a
-    `transformers` model is asked for anything. A model that it lacks is still asked for its configuration.
+    `transformers` model is accessed. A model that it lacks still reads its configuration.
     """
     token = _WEIGHTS_FOLLOW.set(architecture or {})
     try:
@@ -44,17 +44,18 @@ def weights_follow(architecture: Architecture | None = None) -> Iterator[None]:
 
 
 def weights_are_wanted() -> bool:
-    """False on the meta device, where only shapes are wanted, and inside `weights_follow`."""
+    """False on the meta device, where only shapes are needed, and inside `weights_follow`."""
     return _WEIGHTS_FOLLOW.get() is None and torch.get_default_device().type != "meta"
 
 
 def weights_are_needed_later() -> bool:
-    """On the meta device, outside `weights_follow`: a network is checked that will be trained, its files are needed."""
+    """True on the meta device, outside `weights_follow`: the network is checked before training, which will need its
+    files."""
     return _WEIGHTS_FOLLOW.get() is None and not weights_are_wanted()
 
 
 def architecture_of(network: nn.Module) -> Architecture:
-    """What `weights_follow` builds the network from again: nothing where no model of `transformers` is inside."""
+    """The data from which `weights_follow` rebuilds the network; empty where it contains no model of `transformers`."""
     found: dict[str, Mapping[str, Any]] = {}
     for module in network.modules():
         found |= getattr(module, "architecture", {})
@@ -72,9 +73,9 @@ def build_pretrained(
 ) -> nn.Module:
     """A model of `transformers` without its pooler, in evaluation mode and float32.
 
-    known: configuration of a well-known id, or None; those need no hub where only shapes are wanted. need: what kind
-    of model; instead: one that needs no hub; for messages. key: where the model is named, opens them. ConfigError in
-    one line when it cannot be had.
+    known: configuration of a well-known id, or None; such a model needs no hub where only shapes are needed. need:
+    which kind of model; instead: one that needs no hub; for messages. key: where the model is named, starts the
+    messages. ConfigError in one line when it is not available.
     """
     require_transformers(key)
     config = None if weights_are_wanted() else _kept_config(model, key) or known(model)
@@ -112,7 +113,8 @@ def _kept_config(model: str, key: str) -> Any | None:
 
 
 def _from_files(found: PretrainedModel) -> tuple[Any, list[str]]:
-    """The model, and the weights its files lack. None of its own code is run, and pickled weights are refused."""
+    """The model, and the names of weights that its files lack. Its own code is not run, and pickled weights are
+    refused."""
     from transformers import AutoConfig, AutoModel
 
     options: dict[str, Any] = {"revision": found.commit, "trust_remote_code": False}

@@ -1,6 +1,6 @@
 """Which parts of padded items are real, known on the host before a device computes anything.
 
-Rows are chosen by their places in place of a mask: their number follows from the lengths, so no GPU is waited for.
+Rows are selected by position and not by a mask: their number follows from the lengths, so no code waits for a GPU.
 Letters of shapes: n items, P parts of the longest, T real parts of all items together.
 """
 
@@ -29,7 +29,7 @@ class RealParts:
 
     @classmethod
     def of_lengths(cls, lengths: Tensor, parts: int, near: Tensor) -> RealParts:
-        """lengths: (n,) on the host, the first so many of P parts are real."""
+        """lengths: (n,) on the host, number of real parts among the P parts of each item."""
         return cls.of_mask(torch.arange(parts) < lengths[:, None], near)
 
     def rows(self, values: Tensor) -> Tensor:

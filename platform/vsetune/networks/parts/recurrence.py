@@ -1,12 +1,12 @@
-"""A GRU over sequences of different lengths with its gradient written out: on a CPU faster than nn.GRU (decision 0034).
+"""A GRU over sequences of different lengths with a hand-written gradient: on a CPU faster than nn.GRU (decision 0034).
 
     r = sigma(W_ir x + b_ir + W_hr h + b_hr)    u = sigma(W_iu x + b_iu + W_hu h + b_hu)
     n = W_hn h + b_hn                           c = tanh(W_in x + b_in + r n)
     h' = (1 - u) c + u h
 
-Automatic differentiation adds a product as large as the weights to their gradient at every step. Here a step back only
-carries the gradient of the state; the weights get theirs from one product over all steps. Nothing is padded, and what
-is known to repeat is computed once: W_i x of an element that comes again, h of sequences that have read the same so far
+Automatic differentiation adds a product as large as the weights to their gradient at every step. Here a backward step
+only propagates the gradient of the state; the weights get theirs from one product over all steps. Nothing is padded,
+and repeated values are computed once: W_i x of a recurring element, h of sequences with equal beginnings
 (`shared_states.py`).
 
 Letters of shapes: S sequences, T their elements together (packed: all first elements, all second ones, ...), U rows of
@@ -29,10 +29,11 @@ from vsetune.networks.parts.shared_states import States, shared_states, states_o
 
 
 def run_gru(gru: nn.GRU, inputs: PackedSequence | Repeated) -> tuple[PackedSequence, Tensor]:
-    """All states, and (directions, S, D) the last of each sequence: what `gru(inputs)` gives, of one layer with biases.
+    """All states, and (directions, S, D) the last of each sequence: the result of `gru(inputs)`, for one layer with
+    biases.
 
-    float32 or wider, also under autocast, and differentiable once. Elsewhere than on a CPU, and with gradients by
-    automatic differentiation, it is `gru` itself, which follows autocast.
+    float32 or wider, also under autocast, and differentiable once. On other devices than a CPU, and with automatic
+    differentiation, it calls `gru` itself, which follows autocast.
     """
     packed, rows = (inputs.places, inputs.table) if isinstance(inputs, Repeated) else (inputs, inputs.data)
     if not hand_derived(rows):

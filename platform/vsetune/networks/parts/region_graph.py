@@ -43,8 +43,9 @@ class RegionGraph(nn.Module):
 def normalized_regions(regions: Tensor, over: str, unit: Callable[[Tensor], Tensor] = unit_length) -> Tensor:
     """(N, R, D) regions of unit length each (`feature`), or each channel of an image of unit length across its regions.
 
-    `channel_over_regions` is what VSRN's code does to a (N, R, D) tensor with a helper made for (N, D). Padded regions
-    are zero and change nothing. unit: what makes vectors of unit length; `unit_length` leaves a zero vector zero.
+    `channel_over_regions` is the effect of VSRN's code on a (N, R, D) tensor, with a helper made for (N, D). Padded
+    regions are zero and change nothing. unit: function that normalises vectors to unit length; `unit_length` leaves a
+    zero vector zero.
     """
     if over == "feature":
         return unit(regions)

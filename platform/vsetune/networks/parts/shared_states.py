@@ -1,8 +1,8 @@
-"""Which states of a recurrent layer are computed: one for all sequences that have read the same so far.
+"""Which states of a recurrent layer are computed: one for all sequences that have been equal so far.
 
-Many captions begin with the same words, all with the same start, and read backwards all with the same end: after "a man
-in" the state is one, whoever goes on from there. Of 64 captions of Flickr8k 17 % of the states forwards and 10 %
-backwards are copies, of 1,000 captions 25 and 16 %.
+Many captions begin with the same words, all with the same start, and in reverse order all with the same end: after "a
+man in" the state is the same, however the caption continues. Of 64 captions of Flickr8k 17 % of the forward states and
+10 % of the backward states are copies, of 1,000 captions 25 and 16 %.
 
 Letters of shapes: T elements of all sequences together (packed: all first elements, all second ones, ..., longest
 sequences first), N states.
@@ -35,7 +35,7 @@ class States(NamedTuple):
 
 
 def states_of_all(sizes: list[int], *, backwards: bool) -> States:
-    """One of each element. sizes: of the sequences that are at least so long."""
+    """One state for each element. sizes: number of sequences that have each length or more."""
     rows = _steps_of(sizes)
     steps = [Step(rows[0], torch.arange(0))]
     for one, other in zip(rows[1:], rows, strict=False):
@@ -47,7 +47,8 @@ def states_of_all(sizes: list[int], *, backwards: bool) -> States:
 
 
 def shared_states(elements: Tensor, sizes: list[int], *, backwards: bool) -> States:
-    """One of all sequences that have read the same. elements: (T,) what each element is, from 0; sizes: as above."""
+    """One state for all sequences that have been equal so far. elements: (T,) number of each element, from 0; sizes: as
+    above."""
     turned = _turned(sizes) if backwards else np.arange(len(elements))
     read = elements.numpy()[turned]
     kinds = int(read.max()) + 1

@@ -1,4 +1,4 @@
-"""Vectors of unit length with their gradient written out: on a CPU four passes over the vectors in place of a dozen.
+"""Vectors of unit length with a hand-written gradient: on a CPU four passes over the vectors instead of about twelve.
 
     y = x / |x|        dL/dx = (g - y (y . g)) / |x|,  g = dL/dy
 """
@@ -19,8 +19,8 @@ def unit_by_hand(vectors: Tensor, shortest: float) -> Tensor:
 
 
 def lengths(vectors: Tensor) -> Tensor:
-    """(..., 1) lengths along the last axis; NaN in place of infinity, by which numbers that are still finite would
-    become zeros and their network one that scores nothing."""
+    """(..., 1) lengths along the last axis; NaN in place of infinity, because division by infinity would turn vectors
+    with finite values into zeros, and the failure would stay hidden."""
     norms: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return norms.masked_fill(norms.isinf(), torch.nan)
 

@@ -1,4 +1,4 @@
-"""VGG19 (Simonyan and Zisserman 2015), with the names that torchvision's weights have."""
+"""VGG19 (Simonyan and Zisserman 2015), with the parameter names of torchvision's weights."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Vgg19(nn.Module):
         return vectors[:, :, None, None]
 
     def load(self, weights: str, *, key: str) -> None:
-        """Take the weights of a file. ConfigError in one line if it is missing, damaged or not VGG19's."""
+        """Load the weights of a file. ConfigError in one line if it is missing, damaged or not VGG19's."""
         path = Path(on_this_node(expand_path(weights, key=key)))
         tensors = _tensors(path, key, shapes_only=False)
         self._require_same_shapes(tensors, path, key)

@@ -17,7 +17,7 @@ _EMBEDDING_BOUND = 0.1
 
 
 def word_embedding(vocabulary_size: int, word_size: int) -> nn.Embedding:
-    """Trained word vectors, drawn from U(-0.1, 0.1) as in VSE++; the padding row is nothing special."""
+    """Trained word vectors, initialised from U(-0.1, 0.1) as in VSE++; the padding row is treated like the others."""
     embedding = nn.Embedding(vocabulary_size, word_size)
     nn.init.uniform_(embedding.weight, -_EMBEDDING_BOUND, _EMBEDDING_BOUND)
     return embedding
@@ -27,7 +27,7 @@ def embed_words(embedding: nn.Embedding, tokens: Tensor, lengths: Tensor) -> Wor
     """Word vectors of all captions without padding. Ids are packed before the look-up, which is cheaper than after; on
     a CPU each word of the batch is looked up once.
 
-    lengths: (captions,) of tokens (captions, words); a GPU is waited for unless they are on the host.
+    lengths: (captions,) of tokens (captions, words); this waits for a GPU unless they are on the host.
     """
     ids = pack(tokens, lengths.cpu())
     if not hand_derived(embedding.weight):
@@ -37,7 +37,7 @@ def embed_words(embedding: nn.Embedding, tokens: Tensor, lengths: Tensor) -> Wor
 
 
 def drop_numbers(dropout: nn.Dropout, words: Words) -> Words:
-    """Dropout of the numbers of every word where it stands: the same word elsewhere loses others."""
+    """Dropout at each position separately: the same word elsewhere loses other numbers."""
     if not dropout.training or dropout.p == 0:
         return words
     packed = spelt_out(words)

@@ -137,7 +137,7 @@ class Pcme(Network):
 
     @torch.no_grad()
     def take_loss_parameters(self, learned: Mapping[str, Tensor]) -> None:
-        """Measure the match probability by the a and b that PCME's loss has learned."""
+        """Use a and b learned by PCME's loss in the match probability."""
         if "match_scale" in learned and "match_shift" in learned:
             self.match_scale.copy_(learned["match_scale"])
             self.match_shift.copy_(learned["match_shift"])

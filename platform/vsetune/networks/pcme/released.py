@@ -9,11 +9,11 @@ from vsetune.networks.pvse.released import CNN, HEAD
 PARTS = ("img_enc", "txt_enc")
 
 _START = 15.0
-"""Where a and b of the match probability start, for files without the loss."""
+"""Initial a and b of the match probability, for files without the loss."""
 
 
 def recognised(released: Released) -> Recognised:
-    """a and b of the match probability are parameters of the loss, which a training checkpoint holds too."""
+    """a and b of the match probability are parameters of the loss, which a training checkpoint contains too."""
     spec = {
         "name": "pcme",
         "embedding_size": released.size("img_enc.fc.weight", 0, 1024),

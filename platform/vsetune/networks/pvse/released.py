@@ -17,7 +17,7 @@ CNN = "the CNN; ingest the cells of its last feature map"
 
 
 def recognised(released: Released) -> Recognised:
-    """Files of before the option `legacy` were all trained with that end state."""
+    """Files from before the option `legacy` were all trained with that end state."""
     released.chosen("order", {False: False}, False)
     spec = {
         "name": "pvse",

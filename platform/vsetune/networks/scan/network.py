@@ -42,8 +42,8 @@ _NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**20, 2**25
 _LEAST = 1e-8
 
 SquaresOf = Callable[[Tensor], Tensor]
-"""(C, L, N, R) weights to the squared lengths of what is attended to, times those of what attends: (C, L, N) of words,
-(C, N, R) of regions. With Gram matrices: |sum_j a_j x_j|^2 = a' G a, the sum never formed."""
+"""(C, L, N, R) weights to the squared lengths of the attended vectors, times the squared lengths of the attending ones:
+(C, L, N) of words, (C, N, R) of regions. With Gram matrices: |sum_j a_j x_j|^2 = a' G a, without forming the sum."""
 
 
 @register(ScanSpec)

@@ -16,7 +16,7 @@ _NORMALIZATIONS = {
 
 
 def recognised(released: Released) -> Recognised:
-    """How words and regions attend stands in the settings alone; without them it is text_to_image with log-sum-exp."""
+    """Only the settings define how words and regions attend; without them it is text_to_image with log-sum-exp."""
     is_normed = "img_enc.fc.weight_v" in released.tensors
     image_map = "img_enc.fc.weight_v" if is_normed else "img_enc.fc.weight"
     released.chosen("no_imgnorm", {False: False}, False)

@@ -23,7 +23,7 @@ def masked_moments(values: Tensor, mask: Tensor, dims: tuple[int, ...]) -> tuple
 
 
 def unbiased(variances: Tensor, counts: Tensor) -> Tensor:
-    """n / (n - 1) times the biased variance: what running statistics hold."""
+    """n / (n - 1) times the biased variance, as in running statistics."""
     return variances * counts / (counts - 1).clamp_min(1)
 
 

@@ -42,7 +42,7 @@ from vsetune.networks.sgraf.squared_differences import kept_numbers, similarity_
 _NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**21, 2**27
 
 _MOST_KEPT = 2**29
-"""Numbers (2 GiB of float32) of similarity vectors kept for the backward pass; what is above is computed twice."""
+"""Numbers (2 GiB of float32) of similarity vectors stored for the backward pass; the excess is computed twice."""
 
 
 @register(SgrafSafSpec)
@@ -99,10 +99,10 @@ class Sgraf(Network):
         return Encoded(vectors, captions.lengths, whole=whole, host_lengths=captions.host_lengths)
 
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
-        """Scores in (0, 1), in blocks of captions. In training mode batch statistics move and enter (SAF).
+        """Scores in (0, 1), in blocks of captions. In training mode batch statistics are updated and used (SAF).
 
-        What training keeps is about 3 S + 7 R numbers per word and image, and up to 2 GiB of differences; SGR up to
-        2 GiB more.
+        Training stores about 3 S + 7 R numbers per word and image, and up to 2 GiB of differences; SGR up to 2 GiB
+        more.
         """
         images, captions = images.at_least_float32(), captions.at_least_float32()
         with torch.autocast(images.device.type, enabled=False):

@@ -1,4 +1,4 @@
-"""Weights of SGRAF (Paranioar/SGRAF), SAF or SGR by what stands in the file."""
+"""Weights of SGRAF (Paranioar/SGRAF), SAF or SGR according to the contents of the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STEPS = 3
 
 
 def recognised(released: Released) -> Recognised:
-    """Everything but the attention scale shows in the tensors, and that is 9 in all released models."""
+    """The tensors determine everything except the attention scale, which is 9 in all released models."""
     released.chosen("no_imgnorm", {False: False}, False)
     released.chosen("no_txtnorm", {False: False}, False)
     is_saf = released.settings.get("module_name", "SAF" if released.has("sim_enc.SAF_module.") else "SGR") == "SAF"
@@ -62,7 +62,7 @@ def recognised(released: Released) -> Recognised:
 
 
 def _steps(released: Released) -> int:
-    """As many as the settings say; else as many as are there, at least the three of the paper."""
+    """The number of steps in the settings; else the number in the file, at least the three of the paper."""
     told = int(released.number("sgr_step", 0))
     if told:
         return told

@@ -24,7 +24,7 @@ Nodes = tuple[Tensor, Tensor]
 """Of a block: (N, C, P, S) similarity vectors of unit length, (C, P) bool, True for real ones."""
 
 _MOST_KEPT = 2**29
-"""Numbers (2 GiB of float32) that graph reasoning keeps for its backward pass; what is above is computed twice."""
+"""Numbers (2 GiB of float32) that graph reasoning stores for its backward pass; the excess is computed twice."""
 
 
 class Reasoning(nn.Module, ABC):
@@ -80,8 +80,8 @@ class GraphStep(nn.Module):
     def edges(self, nodes: Tensor, is_node: Tensor, *, readers: int) -> Tensor:
         """(N * C, readers, P): rows sum to 1, 0 for padded nodes.
 
-        (W_q a + b_q)'(W_k b + b_k) = (W_k'W_q a + W_k'b_q)'b + what depends on a alone; the latter, all of b_k among
-        it, moves a whole row, which softmax does not see. So one map of the nodes does for two.
+        (W_q a + b_q)'(W_k b + b_k) = (W_k'W_q a + W_k'b_q)'b + terms that depend on a alone, among them all of b_k.
+        These shift a whole row, which does not change its softmax. So one map of the nodes replaces two.
         """
         matrix = self.key.weight.T @ self.query.weight
         # b_k at weight 0: it gets the gradient it has, zero, instead of none

@@ -2,8 +2,8 @@
 
 Letters of shapes: N images, R regions, T words, D dimensions, S similarity dimensions.
 
-They are computed in tiles of images. What is kept for the backward pass has 2 N x T x D numbers, the differences and
-their squares, or N x T x (R + S) where they are formed again.
+They are computed in tiles of images. For the backward pass 2 N x T x D numbers are stored, the differences and their
+squares, or N x T x (R + S) where they are computed again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def similarity_vectors(
 
 
 def kept_numbers(images: int, words: int, size: int) -> int:
-    """Numbers that `similarity_vectors` keeps, of D = size."""
+    """Numbers that `similarity_vectors` stores, for D = size."""
     return 2 * images * words * size
 
 

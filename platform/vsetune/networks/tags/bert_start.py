@@ -22,7 +22,7 @@ LAYER = {
 
 
 class BertStart:
-    """A BERT that is read, copied from and let go. ConfigError unless it is a BERT of the shape that the spec says.
+    """A BERT that is read only to copy from it. ConfigError unless it is a BERT of the shape in the spec.
 
     shape: of the encoder. vocabulary_size, longest: ids and positions it knows. architecture: see `architecture_of`.
     """
@@ -51,7 +51,7 @@ class BertStart:
 
     @torch.no_grad()
     def copy_into(self, inputs: TokenInputs, encoder: JointEncoder) -> None:
-        """Its weights; regions get the second type, or the only one. What it does not have stays as it is."""
+        """Copy its weights; regions get the second type, or the only one. Parameters that it lacks are not changed."""
         body = self._body
         for ours, theirs in (("words", "word_embeddings"), ("positions", "position_embeddings")):
             _copy(inputs.get_submodule(ours), body.get_submodule(f"embeddings.{theirs}"))

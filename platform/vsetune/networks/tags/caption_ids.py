@@ -1,4 +1,4 @@
-"""Which ids of a caption may be masked, in which phrases, and which may stand for them.
+"""Which ids of a caption may be masked, in which phrases, and which may replace them.
 
 Ids are words of the data set, or pieces of a text model. Letters of shapes: M captions, L ids, Q phrases, V vocabulary.
 """
@@ -15,7 +15,7 @@ from vsetune.networks.parts.text_transformer import PieceIds, read_piece_ids
 from vsetune.networks.tags.word_masking import words_as_phrases
 
 _PADDING, _MASK, _FIRST_WORD = 0, 4, 5
-"""Ids of the vocabulary of a data set: padding, mask, the first word that is nothing special."""
+"""Ids of the vocabulary of a data set: padding, mask, the first ordinary word."""
 
 
 class CaptionIds:
@@ -57,9 +57,9 @@ class CaptionIds:
         return is_real & ~torch.isin(tokens, torch.tensor(self._piece_ids(tokens.device).fixed, device=tokens.device))
 
     def phrases(self, captions: CaptionInputs) -> Tensor:
-        """(M, Q, L) bool, what is masked together: the phrases of a caption where it has some, else its words.
+        """(M, Q, L) bool, the units of masking: the phrases of a caption where it has some, else its words.
 
-        A word stands with all its pieces; start, end, padding and what may not change stand in no phrase.
+        A word includes all its pieces; start, end, padding and ids that may not change are in no phrase.
         """
         words = self._words(captions)
         if captions.phrases is None:

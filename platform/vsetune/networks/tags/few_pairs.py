@@ -1,8 +1,8 @@
-"""Scores of a list of pairs, of which only those with a gradient are carried back.
+"""Scores of a list of pairs, with a backward pass only through those that have a gradient.
 
 Losses over hardest negatives read at most three scores per pair of a batch. All others get the gradient 0, which
-autograd would carry back through every layer of a transformer. Here the few are computed once more, in blocks, and only
-they are carried back; nothing of the first pass is kept.
+autograd would propagate through every layer of a transformer. Here the few are computed once more, in blocks, and only
+they are propagated; nothing of the first pass is stored.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def scores_of_few(
     scores_of: ScoresOf, images: Tensor, captions: Tensor, pairs: tuple[Tensor, Tensor], parameters: Sequence[Tensor],
     *, block: int,
 ) -> Tensor:
-    """scores_of(images, captions, *pairs), (pairs,), in blocks of so many pairs, with gradient for all tensors.
+    """scores_of(images, captions, *pairs), (pairs,), in blocks of `block` pairs, with gradient for all tensors.
 
-    scores_of must compute each score from its own pair and draw nothing at random. parameters: all that it uses; as
-    with autograd, RuntimeError in the backward pass when one has been changed in place since.
+    scores_of must compute each score from its own pair and use no random numbers. parameters: all that it uses; as with
+    autograd, RuntimeError in the backward pass when one has been changed in place since.
     """
     learning = [parameter for parameter in parameters if parameter.requires_grad]
     fixed = [parameter for parameter in parameters if not parameter.requires_grad]
@@ -60,6 +60,6 @@ class _FewPairs(torch.autograd.Function):
 
 
 def _autocast_now() -> Callable[[], torch.autocast]:
-    """What makes the autocast that is on now, again; a GPU never comes here (`hand_derived`)."""
+    """A function that recreates the autocast active now; never used on a GPU (`hand_derived`)."""
     is_on, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
     return lambda: torch.autocast("cpu", dtype=dtype, enabled=is_on)

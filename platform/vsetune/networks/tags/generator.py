@@ -1,7 +1,7 @@
-"""The generator of TAGS-DC: captions with phrases masked, and the sentences that refilling them gives (Section 2.1).
+"""The generator of TAGS-DC: captions with phrases masked, and the sentences made by refilling them (Section 2.1).
 
-What it draws at random comes from torch's global generator, which in a training is the trial's own. Letters of shapes:
-M captions, L ids, B masked copies, T masked places of all of them, V words, C sentences.
+Random numbers come from torch's global generator, which in a training has the trial's state. Letters of shapes: M
+captions, L ids, B masked copies, T masked places of all of them, V words, C sentences.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Sentences:
         return Sentences(self.tokens[rows], self.owners[rows], self.is_masked[rows], self.findings[rows])
 
     def negatives(self) -> Sentences:
-        """Those that the filter lets through."""
+        """Sentences that pass the filter."""
         return self[self.findings == _NEGATIVE]
 
 
 def mask_phrases(captions: CaptionInputs, ids: CaptionIds, *, rate: float, copies: int) -> MaskedCopies:
-    """`copies` masked copies of every caption; those of a caption that has nothing to mask are left out."""
+    """`copies` masked copies of every caption; copies of a caption without maskable ids are left out."""
     tokens = captions.tokens
     chosen = choose_phrases(ids.phrases(captions), rate=rate, copies=copies)
     masked = mask_captions(tokens, chosen, mask=ids.mask(), ordinary=ids.ordinary(tokens.device))
@@ -75,9 +75,9 @@ def mask_phrases(captions: CaptionInputs, ids: CaptionIds, *, rate: float, copie
 def write_sentences(
     copies: MaskedCopies, logits: Tensor, captions: CaptionInputs, ids: CaptionIds, *, temperature: float, refills: int
 ) -> Sentences:
-    """Every copy filled in `refills` times by ordinary words, with what the filter says of each sentence.
+    """Every copy filled in `refills` times by ordinary words, with the filter's verdict on each sentence.
 
-    logits: (T, V) of the chosen places. captions: what the copies were made of; without `siblings` the filter knows no
+    logits: (T, V) of the chosen places. captions: the originals of the copies; without `siblings` the filter knows no
     other caption of the image.
     """
     is_special = torch.ones(logits.shape[1], dtype=torch.bool, device=logits.device)

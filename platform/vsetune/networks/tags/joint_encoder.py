@@ -33,7 +33,7 @@ class EncoderShape:
 def bert_linear(inputs: int, outputs: int, *, size: int) -> nn.Linear:
     """Weights N(0, 0.02), zero bias. Below the 768 of BERT's base they are wider by the root of 768 / size.
 
-    Otherwise a narrow network starts with attention that is the same everywhere and layers that add next to nothing.
+    Otherwise a narrow network starts with uniform attention and layers that add almost nothing.
     """
     linear = nn.Linear(inputs, outputs)
     nn.init.normal_(linear.weight, std=_SPREAD * max(1.0, _AT_WIDTH / size) ** 0.5)
@@ -78,9 +78,10 @@ class JointEncoder(nn.Module):
         return last.read(read, states, mask)
 
     def prepared(self, tokens: Tensor) -> Tensor:
-        """(..., P, 4 D) tokens (..., P, D), and what the first layer makes of them before they meet: query, key, value.
+        """(..., P, 4 D) tokens (..., P, D), and their query, key and value in the first layer, before the sequences are
+        joined.
 
-        Once for a caption or an image, whatever it is paired with; without dropout, which acts inside a pair.
+        Computed once for a caption or an image, for all its pairs; without dropout, which acts inside a pair.
         """
         first, *_ = self._layers()
         return torch.cat((tokens, first.query(tokens), first.key(tokens), first.value(tokens)), dim=-1)
@@ -118,8 +119,8 @@ class EncoderLayer(nn.Module):
         return self._mapped(read, found)
 
     def read(self, read: Tensor, states: Tensor, mask: Tensor) -> Tensor:
-        """As `forward`. Where few states ask, no keys and values are made of the others: the query goes through the
-        map of the keys instead, and what it finds through that of the values."""
+        """As `forward`. With few query states, keys and values are not computed for the others: the query passes
+        through the map of the keys instead, and the attended sum through that of the values."""
         (asking, size), places = read.shape[1:], states.shape[1]
         if _SMALL_PRODUCTS * asking * (size + self._heads * places) >= places * size:
             out: Tensor = self(read, states, mask)

@@ -70,7 +70,7 @@ _LONGEST = 512
 class Tags(Network):
     """s = sigmoid(ITM(first state of the transformer over words and regions)).
 
-    `encode_images` and `encode_captions` give what enters the transformer; `similarity` runs it for every pair.
+    `encode_images` and `encode_captions` give the inputs of the transformer; `similarity` runs it for every pair.
     """
 
     def __init__(self, spec: TagsSpec, *, width: int, vocabulary_size: int) -> None:
@@ -103,7 +103,7 @@ class Tags(Network):
         self._copy_word_head()
 
     def begin_phase(self, spec: NetworkSpec) -> None:
-        """Take the weights of its own losses; where L_WoC begins, its head starts as that of masked words is then."""
+        """Set the weights of its own losses; where L_WoC begins, its head starts as a copy of the masked-word head."""
         assert isinstance(spec, TagsSpec)
         begins = self._spec.woc_weight == 0 < spec.woc_weight
         self._spec = spec
@@ -111,19 +111,19 @@ class Tags(Network):
             self._copy_word_head()
 
     def encode_images(self, images: ImageInputs) -> Encoded:
-        """Regions as they enter the transformer. DataError without boxes, unless the regions are a square grid."""
+        """Regions as inputs of the transformer. DataError without boxes, unless the regions are a square grid."""
         mask = region_mask(images.counts, images.features.shape[1])
         return Encoded(at_least_float32(self.inputs.of_regions(images.features, images.boxes)), mask.sum(dim=1))
 
     def encode_captions(self, captions: CaptionInputs) -> Encoded:
-        """Words as they enter the transformer. DataError for a caption that is longer than it reads."""
+        """Words as inputs of the transformer. DataError for a caption that is longer than it reads."""
         return Encoded(at_least_float32(self.inputs.of_words(captions.tokens)), captions.lengths)
 
     def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
         """(N, M) scores in (0, 1), in blocks of pairs whose captions have similar lengths.
 
-        What training keeps has a bound of 2 GiB, beyond which a block is computed twice. Without dropout a CPU carries
-        back only the pairs that have a gradient.
+        Training stores at most 2 GiB, beyond which a block is computed twice. Without dropout, the backward pass on a
+        CPU covers only the pairs that have a gradient.
         """
         assert captions.lengths is not None
         columns = captions.lengths.argsort(descending=True, stable=True).repeat_interleave(len(images))
@@ -176,11 +176,11 @@ class Tags(Network):
         return at_least_float32(self.masked_words(states, self.inputs.words.weight))
 
     def sentence_writing(self) -> TagsWriting:
-        """What it writes, finds wrong and mends, for people to look at."""
+        """Sentences that it writes, and words that it finds wrong and corrects, for people to look at."""
         return TagsWriting(self, self._spec)
 
     def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:
-        """`mlm`, `istm`, `wod`, `woc`: each unless its weight is 0. Draws from torch's global generator."""
+        """`mlm`, `istm`, `wod`, `woc`: each unless its weight is 0. Uses torch's global generator."""
         spec = self._spec
         if not (spec.writes_sentences or spec.mlm_weight > 0):
             return {}
@@ -221,7 +221,7 @@ class Tags(Network):
         return scores
 
     def _sentence_losses(self, items: TrainingItems, pool: Sentences) -> dict[str, Tensor]:
-        """The terms around synthetic sentences; they and their captions run through the transformer once."""
+        """The terms of synthetic sentences; these and their captions pass through the transformer once."""
         spec, words, owners = self._spec, items.words, pool.owners
         count = len(words.tokens)
         may_change = self.ids.may_change(words)[owners]
@@ -278,7 +278,7 @@ class Tags(Network):
         return self.training and self._spec.dropout > 0
 
     def _prepared(self, images: Encoded, captions: Encoded) -> tuple[Tensor, Tensor] | None:
-        """Of both, what `JointEncoder.prepared` gives; None with dropout, which acts inside a pair."""
+        """The results of `JointEncoder.prepared` for both; None with dropout, which acts inside a pair."""
         if self._is_random:
             return None
         return self.encoder.prepared(images.vectors), self.encoder.prepared(captions.vectors)

@@ -1,4 +1,4 @@
-"""Pairs of images and captions through the transformer in blocks, so that memory has a bound.
+"""Pairs of images and captions through the transformer in blocks, which bounds memory.
 
 Letters of shapes: N images, R regions, M captions, L words, D width, B pairs, P places (words, then regions).
 """
@@ -21,10 +21,10 @@ from vsetune.networks.tags.spec import INNER
 _NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**21, 2**27
 
 _MOST_KEPT = 2**29
-"""Numbers (2 GiB of float32) kept for the backward pass; what is above is computed twice."""
+"""Numbers (2 GiB of float32) stored for the backward pass; the excess is computed twice."""
 
 _KEPT_PER_TOKEN = 10 + 3 * INNER
-"""Numbers that a layer keeps for the backward pass, per token, in widths of a token."""
+"""Numbers that a layer stores for the backward pass, per token, in widths of a token."""
 
 OfPairs = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Vectors of regions and of words, (B,) rows of both -> numbers of these pairs."""
@@ -32,7 +32,8 @@ OfPairs = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class PairBlocks:
-    """The images (N) and captions (M) that pairs are made of. layers: of the transformer, for what it keeps."""
+    """The images (N) and captions (M) that pairs are made of. layers: of the transformer, for the size of stored
+    values."""
 
     images: Encoded
     captions: Encoded
@@ -41,9 +42,10 @@ class PairBlocks:
     def apply(
         self, compute: OfPairs, rows: Tensor, columns: Tensor, *, vectors: tuple[Tensor, Tensor] | None = None
     ) -> Tensor:
-        """What compute gives for all pairs, behind each other; where too much would be kept, blocks are computed twice.
+        """The results of compute for all pairs, concatenated; where too much would be stored, blocks are computed
+        twice.
 
-        rows, columns: (B,) the image and the caption of each pair. vectors: given to compute in place of those of
+        rows, columns: (B,) the image and the caption of each pair. vectors: passed to compute in place of those of
         regions and of words.
         """
         kept = len(rows) * self.layers * self._numbers_of_a_pair * _KEPT_PER_TOKEN

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 Finding = Literal["negative", "identical", "duplicate", "false_negative"]
-"""What a sentence is: to be used; equal to its caption; equal to an earlier one; true of the image, as far as its
-captions tell."""
+"""The filter's verdict on a sentence: usable; equal to its caption; equal to an earlier one; true of the image, judged
+by its captions."""
 
 FINDINGS: tuple[Finding, ...] = ("negative", "identical", "duplicate", "false_negative")
 """By the number that `judge_all` gives."""
 
 Word = tuple[int, ...]
-"""Ids of the pieces of a word; of one piece where words are not cut."""
+"""Ids of the pieces of a word; a single id where words are not split."""
 
 _NO_WORD = 0
 """Padding, which is no word: where a word goes on, and behind a caption."""
@@ -57,7 +57,7 @@ def words_of(ids: Sequence[int], continues: AbstractSet[int]) -> list[tuple[int,
 
 
 def replaced_words(sentence: Sequence[int], caption: Sequence[int], continues: AbstractSet[int]) -> set[Word]:
-    """Words of a sentence that hold at least one id which its caption, of the same length, does not have there."""
+    """Words of a sentence with at least one id that differs from its caption, of the same length, at that position."""
     return {
         word for start, word in words_of(sentence, continues)
         if word != tuple(caption[start : start + len(word)])
@@ -68,11 +68,11 @@ def judge_sentences(
     sentences: Sequence[Sequence[int]], caption: Sequence[int], others: Sequence[Sequence[int]],
     *, continues: AbstractSet[int] = frozenset(),
 ) -> list[Finding]:
-    """What each sentence is, beside the caption that it was made from.
+    """The verdict on each sentence, compared with its caption.
 
     Without padding: ids of the sentences, which are as long as the caption; others: of all other captions of the image.
-    A false negative has no replaced word that neither the caption nor any of the others has. By whole words; without
-    `continues` by ids. The released code does not remove any of them for certain (decision 0017).
+    In a false negative every replaced word occurs in the caption or in one of the others. Words are compared as a
+    whole; without `continues` ids are compared. The released code does not reliably remove any of them (decision 0017).
     """
     own = tuple(caption)
     known = {word for each in (own, *others) for _, word in words_of(each, continues)}
@@ -92,7 +92,7 @@ def judge_sentences(
 
 
 def judge_all(sentences: Tensor, owners: Tensor, captions: Tensor, siblings: Tensor, continues: Tensor) -> Tensor:
-    """(C,) int64, what `judge_sentences` says of the sentences of many captions, as places in `FINDINGS`.
+    """(C,) int64, the verdicts of `judge_sentences` on the sentences of many captions, as indices in `FINDINGS`.
 
     sentences: (C, L). owners: (C,) rows in captions: (M, L). siblings: (M, S, I) ids of the other captions of each
     one's image, 0 where padded. continues: (V,) bool, True for a piece that belongs to the word before it.

@@ -28,7 +28,7 @@ _SIZES: dict[int, dict[str, Any]] = {
 """Width of a token: our name, and a BERT of that shape with the word pieces that both were trained on."""
 
 _MATCH = 1
-"""The row of UNITER's matching head that says: they belong together."""
+"""The row of UNITER's matching head for a match."""
 
 _MODULES = {
     "inputs.words": f"{_TEXT}.word_embeddings",
@@ -92,7 +92,7 @@ def _network(
 
 
 def _size(released: Released) -> dict[str, Any]:
-    """What the spec says of it. DataError for a width that no released model has."""
+    """The settings of a spec for this width. DataError for a width that no released model has."""
     words = f"{_TEXT}.word_embeddings.weight"
     width = released.size(words, 1, 768)
     if width not in _SIZES:
@@ -104,8 +104,8 @@ def _size(released: Released) -> dict[str, Any]:
 
 
 def _word_heads(released: Released, replaced: str, corrected: str) -> dict[str, str]:
-    """replaced, corrected: released names of the heads that find and mend replaced words. DataError where a head of
-    words has embeddings of its own."""
+    """replaced, corrected: released names of the heads that detect and correct replaced words. DataError where a head
+    of words has its own embeddings."""
     modules = {"replaced_words": replaced}
     words = released.tensors.get(f"{_TEXT}.word_embeddings.weight")
     for ours, theirs in (("masked_words", "cls"), ("corrected_words", corrected)):

@@ -1,7 +1,7 @@
-"""Sequences of many sentences, each with the image of its caption, put together from vectors that are made once.
+"""Sequences of many sentences, each with the image of its caption, assembled from vectors that are computed once.
 
-Sentences of a caption differ from it in a few words, and all have its image. Letters of shapes: C sentences, L words,
-N images, R regions, D width, B sentences of a block, P places (words, then regions).
+Sentences of a caption differ from it in a few words, and all have its image. Letters of shapes: C sentences, L words, N
+images, R regions, D width, B sentences of a block, P places (words, then regions).
 """
 
 from __future__ import annotations

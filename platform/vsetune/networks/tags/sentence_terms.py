@@ -1,7 +1,7 @@
 """Losses of TAGS-DC around masked captions and synthetic sentences (Fan et al. 2022, Eq. 1, 7, 8 and 9).
 
-Each is a mean over what belongs to one caption, then over the captions that have anything: a caption with few sentences
-or few masked words counts as much as one with many. Letters of shapes: T places, V words, C sentences, L ids.
+Each is a mean over the terms of one caption, then over the captions with any term: a caption with few sentences or few
+masked words counts as much as one with many. Letters of shapes: T places, V words, C sentences, L ids.
 """
 
 from __future__ import annotations

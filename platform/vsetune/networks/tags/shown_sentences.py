@@ -1,4 +1,4 @@
-"""What TAGS shows of its sentences: those it writes, words found wrong (WoD) and mended (WoC).
+"""Sentences of TAGS for display: those it writes, and words found wrong (WoD) and corrected (WoC).
 
 Letters of shapes: C sentences, L ids.
 """

@@ -1,4 +1,4 @@
-"""What enters TAGS's transformer: a vector for every word and for every region with its place in the image.
+"""Inputs of TAGS's transformer: a vector for every word and for every region with its place in the image.
 
 Letters of shapes: N images, M captions, R regions, L words, D width.
 """

@@ -1,7 +1,7 @@
 """Masked copies of captions, from which a network learns to guess words (TAGS-DC, Section 2.1.1).
 
-Letters of shapes: M captions, L ids, Q phrases, K copies. Random numbers come from the generator that is given, or from
-torch's global one for the device of the tokens.
+Letters of shapes: M captions, L ids, Q phrases, K copies. Random numbers come from the given generator, or from torch's
+global one for the device of the tokens.
 """
 
 from __future__ import annotations

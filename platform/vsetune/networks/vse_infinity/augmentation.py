@@ -1,7 +1,7 @@
 """Dropping regions and words while VSE-infinity trains.
 
-What is drawn, and all that lengths follow from, is on the host: no GPU is waited for to learn how much is left. Draws
-from torch's global generator, which gives the same numbers whatever the device of the training.
+Random choices, and all values that determine lengths, are on the host: no code waits for a GPU to learn the new sizes.
+Uses torch's global generator, which gives the same numbers whatever the device of the training.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MASK_TOKEN = 4
 """Id of the mask word in every vocabulary."""
 
 _MASKED, _REPLACED = 0.5, 0.1
-"""Shares of the selected words; the rest is deleted (the released code, whose comment says `kept`)."""
+"""Shares of the selected words; the rest is deleted (as in the released code, despite its comment `kept`)."""
 _ITSELF = -1
 """In place of an id that stays."""
 _WHOLE_GRID = 0.2
@@ -61,8 +61,8 @@ def drop_words(tokens: Tensor, lengths: Tensor, *, probability: float, vocabular
 def drop_word_pieces(
     tokens: Tensor, lengths: Tensor, *, probability: float, mask: int, fixed: Sequence[int], continues: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """As `drop_words`, for words of several pieces: all pieces of a word share its fate, each replaced by its own draw.
-    Which pieces make a word is read from the tokens; a GPU that has them is waited for.
+    """As `drop_words`, for words of several pieces: all pieces of a word are treated alike, each replaced by its own
+    random id. The word boundaries are read from the tokens, which waits for a GPU if they are there.
 
     mask: id of [MASK]. fixed: ids that never change ([CLS], [SEP]). continues: (vocabulary,) bool, True for pieces that
     are not the first of their word, on the host. At least one word of a caption that has any stays.

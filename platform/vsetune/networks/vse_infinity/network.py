@@ -27,8 +27,9 @@ from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 class VseInfinity(Network):
     """v = n(GPO of mapped regions), t = n(GPO of mapped words); each tower has its own GPO.
 
-    Region mode (`image_mlp`) adds a residual MLP to the linear map of a region; grid mode has the linear map alone, of
-    stored cells or of those of a CNN that reads the photograph. Words are states of a Bi-GRU, or mapped states of BERT.
+    Region mode (`image_mlp`) adds a residual MLP to the linear map of a region. Grid mode has the linear map alone,
+    over stored cells or those of a CNN that reads the photograph. Words are states of a Bi-GRU, or mapped states of
+    BERT.
     """
 
     def __init__(self, spec: VseInfinitySpec, *, width: int, vocabulary_size: int) -> None:
@@ -67,7 +68,7 @@ class VseInfinity(Network):
         return Encoded(unit_length(self.caption_pooling(states, word_mask(lengths, states.shape[1]))))
 
     def parameter_groups(self) -> list[NetworkGroup]:
-        """The CNN and BERT at rates of their own, the CNN frozen at first."""
+        """The CNN and BERT with their own rates, the CNN frozen at first."""
         groups = backbone_groups(self.backbone, self._spec.backbone)
         if self.transformer is not None:
             groups.append(NetworkGroup(list(self.transformer.parameters()), self._spec.text_rate_factor))
@@ -92,7 +93,8 @@ class VseInfinity(Network):
         return unit_length(self.image_pooling(real.placed(mapped), mask))
 
     def _zero_rows(self, mask: Tensor) -> int:
-        """Rows that the released code adds to the regions of a training batch: all images as long as the longest."""
+        """Zero rows that the released code adds to the regions of a training batch, as all images are padded to the
+        longest."""
         if self._spec.mlp_statistics == "regions" or not self.training:
             return 0
         counts = mask.sum(dim=1)

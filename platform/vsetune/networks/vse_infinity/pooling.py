@@ -34,10 +34,10 @@ class GeneralisedPooling(nn.Module):
         self.score = nn.Linear(size, 1, bias=False)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        """(N, D). features: (N, K, D); mask: (N, K) bool, True for real elements, at least one per set, anywhere; a GPU
-        is waited for unless it is on the host.
+        """(N, D). features: (N, K, D); mask: (N, K) bool, True for real elements, at least one per set, at any
+        position; this waits for a GPU unless the mask is on the host.
 
-        Works in float32 or wider also under autocast: sorting in bfloat16 would make ties of what differs.
+        Works in float32 or wider also under autocast: sorting in bfloat16 would make different values equal.
         """
         with torch.autocast(features.device.type, enabled=False):
             here = mask.cpu()

@@ -14,7 +14,7 @@ _SPARE = "a BatchNorm that the released code makes and never calls"
 _POOLER = "BERT's pooler, whose output the released code leaves unused"
 _POSITIONS = "the numbers of the positions, in order"
 _BERT = "bert-base-uncased"
-"""The only one that the released code reads."""
+"""The only BERT that the released code reads."""
 
 
 def recognised(released: Released) -> Recognised:
@@ -53,7 +53,7 @@ def recognised(released: Released) -> Recognised:
 
 
 def _caption_tower(released: Released) -> tuple[dict[str, Any], dict[str, str], str]:
-    """What the spec says of it, its modules, and the released name of its word vectors."""
+    """Settings of the spec, modules, and the released name of the word vectors, for the caption tower."""
     if released.has("txt_enc.bert."):
         modules = {"transformer.body": "txt_enc.bert", "word_map": "txt_enc.linear"}
         return {"text_tower": "bert", "text_model": _BERT}, modules, "txt_enc.bert.embeddings.word_embeddings"

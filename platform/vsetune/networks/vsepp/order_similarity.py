@@ -1,8 +1,8 @@
-"""Similarity of order embeddings (Vendrov et al. 2016; VSE++): minus how far a caption exceeds an image.
+"""Similarity of order embeddings (Vendrov et al. 2016; VSE++): minus the amount by which a caption exceeds an image.
 
     S_ij = -|max(0, t_j - v_i)|
 
-The B x B x D differences are never held at once: forward and backward go through them in blocks of images.
+The B x B x D differences never exist all at once: forward and backward pass process them in blocks of images.
 """
 
 from __future__ import annotations

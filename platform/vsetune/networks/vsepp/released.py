@@ -13,7 +13,7 @@ _CNN = "the CNN; ingest vectors of this CNN, each divided by its length"
 
 
 def recognised(released: Released) -> Recognised:
-    """An image map wider than any CNN's vector reads regions of 2048 numbers in a row."""
+    """An image map wider than any CNN's vector reads concatenated regions of 2048 numbers."""
     inputs = released.size("img_enc.fc.weight", 1, _REGION_WIDTH)
     is_flat = inputs > _WIDEST_VECTOR and inputs % _REGION_WIDTH == 0
     settings = released.settings

@@ -1,4 +1,4 @@
-"""Writing the caption of an image from its regions, as a second task in training (VSRN; Li et al. 2019, section 3.4).
+"""Generates the caption of an image from its regions, as a second training task (VSRN; Li et al. 2019, section 3.4).
 
 Letters of shapes: N images, M captions, R regions, D dimensions, H hidden units, T steps.
 """
@@ -49,7 +49,8 @@ class CaptionGenerator(nn.Module):
         return functional.cross_entropy(logits, counted.rows(tokens[:, 1:]), reduction="sum") / len(tokens)
 
     def _cut(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """(M, T + 1) ids, 0 behind the end, and (M,) predictions of each caption, on the host; T is the most of them.
+        """(M, T + 1) ids, 0 behind the end, and (M,) predictions of each caption, on the host; T is the largest of
+        these.
 
         A caption that is too long loses words before its last id. As in the reference, the step behind the end counts
         unless the caption fills all steps.

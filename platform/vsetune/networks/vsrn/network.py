@@ -31,7 +31,7 @@ _BLOCKS = 4
 class ReasonedImages(Encoded):
     """Embeddings with the regions they come from, which the caption generator reads; only made in training.
 
-    regions: (N, R, D) behind the graph, zero where padded. counts: (N,) real regions, and host_counts on the CPU.
+    regions: (N, R, D) after the graph, zero where padded. counts: (N,) real regions, and host_counts on the CPU.
     """
 
     regions: Tensor | None = None
@@ -87,11 +87,11 @@ class Vsrn(Network):
         return {"captioning": self.captioning_loss(items.images, items.words, items.caption_rows)}
 
     def captioning_loss(self, images: Encoded, captions: CaptionInputs, caption_rows: Tensor) -> Tensor:
-        """Scalar to add to the retrieval loss: `captioning_weight` times the loss of writing each caption.
+        """Scalar to add to the retrieval loss: `captioning_weight` times the loss of generating each caption.
 
-        images: what `encode_images` gave in training. caption_rows: (M,) row of each caption's image. The reference
-        adds a mean over captions to a hinge summed over the batch, weight 1. Unlike it, parameters are registered
-        once: its Adam takes two steps per batch on those of the generator.
+        images: output of `encode_images` in training. caption_rows: (M,) row of each caption's image. The reference
+        adds a mean over captions to a hinge summed over the batch, weight 1. Unlike it, parameters are registered once:
+        its Adam takes two steps per batch on those of the generator.
         """
         if self.generator is None:
             return images.vectors.new_zeros(())

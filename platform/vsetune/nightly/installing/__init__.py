@@ -1,1 +1,1 @@
-"""What starts a night every night: an entry for cron, systemd, GitHub Actions or Kubernetes; no secret is in any."""
+"""Entries that start a night every day, for cron, systemd, GitHub Actions or Kubernetes. They contain no secrets."""

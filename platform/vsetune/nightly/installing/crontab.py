@@ -1,4 +1,4 @@
-"""The entry in a user's crontab: between two markers, so that it is found again; every other line stays as it is."""
+"""The entry in a user's crontab. Two markers enclose it, so that it can be replaced; all other lines stay unchanged."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from vsetune.nightly.installing.daily_time import DailyTime, seen_from
 from vsetune.nightly.installing.nightly_entry import MARK, SECRETS_FILE, NightlyEntry
 
 _LONGEST_LINE = 990
-"""Characters; cron takes 1,000 with the time, and cuts what is longer without a word."""
+"""Characters; cron takes 1,000 with the time, and silently cuts longer lines."""
 
 
 def cron_time(time: DailyTime, *, now: datetime) -> DailyTime:
-    """The time by the clock of this machine, by which cron goes. UsageError where summer time parts the two."""
+    """The time by the clock of this machine, which cron uses. UsageError where summer time shifts the two differently.
+    """
     if time.zone is None:
         return time
     here = seen_from(time, None, start=now)
@@ -30,7 +31,7 @@ def cron_time(time: DailyTime, *, now: datetime) -> DailyTime:
 
 
 def cron_block(entry: NightlyEntry, *, now: datetime) -> str:
-    """The lines of one sweep. UsageError for what no crontab can hold."""
+    """The lines of one sweep. UsageError for a line too long for a crontab, and as `cron_time`."""
     here = cron_time(entry.time, now=now)
     variables = "".join(f"{name}={shlex.quote(value)} " for name, value in entry.variables.items())
     secrets = f"set -a; [ ! -r {SECRETS_FILE} ] || . {SECRETS_FILE}; set +a"
@@ -49,9 +50,9 @@ def cron_block(entry: NightlyEntry, *, now: datetime) -> str:
 
 
 def with_block(crontab: str, name: str, block: str | None) -> str:
-    """A crontab in which this block stands in place of what stood for the sweep; None takes it away.
+    """The crontab with the sweep's block replaced by `block`; None removes it.
 
-    UsageError when only one of the two markers is there: what lies between is not known.
+    UsageError when the two markers are not there once each, in order: the end of the block is then unknown.
     """
     begin, end = _markers(name)
     lines = crontab.splitlines(keepends=True)
@@ -91,7 +92,7 @@ class Crontab:
         raise VsetuneError(f"crontab -l: {_line(done.stderr)}; is this user allowed to use cron?")
 
     def write(self, text: str) -> None:
-        """In place of the whole table. VsetuneError when cron refuses it; then the old one stays."""
+        """Replace the whole table. VsetuneError when cron refuses it; the old table then stays."""
         done = subprocess.run([self._program, "-"], input=text, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise VsetuneError(f"crontab: refused the new table ({_line(done.stderr)}); the old one stays")

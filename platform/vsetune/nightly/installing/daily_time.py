@@ -1,4 +1,4 @@
-"""A time of day in a time zone, and what summer time does to it."""
+"""A time of day in a time zone, and the effect of summer time on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DailyTime:
 
     @property
     def text(self) -> str:
-        """For people: `02:30 Europe/Berlin`."""
+        """For display: `02:30 Europe/Berlin`."""
         return f"{self.clock} {self.zone or 'by the clock of this machine'}"
 
     def cron(self) -> str:
@@ -42,7 +42,7 @@ class DailyTime:
 
 
 def daily_time(at: str, zone: str | None) -> DailyTime:
-    """From `HH:MM` and an IANA name. UsageError in one line."""
+    """A daily time from `HH:MM` and an IANA name. UsageError in one line."""
     found = _CLOCK.fullmatch(at.strip())
     if found is None:
         raise UsageError(f"--at: got {at[:40]!r}, need a time of day as HH:MM, such as 02:30")
@@ -52,9 +52,9 @@ def daily_time(at: str, zone: str | None) -> DailyTime:
 
 
 def seen_from(time: DailyTime, zone: str | None, *, start: datetime) -> DailyTime | None:
-    """The same moment by the clock of another zone; None where their distance changes within a year of `start`.
+    """The same moment by the clock of another zone; None where their offset changes within a year of `start`.
 
-    None as `zone` is the clock of this machine.
+    zone: None is the clock of this machine.
     """
     clocks = {_clock(moment, zone) for moment in _moments(time, start)}
     if len(clocks) != 1:
@@ -64,7 +64,8 @@ def seen_from(time: DailyTime, zone: str | None, *, start: datetime) -> DailyTim
 
 
 def in_winter_utc(time: DailyTime, *, start: datetime) -> tuple[DailyTime, bool]:
-    """The time in UTC as it is without summer time, and whether summer time moves it."""
+    """The time in UTC outside summer time, and whether summer time moves it. Without a zone it is the time at `start`:
+    the clock of this machine does not report summer time."""
     clocks = [_clock(moment, "UTC") for moment in _moments(time, start) if not _zone(time.zone).dst(moment)]
     hour, minute = clocks[0]
     return DailyTime(hour, minute, "UTC"), seen_from(time, "UTC", start=start) is None
@@ -85,7 +86,7 @@ def summer_time_notes(time: DailyTime, *, start: datetime) -> list[str]:
 
 
 def _moments(time: DailyTime, start: datetime) -> Iterator[datetime]:
-    """Of a year; days on which the time does not exist are left out."""
+    """The moments of a year; days on which the time does not exist are left out."""
     for local in _days(time, start):
         moment = local.replace(tzinfo=_zone(time.zone))
         if _seen(moment, time.zone) == local:
@@ -103,7 +104,7 @@ def _clock(moment: datetime, zone: str | None) -> tuple[int, int]:
 
 
 def _seen(moment: datetime, zone: str | None) -> datetime:
-    """What the clock of a zone shows at that moment, without the zone."""
+    """The moment by the clock of a zone, as a naive datetime."""
     there = moment.astimezone(UTC).astimezone(None if zone is None else _zone(zone))
     return there.replace(tzinfo=None, fold=0)
 
@@ -122,7 +123,7 @@ def _zone(name: str | None) -> tzinfo:
 
 
 class _LocalClock(tzinfo):
-    """The clock of this machine, summer time and all, as the C library knows it."""
+    """The clock of this machine according to the C library. The offset includes summer time; `dst` is always 0."""
 
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
         return None if moment is None else moment.replace(tzinfo=None).astimezone().utcoffset()

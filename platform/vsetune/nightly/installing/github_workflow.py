@@ -15,13 +15,13 @@ from vsetune.nightly.installing.daily_time import in_winter_utc
 from vsetune.nightly.installing.nightly_entry import MARK, NightlyEntry
 
 _LEFT_HERE = {"PYTHONPATH", HOME_VARIABLE, "VSETUNE_LOG"}
-"""Of this machine, not of the runner; the history of a runner is in its cache."""
+"""Variables of this machine that do not apply to the runner; the history of a runner is in its cache."""
 
 
 def github_workflow(entry: NightlyEntry, root: Path, *, now: datetime) -> str:
-    """The text of a workflow file. root: of the repository, in which the sweep's file must stand.
+    """The text of a workflow file. root: of the repository, which must contain the sweep's file.
 
-    UsageError for a file that the checkout on the runner would not have.
+    UsageError for a file outside the repository, which the runner would not have.
     """
     file = entry.file.resolve()
     if not file.is_relative_to(root.resolve()):
@@ -44,7 +44,7 @@ def github_workflow(entry: NightlyEntry, root: Path, *, now: datetime) -> str:
 
 
 def repository_root(file: Path) -> Path:
-    """The folder that a workflow's checkout starts from. UsageError outside of any repository."""
+    """The top folder of the file's repository. UsageError outside of any repository."""
     for folder in file.absolute().parents:
         if (folder / ".git").exists():
             return folder

@@ -1,8 +1,8 @@
 """A manifest for Kubernetes: KubeRay's RayCronJob, or a plain CronJob where its feature gate is off.
 
 Both run `jobs/nightly.py` on the cluster of jobs/kuberay/ray_cluster.yaml, from its image, with its home on object
-storage. Of RayCronJob there is schedule, timeZone, jobTemplate and suspend and nothing else (KubeRay 1.7): it has no
-concurrencyPolicy, so that two nights at once are kept apart by the lock of the history alone.
+storage. RayCronJob has only the fields schedule, timeZone, jobTemplate and suspend (KubeRay 1.7). It has no
+concurrencyPolicy, so only the lock of the history prevents two nights at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vsetune.nightly.installing.nightly_entry import MARK, NightlyEntry
 
 IMAGE = "REGISTRY/vsetune:ray-{ray}"
 CHECKOUT = PurePosixPath("/home/ray/vsetune")
-"""Where the image of jobs/kuberay/Dockerfile has the repository."""
+"""Path of the repository in the image of jobs/kuberay/Dockerfile."""
 
 _CLUSTER, _SERVICE = "vsetune", "http://vsetune-head-svc:8265"
 _START_WITHIN_S = 4 * 3600
@@ -63,13 +63,13 @@ def kubernetes_schedule(entry: NightlyEntry, path: str, *, ray: str, with_raycro
 
 def _raycronjob(entry: NightlyEntry, run: str, image: str, zone: str | None) -> dict[str, Any]:
     spec: dict[str, Any] = {"schedule": entry.time.cron()}
-    if zone is not None:  # without one the operator's own clock, which is UTC in its container
+    if zone is not None:  # without timeZone the operator's own clock counts, which is UTC in its container
         spec["timeZone"] = zone
     spec["jobTemplate"] = {
         "clusterSelector": {"ray.io/cluster": _CLUSTER},
         "entrypoint": f"sh -c {shlex.quote(run)}",
         "submissionMode": "K8sJobMode",
-        "submitterConfig": {"backoffLimit": 0},  # a regression is exit code 1, and no reason to try again
+        "submitterConfig": {"backoffLimit": 0},  # a regression is exit code 1, which needs no retry
         "submitterPodTemplate": _pod(image, None),
     }
     return {"apiVersion": "ray.io/v1", "kind": "RayCronJob", "metadata": {"name": entry.label}, "spec": spec}
@@ -90,7 +90,7 @@ def _cronjob(entry: NightlyEntry, run: str, image: str, zone: str) -> dict[str, 
 
 
 def _pod(image: str, command: list[str] | None) -> dict[str, Any]:
-    """The pod that submits, with the least rights that do. command: None is KubeRay's own."""
+    """The submitting pod, with minimal rights. command: None is KubeRay's own."""
     container: dict[str, Any] = {"name": "submitter", "image": image}
     if command is not None:
         container["command"] = command

@@ -1,4 +1,4 @@
-"""What every kind of entry is made of: which sweep, when, by which program, with which variables. No secrets."""
+"""The content common to all kinds of entries: sweep, time, program, variables. No secrets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.object_storage.node_cache import FOLDER_VARIABLE, SIZE_VARIABLE
 
 MARK = "written by `vsetune nightly install`"
-"""In every file of ours, so that another one is never overwritten or removed."""
+"""Text in every file that vsetune writes, so that no other file is overwritten or removed."""
 
 SECRETS_FILE = Path("~/.config/vsetune/nightly.env")
-"""Lines NAME=value with passwords and addresses that are secret, made by the person and readable by nobody else."""
+"""Lines NAME=value with secret passwords and addresses, written by the user and readable only by the user."""
 
 _OF_MAIL = {f"VSETUNE_SMTP_{name}" for name in ("HOST", "PORT", "USER", "PASSWORD", "FROM")}
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -31,10 +31,10 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 @dataclass(frozen=True)
 class NightlyEntry:
-    """name: of the sweep. file: absolute path of its nightly.yaml. time: when it starts.
+    """name: of the sweep. file: absolute path of its nightly.yaml. time: of the start.
 
-    command: words that run a night of it from `folder`. variables: of the environment, without secrets. secrets: names
-    of the variables that hold some. log: where its messages go on this machine.
+    command: words that run a night from `folder`. variables: of the environment, without secrets. secrets: names of the
+    variables that contain secrets. log: file for its messages on this machine.
     """
 
     name: str
@@ -48,17 +48,18 @@ class NightlyEntry:
 
     @property
     def label(self) -> str:
-        """For names of units and objects, where underscores and capitals are not allowed."""
+        """Name for units and objects, which may not contain underscores or capitals."""
         return f"vsetune-nightly-{self.name.lower().replace('_', '-')}"
 
     @property
     def shell(self) -> str:
-        """The command as a shell takes it."""
+        """The command, quoted for a shell."""
         return shlex.join(self.command)
 
 
 def nightly_entry(spec: NightlySpec, file: Path, time: DailyTime, home_given: str | None) -> NightlyEntry:
-    """With the interpreter, the package and the settings of this process. ConfigError lists every problem."""
+    """An entry with the interpreter, the package and the settings of this process. ConfigError lists every problem of
+    the variables. UsageError for an unprintable character."""
     name, absolute = spec.nightly, file.absolute()
     place = _home(home_given)
     variables = {**_variables(), **_of_this_machine(), HOME_VARIABLE: place}
@@ -78,7 +79,7 @@ def nightly_entry(spec: NightlySpec, file: Path, time: DailyTime, home_given: st
 
 
 def _secrets(spec: NightlySpec, texts: Sequence[str]) -> list[str]:
-    """Names of the variables that the report needs, and that `${NAME}` in these texts asks for."""
+    """Names of the variables that the report needs, and of those that appear as `${NAME}` in these texts."""
     named = {name for text in texts for name in _VARIABLE.findall(text)}
     named |= {spec.report.webhook} if spec.report.webhook else set()
     return sorted(named | _OF_MAIL if spec.report.mail_to else named)
@@ -93,7 +94,7 @@ def _texts(plain: Any) -> Iterator[str]:
 
 
 def _home(given: str | None) -> str:
-    """The home written into the entry, absolute: as --home says, or that of this process."""
+    """The absolute home written into the entry: --home, or that of this process."""
     if given is None:
         return remote_home() or str(home())
     if given.startswith("s3://"):
@@ -109,7 +110,7 @@ def _home(given: str | None) -> str:
 
 
 def _of_this_machine() -> dict[str, str]:
-    """Where it works and what it may keep there, folders absolute. ConfigError for one that can be none."""
+    """Variables for working folders, made absolute, and the cache size. ConfigError for an invalid folder."""
     given = {name: os.environ[name] for name in (SIZE_VARIABLE,) if os.environ.get(name)}
     for name in (NODE_FOLDER_VARIABLE, FOLDER_VARIABLE):
         try:
@@ -120,7 +121,7 @@ def _of_this_machine() -> dict[str, str]:
 
 
 def _variables() -> dict[str, str]:
-    """Those of this shell that say where records and data are. ConfigError for one with a password in it."""
+    """Variables of this shell for the places of records and data. ConfigError for values that contain a password."""
     given = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name) and name != HOME_VARIABLE}
     problems = [
         f"{name}: holds a password, and the entry would show it; write ${{VARIABLE}} in its place, and set that "

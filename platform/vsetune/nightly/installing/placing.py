@@ -1,4 +1,4 @@
-"""Puts an entry where it works, or takes it away; what was there of somebody else stays."""
+"""Installs an entry or removes it; files of other programs are left alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vsetune.nightly.installing.systemd_units import start_timer, stop_timer, sy
 
 
 class EntryKind(StrEnum):
-    """What starts the nights."""
+    """The scheduler that starts the nights."""
 
     CRON = "cron"
     SYSTEMD = "systemd"
@@ -30,8 +30,9 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True)
 class Entry:
-    """kind, content: what was asked for. output: where it goes; None is where it works: the user's crontab, systemd's
-    folder, .github/workflows, or a file in this folder for kubectl. with_raycronjob: for Kubernetes."""
+    """An entry and its place. output: folder for its files. None is the place where the scheduler reads it: the user's
+    crontab, systemd's folder or .github/workflows; for Kubernetes the current folder. with_raycronjob: for Kubernetes.
+    """
 
     kind: EntryKind
     content: NightlyEntry
@@ -40,7 +41,7 @@ class Entry:
 
 
 def entry_texts(entry: Entry) -> dict[str, str]:
-    """What would be written, by the name of the file; of cron its lines, under the name `crontab`. UsageError."""
+    """The texts to write, by file name; for cron the lines, under the name `crontab`. UsageError."""
     now, content = datetime.now(UTC), entry.content
     if entry.kind is EntryKind.CRON:
         return {"crontab": cron_block(content, now=now)}
@@ -58,9 +59,10 @@ def entry_texts(entry: Entry) -> dict[str, str]:
 
 
 def install(entry: Entry) -> list[str]:
-    """Write it, and start what starts it; lines about what was done and what is left to do.
+    """Write an entry and start its timer; returns lines about the steps done and the steps left to the user.
 
-    UsageError: it cannot be, or a file that is not ours stands there. VsetuneError: the system refuses.
+    UsageError: the entry is not possible, or a file that vsetune did not write is in the way. VsetuneError: the system
+    refuses.
     """
     texts = entry_texts(entry)
     if entry.kind is EntryKind.CRON and entry.output is None:
@@ -82,7 +84,8 @@ def install(entry: Entry) -> list[str]:
 
 
 def remove(entry: Entry) -> list[str]:
-    """Take it away again; lines about what was done. UsageError when a file that is not ours stands there."""
+    """Remove an entry; returns lines about the steps done. UsageError when vsetune did not write a file of it.
+    VsetuneError when systemd refuses to stop the timer; its files are then removed."""
     name = entry.content.name
     if entry.kind is EntryKind.CRON and entry.output is None:
         table = Crontab()
@@ -135,7 +138,7 @@ def _folder(entry: Entry) -> Path:
 
 
 def _require_ours(file: Path) -> None:
-    """UsageError when something else stands there."""
+    """UsageError when the file exists and vsetune did not write it."""
     try:
         ours = not file.exists() or MARK in file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -152,7 +155,7 @@ def _unlink(file: Path) -> None:
 
 
 def _next(entry: Entry, folder: Path) -> list[str]:
-    """What is left to do by hand."""
+    """Lines on the steps left to the user."""
     label = entry.content.label
     if entry.kind is EntryKind.GITHUB:
         names = ", ".join(entry.content.secrets)

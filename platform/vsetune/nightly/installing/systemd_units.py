@@ -1,4 +1,5 @@
-"""A timer and a service of the user for systemd. A night that was missed, the machine being off, is caught up."""
+"""A timer and a service of the user for systemd. A night missed while the machine was off starts once it is on again.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ WantedBy=timers.target
 
 
 def unit_folder() -> Path:
-    """Where systemd looks for units of the user."""
+    """Folder in which systemd finds units of the user."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "systemd" / "user"
 
 
@@ -63,20 +64,20 @@ def systemd_units(entry: NightlyEntry) -> dict[str, str]:
 
 
 def on_calendar(entry: NightlyEntry) -> str:
-    """The time as systemd writes it; without a zone it is the clock of the machine."""
+    """The time in systemd's format; without a zone it is by the clock of the machine."""
     zone = "UTC" if entry.time.is_utc else entry.time.zone
     return f"*-*-* {entry.time.clock}:00" + (f" {zone}" if zone else "")
 
 
 def start_timer(label: str) -> None:
-    """Have the user's systemd read its units and start this timer. VsetuneError with what to do by hand."""
+    """Make the user's systemd read its units and start this timer. VsetuneError with the commands to run by hand."""
     by_hand = f"run: systemctl --user daemon-reload && systemctl --user enable --now {label}.timer"
     _systemctl(["daemon-reload"], by_hand)
     _systemctl(["enable", "--now", f"{label}.timer"], by_hand)
 
 
 def stop_timer(label: str) -> None:
-    """The other way round; to be called before its files are removed."""
+    """Stop and disable this timer. Must be called before its files are removed."""
     _systemctl(["disable", "--now", f"{label}.timer"], f"run: systemctl --user disable --now {label}.timer")
 
 
@@ -91,7 +92,7 @@ def _systemctl(words: list[str], by_hand: str) -> None:
 
 
 def _quoted(text: str) -> str:
-    """A word as unit files take it."""
+    """A word quoted for unit files."""
     plain = _escaped(text).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{plain}"'
 

@@ -1,1 +1,1 @@
-"""Is tonight like the nights before? Noise bands, a sequential test, and the promised rate of false alarms."""
+"""Comparison of tonight with the nights before: noise bands, a sequential test, a promised rate of false alarms."""

@@ -1,4 +1,4 @@
-"""What all cells of a measure say together: a step that is a little slower everywhere is seen here first."""
+"""The mean of a measure over all cells, which shows a small change common to all cells first."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from vsetune.nightly.judging.tolerance import Tolerance
 from vsetune.nightly.measures import Measure
 
 FEWEST = 2
-"""Fewer cells than these on a night say nothing together."""
+"""Fewest cells that a night needs for a mean."""
 
 
 @dataclass(frozen=True)
 class AllCells:
-    """Further streams for `judge`, one per measure that several cells have: past, tonight and measures go behind those
-    of the cells. measures: of the same direction and scale, with a name of their own (their noise is less than a
-    cell's). of: the measure that each one stands for."""
+    """Further streams for `judge`, one per measure that several cells have. past, tonight and measures are appended to
+    those of the cells. measures: same direction and scale, under another name because their noise is less than a
+    cell's. of: the measure that each one averages."""
 
     past: Floats
     tonight: Floats
@@ -29,10 +29,10 @@ class AllCells:
 
 
 def all_cells(past: Floats, tonight: Floats, measures: Sequence[Measure], tolerance: Tolerance) -> AllCells:
-    """Arguments as for `judge`. Mean over the cells, of logarithms where ratio (the geometric mean).
+    """Mean over the cells, of logarithms where ratio (the geometric mean). Arguments as for `judge`.
 
-    A cell that is missing one night does not move the mean: every cell is held against its own median of the past, and
-    a cell without a past has no say.
+    A cell that is missing one night does not move the mean: the mean is over each cell's difference from its own past
+    median. A cell without a past does not count.
     """
     streams = Streams.of(measures, [tolerance.change_that_matters(measure) for measure in measures])
     nights = np.concatenate([streams.judged(past), streams.judged(tonight)[None]])

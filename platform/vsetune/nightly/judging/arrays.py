@@ -1,4 +1,4 @@
-"""Values as they are judged: logarithms of ratios, turned so that larger is worse; NaN where there is none."""
+"""Values as judged: logarithms of ratios, with the sign that makes larger worse; NaN where there is none."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Bools = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
 
 LARGEST = 1e100
-"""Anything further from 0 is no value: its square would not be a number."""
+"""Values further from 0 count as missing: their squares could overflow."""
 
 
 def of_all_cells(name: str) -> str:
-    """What the mean over all cells of a measure is called."""
+    """Name of the mean over all cells of a measure."""
     return f"{name} of all cells"
 
 
 @dataclass(frozen=True)
 class Streams:
-    """What is watched, one entry per stream: sign (+1 where higher is worse), whether it is judged in logarithms, its
-    smallest change that matters (as judged, > 0), the number of its measure, 0 to measures - 1, and which stream is the
-    mean over all cells of its measure, -1 for none."""
+    """The judged streams, one entry per stream. sign: +1 where higher is worse. is_ratio: judged in logarithms.
+    smallest: smallest change that matters (as judged, > 0). measure: number of its measure, 0 to measures - 1. whole:
+    index of the stream that is the mean over all cells of its measure, -1 for none."""
 
     sign: Floats
     is_ratio: Bools
@@ -49,11 +49,11 @@ class Streams:
 
     @property
     def members(self) -> Floats:
-        """(streams, measures), 1 where a stream is of a measure."""
+        """(streams, measures), 1 where a stream belongs to a measure."""
         return np.eye(int(self.measure.max(initial=-1)) + 1)[self.measure]
 
     def judged(self, values: Floats) -> Floats:
-        """(..., streams) in units of the measures, as judged; infinities and ratios <= 0 are no values."""
+        """(..., streams) in units of the measures, to values as judged; infinities and ratios <= 0 become NaN."""
         known = np.isfinite(values) & (np.abs(np.where(np.isfinite(values), values, 0.0)) <= LARGEST)
         known &= ~self.is_ratio | (np.where(known, values, 0.0) > 0)
         plain = np.where(known, values, np.nan)
@@ -61,7 +61,7 @@ class Streams:
         return np.where(self.is_ratio & known, logarithms, plain) * self.sign
 
     def in_units(self, judged: Floats) -> Floats:
-        """The way back."""
+        """Inverse of `judged`."""
         plain = judged * self.sign
         return np.where(self.is_ratio, np.exp(np.clip(np.where(self.is_ratio, plain, 0.0), -700, 700)), plain)
 

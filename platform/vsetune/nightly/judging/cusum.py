@@ -1,6 +1,6 @@
-"""When small changes have added up: Page's (1954) cumulative sum, over scores that start themselves (Hawkins 1987).
+"""Page's (1954) cumulative sum over self-starting scores (Hawkins 1987); it finds small changes that last.
 
-Scores are winsorised: a single night, however bad, is the band's business (Lucas & Crosier 1982).
+Scores are winsorised (Lucas & Crosier 1982): a single bad night is left to the band.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ LEAST_ALLOWANCE, MOST_ALLOWANCE = 0.25, 1.0
 
 
 def allowance(smallest: Floats, scale: Floats) -> Floats:
-    """Half the change that matters, in scores: then the sum is quickest for such a change (Moustakides 1986)."""
+    """Half the change that matters, in scores, which finds a change of that size fastest (Moustakides 1986)."""
     return np.clip(smallest / (2 * scale), LEAST_ALLOWANCE, MOST_ALLOWANCE)
 
 
 def limit(allowance: Floats, nights: Floats) -> Floats:
-    """Of the sum, so that one stream of quiet nights goes above it once in `nights` on average.
+    """Limit of the sum that one stream of quiet nights exceeds once in `nights` on average.
 
     Siegmund (1985), "Sequential Analysis", eq. 2.57: nights = (exp(2 k b) - 2 k b - 1) / (2 k^2), b = limit + 1.166.
     """

@@ -1,4 +1,4 @@
-"""Is tonight like the nights before?"""
+"""Judges each stream of tonight against the nights before."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from vsetune.nightly.measures import Measure
 
 @dataclass(frozen=True)
 class Judgement:
-    """Of one stream tonight.
+    """The verdict on one stream tonight.
 
-    centre, low, high: where quiet nights are and the band they stay in, in the unit of the measure; None before
-    `baseline_nights` nights, and low and high also while so few nights say nothing about their noise. change: distance
-    to the centre, of tonight or, after a drift or a longer change, of the mean of its nights; in the unit where linear,
-    a fraction where ratio, positive is higher. since: index into the nights, past first, of the first one of the
-    change; None where there is none. found_by: `band` where tonight alone is outside, `drift` where the sum of many
-    nights tells. score: how unusual tonight is, in standard normal deviations, positive is worse. autocorrelation: of
-    successive quiet nights of the measure, 0 to 1, for which limits are wider.
+    centre, low, high: centre and band of quiet nights, in the unit of the measure; None before `baseline_nights`
+    nights. low and high are also None while too few nights estimate the noise. change: distance to the centre, of
+    tonight or, after a drift or a longer change, of the mean of its nights; in the unit where linear, a fraction where
+    ratio, positive is higher. since: index of the first night of the change, into the nights, past first; None without
+    a change. found_by: `band` if tonight alone is outside, `drift` if the sum over many nights is above its limit.
+    score: how unusual tonight is, in standard normal deviations, positive is worse. autocorrelation: of successive
+    quiet nights of the measure, 0 to 1; it widens the limits.
     """
 
     verdict: Literal["baseline", "quiet", "regression", "improvement", "missing"]
@@ -47,14 +47,15 @@ def judge(
     *,
     alarmed: Bools | None = None,
 ) -> list[Judgement]:
-    """One judgement per stream; a stream is one measure of one cell, `measures` says which measure.
+    """One judgement per stream; a stream is one measure of one cell. measures: the measure of each stream.
 
-    past: (nights, streams), oldest first, of the current line of each stream: NaN before it began, as on every night
-    without a value; an infinity, or a ratio that is not positive, is no value either. tonight: (streams,). alarmed:
-    (nights, streams), whether people were told of a regression or an improvement that night: such nights teach
-    nothing, and a change goes on being told until the nights are back or it is accepted (its line begun anew). None:
-    what this function would have told, night after night. Streams whose measures have one name share what is known of
-    their noise. How: docs/decisions/0039-nightly-verdicts.md. Raises UsageError for shapes that do not fit.
+    past: (nights, streams), oldest first, of the current line of each stream. NaN before the line began, and on every
+    night without a value; an infinity, or a ratio that is not positive, counts as no value. tonight: (streams,).
+    alarmed: (nights, streams), whether a regression or an improvement was reported that night. The baseline does not
+    learn from such nights, and a change is reported until the nights are back at the centre or it is accepted (a new
+    line begins). None: the changes that this function would have reported, night by night. Streams whose measures have
+    the same name share their noise estimates. Method: docs/decisions/0039-nightly-verdicts.md. Raises UsageError for
+    shapes that do not fit.
     """
     past, tonight = np.asarray(past, dtype=np.float64), np.asarray(tonight, dtype=np.float64)
     streams = len(measures)
@@ -73,7 +74,7 @@ def judge(
 
 
 def judgements(seen: Seen, streams: Streams, history: int = 0) -> list[Judgement]:
-    """Of one of the histories, in the units of the measures."""
+    """The judgements of one history, in the units of the measures."""
     centre, bounds = streams.in_units(seen.centre[history]), (streams.in_units(seen.low[history]),
                                                               streams.in_units(seen.high[history]))
     low, high = np.minimum(*bounds), np.maximum(*bounds)

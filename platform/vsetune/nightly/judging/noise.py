@@ -1,13 +1,13 @@
-"""Where a stream stands on quiet nights and how far it strays: robust, and steadied by the other cells.
+"""Robust location and scale of a stream's quiet nights; the scale also uses the other cells.
 
 Location: mean of the nights, winsorised at `CLIP` scales from their median (one step towards Huber's (1964) estimator).
 Scale: the winsorised standard deviation, made consistent for normal noise, then moderated towards the scale that the
-cells of the same measure share (Smyth 2004, "Linear models and empirical Bayes methods", section 6.2): the fewer the
-nights and the more alike the cells, the more it is theirs. Never below `SMALLEST_SHARE` of the smallest change that
-matters, so that a history without any noise says nothing about changes that do not matter.
+cells of the same measure share (Smyth 2004, "Linear models and empirical Bayes methods", section 6.2). The shared scale
+has more weight the fewer the nights and the more alike the cells. The scale is at least `SMALLEST_SHARE` of the
+smallest change that matters, so that a history without noise raises no alarm for changes that do not matter.
 
-Where successive nights are alike, few nights show too little of the scale and of the error of their mean: both are made
-larger by the autocorrelation that the streams of the measure show together.
+Where successive nights are correlated, few nights underestimate the scale and the error of their mean. Both are
+enlarged by the autocorrelation estimated from all streams of the measure.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from vsetune.nightly.judging.arrays import Floats
 
 CLIP = 2.5
 WINSORISED_VARIANCE = 0.9776
-"""Of a standard normal value, winsorised at CLIP."""
+"""Variance of a standard normal value, winsorised at CLIP."""
 SMALLEST_SHARE = 1 / 8
 MOST_SHARED_FREEDOM = 12.0
-"""Cells are never taken to be more alike than so many nights of their own would outweigh."""
+"""Largest number of degrees of freedom that the shared scale may have, so that a cell's own nights can outweigh it."""
 FEWEST_CELLS = 3
 """Fewer cells than these share no scale."""
 IMAGINED_NIGHTS, DOUBT = 7.0, 0.5
-"""Autocorrelation is shrunk by so many nights without any, and so many standard errors of it are not believed."""
+"""Autocorrelation is shrunk as if IMAGINED_NIGHTS more nights had none, then reduced by DOUBT standard errors."""
 MOST_ALIKE = 0.8
-"""Largest autocorrelation that is believed."""
+"""Largest autocorrelation that is used."""
 LEAST_LEFT = 0.4
-"""Share of its variance that a few nights show at least, however alike they are."""
+"""Smallest share of the variance that a few nights are taken to show, however correlated they are."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Of quiet nights, as judged, (..., streams): centre (NaN without nights), scale (> 0), degrees of freedom of the
-    scale (>= 0), nights it was learnt from. autocorrelation: of successive nights, 0 to `MOST_ALIKE`."""
+    """Noise of quiet nights, as judged. Fields are (..., streams): centre (NaN without nights), scale (> 0), degrees of
+    freedom of the scale (>= 0), number of nights used. autocorrelation: of successive nights, 0 to `MOST_ALIKE`."""
 
     centre: Floats
     scale: Floats
@@ -57,8 +57,9 @@ class Noise:
 
 
 def noise(quiet: Floats, smallest: Floats, members: Floats, remembered: Floats | None = None) -> Noise:
-    """quiet: (..., streams, nights), NaN where a night does not count. smallest: (streams,). members: (streams,
-    measures). remembered: as quiet, the nights from which autocorrelation is learnt; None: nights are independent."""
+    """Estimates the noise. quiet: (..., streams, nights), NaN where a night does not count. smallest: (streams,).
+    members: (streams, measures). remembered: as quiet, the nights from which autocorrelation is estimated; None: nights
+    are taken as independent."""
     nights = np.isfinite(quiet).sum(axis=-1).astype(np.float64)
     middle = median(quiet)
     spread = 1.4826 * (1 + 1 / np.maximum(nights, 1)) * median(np.abs(quiet - middle[..., None]))
@@ -80,10 +81,11 @@ def noise(quiet: Floats, smallest: Floats, members: Floats, remembered: Floats |
 
 
 def autocorrelation(away: Floats, members: Floats) -> Floats:
-    """(..., streams), of successive nights, one for all streams of a measure, 0 to `MOST_ALIKE`.
+    """(..., streams): autocorrelation of successive nights, equal for all streams of a measure, 0 to `MOST_ALIKE`.
 
-    away: (..., streams, nights) from the centre, in scales, NaN where a night does not count. The bias of few nights is
-    taken out (Marriott & Pope 1954). What is left over after doubt widens limits, so white noise costs little.
+    away: (..., streams, nights), distance from the centre in scales, NaN where a night does not count. The bias of few
+    nights is removed (Marriott & Pope 1954). Only the part that exceeds `DOUBT` standard errors is returned, so white
+    noise hardly widens the limits.
     """
     known = np.isfinite(away)
     are_pairs = known[..., 1:] & known[..., :-1]
@@ -100,7 +102,7 @@ def autocorrelation(away: Floats, members: Floats) -> Floats:
 
 
 def median(values: Floats) -> Floats:
-    """Over the last axis, of the entries that are numbers; NaN where none is."""
+    """Median over the last axis of the finite entries; NaN where none is."""
     if not values.shape[-1]:
         return np.full(values.shape[:-1], np.nan)
     ordered = np.sort(values, axis=-1)  # NaN last
@@ -112,7 +114,7 @@ def median(values: Floats) -> Floats:
 
 
 def _moderated(variance: Floats, freedom: Floats, members: Floats) -> tuple[Floats, Floats]:
-    """Variance and degrees of freedom after the cells of a measure have spoken with each other."""
+    """Variance and degrees of freedom, moderated towards the variance that the cells of a measure share."""
     counts = freedom > 0
     own = np.maximum(freedom, 1)
     logarithm = np.where(counts, np.log(variance) + 1 / own + 1 / (3 * own**2), 0.0)

@@ -1,9 +1,9 @@
-"""How unusual a night is, as a normal score, and how unusual it must be.
+"""Normal scores of nights, and the limits for them.
 
-Score: Wallace's (1959) transformation of Student's t, which Hawkins (1987) uses for self-starting charts: the error of
-a centre and a scale learnt from few nights is in it. Limit: the normal quantile where noise is normal; where it is
-not, the quantile of a generalised Pareto tail (Pickands 1975), fitted by moments (Hosking & Wallis 1987) to the scores
-above `ABOVE` of all cells of the measure, beside some of the whole report and `PRIOR_SCORES` imagined ones.
+Score: Wallace's (1959) transformation of Student's t, which Hawkins (1987) uses for self-starting charts. It includes
+the error of a centre and a scale estimated from few nights. Limit: the normal quantile where noise is normal. Otherwise
+the quantile of a generalised Pareto tail (Pickands 1975), fitted by moments (Hosking & Wallis 1987) to the scores above
+`ABOVE`: those of all cells of the measure, some of the whole report, and `PRIOR_SCORES` imagined ones.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from scipy.special import ndtri
 from vsetune.nightly.judging.arrays import Floats
 
 ABOVE = 1.2815515655446004
-"""A tenth of normal scores are above."""
+"""Exceeded by a tenth of normal scores."""
 PRIOR_SCORES = 200.0
 PRIOR_TAIL = (1.0, 0.1, 0.1 * 0.5, 0.1 * 0.6)
-"""Of an imagined score: itself, above, excess and its square. Heavier than normal scores (0.1 * 0.47, 0.1 * 0.39)."""
+"""`Tail.sums` of one imagined score: count, count above, excess, squared excess. Heavier than normal scores
+(0.1 * 0.47, 0.1 * 0.39)."""
 BORROWED_SCORES = 2000.0
 MOST_EXCESS = 15.0
-"""One score says no more than this about the tail."""
+"""Largest excess that one score adds to the tail."""
 HEAVIEST = 0.45
-"""Shape of a Pareto tail: moments know no heavier one than 0.5."""
+"""Largest shape of the Pareto tail; fitting by moments needs a shape below 0.5."""
 FURTHEST = 1e9
 
 
@@ -37,7 +38,7 @@ def normal_score(students_t: Floats, freedom: Floats) -> Floats:
 
 
 def students_t(score: Floats, freedom: Floats) -> Floats:
-    """The way back; score >= 0."""
+    """Inverse of `normal_score`; score >= 0."""
     nu = np.maximum(freedom, 1.0)
     exponent = np.minimum((score * (8 * nu + 3) / (8 * nu + 1)) ** 2 / nu, 2 * np.log(FURTHEST))
     t: Floats = np.sqrt(nu * np.expm1(exponent))
@@ -46,8 +47,8 @@ def students_t(score: Floats, freedom: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Tail:
-    """Scores, and how far they were above `ABOVE`. sums: (4, ..., measures), the number of scores, of those above, the
-    sum of their excess and that of its squares."""
+    """Scores and their excess above `ABOVE`. sums: (4, ..., measures): number of scores, number above, sum of the
+    excess, sum of its squares."""
 
     sums: Floats
 
@@ -62,11 +63,11 @@ class Tail:
         return Tail(self.sums + np.stack([known, excess > 0, excess, excess**2]) @ members)
 
     def reach(self, probability: Floats, members: Floats, freedom: Floats) -> Floats:
-        """(..., streams), in scales: what a quiet night goes beyond with this probability, (..., measures).
+        """(..., streams), in scales: the distance that a quiet night exceeds with this probability.
 
-        Where noise is normal that is a quantile of Student's t; it is stretched by as much as the limit of scores is.
-        Turned back into t itself, a heavy limit would grow without end: no night, however slow, would be beyond it.
-        members: (streams, measures). freedom: (..., streams).
+        Where noise is normal this is a quantile of Student's t. It is stretched by the same factor as the limit of
+        scores. A heavy limit transformed back to t would grow without bound, so that no night could exceed it.
+        probability: (..., measures). members: (streams, measures). freedom: (..., streams).
         """
         usual = -ndtri(probability)
         stretch = (self.limit(probability) / usual) @ members.T
@@ -74,10 +75,10 @@ class Tail:
         return far
 
     def limit(self, probability: Floats) -> Floats:
-        """(..., measures): the score that a quiet night goes above with this probability, 0 < it < 0.1, (..., measures)
-        or (..., 1).
+        """(..., measures): the score that a quiet night exceeds with this probability.
 
-        From the scores of the measure, at most `BORROWED_SCORES` of the whole report, and the imagined ones.
+        probability: (..., measures) or (..., 1), above 0 and below 0.1. Estimated from the scores of the measure, at
+        most `BORROWED_SCORES` of the whole report, and the imagined ones.
         """
         whole = self.sums.sum(axis=-1, keepdims=True)
         borrowed = whole * np.minimum(1.0, BORROWED_SCORES / np.maximum(whole[0], 1.0))

@@ -1,4 +1,4 @@
-"""What a person asks of a nightly report: how rarely it may cry wolf, and which changes matter."""
+"""Requirements on a nightly report: the rate of false alarms, and the smallest changes that matter."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from vsetune.nightly.measures import Measure
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The promise of a report, whatever the number of its cells and measures.
+    """The promise of a report, independent of the number of its cells and measures.
 
     false_alarm_nights: one false alarm in so many nights, over the whole report, > 1. baseline_nights: nights with a
-    value before a stream is judged, >= 2. smallest_change: by name of a measure, instead of its own; in its unit where
-    linear, a fraction where ratio; > 0. Raises UsageError for anything else.
+    value before a stream is judged, >= 2. smallest_change: by name of a measure, overrides the measure's default; in
+    its unit where linear, a fraction where ratio; > 0. Raises UsageError for other values.
     """
 
     false_alarm_nights: float = 30.0
@@ -36,6 +36,7 @@ class Tolerance:
                                  "(a fraction for times, rates and memory)")
 
     def change_that_matters(self, measure: Measure) -> float:
-        """Of this measure, in what it is judged in: its unit where linear, a difference of logarithms where ratio."""
+        """Smallest change of this measure that matters, as judged: in its unit where linear, in logarithms where ratio.
+        """
         change = self.smallest_change.get(measure.name, measure.smallest_change)
         return math.log1p(change) if measure.scale == "ratio" else change

@@ -1,4 +1,4 @@
-"""Night after night: scores, cumulative sums, who is told of what, and which nights teach what quiet is.
+"""Night by night: scores, cumulative sums, the changes reported, and the nights that the baseline learns from.
 
 All arrays are (histories, streams): one history in production, hundreds at once in simulations, by the same code.
 """
@@ -16,43 +16,44 @@ from vsetune.nightly.judging.noise import Noise, noise
 from vsetune.nightly.judging.scores import Tail, normal_score, students_t
 
 SPENT = 0.08
-"""Of the false alarms promised. The rest is kept for what the limits do not know: tails that nobody has seen yet,
-cells that are less alike than they looked, a baseline that stands still under suspicion. Chosen so that twelve recorded
-nights, drawn again and again, keep the promise (decision 0039)."""
+"""Share of the promised false alarms that the limits may spend. The rest covers what the limits do not model: tails not
+yet observed, cells that differ more than they seemed to, a baseline that does not learn under suspicion. Chosen so that
+twelve recorded nights, resampled many times, keep the promise (decision 0039)."""
 REGRESSION_SHARE = 0.9
-"""Of what is spent; improvements get the rest."""
+"""Share of the spent false alarms for regressions; improvements get the rest."""
 BAND_SHARE = 0.4
-"""Of each direction's, for tonight alone; the rest is for two sums of many nights:"""
+"""Share of a direction's false alarms for tonight alone; the rest is for two sums over many nights, FINE and COARSE."""
 FINE = (0.4, cusum.LEAST_ALLOWANCE, 2.25)
-"""Share, smallest allowance, largest score of a night: for changes that just matter,"""
+"""Share, smallest allowance, largest score of a night; for changes that just matter."""
 COARSE = (0.2, 1.25, 2.5)
-"""and for larger ones that a single night does not prove, in three nights."""
+"""As FINE, for larger changes that a single night does not prove; it finds them in three nights."""
 SUSPECT = 0.7
-"""A sum above this part of its limit: its nights do not teach the baseline until it has fallen, so that a change is not
-taken for quiet before it is found."""
+"""Fraction of its limit above which a sum is suspect. The baseline does not learn from the nights of a suspect sum, so
+that a change does not become part of the baseline before it is found."""
 MOST_UNKNOWN = 3.0
-"""Times the limit of known noise: a limit that is further away, because few nights know little of their noise, is none
-where it also reaches half of what is usual, or double."""
+"""Multiple of the limit for known noise. A limit further away, because few nights estimate their noise poorly, does not
+count as a limit where it also reaches half or double the usual value."""
 FAR = 3.0
-"""Times the smallest change that matters: nearer limits are useful in any case."""
+"""Multiple of the smallest change that matters; limits nearer than this always count."""
 BENEFIT = 2.0
-"""A drift is told while its size may, within so many standard errors, be the smallest change that matters."""
+"""Standard errors. A drift is reported if its size plus this many of them reaches the smallest change that matters."""
 BEYOND = 1.2
-"""Times the furthest single night that was noise: tonight alone is told only beyond."""
+"""Multiple of the furthest single night that was noise; tonight alone is reported only beyond it."""
 SOON = 2
-"""A single night that people were told of on no more nights may have been noise."""
+"""A change of a single night that was reported on at most this many nights may have been noise."""
 LONGEST_CLUSTER, MORE_PATIENCE, REMEMBERED = 7, 1.6, 0.985
-"""So may a change that was over after no more nights: a cluster of slow nights. A drift's limit is then so many times
-what it was, for that stream, or for all cells where it was told of all; each night so much of that is left."""
+"""A change of at most LONGEST_CLUSTER nights may have been noise too: a cluster of slow nights. The drift limit is then
+multiplied by MORE_PATIENCE, for that stream, or for all cells if the change was reported for all cells. Each night the
+fraction REMEMBERED of the increase remains."""
 REPAIRED = 2.0
-"""Log-likelihood ratio, cumulated, of `back to the centre` against `still changed`, at which a change is over."""
+"""Cumulative log-likelihood ratio of `back to the centre` against `still changed` at which a change is over."""
 
 
 @dataclass
 class Sum:
-    """A cumulative sum towards one direction. share: of the false alarms of its direction. least: smallest allowance.
-    most: largest score of a night. total: the sum; since: its first night; nights, values: how many are in it and the
-    sum of their values. is_suspect: above `SUSPECT`. patience: times its limit, of a stream that has cried wolf."""
+    """A cumulative sum in one direction. share: of the false alarms of its direction. least: smallest allowance.
+    most: largest score of a night. total: the sum. since: its first night. nights, values: number of its nights, and
+    the sum of their values. is_suspect: above `SUSPECT`. patience: factor on the limit, above 1 after a false alarm."""
 
     towards: float
     share: float
@@ -71,7 +72,7 @@ class Sum:
                    np.zeros(shape), np.zeros(shape, np.bool_), np.ones(shape))
 
     def add(self, where: Bools, values: Floats, steps: Floats, index: int) -> None:
-        """One night more in the sums of these streams; a sum that falls to 0 begins anew with the next night."""
+        """Add one night to the sums of these streams; a sum that falls to 0 restarts with the next night."""
         starts = where & (self.total == 0)
         self.since[starts] = index
         self.nights = np.where(where, np.where(starts, 0.0, self.nights) + 1, self.nights)
@@ -79,8 +80,8 @@ class Sum:
         self.total = np.where(where, np.maximum(self.total + steps, 0.0), self.total)
 
     def begin_where_likeliest(self, where: Bools, values: Floats, centre: Floats) -> None:
-        """Of the nights of these sums, keep those since the change: the start at which a change of unknown size is most
-        likely (Hinkley 1970). values: (histories, streams, nights) to tonight."""
+        """Keep only the nights since the change in these sums. The start is the night at which a change of unknown size
+        is most likely (Hinkley 1970). values: (histories, streams, nights) up to tonight."""
         for history, stream in np.argwhere(where):
             nights = values[history, stream, self.since[history, stream]:][::-1]
             counts = np.isfinite(nights).cumsum()
@@ -91,13 +92,13 @@ class Sum:
             self.nights[history, stream], self.values[history, stream] = counts[last], sums[last]
 
     def drift(self, quiet: Noise) -> Floats:
-        """How far the nights of the sum are from the centre, their mean; positive is towards this side."""
+        """Distance of the mean of the sum's nights from the centre; positive is in this direction."""
         mean = self.values / np.maximum(self.nights, 1)
         return self.towards * (mean - np.where(np.isfinite(quiet.centre), quiet.centre, mean))
 
     def has_drifted(self, night: Night, smallest: Floats, chance: Floats) -> Bools:
-        """Adds tonight. smallest: change that matters. chance: of a false alarm per night. True where the sum is above
-        its limit and may be a change that matters."""
+        """Add tonight. smallest: change that matters. chance: of a false alarm per night. Returns True where the sum is
+        above its limit and may be a change that matters."""
         alike = np.sqrt(night.quiet.inflation)
         step = np.maximum(cusum.allowance(smallest, night.quiet.scale * alike), self.least)
         scores = np.clip(self.towards * night.score / alike, -self.most, self.most)
@@ -112,7 +113,7 @@ class Sum:
 @dataclass
 class Side:
     """One direction. towards: +1 worse, -1 better. share: of the false alarms. tail: of the scores on this side.
-    furthest: distance of a stream's furthest night that was told and was back the next."""
+    furthest: distance of a stream's furthest single-night change that was reported and then over."""
 
     towards: float
     share: float
@@ -128,8 +129,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Night:
-    """What is to be judged. index: of the night. is_judged: has a value and a baseline; is_free: and nothing told that
-    goes on. adds_up: and nothing told of all cells. distance: to the centre, 0 where not judged. score: normal."""
+    """A night to be judged. index: of the night. is_judged: the stream has a value and a baseline. is_free: judged, and
+    no reported change goes on. adds_up: free, and no change is reported for all cells. distance: to the centre, 0 where
+    not judged. score: normal."""
 
     index: int
     values: Floats
@@ -143,9 +145,9 @@ class Night:
 
 @dataclass
 class Told:
-    """Changes told and neither repaired nor accepted. side: +1 worse, -1 better, 0 none. since: first night. nights,
-    values: of the change, how many and their sum. times: nights told. score: of the first of them. over: evidence that
-    the change is over."""
+    """Changes that were reported and are neither repaired nor accepted. side: +1 worse, -1 better, 0 none. since: first
+    night. nights, values: number of nights of the change, and the sum of their values. times: number of nights on which
+    it was reported. score: of the first of these nights. over: evidence that the change is over."""
 
     side: Floats
     since: Integers
@@ -167,9 +169,9 @@ class Told:
 @dataclass(frozen=True)
 class Seen:
     """One night of all streams, as judged. known: has a value. is_baseline: too few nights before. side: +1 regression,
-    -1 improvement, 0 neither. low, high: the band. change: tonight's distance to the centre, or that of the nights
-    since the change. since: its first night. is_outside: of the band, tonight. is_unknown: the band is too wide to say
-    anything. autocorrelation: of successive quiet nights. score: normal, positive is worse."""
+    -1 improvement, 0 neither. low, high: the band. change: tonight's distance to the centre, or that of the mean of the
+    nights since the change. since: its first night. is_outside: tonight is outside the band. is_unknown: the band is
+    too wide for a verdict. autocorrelation: of successive quiet nights. score: normal, positive is worse."""
 
     known: Bools
     is_baseline: Bools
@@ -186,9 +188,10 @@ class Seen:
 
 
 class Watch:
-    """Feed nights, oldest first, to `night`.
+    """Judges nights in order: pass them to `night`, oldest first.
 
-    false_alarms: per night over all streams of a history. baseline_nights: with a value, before a stream is judged.
+    false_alarms: per night over all streams of a history. baseline_nights: nights with a value that a stream needs
+    before it is judged.
     """
 
     def __init__(self, streams: Streams, histories: int, *, false_alarms: float, baseline_nights: int) -> None:
@@ -203,8 +206,9 @@ class Watch:
         self.told = Told.nobody(shape)
 
     def night(self, values: Floats, alarmed: Bools | None = None) -> Seen:
-        """values: (histories, streams) as judged, NaN for none. alarmed: whether people were told of a change; None:
-        what is seen here is what they are told. Returns what was seen of the night, before it taught anything."""
+        """Judge one night, then learn from it. values: (histories, streams) as judged, NaN for none. alarmed: whether a
+        change was reported that night; None: the changes found here were reported. Returns the night as judged, before
+        anything was learnt from it."""
         index = self.values.shape[-1]
         known = np.isfinite(values)
         quiet = noise(self._quiet(), self.streams.smallest, self.members, self._remembered())
@@ -227,33 +231,34 @@ class Watch:
         return seen
 
     def _quiet(self) -> Floats:
-        """(histories, streams, nights), NaN where a night does not teach, or not before its suspicion has passed."""
+        """(histories, streams, nights), NaN where the baseline does not learn from a night, or the night is suspect."""
         return np.where(self.teaches & ~self._is_suspected(), self.values, np.nan)
 
     def _is_suspected(self) -> Bools:
-        """(histories, streams, nights): in a sum that is close to its limit."""
+        """(histories, streams, nights): whether the night is in a sum that is close to its limit."""
         nights, suspected = np.arange(self.values.shape[-1]), np.zeros(self.values.shape, np.bool_)
         for one in (*self.better.sums, *self.worse.sums):
             suspected |= one.is_suspect[..., None] & (nights >= one.since[..., None])
         return suspected
 
     def _is_common(self) -> Bools:
-        """(histories, streams): whether a change of its measure is told of all cells. What a cell adds is then known
-        already: it is told where it alone is out of its band, and its nights teach nothing."""
+        """(histories, streams): whether a change of the stream's measure is reported for all cells. A cell's part in it
+        is then known already: the cell is reported only if tonight alone is outside its band, and the baseline does not
+        learn from its nights."""
         whole = self.streams.whole
         common: Bools = (whole >= 0) & (self.told.side[:, whole] != 0)
         return common
 
     def _remembered(self) -> Floats:
-        """As `_quiet`, and with nights of a change that was over soon: autocorrelation is learnt from them."""
+        """As `_quiet`, plus the nights of changes that were over soon; autocorrelation is estimated from these."""
         nights, told = np.arange(self.values.shape[-1]), self.told
         out = (told.side != 0)[..., None] & (nights >= told.since[..., None])
         return np.where(self.is_noise & ~out & ~self._is_suspected(), self.values, np.nan)
 
     def _end_what_is_over(self, judged: Bools, distance: Floats, quiet: Noise) -> None:
-        """A change is over when the nights speak for the centre and against the level that they had been at. One that
-        was over soon may have been noise, so its like is told less easily: a single night becomes a part of the tail
-        and needs company the next time, a longer change needs a higher sum."""
+        """End changes whose nights fit the centre better than the changed level. A change that was over soon may have
+        been noise, so limits for similar changes rise: a single night is added to the tail and widens the band, and a
+        longer change raises the limit of the sums."""
         told = self.told
         is_told = judged & (told.side != 0)
         level = told.values / np.maximum(told.nights, 1) - np.where(judged, quiet.centre, 0.0)
@@ -277,8 +282,9 @@ class Watch:
         told.forget(over)
 
     def _parts(self) -> Floats:
-        """(histories, measures): which part of the false alarms each stream of a measure may spend. Half goes to what
-        stands alone in its measure, the means over all cells, where changes everywhere show; the rest to cells."""
+        """(histories, measures): share of the false alarms that each stream of a measure may spend. Half goes to those
+        that are alone in their measure: the means over all cells, which show changes common to all. Cells get the rest.
+        """
         seen = np.isfinite(self.values).any(axis=-1) @ self.members
         is_alone = self.members.sum(axis=0) == 1
         alone, others = ((seen * part).sum(axis=-1, keepdims=True) for part in (is_alone, ~is_alone))
@@ -319,7 +325,7 @@ class Watch:
         )
 
     def _is_unknown(self, quiet: Noise, parts: Floats, reach: Floats) -> Bools:
-        """Whether so few nights know so little of their noise that the band says nothing. reach: towards worse."""
+        """Whether the band is too wide for a verdict, because few nights estimate the noise. reach: towards worse."""
         usual = -ndtri(BAND_SHARE * self.worse.share * SPENT * self.false_alarms * parts) @ self.members.T
         is_ignorant = students_t(usual, quiet.freedom) > MOST_UNKNOWN * usual
         half_or_double = np.where(self.streams.is_ratio, np.log(2), np.abs(quiet.centre) / 2)
@@ -327,7 +333,7 @@ class Watch:
         return unknown
 
     def _tell(self, side: Floats, seen: Seen, index: int) -> None:
-        """People are told; what they are told of does not teach. side: (histories, streams), of each stream."""
+        """Record the reported changes; the baseline does not learn from their nights. side: (histories, streams)."""
         told, known, values = self.told, seen.known, self.values[..., -1]
         told.forget((side == 0) | (side != told.side))
         starts = (side != 0) & (told.side == 0)

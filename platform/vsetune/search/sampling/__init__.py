@@ -1,1 +1,1 @@
-"""What is tried next in a cell: one way of drawing per file, all with the methods of `Sampler`."""
+"""Samplers of the next configuration of a cell: one per file, all with the methods of `Sampler`."""

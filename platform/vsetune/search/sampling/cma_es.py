@@ -1,8 +1,8 @@
 """Covariance matrix adaptation (Hansen, The CMA Evolution Strategy: A Tutorial, 2016): a Gaussian that moves, grows and
-turns towards where trials were good. For many settings, of which some make up for others.
+turns towards good trials. For many settings that partly compensate for each other.
 
-Choices are coordinates of which the largest counts, whole numbers are rounded; both keep some spread, or they would
-never change again. Points outside the space are drawn again, then moved to its edge.
+Choices are coordinates of which the largest counts, whole numbers are rounded; both keep a minimum spread, or they
+would never change again. Points outside the space are sampled again, then moved to its edge.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vsetune.search.trial_history import TrialHistory, worth_of
 FIRST_SPREAD = 0.25
 """Standard deviation of the first generation, as a share of each range."""
 _LEAST_SPREAD = 0.3
-"""Standard deviation of what has steps, in steps."""
+"""Smallest standard deviation of a stepped setting, in steps."""
 _TRIES = 20
 
 
@@ -39,7 +39,7 @@ class _State:
 
 @dataclass(frozen=True)
 class _Rates:
-    """The usual constants, of the number of coordinates."""
+    """The usual constants as a function of the number of coordinates."""
 
     size: int
     weights: Vector
@@ -89,7 +89,7 @@ class CovarianceDraws(Sampler):
         self, generations: Sequence[Generation], cube: UnitCube, space: SearchedSpace, history: TrialHistory,
         rates: _Rates,
     ) -> _State:
-        """After all generations. What is known of the first ones is not reckoned again."""
+        """The state after all generations. Known generations are not computed again."""
         same = 0
         while same < min(len(self._known), len(generations)) and self._known[same][0] == generations[same].told:
             same += 1
@@ -102,7 +102,7 @@ class CovarianceDraws(Sampler):
 
 
 def _ranked(told: Sequence[int], cube: UnitCube, space: SearchedSpace, history: TrialHistory) -> list[Vector]:
-    """The best first; those that reached nothing are left out."""
+    """Trials, best first; trials without a value are left out."""
     trials = [trial for number in told if (trial := history.numbered(number)) is not None]
     useful = [trial for trial in trials if math.isfinite(worth_of(trial))]
     useful.sort(key=worth_of, reverse=True)
@@ -110,15 +110,15 @@ def _ranked(told: Sequence[int], cube: UnitCube, space: SearchedSpace, history: 
 
 
 def _first(ranked: Sequence[Vector], cube: UnitCube) -> _State:
-    """Around the best of the start; around the middle of the space where nothing is known."""
+    """Around the best of the start; around the middle of the space when no result is known."""
     width = cube.width
     mean = ranked[0] if ranked else np.full(width, 0.5)
     return _State(mean, FIRST_SPREAD, np.eye(width), np.zeros(width), np.zeros(width))
 
 
 def _moved(state: _State, ranked: Sequence[Vector], rates: _Rates) -> _State:
-    """The state after one generation. With fewer useful trials than it takes, those there are share the weight; with
-    none it only becomes narrower around where it was good before."""
+    """The state after one generation. With fewer useful trials than it needs, these share the weight; with none the
+    Gaussian only narrows around the earlier good region."""
     state = replace(state, generation=state.generation + 1)
     if not ranked:
         return replace(state, spread=0.8 * state.spread)

@@ -1,5 +1,5 @@
-"""Generations of samplers that breed: which trials one was made of is noted in its first draw, so that a process that
-goes on later makes the same of the same trials, however many have ended since."""
+"""Generations of evolutionary samplers. The first draw of a generation stores which trials it was made from, so that a
+resumed process makes the same generation from the same trials, however many have ended since."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _GENERATION, _TOLD = "generation", "told"
 
 @dataclass(frozen=True)
 class Generation:
-    """number: from 0. told: numbers of the ended trials that it learnt from, none of them told to an earlier one.
-    is_new: the next draw is its first. members: its draws so far."""
+    """number: from 0. told: numbers of the ended trials that it learnt from, each used by one generation only. is_new:
+    the next draw is its first. members: its draws so far."""
 
     number: int
     told: tuple[int, ...]
@@ -26,13 +26,15 @@ class Generation:
 
     @property
     def notes(self) -> Notes:
-        """Of the next draw."""
+        """Notes for the next draw."""
         return {_GENERATION: self.number} | ({_TOLD: list(self.told)} if self.is_new else {})
 
 
 def generations_of(history: TrialHistory, *, size: int) -> list[Generation]:
-    """All so far, the last of them that of the next draw. A generation ends when `size` of its trials have; trials that
-    end later are told to none. The first one learns from all that had ended before it began."""
+    """All generations so far; the last one is that of the next draw. A generation ends when `size` of its trials have
+    ended; trials that end later are not used. The first generation learns from all trials that had ended before it
+    began.
+    """
     found: list[Generation] = []
     for trial in history:
         notes = trial.user_attrs.get(NOTES, {})

@@ -1,9 +1,10 @@
-"""A Gaussian process over the trials so far, Optuna's: the point with the best chance to improve (log EI), running
-trials imagined. It learns from the fewest trials.
+"""A Gaussian process over the trials so far, Optuna's: the point with the largest log expected improvement, with
+imagined results for running trials. It needs the fewest trials.
 
-It computes with one thread. Its matrices are small, and threads that share them wait for one another as soon as trials
-train on the other cores: a draw that a free worker waits for took 0.2 s where it takes 0.03. With one thread it is also
-the same on machines with other numbers of cores."""
+It computes with one thread. Its matrices are small, and threads that share them wait for one another when trials train
+on the other cores: a draw took 0.2 s while a free worker waited for it, and takes 0.03 s with one thread. One thread
+also gives the same draw on machines with other numbers of cores.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from vsetune.search.sampling.tpe import ParzenDraws
 from vsetune.search.trial_history import REFUSED, TrialHistory, worth_of
 
 GP_AT_MOST = 500
-"""Trials of a cell, beyond which a Gaussian process takes seconds to ask: then `gp` draws as `tpe` does."""
+"""Most trials of a cell for the Gaussian process, which then takes seconds for a draw; beyond, `gp` draws as `tpe`
+does."""
 
 
 class GaussianProcessDraws(Sampler):
@@ -49,8 +51,9 @@ class GaussianProcessDraws(Sampler):
 
 
 def _finished_for_good(history: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """For a sampler that learns from finished trials alone. A stopped trial counts with its best: the rules that stop
-    one have seen it level off. One that failed counts as the worst that is known; refused draws are left out."""
+    """The history for a sampler that learns only from finished trials. A stopped trial counts with its best value,
+    because stopping rules let it level off first. A failed one counts as the worst known; refused draws are left out.
+    """
     known = [worth for trial in history if math.isfinite(worth := worth_of(trial))]
     told: list[FrozenTrial] = []
     for trial in history:
@@ -65,7 +68,8 @@ def _finished_for_good(history: Sequence[FrozenTrial]) -> list[FrozenTrial]:
 
 
 def _filled(trials: Sequence[FrozenTrial], space: SearchedSpace) -> list[FrozenTrial]:
-    """A process is over all settings: trials in which one had no effect count with its default. Copies are changed."""
+    """The process models all settings: a trial in which a setting had no effect counts with its default. Modifies
+    copies."""
     for trial in trials:
         if len(trial.params) < len(space.distributions):
             trial.params, trial.distributions = space.filled(trial.params), dict(space.distributions)

@@ -1,8 +1,8 @@
-"""Every combination of evenly spaced values, as fine as the budget affords; nothing is random in it.
+"""Every combination of evenly spaced values, as fine as the budget allows; without randomness.
 
-Choices are all on the grid, ranges at their ends and between them, on a log scale where they have one. The first grid
-has at most as many points as the budget has whole trainings, if it can; trials beyond it go to the points between them,
-of the next finer grids. Points are visited in long strides, so that a search cut short has been everywhere.
+The grid contains all choices, and the ends of ranges with points between them, on a log scale where they have one. The
+first grid has at most as many points as the budget has full-length trials, if possible; later trials go to the points
+in between, of the next finer grids. Points are visited in long strides, so that a shortened search covers all regions.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class GridPoints(Sampler):
         self._passed = self._heard = 0
 
     def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
-        """The first point that no configuration so far has, given ones included; the last of the finest grid where
-        there is none."""
+        """The first point that no earlier configuration has, given ones included; the last point of the finest grid
+        where there is none."""
         if self._rest is None:
             self._rest = points_of(space)
         self._passed = self._passed if len(history) >= self._heard else 0
@@ -50,8 +50,8 @@ class GridPoints(Sampler):
 
 
 def points_of(space: SearchedSpace) -> Iterator[tuple[dict[str, Value], str]]:
-    """Points of finer and finer grids, each with what it is and once; those that differ in settings without effect are
-    one. It ends with a space of choices and whole numbers, and with so fine a grid that no search gets there."""
+    """Points of finer and finer grids with a description, each once; points that differ only in settings without effect
+    count as one. It ends with a space of choices and whole numbers, or at a grid finer than any search reaches."""
     seen: set[tuple[tuple[str, Value], ...]] = set()
     budget = max(1, space.budget - space.given)
     for finer in count():
@@ -80,8 +80,8 @@ def uncovered(space: SearchedSpace) -> str:
 
 
 def axes_of(distributions: Mapping[str, BaseDistribution], most: int) -> dict[str, list[Value]]:
-    """Values of every setting, so that there are at most `most` combinations where that is possible: all choices, two
-    values of a range at least. The range with the fewest values gets the next one, of equals the first by name."""
+    """Values of every setting, with at most `most` combinations where that is possible: all choices, and at least two
+    values of a range. The range with the fewest values gets the next one; of equal ranges the first by name."""
     levels = {name: _least(distribution) for name, distribution in sorted(distributions.items())}
     growing = {name for name, distribution in distributions.items() if levels[name] < _most(distribution)}
     while growing:
@@ -126,7 +126,7 @@ def _values(distribution: BaseDistribution, levels: int) -> list[Value]:
 
 
 def _strides(total: int) -> Iterator[int]:
-    """0 to total - 1, each once; neighbours in it are far apart."""
+    """0 to total - 1, each once, such that neighbours in the order are far apart."""
     step = next(each for each in count(max(1, round(total * _GOLDEN))) if math.gcd(each, total) == 1)
     return (number * step % total for number in range(total))
 

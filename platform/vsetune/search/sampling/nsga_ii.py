@@ -15,7 +15,7 @@ from vsetune.search.trial_history import TrialHistory, worth_of
 
 _MOST_PARENTS = 20
 _SPREAD = 15.0
-"""Distribution index of crossing and mutation: the larger, the closer children are to their parents."""
+"""Distribution index of crossover and mutation: the larger, the closer children are to their parents."""
 _CROSSED = 0.9
 
 
@@ -36,7 +36,7 @@ class GeneticDraws(Sampler):
         return Draw(cube.configuration_at(child), why, now.notes)
 
     def _parents(self, generations: Sequence[Generation], history: TrialHistory, size: int) -> list[FrozenTrial]:
-        """Of the next draw. What is known of the first generations is not reckoned again."""
+        """The parents of the next draw. Known generations are not computed again."""
         same = 0
         while same < min(len(self._known), len(generations)) and self._known[same][0] == generations[same].told:
             same += 1
@@ -49,18 +49,18 @@ class GeneticDraws(Sampler):
 
 
 def population_of(budget: int) -> int:
-    """Parents kept, so that a budget comes to several generations."""
+    """Number of parents, such that a budget gives several generations."""
     return max(4, min(_MOST_PARENTS, budget // 5))
 
 
 def survivors(trials: Sequence[FrozenTrial], count: int) -> list[FrozenTrial]:
-    """The best. What reached nothing breeds only where nothing else has ended."""
+    """The best trials. Trials without a value become parents only where no other has ended."""
     useful = [trial for trial in trials if math.isfinite(worth_of(trial))] or trials
     return sorted(useful, key=worth_of, reverse=True)[:count]
 
 
 def _child(parents: Sequence[Vector], cube: UnitCube, random: np.random.Generator) -> Vector:
-    """Of two winners of tournaments; parents come best first, so the earlier one wins."""
+    """A child of two tournament winners; parents are sorted best first, so the earlier one wins."""
     if not parents:
         return random.random(cube.width)
     first, second = (parents[min(random.integers(len(parents), size=2))] for _ in range(2))

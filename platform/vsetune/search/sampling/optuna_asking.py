@@ -1,4 +1,4 @@
-"""What a sampler of Optuna asks for after a history that it reads where it is, in memory."""
+"""The draw of an Optuna sampler after a history that it reads in place, in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vsetune.config.study.domains import Value
 def asked(
     sampler: BaseSampler, distributions: Mapping[str, BaseDistribution], history: Sequence[FrozenTrial]
 ) -> dict[str, Value]:
-    """The configuration that `optuna.Study.ask` gives with this sampler after these trials. They are not changed."""
+    """The configuration that `optuna.Study.ask` gives with this sampler after these trials, which are not modified."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study = optuna.create_study(storage=_LentHistory(history), direction="maximize", sampler=sampler)
@@ -25,9 +25,9 @@ def asked(
 
 
 class _LentHistory(optuna.storages.InMemoryStorage):
-    """A study in memory whose earlier trials are those of `history`, read where they are. One study, one new trial.
+    """A study in memory whose earlier trials are those of `history`, read in place. One study, one new trial.
 
-    `Study.add_trials` copies every trial whole, at every draw; nothing else took as long once there were hundreds.
+    `Study.add_trials` copies every trial completely at every draw; with hundreds of trials this took most of the time.
     """
 
     def __init__(self, history: Sequence[FrozenTrial]) -> None:
@@ -35,7 +35,8 @@ class _LentHistory(optuna.storages.InMemoryStorage):
         self._lent = history
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
-        """It comes after the whole history: a sampler leaves out of what it reads the trial it draws for, by number."""
+        """The new trial follows the whole history: a sampler excludes the trial it draws for, by number, from what it
+        reads."""
         trial_id = super().create_new_trial(study_id, template_trial)
         if self._lent:
             self.get_trial(trial_id).number += self._lent[-1].number + 1

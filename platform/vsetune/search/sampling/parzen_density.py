@@ -1,7 +1,7 @@
-"""Density of a mixture with one truncated Gaussian (of choices: one peaked distribution) around every observation.
+"""Density of a mixture with one truncated Gaussian (for choices: one peaked distribution) around every observation.
 
-It is Optuna's Parzen estimator with its usual settings, for thousands of observations and a few points: what depends on
-an observation alone is computed once, and squared distances are one product of matrices.
+It is Optuna's Parzen estimator with its usual settings, for thousands of observations and a few points: terms that
+depend on an observation alone are computed once, and squared distances are one matrix product.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from scipy.special import ndtr
 
 Floats = npt.NDArray[np.float64]
 _FULL_WEIGHT = 25
-"""The latest observations, which count in full; older ones the less, the older they are."""
+"""Number of latest observations with full weight; the weight of older ones falls with their age."""
 
 _NOTHING = -60.0
-"""Logarithm of a share that no sum shows; that of smaller ones takes ten times as long."""
+"""Logarithm of a share too small to change a sum; computing with smaller ones takes ten times as long."""
 _NARROW = 0.2
 """Width of an interval, in standard deviations, up to which three points give its mass to ten digits."""
 
 
 def log_density(points: Floats, observations: Sequence[Floats], distributions: Sequence[BaseDistribution]) -> Floats:
-    """Of each point, (points,). points: (settings, points) and observations: (settings, observations), in Optuna's
-    inner form; at least one observation. After them comes a prior, uniform or wide, with the weight of one."""
+    """Log density of each point, (points,). points: (settings, points) and observations: (settings, observations), in
+    Optuna's internal representation; at least one observation. A uniform or wide prior is added, with the weight of
+    one.
+    """
     count = len(observations[0])
     kernels = np.log(_weights(count))
     terms = np.zeros((points.shape[1], count + 1))
@@ -61,7 +63,7 @@ def log_density(points: Floats, observations: Sequence[Floats], distributions: S
 
 
 def _weights(count: int) -> Floats:
-    """Of the observations in order, and of the prior; together 1."""
+    """Weights of the observations in order, and of the prior; they sum to 1."""
     if count < _FULL_WEIGHT:
         weights = np.ones(count + 1)
     else:
@@ -70,14 +72,15 @@ def _weights(count: int) -> Floats:
 
 
 def _bounds(distribution: FloatDistribution | IntDistribution) -> tuple[float, float, float]:
-    """Ends on the scale of the range, and the step; 0 for none. Whole numbers reach half a step beyond theirs."""
+    """Ends on the scale of the range, and the step; 0 for none. Whole numbers extend the range by half a step at each
+    end."""
     step = float(distribution.step or 0.0)
     low, high = distribution.low - step / 2, distribution.high + step / 2
     return (math.log(low), math.log(high), step) if distribution.log else (low, high, step)
 
 
 def _kernels(seen: Floats, low: float, high: float) -> tuple[Floats, Floats]:
-    """Middles and widths, the prior's last. A kernel is as wide as the way to the farther of its neighbours."""
+    """Means and widths, the prior's last. A kernel is as wide as the distance to the farther of its neighbours."""
     order = np.argsort(seen)
     ends = np.concatenate([[low], seen[order], [high]])
     gaps = np.diff(ends)
@@ -92,7 +95,7 @@ def _kernels(seen: Floats, low: float, high: float) -> tuple[Floats, Floats]:
 
 
 def _add_choices(terms: Floats, at: Floats, seen: Floats, choices: int) -> None:
-    """terms: (points, observations + 1). Of an observation's own choice the density is high, of the others low."""
+    """terms: (points, observations + 1). The density is high at an observation's own choice and low at the others."""
     count = len(seen) + 1
     low = 1 / count / (1 + choices / count)
     high = low + 1 / (1 + choices / count)
@@ -101,7 +104,7 @@ def _add_choices(terms: Floats, at: Floats, seen: Floats, choices: int) -> None:
 
 
 def _add_steps(terms: Floats, low: Floats, high: Floats, middles: Floats, widths: Floats) -> None:
-    """Mass between two ends around each whole number. Equal kernels are reckoned once: there are few whole numbers."""
+    """Mass between two ends around each whole number. Equal kernels are computed once: there are few whole numbers."""
     places, which = np.unique(low, return_inverse=True)
     ends = high[np.unique(low, return_index=True)[1]]
     kernels, whose = np.unique(middles + 1j * widths, return_inverse=True)
@@ -111,8 +114,8 @@ def _add_steps(terms: Floats, low: Floats, high: Floats, middles: Floats, widths
 
 
 def _log_mass(below: Floats, above: Floats) -> Floats:
-    """Of the normal distribution between the two. That of a narrow interval by three points of Gauss and Legendre, of
-    any other by its ends, mirrored in the upper tail."""
+    """Log mass of the normal distribution between the two ends. For a narrow interval by three-point Gauss-Legendre
+    quadrature, otherwise from its ends, mirrored in the upper tail."""
     wide = above - below
     if wide.max() < _NARROW:
         at = 0.5 * (below + above)

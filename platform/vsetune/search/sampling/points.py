@@ -1,4 +1,4 @@
-"""What a search begins with before anything is drawn: the defaults of the papers, then points that papers print."""
+"""The first points of a search, before anything is sampled: the papers' defaults, then points printed in papers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from vsetune.config.study.published_points import PublishedPoint, tables
 from vsetune.config.study.study_spec import SearchSpec
 
 FirstPoint = tuple[dict[str, Value], str]
-"""A configuration, and where it stands in one line."""
+"""A configuration, and its source in one line."""
 
 
 def first_points(spec: SearchSpec, cell: Cell) -> list[FirstPoint]:
-    """In the order in which they are tried, equal ones once."""
+    """Points in the order in which they are tried, equal ones once."""
     begins = [(cell.defaults(), "the papers' defaults")] if spec.include_defaults else []
     found = {_key(configuration): (configuration, why) for configuration, why in begins}
     for name in spec.points:
@@ -25,8 +25,8 @@ def first_points(spec: SearchSpec, cell: Cell) -> list[FirstPoint]:
 
 
 def published_in(table: str, cell: Cell) -> list[FirstPoint]:
-    """Of every row that is about this cell. What a row does not say stays at its default; what lies outside a range
-    counts as its end, which is told."""
+    """The points of every row of a table that is about this cell. Settings that a row lacks stay at their defaults; a
+    value outside its range is moved to the nearer end, which the source line reports."""
     found = []
     for point in tables()[table]:
         about = {name: value for name, value in point.settings.items() if name in cell.domains}
@@ -44,7 +44,8 @@ def _is_about(point: PublishedPoint, cell: Cell) -> bool:
 
 
 def _in_domain(value: float, domain: Domain) -> Value:
-    """Of choices the nearest, as it stands in the list."""
+    """For choices, the nearest number in the list, or the first choice if it has no numbers; else clipped to the
+    range."""
     if not isinstance(domain, Choices):
         return clipped(value, domain)
     numbers = [each for each in domain.choices if isinstance(each, int | float) and not isinstance(each, bool)]

@@ -1,4 +1,4 @@
-"""What every way of drawing configurations is given, and what it answers. Optuna's objects stay in this room."""
+"""The interface of every sampler: its inputs and its result. Optuna's objects stay in this folder."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from vsetune.files.hashes import sha256_hex
 from vsetune.search.trial_history import TrialHistory
 
 Notes = Mapping[str, Any]
-"""What a sampler must know of a draw later, plain data; stored with the trial, so that a resumed study knows it."""
+"""Data about a draw that the sampler needs later, plain data; stored with the trial, so that a resumed study has it."""
 
 
 @dataclass(frozen=True)
 class SearchedSpace:
-    """What a cell searches. seed_name: of the search and the cell; draws of different names have nothing in common.
+    """The search space of a cell. seed_name: of the search and the cell; draws under different names are independent.
 
-    defaults: of every setting, for those that a trial has not because they had no effect in it. budget: whole trainings
-    that the search may come to. given: configurations that come before any is drawn.
+    defaults: of every setting, for settings that a trial lacks because they had no effect in it. budget: number of
+    full-length trials that the search may cost. given: number of configurations that precede the sampled ones.
     """
 
     cell: Cell
@@ -39,17 +39,17 @@ class SearchedSpace:
         return seed_of(self.seed_name)
 
     def seed_at(self, number: int) -> int:
-        """Of the draw that comes after so many."""
+        """The seed of the draw that follows `number` draws."""
         return seed_of(f"{self.seed_name}/{number}")
 
     def filled(self, configuration: Mapping[str, Value]) -> dict[str, Value]:
-        """With the defaults of the settings that it lacks, in the order of the space."""
+        """The configuration with defaults for the settings that it lacks, in the order of the space."""
         return {name: configuration.get(name, self.defaults[name]) for name in self.distributions}
 
 
 @dataclass(frozen=True)
 class Draw:
-    """A configuration. why: which sampler drew it and what it had learnt from, one line for people."""
+    """A configuration. why: which sampler chose it and from which history, one line for people."""
 
     configuration: dict[str, Value]
     why: str
@@ -57,11 +57,11 @@ class Draw:
 
 
 class Sampler(ABC):
-    """Draws are pure functions of what was tried and of the seed: a killed study goes on as if nothing had happened.
+    """Draws are pure functions of the history and of the seed: a killed study continues like an uninterrupted one.
 
-    What an instance keeps between draws is a copy that makes it faster, and is checked against the history. One per
-    cell. learns: whether draws depend on how earlier ones went; such a sampler needs a start. insists: whether it
-    looks for one best point, so that another seed gives the same.
+    State that an instance keeps between draws is a cache, and is checked against the history. One instance per cell.
+    learns: whether draws depend on earlier outcomes; such a sampler needs a start phase. insists: whether it looks for
+    one best point, so that another seed gives the same.
     """
 
     name: ClassVar[str]
@@ -70,14 +70,14 @@ class Sampler(ABC):
 
     @abstractmethod
     def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
-        """The next configuration, with a value for every setting; those without effect are left out by the caller.
+        """The next configuration, with a value for every setting; the caller removes settings without effect.
 
-        history: every whole trial of the cell in order, refused draws included. Not changed.
+        history: every trial of the cell in order, refused draws included. Not modified.
         """
 
 
 def learnt_from(history: TrialHistory) -> str:
-    """How much a sampler that learns has heard of, in words."""
+    """How many outcomes a sampler that learns has received, in words."""
     ended = history.ended - history.refused
     running = len(history) - history.ended
     return f"{ended} trial{'' if ended == 1 else 's'}" + (f", {running} running" if running else "")

@@ -19,5 +19,5 @@ _SAMPLERS: dict[str, type[Sampler]] = {
 
 
 def sampler_named(name: str) -> Sampler:
-    """A new one; each cell has its own."""
+    """A new instance; each cell has its own."""
     return _SAMPLERS[name]()

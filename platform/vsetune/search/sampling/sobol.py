@@ -12,6 +12,6 @@ class EvenPoints(Sampler):
     learns = False
 
     def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
-        """Draw number n of a cell is point n of the sequence, whatever was drawn before it."""
+        """Draw number n of a cell is point n of the sequence, independent of earlier draws."""
         number = len(history)
         return Draw(even_point(space.distributions, number, seed=space.seed), f"sobol: even point {number}")

@@ -1,7 +1,8 @@
-"""The tree-structured Parzen estimator of Bergstra et al. (2011): where good trials are dense and others are not.
+"""The tree-structured Parzen estimator of Bergstra et al. (2011): samples where good trials are dense and others are
+not.
 
-The draw is that of Optuna's sampler. Up to hundreds of trials it makes it; beyond, its loops over trial objects take a
-tenth of a second, and the same draw is made here from arrays.
+The draw equals that of Optuna's sampler. Optuna makes it up to hundreds of trials; beyond, its loops over trial objects
+take a tenth of a second, and the same draw is computed here from arrays.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from vsetune.search.trial_columns import COMPLETE, IGNORED, PRUNED, TrialColumns
 from vsetune.search.trial_history import TrialHistory
 
 FROM_ARRAYS_FROM = 200
-"""Trials of a cell from which draws are made from arrays."""
+"""Number of trials of a cell from which draws are computed from arrays."""
 _CANDIDATES = 24
 
 Places = npt.NDArray[np.intp]
@@ -44,7 +45,7 @@ class ParzenDraws(Sampler):
 
 
 def _is_known(sampler: TPESampler) -> bool:
-    """Whether this version of Optuna has the parts that are used here; another asks for itself, which is slower."""
+    """Whether this version of Optuna has the parts that are used here; otherwise Optuna's slower sampler is used."""
     parts = ("_parzen_estimator_cls", "_parzen_estimator_parameters", "_rng")
     return optuna.__version__.startswith("5.") and all(hasattr(sampler, part) for part in parts)
 
@@ -52,7 +53,8 @@ def _is_known(sampler: TPESampler) -> bool:
 def _from_arrays(
     sampler: TPESampler, distributions: Mapping[str, BaseDistribution], columns: TrialColumns
 ) -> dict[str, Value]:
-    """As `asked`: jointly what every ended trial has, then each of the others among the trials that have it."""
+    """As `asked`: the settings that every ended trial has are sampled jointly, each of the others among the trials that
+    have it."""
     good, others = _split(columns)
     joint = [name for name in columns.in_all_ended() if name in distributions and not distributions[name].single()]
     found: dict[str, Any] = _sampled(sampler, {name: distributions[name] for name in joint}, columns, good, others)
@@ -72,8 +74,8 @@ def _only_value(distribution: Any) -> Any:
 
 
 def _split(columns: TrialColumns) -> tuple[Places, Places]:
-    """Places of the good trials and of all others, in order. Complete ones are ranked by value, then stopped ones by
-    how far they came and how high; running ones are imagined as bad."""
+    """Places of the good trials and of all others, in order. Complete trials are ranked by value, then stopped ones by
+    their last epoch and their value there; running ones are assumed to be bad."""
     states = columns.states
     complete, pruned = np.flatnonzero(states == COMPLETE), np.flatnonzero(states == PRUNED)
     count = min(math.ceil(0.1 * (len(complete) + len(pruned))), 25)
@@ -89,7 +91,7 @@ def _split(columns: TrialColumns) -> tuple[Places, Places]:
 
 
 def _first(keys: npt.NDArray[np.float64], count: int) -> Places:
-    """Places of the smallest keys, of equal ones the earlier."""
+    """Places of the smallest keys, the earlier one of equal keys."""
     if count >= len(keys):
         return np.arange(len(keys))
     limit = np.partition(keys, count - 1)[count - 1]
@@ -100,7 +102,7 @@ def _first(keys: npt.NDArray[np.float64], count: int) -> Places:
 def _sampled(
     sampler: TPESampler, space: Mapping[str, BaseDistribution], columns: TrialColumns, good: Places, others: Places
 ) -> dict[str, Any]:
-    """The best of the candidates that the good trials' density gives, in Optuna's outer form."""
+    """The best candidate sampled from the density of the good trials, in Optuna's external representation."""
     if not space:
         return {}
     near: Any = sampler._parzen_estimator_cls(

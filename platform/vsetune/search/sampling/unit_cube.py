@@ -1,4 +1,4 @@
-"""A space as coordinates from 0 to 1, for samplers that reckon with vectors: one for a range, one for every choice."""
+"""A space as coordinates from 0 to 1, for samplers that compute with vectors: one per range, and one per choice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Vector = npt.NDArray[np.float64]
 
 
 class UnitCube:
-    """Settings in the order of their names. Of choices the one with the largest coordinate is meant."""
+    """Settings in the order of their names. The choice with the largest coordinate is selected."""
 
     def __init__(self, distributions: Mapping[str, BaseDistribution]) -> None:
         self._distributions = dict(sorted(distributions.items()))
@@ -35,7 +35,7 @@ class UnitCube:
 
     @cached_property
     def steps(self) -> Vector:
-        """How much a coordinate must move until its value changes, about; 0 where any move counts."""
+        """About how far a coordinate must move to change its value; 0 where every move does."""
         found = np.zeros(self.width)
         for block, distribution in zip(self.blocks, self._distributions.values(), strict=True):
             if isinstance(distribution, CategoricalDistribution):

@@ -1,7 +1,7 @@
 """Asynchronous successive halving of one cell.
 
-The rule is that of Li et al. (2020) as Ray's ASHA has it, so that studies stop the same trials as before wherever the
-two agree; docs/decisions/0028 says where they differ and why we have our own.
+The rule is that of Li et al. (2020) as implemented in Ray's ASHA. docs/decisions/0028 states where the two differ and
+why this implementation exists; everywhere else, studies stop the same trials as before.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from vsetune.search.stopping.rule import Course, StoppingRule
 
 
 class Halving(StoppingRule):
-    """The rungs of one cell, and who reached them in which order.
+    """The rungs of one cell, and which trials reached them in which order.
 
-    A rung stands at every grace_epochs * reduction_factor**k below `epochs`. What is recorded there is the best
-    M-Recall of a trial up to its first validation at or after the rung. A validation that passes several rungs at once
-    fills the highest of them only, and the lower ones never: they were not seen. A grace below the gap between
-    validations therefore adds no rung that a later validation would fill with a value of a later epoch.
+    A rung stands at every grace_epochs * reduction_factor**k below `epochs`. Its recorded value is the best M-Recall of
+    a trial up to its first validation at or after the rung. A validation that passes several rungs at once fills only
+    the highest of them; the lower ones stay empty for this trial. A grace below the gap between validations therefore
+    adds no rung that a later validation would fill with a value of a later epoch.
 
-    A trial is stopped where its value is below the 1 - 1/reduction_factor quantile (linear between values) of those
-    recorded at the rung before it. The first to arrive goes on, and so does a trial at or past `epochs`.
+    A trial is stopped where its value is below the 1 - 1/reduction_factor quantile (linear between values) of the
+    values recorded at the rung before it. The first trial to arrive continues, and so does a trial at or past `epochs`.
     """
 
     def __init__(self, *, grace_epochs: float, reduction_factor: float, epochs: float) -> None:

@@ -11,7 +11,7 @@ from vsetune.search.stopping.rule import StoppingRule
 
 
 def stopping_rule(spec: SchedulerSpec, *, epochs: float) -> StoppingRule | None:
-    """For one cell, whose whole trials take `epochs`. None: every trial goes on to its end."""
+    """The rule for one cell, whose full-length trials take `epochs`. None: no trial is stopped early."""
     if spec.kind == "none":
         return None
     if spec.kind == "asha":

@@ -1,9 +1,9 @@
-"""What the rest of a learning curve may come to: a family of shapes, each fitted by least squares, weighed by its fit.
+"""Possible rest of a learning curve: a family of shapes, each fitted by least squares and weighted by its fit.
 
-A curve is a line between its start and its end, bent by a shape: (1 - g) * start + g * end, where g rises from 0 at the
-beginning of a training to 1 at its end. Kinds of g, each from fast to so slow that it does not level off within a
-training: 1 - exp(-(t/s)**d), an exponential with d = 1 and setting out slowly with d = 1.5 and 2; and a power law,
-1 - (1 + t/s)**-0.5. t: epochs / epochs of a whole training. They are among the families of Domhan et al. (2015).
+A curve goes from its start to its end along a shape: (1 - g) * start + g * end, where g rises from 0 at the beginning
+of a training to 1 at its end. Kinds of g, each from fast to so slow that it does not level off within a training: 1 -
+exp(-(t/s)**d), an exponential for d = 1 and with a slow start for d = 1.5 and 2; and a power law, 1 - (1 + t/s)**-0.5.
+t: epochs / epochs of a full-length trial. They are among the families of Domhan et al. (2015).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy.special import ndtr
 Vector = npt.NDArray[np.float64]
 
 MIDDLE, WIDTH = 50.0, 50.0
-"""Where starts and ends of curves lie before anything is seen: mean and standard deviation, M-Recall in per cent."""
+"""Prior for starts and ends of curves: mean and standard deviation, M-Recall in per cent."""
 _PACES = np.geomspace(0.04, 16.0, 16)
 _POWERS = (1.0, 1.5, 2.0)
 SHAPES = (len(_POWERS) + 1) * len(_PACES)
@@ -36,9 +36,9 @@ def shapes_at(progress: float) -> Vector:
 
 @dataclass(frozen=True)
 class Ends:
-    """Where a curve may end, M-Recall in per cent without noise: one normal distribution for every shape.
+    """Possible ends of a curve, M-Recall in per cent without noise: one normal distribution for every shape.
 
-    weights, means, variances: (SHAPES,); the weights come to 1.
+    weights, means, variances: (SHAPES,); the weights sum to 1.
     """
 
     weights: Vector
@@ -50,15 +50,16 @@ class Ends:
         return float(self.weights @ self.means)
 
     def chance_above(self, levels: Vector | float, *, noise: float) -> float:
-        """That a validation at the end is above a level; the mean over several. noise: of a validation, points, > 0."""
+        """The probability that a validation at the end is above a level; the mean over several levels. noise: of a
+        validation, points, > 0."""
         apart = self.means - np.reshape(levels, (-1, 1))
         return float((ndtr(apart / np.sqrt(self.variances + noise**2)) @ self.weights).mean())
 
 
 @dataclass
 class CurveFit:
-    """The sums that least squares need of one curve, for every shape; a validation is added in no more time than the
-    one before. Plain: for a shape with values g, rows (1 - g, g) against the M-Recall less MIDDLE."""
+    """Least-squares sums of one curve for every shape; adding a validation takes constant time. For a shape with values
+    g the regression is unweighted: rows (1 - g, g) against the M-Recall minus MIDDLE."""
 
     count: int = 0
     squares: float = 0.0
@@ -86,8 +87,8 @@ class CurveFit:
         return Ends(weights / weights.sum(), end + MIDDLE, variances)
 
     def residual(self, noise: float) -> float:
-        """Standard deviation of the validations around the shape that fits best, points; its two ends and itself are
-        taken from the count. inf where nothing is left."""
+        """Standard deviation of the validations around the best-fitting shape, points; three degrees of freedom are
+        subtracted: two ends and the shape. inf where none is left."""
         if self.count < 4:
             return math.inf
         start, end, *_ = self._solved(noise)

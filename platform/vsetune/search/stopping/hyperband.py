@@ -10,10 +10,10 @@ from vsetune.search.stopping.rule import Course, StoppingRule
 
 
 class Hyperband(StoppingRule):
-    """Several halvings, the brackets, with a grace of grace_epochs * reduction_factor**k; the last stops nobody.
+    """Several halvings (brackets), each with a grace of grace_epochs * reduction_factor**k; the last stops no trial.
 
-    A trial belongs to a bracket by its name alone, so an interrupted study puts it into the same one. Brackets get
-    trials in such shares that each comes to about the same epochs, as in the paper.
+    The name of a trial alone decides its bracket, so a resumed study puts it into the same one. The shares of trials
+    are such that all brackets take about the same number of epochs, as in the paper.
     """
 
     def __init__(self, *, grace_epochs: float, reduction_factor: float, epochs: float) -> None:

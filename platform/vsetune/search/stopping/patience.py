@@ -1,7 +1,8 @@
-"""A trial stops when it no longer improves *and* half of the cell's trials were better by then.
+"""A trial stops when it no longer improves *and* half of the cell's trials were better by the same epoch.
 
-Slow starters go on for as long as they rise, which successive halving does not grant them (docs/search.md): what is
-compared early is who starts first, not who gets highest. Patience over the median rule of Golovin et al. (2017).
+A slow starter continues as long as its M-Recall rises. Successive halving stops it (docs/search.md): an early
+comparison measures who starts first, not who reaches the highest M-Recall. Patience combined with the median rule of
+Golovin et al. (2017).
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from vsetune.metrics.curves import SAME_EPOCH
 from vsetune.search.stopping.rule import Course, StoppingRule
 
 _MOST_MARKS = 256
-"""Epochs of which it is kept in order what trials had reached by then. Trials of one cadence are validated at the same
-ones; where there are more, the trials are looked through instead."""
+"""Most epochs for which the sorted M-Recalls of all trials are stored. Trials of one cadence are validated at the same
+epochs; beyond the limit, all trials are searched instead."""
 
 
 class PatienceOverMedian(StoppingRule):
     """Stops a trial at a validation at or after `grace_epochs` when its best M-Recall is at least `patience_epochs` old
-    and below the median of what the others of the cell that came as far had reached by then, `fewest_trials` of them
-    at least. With a patience of 0 it is the median rule."""
+    and below the median of the best M-Recalls that the other trials of the cell had by that epoch. At least
+    `fewest_trials` others must have reached it. With a patience of 0 it is the median rule.
+    """
 
     def __init__(
         self, *, grace_epochs: float, patience_epochs: float, fewest_trials: int, epochs: float
@@ -43,7 +45,7 @@ class PatienceOverMedian(StoppingRule):
         return f"best {best}, below the median {middle:.1f} of {others} others at epoch {course.epoch:g}"
 
     def _pass_marks(self, course: Course) -> None:
-        """What the trial had reached by the marks that its last validation passes."""
+        """Add the trial's best M-Recall at every mark that its last validation passes."""
         before = course.epochs[-2] + SAME_EPOCH if len(course.epochs) > 1 else float("-inf")
         for place in range(bisect_right(self._marks, before), bisect_right(self._marks, course.epoch + SAME_EPOCH)):
             reached = course.best_until(self._marks[place])
@@ -51,7 +53,7 @@ class PatienceOverMedian(StoppingRule):
                 insort(self._reached[place], reached)
 
     def _reached_by(self, epoch: float) -> list[float]:
-        """What the trials that came as far had reached by the epoch of one of them, in order. Not to be changed."""
+        """Best M-Recalls by `epoch` of all trials that reached it, ascending. Must not be modified."""
         place = bisect_left(self._marks, epoch)
         if place < len(self._marks) and self._marks[place] == epoch:
             return self._reached[place]
@@ -65,7 +67,8 @@ class PatienceOverMedian(StoppingRule):
 
 
 def _middle_of_others(ordered: list[float], own: float) -> float:
-    """Median of all but one of them that is `own`; -inf, below which nobody is, where there is no other."""
+    """Median of all entries except one that equals `own`; -inf where there is no other, so that no trial is below
+    it."""
     others, place = len(ordered) - 1, bisect_left(ordered, own)
     if not others:
         return -math.inf

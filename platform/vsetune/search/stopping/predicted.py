@@ -1,8 +1,8 @@
-"""A trial stops when its curve, carried on to the end, has hardly a chance to beat the best of the cell.
+"""A trial stops when its curve, extrapolated to the end, has little chance to exceed the best of the cell.
 
-How curves go on is learnt from the cell: which shapes its whole trials had, how noisy their validations were, and by
-how much they exceeded what was predicted of them at the same epoch of a training. Freeze-thaw of Swersky et al. (2014)
-in spirit; the curves are those of `curve_shapes.py`.
+The extrapolation is learnt from the cell: the shapes of its full-length trials, the noise of their validations, and by
+how much they exceeded the predictions made at the same epoch of a training. In the spirit of freeze-thaw (Swersky et
+al. 2014); the curves are those of `curve_shapes.py`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from vsetune.search.stopping.curve_shapes import SHAPES, CurveFit, Ends, Vector
 from vsetune.search.stopping.rule import Course, StoppingRule
 
 USUAL_NOISE = 0.5
-"""Points of M-Recall, standard deviation of one validation, until a cell has shown its own."""
+"""Standard deviation of one validation in points of M-Recall, used until the cell has its own estimate."""
 _LEAST_NOISE = 0.05
 _PARTS = 20
-"""Into so many a training is cut; predictions made in the same part are compared."""
+"""Number of parts of a training; predictions made in the same part are compared."""
 _REMEMBERED = 100
-"""Whole trials whose excess is kept, the latest: what a decision takes does not grow with the cell."""
+"""Number of most recent full-length trials whose excess is stored, so that the cost of a decision does not grow."""
 
 
 @dataclass
 class _Followed:
-    """A trial. guesses: by part of the training, what it was last predicted in it to reach."""
+    """A trial. guesses: part of the training -> final M-Recall last predicted in that part."""
 
     fit: CurveFit = field(default_factory=CurveFit)
     guesses: dict[int, float] = field(default_factory=dict)
@@ -38,10 +38,11 @@ class _Followed:
 
 class ChanceToWin(StoppingRule):
     """Stops a trial at a validation at or after `grace_epochs` when its chance to end above the best M-Recall of all
-    others is below `least_chance`, by what `fewest_trials` whole ones at least have shown of such predictions.
+    other trials is below `least_chance`. The estimate needs at least `fewest_trials` full-length trials with such
+    predictions.
 
-    Two thirds of the weight of the shapes are spread evenly over all of them whatever the whole trials looked like: a
-    slow starter unlike all others is ruled out by its own curve alone.
+    Two thirds of the prior weight of the shapes are spread evenly whatever the full-length trials looked like: a slow
+    starter unlike all others is stopped only on the evidence of its own curve.
     """
 
     def __init__(self, *, grace_epochs: float, least_chance: float, fewest_trials: int, epochs: float) -> None:
@@ -56,11 +57,11 @@ class ChanceToWin(StoppingRule):
         """The best two trials and their best M-Recall, the best first."""
         self._shapes = np.zeros(SHAPES)
         self._excess: list[deque[float]] = [deque(maxlen=_REMEMBERED) for _ in range(_PARTS)]
-        """By part of a training: by how many points every whole trial exceeded what it was predicted to reach, >= 0."""
+        """Part of the training -> points by which each full-length trial exceeded its predicted M-Recall, >= 0."""
 
     @property
     def noise(self) -> float:
-        """Of one validation in this cell, points: the median of its whole trials, with the usual one among them."""
+        """Of one validation in this cell, points: the median over its full-length trials and the default value."""
         return max(_LEAST_NOISE, self._noises[len(self._noises) // 2])
 
     def prediction(self, trial: str) -> Ends:
@@ -70,13 +71,13 @@ class ChanceToWin(StoppingRule):
         return self._trials[trial].fit.ends(self.noise, np.log((2 * spread + pooled) / 3))
 
     def excess_at(self, epoch: float) -> Vector:
-        """By how many points whole trials exceeded what they were predicted to reach in this part of their training; 0
-        for those that did not, since that others came to less is no reason to stop one."""
+        """Points by which full-length trials exceeded the M-Recall predicted in this part of their training; 0 where
+        they did not, because a shortfall of other trials is no reason to stop this one."""
         return np.array(self._excess[self._part(epoch)])
 
     def chance(self, trial: str, level: float) -> float | None:
-        """That a trial ends above a level, if it exceeded its prediction by as much as any of the whole trials, each as
-        likely as the others. None where fewer than `fewest_trials` tell."""
+        """The chance that a trial ends above a level, assuming that it exceeds its prediction by as much as one of the
+        full-length trials did, each with equal probability. None with fewer than `fewest_trials` such trials."""
         excess = self.excess_at(self.courses[trial].epoch)
         if len(excess) < self._fewest:
             return None
@@ -106,7 +107,7 @@ class ChanceToWin(StoppingRule):
         )
 
     def _learn(self, followed: _Followed, course: Course) -> None:
-        """What a whole trial shows of shapes, noise and predictions. One that collapsed has no shape."""
+        """Learn shape, noise and prediction errors from a full-length trial. One that collapsed gives no shape."""
         followed.is_whole = True
         if course.last > course.best / 2:
             residual = followed.fit.residual(self.noise)
@@ -124,6 +125,7 @@ class ChanceToWin(StoppingRule):
 
 
 def _comes_to_its_end(course: Course, epochs: float) -> bool:
-    """Whether no validation is to come but the last one, of which rules are not told: nobody is stopped there."""
+    """Whether only the last validation is still to come. Rules do not receive that one, because no trial is stopped
+    there."""
     gap = course.epoch - (course.epochs[-2] if len(course.epochs) > 1 else 0.0)
     return course.epoch + gap >= epochs - SAME_EPOCH

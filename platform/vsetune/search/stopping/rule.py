@@ -1,4 +1,4 @@
-"""What every rule of early stopping is asked, and what it remembers. Knows nothing of Ray or of Optuna."""
+"""The interface of every rule of early stopping, and the state it keeps. Does not depend on Ray or Optuna."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from vsetune.metrics.curves import SAME_EPOCH
 
 @dataclass
 class Course:
-    """A trial so far. epochs, bests: of every validation, the best M-Recall up to it. decisions: why it was stopped
-    there, empty where it was not. improved_at: epoch of the best validation, the first of equals. last: the M-Recall
-    of the last one."""
+    """A trial so far. epochs, bests: of every validation, the best M-Recall up to it. decisions: why the trial was
+    stopped there, empty where it was not. improved_at: epoch of the best validation, the first of equal ones. last: the
+    M-Recall of the last validation.
+    """
 
     epochs: list[float] = field(default_factory=list)
     bests: list[float] = field(default_factory=list)
@@ -32,7 +33,7 @@ class Course:
         return self.bests[-1] if self.bests else -math.inf
 
     def best_until(self, epoch: float) -> float | None:
-        """None for a trial that has not come as far."""
+        """None for a trial that has not reached this epoch."""
         if self.epoch < epoch - SAME_EPOCH:
             return None
         seen = bisect_right(self.epochs, epoch + SAME_EPOCH)
@@ -57,15 +58,16 @@ class StoppingRule(ABC):
     """
 
     def __init__(self, epochs: float) -> None:
-        """epochs: of a whole trial of this cell; at or past them nobody is stopped."""
+        """epochs: of a full-length trial of this cell; a trial that has reached them is not stopped."""
         self.epochs = epochs
         self.courses: dict[str, Course] = {}
 
     def note(self, trial: str, epoch: float, m_recall: float) -> str:
-        """One validation of a trial, in the order of its curve. Why the trial stops here, in words; empty: it goes on.
+        """Add one validation of a trial, in the order of its curve. Returns why the trial stops here; empty: it
+        continues.
 
-        A validation at or before the last one known changes nothing; the answer is the decision that was taken at it
-        (empty where there was none), so a process that died between a decision and its record takes it again.
+        A validation at or before the last known one changes nothing; the original decision at it is returned (empty
+        where there was none). So a process that died between a decision and its record makes the same decision again.
         """
         if not math.isfinite(m_recall):
             raise ValueError(f"trial {trial} at epoch {epoch:g}: got M-Recall {m_recall}, need a finite one")
@@ -78,14 +80,14 @@ class StoppingRule(ABC):
         return course.decisions[-1]
 
     def replay(self, trial: str, curve: Sequence[tuple[float, float]]) -> None:
-        """A recorded curve of (epoch, M-Recall): makes it known; nobody is stopped by it.
+        """Add a recorded curve of (epoch, M-Recall); it stops no trial.
 
-        Call it for finished, stopped and open trials alike, in the order of their configurations. That is the order in
-        which trials arrive when one runs at a time, and then everything is as if the study had never been interrupted.
-        With several at a time the order of arrival is not known any more; that of the configurations, in which they
-        were started, takes its place. It changes no decision but one: that at the last point of an open trial, which
-        `note` of the same point asks for again. At the points before that the trial has gone on, and does so again when
-        it repeats them from an older checkpoint.
+        Call it for finished, stopped and open trials alike, in the order of their configurations. If one trial runs at
+        a time, this is the order of arrival, and the state equals that of an uninterrupted study. If several run at a
+        time, the order of arrival is unknown, and the order of their configurations, in which they were started,
+        replaces it. Only the decision at the last point of each trial is stored; for an open trial, `note` of the same
+        point returns it. At earlier points the trial continued, and it continues again when it repeats them from an
+        older checkpoint.
         """
         for epoch, m_recall in curve:
             self.note(trial, epoch, m_recall)
@@ -95,4 +97,4 @@ class StoppingRule(ABC):
 
     @abstractmethod
     def decide(self, trial: str, course: Course) -> str:
-        """Why a trial stops at its last validation, which `course` has already; empty: it goes on."""
+        """Why a trial stops at its last validation, which is already in `course`; empty: it continues."""

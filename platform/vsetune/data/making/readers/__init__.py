@@ -1,4 +1,4 @@
-"""Readers of raw layouts. Each gives a RawDataset; `read_raw` picks the reader a recipe asks for."""
+"""Readers of raw layouts. Each returns a RawDataset; `read_raw` selects the reader of a recipe's layout."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ READER_FILE = "reader"
 
 
 def read_raw(source: AnySource) -> RawDataset:
-    """Read captions, split lists and the places of images; no image is opened. DataError, ConfigError; StorageError
-    for what cannot be read, with its place."""
+    """Read captions, split lists and the places of images; no image is opened. DataError, ConfigError; StorageError for
+    an unreadable place."""
     try:
         return _read(source)
-    except OSError as error:  # of looking whether a file is there
+    except OSError as error:  # from checks whether a file exists
         raise storage.read_failure(error.filename or f"layout {source.layout}", error) from error
 
 
@@ -52,7 +52,8 @@ def _read(source: AnySource) -> RawDataset:
 
 
 def _read_by_plugin(source: SourceSpec) -> RawDataset:
-    """By the function `read` of the `reader.py` beside the source's spec. ConfigError, one line, for what it raises."""
+    """Read by the function `read` of the `reader.py` beside the source's spec. ConfigError, one line, for its
+    exceptions."""
     module = import_sibling(type(source), READER_FILE)
     read = getattr(module, "read", None)
     place = f"layout {source.layout}: {getattr(module, '__file__', READER_FILE + '.py')}"

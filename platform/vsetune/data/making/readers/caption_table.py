@@ -26,7 +26,7 @@ from vsetune.errors import DataError
 
 
 def read_caption_table(source: CaptionTableSource) -> RawDataset:
-    """Read a caption table. DataError for a listed image without a file or with two that differ, or a table that is
+    """Read a caption table. DataError for a listed image without a file or with two different ones, or a table that is
     neither CSV nor token."""
     table = Path(expand_path(source.captions, key="source.captions"))
     captions = parse_captions(require_text(table, key="source.captions"), place=str(table))
@@ -98,7 +98,7 @@ def _parse_tokens(text: str, *, place: str) -> dict[str, list[str]]:
 
 
 def read_names(path: Path, *, key: str) -> list[str]:
-    """The image names of one split list, in its order. DataError when a name stands there twice or none does."""
+    """The image names of one split list, in its order. DataError when a name is repeated or the list is empty."""
     names = [line.strip() for line in require_text(path, key=key).splitlines() if line.strip()]
     if not names:
         raise DataError(f"{key}: {path}: the list is empty, need one image name per line.")
@@ -131,7 +131,7 @@ def _images_of(path: Path) -> Iterable[tuple[str, ImageBytes]]:
 
 
 def _the_one(images: list[ImageBytes], name: str) -> ImageBytes:
-    """The last one, for all must be equal: which of two the captions describe, nothing says."""
+    """The last image; DataError unless all are equal, since the captions do not identify one of them."""
     *others, image = images
     for other in others:
         if other.size != image.size or other.read() != image.read():

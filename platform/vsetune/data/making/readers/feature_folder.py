@@ -1,7 +1,7 @@
 """Ready features as VSE++, SCAN, VSRN and SGRAF read them: SPLIT_ims.npy and SPLIT_caps.txt in one folder.
 
-An array has one row per image or one row per caption (the same row five times); which of both is found from the row
-counts and from the rows themselves. Arrays are (rows, width) or (rows, regions, width) and stay on disk.
+An array has one row per image or one row per caption (the same row five times); the row counts and the rows themselves
+show which. Arrays are (rows, width) or (rows, regions, width) and stay on disk.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _layout(features: np.ndarray, captions: list[str], path: Path, wanted: int |
 
 
 def _is_repeated(features: np.ndarray, times: int) -> bool:
-    """True when every row stands so many times in a row; looks at up to 20 images spread over the array."""
+    """True when every row occurs `times` times in sequence; checks up to 20 images spread over the array."""
     if len(features) % times:
         return False
     images = len(features) // times

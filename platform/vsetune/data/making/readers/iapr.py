@@ -74,7 +74,8 @@ def parse_annotation(path: Path) -> tuple[str, str]:
 
 
 def _readable(text: str) -> str:
-    """Of a file that somebody has converted to UTF-8, what it says: as latin-1 each accent is two other letters."""
+    """The text as intended, for a file that was converted to UTF-8: read as latin-1 each accent is two other letters.
+    """
     try:
         return text.encode("latin-1").decode("utf-8")
     except UnicodeDecodeError:
@@ -111,7 +112,7 @@ def _split_ids(source: IaprSource, captions: Mapping[str, list[str]], notes: lis
 
 
 def draw_splits(ids: list[str], shares: SplitShares) -> dict[str, list[str]]:
-    """Cut a seeded shuffle of the ids into splits; a share that is asked for has at least one image."""
+    """Split a seeded shuffle of the ids; a requested share has at least one image."""
     mixed = sorted(ids)
     random.Random(f"splits/{shares.seed}").shuffle(mixed)
     validation = max(1, round(len(mixed) * shares.validation))
