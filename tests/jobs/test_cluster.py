@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -118,6 +119,21 @@ def test_a_ray_that_does_not_start_is_one_line_and_leaves_no_process(
         pass
     with suppress(psutil.NoSuchProcess):
         psutil.Process(int(agent.read_text())).wait(10)
+
+
+def test_sigterm_while_ray_starts_interrupts_the_study_though_ray_has_set_its_own_handler(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's handler raises SystemExit with the number of the signal."""
+    def starting(**_: Any) -> None:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5.0)
+
+    monkeypatch.setattr(ray, "init", starting)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(KeyboardInterrupt), ray_cluster(None, StopRequest(), farewell=""):
+        pass
 
 
 def test_a_ray_starts_where_the_home_folder_cannot_hold_its_token(tmp_path: Path) -> None:

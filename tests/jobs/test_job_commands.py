@@ -100,7 +100,7 @@ def test_a_job_is_stopped_through_the_store_and_leaves_with_its_exit_code(
     assert stopped.returncode == 0, stopped.stderr
     attached = vsetune(environment, "job", "attach", "mine", folder=tmp_path)
     assert attached.returncode == 130, attached.stdout + attached.stderr
-    assert "interrupted by a request in the tracking store" in attached.stdout
+    assert "interrupted by a request in its folder" in attached.stdout
 
 
 def test_what_a_job_cannot_use_is_its_exit_code_and_two_who_submit_at_once_start_one(

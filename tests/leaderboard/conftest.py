@@ -8,6 +8,7 @@ from written_fields import as_written
 
 from vsetune.leaderboard.many_studies import StudyAttempts
 from vsetune.records.attempts import AttemptRecord, AttemptStart
+from vsetune.records.events import attempt_id
 
 BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
@@ -32,7 +33,7 @@ def attempt() -> Callable[..., AttemptRecord]:
             protocol={"images": 400, "validate_every_steps": 50, **protocol},
         )
         numbers = {"train_seconds": 20 * epochs, "device_seconds": 30 * epochs} if summary is None else summary
-        return as_written(AttemptRecord(f"{start.trial}#{number}", start, status, curve, numbers, None))
+        return as_written(AttemptRecord(attempt_id(start), start, status, curve, numbers, None))
 
     return make
 

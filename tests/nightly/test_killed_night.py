@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import yaml
 from night_files import PLAIN
 
 from vsetune.nightly.history import History, nightly_folder
+from vsetune.records.studies import Studies
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 PLATFORM = Path(__file__).parents[2] / "platform"
@@ -31,19 +31,11 @@ def started(file: Path) -> subprocess.Popen[str]:
 
 
 def finished() -> set[str]:
-    """Runs of attempts that the tracking store holds as finished, read beside the running night."""
-    database = Path(os.environ["VSETUNE_HOME"]) / "mlflow.db"
-    if not database.exists():
+    """Attempts that the log holds as finished, read beside the running night."""
+    studies = Studies()
+    if STUDY not in studies.names():
         return set()
-    try:
-        with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=5) as connection:
-            found = connection.execute(
-                "SELECT s.run_uuid FROM tags s JOIN tags a ON a.run_uuid = s.run_uuid AND a.key = 'attempt' "
-                "WHERE s.key = 'status' AND s.value = 'finished'"
-            )
-            return {row[0] for row in found.fetchall()}
-    except sqlite3.OperationalError:  # the tables are not there yet
-        return set()
+    return {each.attempt_id for each in studies.attempts(STUDY) if each.status == "finished"}
 
 
 def test_a_killed_night_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -65,7 +57,7 @@ def test_a_killed_night_goes_on_where_it_was(tmp_path: Path) -> None:
     second = started(file)
     told, _ = second.communicate(timeout=250)
     assert second.returncode == 0
-    assert "baseline night 1 of 7: 4 cells, 36 measures" in told
+    assert "baseline night 1 of 7: 4 cells, 44 measures" in told
     after = history.night("2026-01-02")
     assert after is not None
     assert (after.state, after.started, after.study) == ("complete", night.started, STUDY)

@@ -63,8 +63,11 @@ def ray_cluster(
     target = cluster_address(address)
     with stop.listening():
         before = children()
-        _connect(target, modules)
-        stop.listen_again()
+        try:
+            _connect(target, modules)
+            stop.listen_again()
+        except SystemExit:  # of Ray's own handler of SIGTERM, which stands until `listen_again`
+            raise KeyboardInterrupt from None
         parts: RayParts = RemoteRay.of_this_driver() if target else LocalRay.started_since(before)
         with RayWatch(parts, stop, farewell=farewell).watching():
             try:
