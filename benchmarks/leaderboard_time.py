@@ -10,6 +10,7 @@ above 10.
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import sys
@@ -17,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from vsetune.cli.entry import GARBAGE_THRESHOLD
 from vsetune.leaderboard.building import build
 from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
@@ -32,6 +34,7 @@ LOSSES = ("lmh", "lsh", "lseh", "info_nce")
 
 
 def main(attempts: int) -> None:
+    gc.set_threshold(GARBAGE_THRESHOLD)  # as every command does
     with tempfile.TemporaryDirectory() as home:
         os.environ["VSETUNE_HOME"] = home
         log = LogWriter(folder_of_study("benchmark"))

@@ -59,7 +59,7 @@ class Tried:
 
 def in_order(trials: Sequence[Tried]) -> list[Tried]:
     """The trials sorted by epochs, then curve, as the fixed input for sampled orders."""
-    return sorted(trials, key=lambda trial: (trial.epochs, list(trial.curve)))
+    return sorted(trials, key=lambda trial: (trial.epochs, tuple(trial.curve)))
 
 
 class _Searched(NamedTuple):
