@@ -87,7 +87,6 @@ def ours(attempt: Attempt) -> Steps:
     def take(count: int) -> None:
         with attempt._random.active():
             for _ in range(count):
-                attempt._enter_phase()
                 attempt._step()
 
     return take

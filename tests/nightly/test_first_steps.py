@@ -46,7 +46,7 @@ def test_a_step_is_timed_in_calibration_steps_beside_it(
 ) -> None:
     trial = build_trial(prepared.spec, prepared.cells[0], {}, trial="first-steps", seed=3)
     seconds, beside = iter(range(1000)), iter([Calibration(0.1, 0.1), Calibration(0.2, 0.2)])
-    monkeypatch.setattr("vsetune.nightly.first_steps.working_clock", lambda device: lambda: next(seconds) * 0.3)
+    monkeypatch.setattr("vsetune.training.loop.working_clock", lambda device: lambda: next(seconds) * 0.3)
     monkeypatch.setattr("vsetune.nightly.first_steps.step_timer", lambda: lambda: next(beside))
     assert first_steps(trial, 2, timed=4).times[STEP_TIME] == pytest.approx([2.0])
 
@@ -57,8 +57,8 @@ def test_a_step_that_waits_is_slower_by_the_wall_clock_and_not_in_processor_time
     trial = build_trial(prepared.spec, prepared.cells[0], {}, trial="first-steps", seed=3)
     working, beside = iter(range(1000)), iter([Calibration(1.0, 1.0), Calibration(1.0, 1.0)])
     passed = iter(range(1000))
-    monkeypatch.setattr("vsetune.nightly.first_steps.working_clock", lambda device: lambda: next(working))
-    monkeypatch.setattr("vsetune.nightly.first_steps.wall_clock", lambda: next(passed) * 1.3)
+    monkeypatch.setattr("vsetune.training.loop.working_clock", lambda device: lambda: next(working))
+    monkeypatch.setattr("vsetune.training.loop.wall_clock", lambda: next(passed) * 0.65)  # twice a step
     monkeypatch.setattr("vsetune.nightly.first_steps.step_timer", lambda: lambda: next(beside))
     times = first_steps(trial, 2, timed=4).times
     assert (times[STEP_TIME], times[STEP_WALL_TIME]) == ([1.0], pytest.approx([1.3]))

@@ -102,7 +102,7 @@ def test_the_time_of_a_step_ends_when_what_it_made_is_freed(
 
     monkeypatch.setattr(Learner, "step", step)
     attempt = open_attempt(make_trial(), tmp_path)
-    monkeypatch.setattr(attempt, "_clock", clock)
+    monkeypatch.setattr(attempt._loop, "_clock", clock)
     attempt.advance()
     assert len(made) > 0
     assert set(looks) == {0}

@@ -21,7 +21,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter as wall_clock
 from typing import Any
 
 import torch
@@ -32,6 +31,7 @@ from vsetune.config.spec.masked_output import mask_output
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.batch import Batch
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
 from vsetune.files.whole_files import write_json
@@ -39,10 +39,11 @@ from vsetune.nightly.measures import STEP_TIME, STEP_TIMES, STEP_WALL_TIME
 from vsetune.plugins.plugin_loading import load_installed, load_plugins
 from vsetune.scoring.evaluation import recalls, score_split
 from vsetune.training.batches import TrainingBatches
-from vsetune.training.calibration import step_timer, working_clock
+from vsetune.training.calibration import step_timer
+from vsetune.training.loop import TrainingLoop
 from vsetune.training.random_state import RandomState
-from vsetune.training.schedule import phase_at, total_steps
-from vsetune.training.step import Learner
+from vsetune.training.schedule import total_steps
+from vsetune.training.step import Learner, StepResult
 
 _LONGEST_S = 3600.0
 _LONGEST_PROBLEM = 300
@@ -111,40 +112,33 @@ def first_steps(trial: TrialSpec, steps: int, *, timed: int = 0) -> Steps:
     keep_freed_memory()
     device, dataset = torch.device("cpu"), Dataset.open(trial.data.path)
     batches, random = TrainingBatches(trial, dataset, device), RandomState(trial.seed, device)
-    clock, calibration_step = working_clock(device), step_timer()
+    calibration_step, after = step_timer(), None
     losses: list[float] = []
+    pairs: list[int] = []
     times: dict[str, list[float]] = {name: [] for name in STEP_TIMES}
-    pairs_seen, after = 0, None
+
+    def keep(batch: Batch, result: StepResult, _: float) -> None:
+        losses.append(result.loss.item())
+        pairs.append(batch.pairs)
+
     try:
         with random.active():
-            learner = Learner.build(trial, dataset, device)
+            loop = TrainingLoop(trial, Learner.build(trial, dataset, device), batches, device)
             last = min(max(steps, timed), total_steps(trial.training, batches.steps_per_epoch))
             for step in range(last):
-                epoch = pairs_seen / batches.pairs
-                phase, _ = phase_at(trial.training, epoch)
-                if phase != learner.phase:
-                    learner = learner.enter(phase, learned=True)
-                if step % batches.steps_per_epoch == 0:
-                    learner.loss.start_epoch(step // batches.steps_per_epoch)
+                epoch = sum(pairs) / batches.pairs
+                loop.begin(step, epoch)
                 is_timed = min(_NOT_TIMED, last - 1) <= step < timed
                 before = after or (calibration_step() if is_timed else None)
-                begin = wall_clock()
-                batch, drawn = batches.take(step), batches.drawn(step, phase=learner.phase)
-                learner.set_epoch(epoch)
-                working = clock()
-                loss = learner.step(batch, drawn).loss.item()
-                worked, passed = clock() - working, wall_clock() - begin
+                seconds = loop.step(step, epoch, keep)
                 if is_timed and before is not None:
                     after = calibration_step()
-                    times[STEP_TIME].append(2 * worked / (before.worked + after.worked))
-                    times[STEP_WALL_TIME].append(2 * passed / (before.passed + after.passed))
-                if step < steps:
-                    losses.append(loss)
-                pairs_seen += batch.pairs
-            found = _recalls(learner, dataset, trial) if steps else {}
+                    times[STEP_TIME].append(2 * seconds.worked / (before.worked + after.worked))
+                    times[STEP_WALL_TIME].append(2 * (seconds.load + seconds.train) / (before.passed + after.passed))
+            found = _recalls(loop.learner, dataset, trial) if steps else {}
     finally:
         batches.close()
-    return Steps(losses, times, found)
+    return Steps(losses[:steps], times, found)
 
 
 def _recalls(learner: Learner, dataset: Dataset, trial: TrialSpec) -> dict[str, float]:

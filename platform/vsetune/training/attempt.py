@@ -31,13 +31,14 @@ from vsetune.training.environment import describe_environment
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.failures import out_of_memory, scoring
 from vsetune.training.first_stage import KeptStage, open_first_stage
+from vsetune.training.loop import TrainingLoop
 from vsetune.training.negatives import NegativeSampler
 from vsetune.training.protocol import describe_protocol
 from vsetune.training.random_state import RandomState
 from vsetune.training.restoring import learner_state, restore, window_state
-from vsetune.training.schedule import next_validation, phase_at, total_steps
+from vsetune.training.schedule import next_validation, total_steps
 from vsetune.training.start import describe_start
-from vsetune.training.step import Learner
+from vsetune.training.step import Learner, StepResult
 from vsetune.training.summary import device_seconds, summarise
 from vsetune.training.window import StepWindow
 
@@ -79,11 +80,10 @@ class Attempt:
         )
         saved = self._checkpoints.load()
         with self._random.active():
-            self._learner = Learner.build(
-                trial, self.dataset, self.device, saved=learner_state(saved, self._checkpoints)
-            )
+            learner = Learner.build(trial, self.dataset, self.device, saved=learner_state(saved, self._checkpoints))
         if saved is not None:
-            self._learner, self._progress = restore(saved, self._learner, self._random, self._checkpoints)
+            learner, self._progress = restore(saved, learner, self._random, self._checkpoints)
+        self._loop = TrainingLoop(trial, learner, self._batches, self.device)
         self._started = (saved or {}).get("started") or describe_start(trial.network, self.dataset.vocabulary.words)
         self.inherited = len(self._progress.history)
         """Validations restored from an earlier execution."""
@@ -250,9 +250,6 @@ class Attempt:
         while progress.step < end:
             if self._leave.is_set():
                 raise Preempted(f"{self._where} step {progress.step}: its process will be ended, continued by another.")
-            self._enter_phase()
-            if progress.step % per_epoch == 0:
-                self._learner.loss.start_epoch(progress.step // per_epoch)
             self._step()
             self._mark()
         begin, working = time.perf_counter(), self._clock()
@@ -262,39 +259,28 @@ class Attempt:
         self.worked_seconds += self._clock() - working
 
     @property
+    def _learner(self) -> Learner:
+        return self._loop.learner
+
+    @property
     def _epoch(self) -> float:
         """Where the training is, in epochs: pairs seen / pairs."""
         return self._progress.pairs_seen / self._batches.pairs
 
-    def _enter_phase(self) -> None:
-        """Switch to the next phase where one begins, but not at the end of the phase before: its last validation, and
-        the checkpoint written there, still belong to it."""
-        phase, _ = phase_at(self.trial.training, self._epoch)
-        if phase != self._learner.phase:
-            self._learner = self._learner.enter(phase, learned=True)
-            self._learner.loss.start_epoch(int(self._epoch))
-            _log.info("%s: phase %d begins at epoch %.3f", self._where, phase, self._epoch)
-
     def _step(self) -> None:
         progress = self._progress
-        begin = time.perf_counter()
-        batch = self._batches.take(progress.step)
-        drawn = self._batches.drawn(progress.step, phase=self._learner.phase)
-        loaded, working = time.perf_counter(), self._clock()
-        self._learn(batch, drawn)
-        del batch, drawn  # on the clock, as the rest of what the step made
-        progress.load_seconds += loaded - begin
-        progress.train_seconds += time.perf_counter() - loaded
-        self.worked_seconds += self._clock() - working
+        if self._loop.begin(progress.step, self._epoch):
+            _log.info("%s: phase %d begins at epoch %.3f", self._where, self._learner.phase, self._epoch)
+        seconds = self._loop.step(progress.step, self._epoch, self._stepped)
+        progress.load_seconds += seconds.load
+        progress.train_seconds += seconds.train
+        self.worked_seconds += seconds.worked
 
-    def _learn(self, batch: Batch, drawn: Batch | None) -> None:
-        """One step; its temporary tensors are freed on return."""
+    def _stepped(self, batch: Batch, result: StepResult, learning_rate: float) -> None:
         progress = self._progress
-        rate = self._learner.set_epoch(self._epoch)
-        result = self._learner.step(batch, drawn)
         progress.step += 1
         progress.pairs_seen += batch.pairs
-        self._window.add(result, step=progress.step, learning_rate=rate, pairs=batch.pairs)
+        self._window.add(result, step=progress.step, learning_rate=learning_rate, pairs=batch.pairs)
         self._window.note(self._negatives.look(batch, result.output))
 
     def _validate(self) -> ValidationPoint:

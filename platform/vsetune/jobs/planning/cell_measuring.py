@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +42,13 @@ from vsetune.scoring.evaluation import evaluated_split
 from vsetune.scoring.pair_scores import CostOfPair, pair_scores
 from vsetune.scoring.validation import EncodedSplit, encode_split, split_scores
 from vsetune.training.batches import TrainingBatches
-from vsetune.training.calibration import working_clock
 from vsetune.training.checkpoint import CheckpointFolder
 from vsetune.training.failures import failure_of
+from vsetune.training.loop import TrainingLoop
 from vsetune.training.negatives import NegativeSampler
 from vsetune.training.peak_memory import peak_memory_bytes, reset_peak_memory
 from vsetune.training.random_state import RandomState
-from vsetune.training.schedule import phase_at
-from vsetune.training.step import Learner
+from vsetune.training.step import Learner, StepResult
 from vsetune.training.window import StepWindow
 
 _WARM_UP, _FEWEST, _MOST = 3, 2, 100
@@ -69,64 +68,61 @@ class _TimedSteps:
     worked_share: float
 
 
+@dataclass
+class _Run:
+    """Seconds of some steps. opening: of the epoch, with its first batch; steps: of each step, with its batch but
+    without the opening of an epoch; trained, worked: sums without batches, of wall-clock and of processor seconds."""
+
+    opening: float = 0.0
+    steps: list[float] = field(default_factory=list)
+    trained: float = 0.0
+    worked: float = 0.0
+
+
 class _Steps:
     """Steps of an attempt, run from any place in its training. To be used inside the trial's random state."""
 
     def __init__(self, trial: TrialSpec, device: torch.device, reading: Reading) -> None:
-        self._trial, self.device = trial, device
         self.dataset = Dataset.open(trial.data.path, reading=reading)
+        self.device, self._last = device, trial.training.epochs
         self.batches = TrainingBatches(trial, self.dataset, device)
-        self.learner = Learner.build(trial, self.dataset, device)
+        self._loop = TrainingLoop(trial, Learner.build(trial, self.dataset, device), self.batches, device)
         self._window = StepWindow(
             device=device, where=f"cell {trial.cell}", loss_name=trial.loss.name, seconds_before=0.0
         )
         self._negatives = NegativeSampler(trial.training)
         self._taken = 0
-        self._first_drawn: Batch | None = None
 
-    def open(self, epoch: float) -> Batch:
-        """Enters the phase of this epoch and returns the first batch of the epoch."""
-        phase, _ = phase_at(self._trial.training, epoch)
-        if phase != self.learner.phase:
-            self.learner = self.learner.enter(phase, learned=True)
-        self.learner.loss.start_epoch(int(epoch))
-        first = int(epoch) * self.batches.steps_per_epoch
-        self._first_drawn = self.batches.drawn(first, phase=self.learner.phase)
-        return self.batches.take(first)
+    @property
+    def learner(self) -> Learner:
+        return self._loop.learner
 
-    def run(self, epoch: float, batch: Batch, *, fewest: int, most: int, seconds: float) -> list[float]:
-        """Runs steps from the batch that `open` returned; after the end of its epoch, it begins again at that batch.
-        Returns the seconds of each step, including its batch, without the opening of an epoch. On a GPU, where steps
-        run asynchronously, only their sum is exact."""
+    def run(self, epoch: float, *, fewest: int, most: int, seconds: float) -> _Run:
+        """Runs steps from the start of the epoch; after its end, it begins again. On a GPU, where steps run
+        asynchronously, only the sum of the steps is exact."""
         per_epoch = self.batches.steps_per_epoch
-        first = int(epoch) * per_epoch
-        taken: list[float] = []
-        drawn = self._first_drawn
+        first, done = int(epoch) * per_epoch, _Run()
         begin = time.perf_counter()
-        while len(taken) < fewest or (len(taken) < most and time.perf_counter() - begin < seconds):
-            place = len(taken) % per_epoch
-            if taken and place == 0:
-                batch = self.batches.take(first)
-            before = time.perf_counter()
-            if place:
-                batch = self.batches.take(first + place)
-            if taken:
-                drawn = self.batches.drawn(first + place, phase=self.learner.phase)
-            self._step(batch, drawn, epoch + place / per_epoch)
-            if self.device.type == "cuda" and not len(taken) % 10:
-                wait_for(self.device)
-            taken.append(time.perf_counter() - before)
-        before = time.perf_counter()
+        self._loop.begin(first, epoch)
+        done.opening = time.perf_counter() - begin
+        while len(done.steps) < fewest or (len(done.steps) < most and time.perf_counter() - begin < seconds):
+            place = len(done.steps) % per_epoch
+            took = self._loop.step(first + place, min(epoch + place / per_epoch, self._last), self._stepped)
+            if not done.steps:
+                done.opening += took.load
+            done.worked += took.worked
+            done.trained += took.train
+            done.steps.append(took.train + (took.load if place else 0.0))  # the first of an epoch opens its shards
+            if self.device.type == "cuda" and not len(done.steps) % 10:
+                done.steps[-1] += _waited(self.device)
+        begin = time.perf_counter()
         self._window.flush()
-        wait_for(self.device)
-        taken[-1] += time.perf_counter() - before
-        return taken
+        done.steps[-1] += time.perf_counter() - begin + _waited(self.device)
+        return done
 
-    def _step(self, batch: Batch, drawn: Batch | None, epoch: float) -> None:
-        rate = self.learner.set_epoch(min(epoch, self._trial.training.epochs))
-        result = self.learner.step(batch, drawn)
+    def _stepped(self, batch: Batch, result: StepResult, learning_rate: float) -> None:
         self._taken += 1
-        self._window.add(result, step=self._taken, learning_rate=rate, pairs=batch.pairs)
+        self._window.add(result, step=self._taken, learning_rate=learning_rate, pairs=batch.pairs)
         self._window.note(self._negatives.look(batch, result.output))
 
 
@@ -144,9 +140,8 @@ def measure_cell(
     with RandomState(trial.seed, device).active():
         steps = _Steps(trial, device, reading)
         try:
-            batch = steps.open(0)
-            first_start = time.perf_counter() - begin
-            steps.run(0, batch, fewest=1, most=_WARM_UP, seconds=_FOR_STEPS * seconds / 2)
+            built = time.perf_counter() - begin
+            first_start = built + steps.run(0, fewest=1, most=_WARM_UP, seconds=_FOR_STEPS * seconds / 2).opening
             begin = time.perf_counter()
             timed = _time_steps(steps, trial, seconds=_FOR_STEPS * seconds)
             checkpoint = _time_checkpoint(steps, trial, folder)
@@ -156,7 +151,7 @@ def measure_cell(
             steps.batches.close()
         test, per_epoch = _test_seconds(validation, steps.dataset, trial), steps.batches.steps_per_epoch
         peak = peak_memory_bytes(device)
-        del steps, batch
+        del steps
         start = first_start if first_start > 2 * seconds else _start_again(trial, device, reading)
     return CellTimes(
         steps_per_epoch=per_epoch, first_start=first_start, start=max(0.0, min(first_start, start) - timed.opening),
@@ -164,6 +159,13 @@ def measure_cell(
         validation=validation.encoding + validation.scoring, test=test, checkpoint=checkpoint,
         encoded_share=validation.encoded_share, scored_share=validation.scored_share, peak_memory_bytes=peak,
     )
+
+
+def _waited(device: torch.device) -> float:
+    """Seconds until the device has done all that was asked of it."""
+    begin = time.perf_counter()
+    wait_for(device)
+    return time.perf_counter() - begin
 
 
 def middles(training: TrainingSpec) -> list[tuple[float, float]]:
@@ -178,18 +180,15 @@ def middles(training: TrainingSpec) -> list[tuple[float, float]]:
 
 
 def _time_steps(steps: _Steps, trial: TrialSpec, *, seconds: float) -> _TimedSteps:
-    places, clock = middles(trial.training), working_clock(steps.device)
+    places = middles(trial.training)
     opening = step = worked = 0.0
     count = 0
     for epoch, share in places:
-        begin = time.perf_counter()
-        batch = steps.open(epoch)
-        opening += share * (time.perf_counter() - begin)
-        begin, working = time.perf_counter(), clock()
-        taken = steps.run(epoch, batch, fewest=_FEWEST, most=_MOST, seconds=seconds / len(places))
-        worked += share * (clock() - working) / (time.perf_counter() - begin)
-        step += share * sum(taken) / len(taken)
-        count += len(taken)
+        done = steps.run(epoch, fewest=_FEWEST, most=_MOST, seconds=seconds / len(places))
+        opening += share * done.opening
+        worked += share * done.worked / done.trained
+        step += share * sum(done.steps) / len(done.steps)
+        count += len(done.steps)
     return _TimedSteps(opening, step, count, min(1.0, worked))
 
 
@@ -219,9 +218,9 @@ def _start_again(trial: TrialSpec, device: torch.device, reading: Reading) -> fl
     """Seconds to start a trial in a process that has run one before."""
     begin = time.perf_counter()
     steps = _Steps(trial, device, reading)
+    built = time.perf_counter() - begin
     try:
-        steps.open(0)
-        return time.perf_counter() - begin
+        return built + steps.run(0, fewest=1, most=1, seconds=0.0).opening
     finally:
         steps.batches.close()
 
