@@ -105,13 +105,13 @@ def made_by(tree: Path, page: Path, attempts: int) -> Path:
 
 def make_page(page: Path, attempts: int) -> None:
     """A hundred cells, searched, and confirmed over five seeds each."""
-    from vsetune.leaderboard.building import build
-    from vsetune.leaderboard.page import to_html
+    from vsetune.report.building import build
+    from vsetune.report.page import to_html
 
     records = made_up(attempts)
     board = build(records, baseline="loss_0")
     try:
-        from vsetune.leaderboard.shown_runs import ShownRuns
+        from vsetune.report.shown_runs import ShownRuns
     except ImportError:  # an older revision, whose page knows no runs
         page.write_text(to_html(board), encoding="utf-8")
         return
@@ -122,7 +122,7 @@ def make_page(page: Path, attempts: int) -> None:
 
 
 def made_up(attempts: int) -> list:
-    from vsetune.records.attempts import AttemptRecord, AttemptStart
+    from vsetune.records.events import AttemptRecord, AttemptStart
 
     cells = [(data, network, loss) for data in range(DATA) for network in range(NETWORKS) for loss in range(LOSSES)]
     records = []

@@ -24,7 +24,7 @@ import yaml
 from ray import tune
 from rich.console import Console
 
-from vsetune.jobs.trainable import AttemptTrainable, as_result
+from vsetune.study.trainable import AttemptTrainable, as_result
 
 NUMBERS = (
     "train_loss", "learning_rate", "load_seconds", "validation_seconds", "device_seconds", "pairs_per_second", "i2t_r1",
@@ -116,10 +116,10 @@ def resident_mb() -> float:
 
 def study(given: argparse.Namespace) -> list[float]:
     """Memory after each trial that ended."""
-    from vsetune.jobs import placement
-    from vsetune.jobs.ledger import StudyLedger
-    from vsetune.jobs.preparation import prepare_study
-    from vsetune.jobs.run import run_study
+    from vsetune.study import placement
+    from vsetune.study.ledger import StudyLedger
+    from vsetune.study.preparation import prepare_study
+    from vsetune.study.run import run_study
 
     sizes: list[float] = []
     placement.AttemptTrainable = Instant  # type: ignore[misc]
@@ -151,8 +151,8 @@ def plain(given: argparse.Namespace) -> list[float]:
     """The same trainable under Ray Tune alone, which is asked to keep nothing."""
     import ray
 
-    from vsetune.jobs.loopback import loopback_only
-    from vsetune.jobs.placement import quiet_tune
+    from vsetune.study.loopback import loopback_only
+    from vsetune.study.placement import quiet_tune
 
     sizes: list[float] = []
 

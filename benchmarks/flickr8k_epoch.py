@@ -29,15 +29,15 @@ from torch.nn.functional import normalize
 from torch.nn.utils import clip_grad_norm_
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from vsetune.config.sources.reading import Reading
-from vsetune.config.spec.paths import home
+from vsetune.config.sources.inputs import Reading
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.making.data_place import load_recipe
 from vsetune.data.making.ingest import ingest
-from vsetune.data.making.recipe_file import load_recipe
 from vsetune.data.stored.bank_file import SplitBank
 from vsetune.data.stored.banks import bank_of
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.terminal_progress import terminal_progress
+from vsetune.storage.paths import home
 from vsetune.training.attempt import Attempt
 
 THREADS, BATCH, D, TURNS = 2, 128, 512, 8

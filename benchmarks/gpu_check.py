@@ -36,8 +36,8 @@ from gpu.cases import Case, every_case, published_network, small_network
 from gpu.made_data import Made, make_data
 from gpu.side_by_side import side_by_side
 from gpu.waits import stand_in_device
-from vsetune.networks.network_catalogue import NETWORKS
-from vsetune.scoring.device import choose_device
+from vsetune.config.network_spec import NETWORKS
+from vsetune.training.device import choose_device
 
 PARTS = ("curves", "waits", "resume", "memory", "share", "rates")
 FULL, SMALL = Made(images=1200, evaluated=20, regions=36, width=2048, rare=8000), Made(images=60, evaluated=20)

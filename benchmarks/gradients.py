@@ -30,7 +30,7 @@ from rich.table import Table
 
 from vsetune.networks.network_base import Network
 from vsetune.networks.parts import pair_gradients, recurrence
-from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
+from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD
 
 GRU, PAIRS = "GRU", "few pairs"
 MODULES: dict[str, ModuleType] = {GRU: recurrence, PAIRS: pair_gradients}

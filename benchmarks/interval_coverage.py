@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from vsetune.metrics.seed_intervals import improvement_interval, mean_interval, median_interval
+from vsetune.metrics.seed_statistics import improvement_interval, mean_interval, median_interval
 
 Floats = npt.NDArray[np.float64]
 SEEDS = 10

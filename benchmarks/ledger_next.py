@@ -24,12 +24,12 @@ from recounting.recounted_trials import RecountedTrials
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.study_tally import StudyTally
-from vsetune.jobs.trial_progress import Assignment
-from vsetune.records.attempts import StudyRecord, ValidationPoint
+from vsetune.records.events import StudyRecord, ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.study_tally import StudyTally
+from vsetune.study.trials import Assignment
 
 EPOCHS, AT_ONCE = 6, 8
 

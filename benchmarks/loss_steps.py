@@ -24,11 +24,10 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from vsetune.config.loss_spec import LOSSES, LossSpec
 from vsetune.config.study.training import TrainingSpec
 from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs
 from vsetune.losses.loss_building import build_loss
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.losses.loss_spec import LossSpec
 from vsetune.networks.network_building import build_network
 from vsetune.networks.vsepp.spec import VseppSpec
 from vsetune.training.optimizers import Optimizers

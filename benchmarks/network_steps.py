@@ -43,8 +43,8 @@ from rich.table import Table
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from vsetune.data.stored.tokens import tokenise
-from vsetune.data.stored.vocabulary import Vocabulary
+from vsetune.config.network_spec import NETWORKS
+from vsetune.data.stored.vocabulary import Vocabulary, tokenise
 from vsetune.losses.lmh.spec import LmhSpec
 from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs
 from vsetune.losses.loss_building import build_loss
@@ -52,7 +52,6 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, TrainingItems
 from vsetune.networks.network_building import build_network
-from vsetune.networks.network_catalogue import NETWORKS
 
 BATCH, REGIONS, WIDTH, D, VOCABULARY, MATRIX = 64, 36, 2048, 1024, 10_000, 2048
 EQUAL = 1e-4

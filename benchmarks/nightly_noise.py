@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy.signal import lfilter
 
-from vsetune.nightly.judging.arrays import Floats, Integers, Streams, of_all_cells
-from vsetune.nightly.judging.tolerance import Tolerance
-from vsetune.nightly.measures import BY_NAME, MEASURES, Measure
+from vsetune.nightly.judging.noise import Floats, Integers, Streams, of_all_cells
+from vsetune.nightly.judging.scores import Tolerance
+from vsetune.nightly.night import BY_NAME, MEASURES, Measure
 
 FEWEST_NIGHTS = 3
 CELLS = 12

@@ -27,10 +27,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from vsetune.nightly.judging.arrays import Bools, Floats, Integers
-from vsetune.nightly.judging.tolerance import Tolerance
+from vsetune.nightly.judging.noise import Bools, Floats, Integers
+from vsetune.nightly.judging.scores import Tolerance
 from vsetune.nightly.judging.watch import Watch
-from vsetune.nightly.measures import Measure
+from vsetune.nightly.night import Measure
 
 BLOCK = 50
 WATCHED = 30

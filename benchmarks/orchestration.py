@@ -102,7 +102,7 @@ class Moments:
         """Inside, starts and ends of Ray and of trials are noted."""
         import ray
 
-        from vsetune.jobs.ledger import StudyLedger
+        from vsetune.study.ledger import StudyLedger
 
         places = [(ray, "init"), (ray, "shutdown"), (StudyLedger, "open_attempt"), (StudyLedger, "close")]
         before = [getattr(place, name) for place, name in places]
@@ -175,9 +175,9 @@ def write_study(home: Path, name: str, epochs: float, configurations: int) -> Pa
 
 
 def run(path: Path, console: Console) -> list[Ended]:
-    from vsetune.jobs.preparation import prepare_study
-    from vsetune.jobs.run import run_study
     from vsetune.records.studies import Studies
+    from vsetune.study.preparation import prepare_study
+    from vsetune.study.run import run_study
 
     prepared = prepare_study(path, console)
     outcome = run_study(prepared, resume=False, retry_failed=False, address=None, console=console)
@@ -192,8 +192,8 @@ def train_plainly(trials: Sequence[Mapping[str, Any]], folder: Path) -> None:
     import ray
     from ray import tune
 
-    from vsetune.jobs.loopback import loopback_only
-    from vsetune.jobs.placement import quiet_tune
+    from vsetune.study.loopback import loopback_only
+    from vsetune.study.placement import quiet_tune
 
     quiet_tune()
     with loopback_only():

@@ -19,13 +19,13 @@ from pathlib import Path
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.study_records import logged_search
-from vsetune.jobs.trial_progress import Assignment
-from vsetune.records.attempts import StudyRecord, ValidationPoint
+from vsetune.records.events import StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.study_records import logged_search
+from vsetune.study.trials import Assignment
 
 NUMBERS = (
     "train_loss", "learning_rate", "load_seconds", "validation_seconds", "device_seconds", "pairs_per_second", "i2t_r1",

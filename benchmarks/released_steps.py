@@ -36,7 +36,7 @@ from torch.profiler import ProfilerActivity, profile
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import Network
-from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
+from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD
 
 STEPS: dict[str, tuple[str, str | None]] = {
     "VSE++": ("vsepp", None), "VSE-infinity": ("vse_infinity", None), "SCAN": ("scan", "scan"),

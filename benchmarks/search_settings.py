@@ -34,17 +34,16 @@ from rich.table import Table
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.cell_budget import at_once
-from vsetune.jobs.simulation.landscapes import LANDSCAPES
-from vsetune.jobs.simulation.simulated_search import (
+from vsetune.study.cell_budget import at_once
+from vsetune.study.simulation.landscapes import LANDSCAPES
+from vsetune.study.simulation.simulated_search import (
     MISS_FACTOR,
     SimulatedSearch,
     SimulationSettings,
     promised_epochs,
     simulate_search,
 )
-from vsetune.jobs.simulation.simulated_studies import SearchSummary, summaries
-from vsetune.jobs.simulation.simulated_targets import TargetSummary, target_summaries
+from vsetune.study.simulation.simulated_studies import SearchSummary, TargetSummary, summaries, target_summaries
 
 EPOCHS, CONFIGURATIONS = 27, 24
 Settings = dict[str, dict[str, Any]]

@@ -29,7 +29,7 @@ from gpu.cases import small_network
 from gpu.made_data import Made, make_data
 from gpu.sharing import Shared, measured
 from gpu.timing import median_seconds
-from vsetune.scoring.device import choose_device
+from vsetune.training.device import choose_device
 
 DATA = Made(images=200, evaluated=4, regions=36, width=1280, rare=3000)
 STACKED = (2, 4, 8)

@@ -18,8 +18,8 @@ from rich.table import Table
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.simulation.landscapes import LANDSCAPES
-from vsetune.jobs.simulation.simulated_search import SimulatedSearch, SimulationSettings, simulate_search
+from vsetune.study.simulation.landscapes import LANDSCAPES
+from vsetune.study.simulation.simulated_search import SimulatedSearch, SimulationSettings, simulate_search
 
 
 def main() -> None:

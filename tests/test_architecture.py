@@ -1,4 +1,4 @@
-"""Who may import whom. Change the table here and in docs/architecture.md together."""
+"""The layout of the code: who may import whom, who owns an outside system, what is written where."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import platform
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -19,93 +20,24 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "platform"
 PACKAGE = SOURCE / "vsetune"
 
-LOSS_SPECS = (
-    "losses.*.spec", "losses.loss_spec", "losses.loss_catalogue", "losses.parts.spec_fields",
-    "losses.weighted_sum.sum_spec",
-)
-NETWORK_SPECS = (
-    "networks.*.spec", "networks.network_spec", "networks.network_catalogue", "networks.parts.backbone_spec",
-    "networks.parts.network_fields",
-)
-COMPONENT_SPECS = {"errors", "config.spec", "config.components", "config.sources"}
-ROWS: list[tuple[tuple[str, ...], set[str]]] = [
-    (("errors",), set()),
-    (("files",), {"errors"}),
-    (("config.spec",), {"errors", "files"}),
-    (("object_storage",), {"errors", "files", "config.spec"}),
-    (("config.components",), {"errors", "files", "config.spec"}),
-    (("config.sources",), {"errors", "files", "config.spec", "config.components"}),
-    (LOSS_SPECS, COMPONENT_SPECS),
-    (NETWORK_SPECS, COMPONENT_SPECS),
-    (("plugins",), {*COMPONENT_SPECS, *LOSS_SPECS, *NETWORK_SPECS}),
-    (("config.study",), {*COMPONENT_SPECS, *LOSS_SPECS, *NETWORK_SPECS, "plugins"}),
-    (("metrics",), {"errors"}),
-    (("losses",), {*COMPONENT_SPECS, *LOSS_SPECS}),
-    (("networks",), {"files", *COMPONENT_SPECS, *NETWORK_SPECS}),
-    (("data.progress", "data.devices", "data.freed_memory"), {"errors"}),
-    (("data.terminal_progress",), {"data.progress"}),
-    (("data.stored",), {"errors", "files", "config.spec", "config.sources", "object_storage"}),
-    (("data.captions",),
-     {"errors", "files", "config.spec", "config.sources", "object_storage", "data.progress", "data.devices",
-      "data.stored"}),
-    (("data.batches",), {"errors", "config.spec", "config.sources", "data.stored", "data.captions"}),
-    (("data.making",),
-     {"errors", "files", "config.spec", "config.components", "config.sources", "plugins", "object_storage",
-      "data.progress", "data.devices", "data.freed_memory", "data.stored", "data.captions"}),
-    (("data.looking",),
-     {"errors", "files", "config.spec", "config.sources", "object_storage", "data.stored", "data.captions",
-      "data.batches"}),
-    (("scoring",),
-     {"errors", "config", "metrics", "networks", "data.devices", "data.stored", "data.captions", "data.batches"}),
-    (("records",), {"errors", "files", "config.spec", "object_storage"}),
-    (("training",),
-     {"errors", "files", "config", "plugins", "metrics", "losses", "networks", "data.freed_memory",
-      "data.stored", "data.captions", "data.batches", "scoring", "records"}),
-    (("quality",), {"errors", "files", "config", "plugins", "losses", "networks"}),
-    (("explanations",),
-     {"config.sources", "config.study", "metrics", "networks", "data.stored", "data.looking", "scoring",
-      "training.trained"}),
-    (("search",), {"errors", "files", "config.spec", "config.study", "metrics"}),
-    (("leaderboard",), {"errors", "files", "metrics", "records"}),
-    (("jobs",),
-     {"errors", "files", "config", "plugins", "object_storage", "metrics", "losses", "networks", "data", "scoring",
-      "records", "training", "search", "leaderboard"}),
-    (("serving",),
-     {"errors", "networks.encoded", "networks.evaluation_mode", "networks.inputs", "data.stored", "scoring",
-      "jobs.model_files"}),
-    (("explaining_search",),
-     {"errors", "config", "metrics", "records", "search", "leaderboard", "jobs.cell_budget", "jobs.range_ends",
-      "jobs.recorded_studies"}),
-    (("nightly.measures", "nightly.night", "nightly.report", "nightly.judging"), {"errors"}),
-    (("nightly",),
-     {"errors", "files", "config", "plugins", "object_storage", "metrics", "data", "scoring", "records", "training",
-      "leaderboard", "jobs", "nightly.measures", "nightly.night", "nightly.report", "nightly.judging"}),
-    (("cli",),
-     {"errors", "files", "config", "plugins", "object_storage", "metrics", "losses", "networks", "data", "scoring",
-      "records", "training", "explanations", "quality", "search", "leaderboard", "jobs", "explaining_search",
-      "nightly"}),
-]
-"""(modules, what they may import beside one another), from the bottom of the house up. A name covers all below it, `*`
-is one word; a module belongs to the row with the longest name that covers it."""
-
 OWNERS = {
-    "ray": ["jobs/"],
+    "ray": ["study/"],
     "mlflow": ["records/mlflow_"],
     "optuna": ["search/"],
     "webdataset": ["data/"],
-    "boto3": ["object_storage/s3.py"],
-    "starlette": ["leaderboard/serving.py"],
-    "uvicorn": ["leaderboard/serving.py"],
+    "boto3": ["storage/s3.py"],
+    "starlette": ["report/serving.py"],
+    "uvicorn": ["report/serving.py"],
     "spacy": ["data/captions/spacy_parser.py"],
     "typer": ["cli/"],
-    "vl_convert": ["leaderboard/chart_library.py"],
-    "fcntl": ["files/locks.py"],
-    "hashlib": ["files/hashes.py"],
+    "vl_convert": ["report/profile_charts.py"],
+    "fcntl": ["storage/locks.py"],
+    "hashlib": ["storage/hashes.py"],
 }
 FILE_CALLS = {"replace", "rename", "renames", "link", "symlink", "fsync", "NamedTemporaryFile", "mkstemp"}
-"""Of `os`, `tempfile` and `Path`: what writes a file whole, which files/whole_files.py does for everybody."""
+"""Of `os`, `tempfile` and `Path`: what writes a file whole, which storage/whole_files.py does for everybody."""
 OTHER_FILE_CALLS = {
-    ("object_storage/mirror.py", "link"): "keeps the content of a file that is replaced; nothing is written",
+    ("storage/mirror.py", "link"): "keeps the content of a file that is replaced; nothing is written",
     ("records/log.py", "fsync"): "a log that grows at its end is not written whole",
 }
 OFTEN_USED_NAMES = {"spec.py", "loss.py", "network.py", "released.py", "__init__.py"}
@@ -140,47 +72,23 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
 
 
-def covers(name: str, module: str) -> bool:
-    ours, words = name.split("."), module.split(".")
-    return len(ours) <= len(words) and all(one in ("*", word) for one, word in zip(ours, words, strict=False))
+def test_a_package_imports_only_packages_below_it() -> None:
+    """The order is in pyproject.toml, `tool.importlinter`."""
+    program = Path(sys.executable).with_name("lint-imports")
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run(
+        [program, "--no-cache"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-def row_of(module: str) -> int | None:
-    """The place in ROWS of a module, None for one that no row covers."""
-    found = [
-        (len(name.split(".")), place) for place, (names, _) in enumerate(ROWS) for name in names if covers(name, module)
-    ]
-    return max(found)[1] if found else None
-
-
-def wrong_imports(module: str, names: Iterable[str]) -> list[str]:
-    """Those of our modules among `names` that the row of this one does not allow."""
-    row = row_of(module)
-    allowed = set() if row is None else ROWS[row][1]
-    ours = [name.removeprefix("vsetune.") for name in names if name.startswith("vsetune.")]
-    return [
-        name for name in ours
-        if not any(covers(one, name) for one in allowed) and (row is None or row_of(name) != row)
-    ]
-
-
-def test_every_module_has_a_row_in_the_table() -> None:
-    without = {module_of(path) for path in modules() if row_of(module_of(path)) is None}
-    assert without == {"", "config", "data"}
-
-
-def test_every_row_covers_something() -> None:
-    found = [module_of(path) for path in modules()]
-    for names, _ in ROWS:
-        for name in names:
-            assert any(covers(name, module) for module in found), f"no module is called {name}"
-
-
-def test_the_page_has_the_same_rows() -> None:
+def test_the_page_has_the_packages_in_this_order() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = project["tool"]["importlinter"]["contracts"]
     lines = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").splitlines()
-    rooms = [word for line in lines if line.startswith("| `") for word in line.split("|")[1].split("`")[1::2]]
-    names = [name for row, _ in ROWS for name in row if row not in (LOSS_SPECS, NETWORK_SPECS)]
-    assert [room for room in rooms if room in names] == names
+    shown = [[word.strip(" `") for word in line.split("|")[1].split(",")] for line in lines if line.startswith("| `")]
+    names = [[word.strip() for word in layer.split("|")] for layer in contract["layers"]]
+    assert [row for row in shown if row in names] == names
 
 
 def test_the_way_of_an_m_recall_is_that_of_the_page() -> None:
@@ -204,48 +112,9 @@ def functions_of(module: ast.Module) -> set[str]:
     }
 
 
-def test_arrows_point_up_the_table_only() -> None:
-    for place, (names, allowed) in enumerate(ROWS):
-        for name in allowed:
-            rows = [row for row, (others, _) in enumerate(ROWS) if any(covers(name, other) for other in others)]
-            above = rows or [row_of(name)]
-            assert all(row is not None and row < place for row in above), f"{names} may import {name} from below"
-
-
-def test_a_module_imports_only_what_its_row_allows() -> None:
-    wrong = {
-        path.relative_to(ROOT).as_posix(): names
-        for path in modules() if (names := wrong_imports(module_of(path), imported(path)))
-    }
-    assert wrong == {}
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "is_wrong"),
-    [
-        ("config.study.cells", "losses.lseh.spec", False),
-        ("config.study.cells", "losses.lseh.loss", True),
-        ("config.study.cells", "networks.network_building", True),
-        ("config.spec.base", "config.spec.paths", False),
-        ("config.spec.base", "config.study.cells", True),
-        ("losses.lseh.spec", "losses.parts.spec_fields", False),
-        ("losses.lseh.spec", "losses.lsh.loss", True),
-        ("losses.lseh.loss", "losses.lseh.spec", False),
-        ("losses.lseh.loss", "networks.encoded", True),
-        ("data.captions.parses", "data.making.ingest", True),
-        ("explanations.gallery", "training.trained", False),
-        ("explanations.gallery", "training.step", True),
-        ("", "errors", True),
-    ],
-)
-def test_the_row_with_the_longest_name_decides(module: str, name: str, is_wrong: bool) -> None:
-    assert wrong_imports(module, [f"vsetune.{name}", "torch"]) == ([name] if is_wrong else [])
-
-
 def test_specs_and_study_files_are_read_without_torch() -> None:
-    torch_free = {row_of(name) for name in ("config.spec", "config.components", "config.sources", "config.study",
-                                            LOSS_SPECS[0], NETWORK_SPECS[0])}
-    names = [f"vsetune.{module_of(path)}" for path in modules() if row_of(module_of(path)) in torch_free]
+    found = (module_of(path) for path in modules())
+    names = [f"vsetune.{name}" for name in found if name.startswith("config") or name.endswith(".spec")]
     code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)\nprint(*sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     done = subprocess.run(
@@ -282,7 +151,7 @@ def file_calls(path: Path) -> Iterator[str]:
 def test_files_are_written_whole_in_one_place() -> None:
     found = {
         (path.relative_to(PACKAGE).as_posix(), name)
-        for path in modules() if path != PACKAGE / "files" / "whole_files.py" for name in file_calls(path)
+        for path in modules() if path != PACKAGE / "storage" / "whole_files.py" for name in file_calls(path)
     }
     assert found == set(OTHER_FILE_CALLS)
 
@@ -313,7 +182,7 @@ def test_no_script_is_named_like_a_library() -> None:
 
 def test_entry_points_stay_thin() -> None:
     for path in (ROOT / "jobs").glob("*.py"):
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= 40, f"{path}: logic belongs to vsetune.jobs"
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 40, f"{path}: logic belongs to vsetune.study"
 
 
 def test_the_package_prints_nothing() -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from vsetune.records.attempts import AttemptStart
-from vsetune.records.events import Begun, Closed, Ended, Opened, Validated, attempt_id
+from vsetune.records.events import AttemptStart, Begun, Closed, Ended, Opened, Validated, attempt_id
 from vsetune.records.log import LOG_FILE, lines_of
 
 Series = dict[str, dict[int, float]]

@@ -20,8 +20,8 @@ from gpu.cases import small_network, trial_of
 from gpu.curves import FACTOR
 from gpu.worker import PACKAGES
 from vsetune.config.study.training import TrialSpec
-from vsetune.scoring.device import choose_device, take_share
 from vsetune.training.attempt import Attempt
+from vsetune.training.device import choose_device, take_share
 from vsetune.training.failures import failure_of
 
 ROUNDING = 1e-6

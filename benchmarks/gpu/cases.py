@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from vsetune.config.loss_spec import LOSSES
+from vsetune.config.network_spec import NETWORKS
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.training import TrialSpec
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.networks.network_catalogue import NETWORKS
 
 SIZES: dict[str, Any] = {
     "embedding_size": 32, "word_size": 24, "pooling_size": 16, "similarity_size": 16, "captioning_size": 16,

@@ -26,8 +26,8 @@ from gpu.cases import Case, trial_of
 from gpu.side_by_side import side_by_side
 from gpu.waits import KIND, counted_waits
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.assembly import caption_tables
 from vsetune.data.batches.batch import Batch
-from vsetune.data.batches.caption_tables import caption_tables
 from vsetune.data.batches.reader import training_batches
 from vsetune.data.stored.dataset import Dataset
 from vsetune.training.step import Learner

@@ -16,13 +16,13 @@ from gpu.cases import trial_of
 from gpu.curves import learner_of
 from gpu.products import alone_seconds
 from gpu.timing import WARM, arithmetic, forget_memory, median_seconds, most_memory, queued_seconds
-from vsetune.config.sources.reading import Reading
+from vsetune.config.sources.inputs import Reading
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.reader import training_batches
 from vsetune.data.stored.dataset import Dataset
-from vsetune.scoring.device import product_precision, wait_for
 from vsetune.training.batches import TrainingBatches
+from vsetune.training.device import product_precision, wait_for
 from vsetune.training.step import Learner
 
 BANK = Reading("bank", device_share=0.9)

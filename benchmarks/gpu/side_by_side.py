@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 
 from gpu.waits import KIND, stand_in_device
-from vsetune.scoring.device import choose_device
+from vsetune.training.device import choose_device
 
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")

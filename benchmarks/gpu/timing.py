@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode, mm_flop
 
 from gpu.waits import KIND
 from vsetune.config.study.training import TrainingSpec
-from vsetune.scoring.device import product_precision, wait_for
+from vsetune.training.device import product_precision, wait_for
 
 PRODUCT = {"cuda": 8192, "cpu": 1024}
 """Rows and columns of the product that tells what the device can do, by the kind of device."""

@@ -27,8 +27,8 @@ def train(order: dict[str, Any]) -> None:
     from gpu.cases import trial_of
     from gpu.curves import learner_of
     from vsetune.data.stored.dataset import Dataset
-    from vsetune.scoring.device import choose_device, take_share, use_threads, wait_for
     from vsetune.training.batches import TrainingBatches
+    from vsetune.training.device import choose_device, take_share, use_threads, wait_for
 
     use_threads(order["threads"])
     device = choose_device(order["device"])

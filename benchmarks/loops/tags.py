@@ -21,9 +21,8 @@ from torch.nn.functional import cross_entropy, dropout, gelu
 
 from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.tags.generator import MaskedCopies, mask_phrases
+from vsetune.networks.tags.generator import MaskedCopies, judge_sentences, mask_phrases
 from vsetune.networks.tags.network import Tags
-from vsetune.networks.tags.refilling import judge_sentences
 
 MARGIN = 0.2
 

@@ -39,8 +39,8 @@ AREAS = {
         Area(
             "ledger",
             (
-                "jobs/ledger.py", "jobs/trial_progress.py", "jobs/cell_trials.py", "jobs/cell_goals.py",
-                "jobs/cell_budget.py", "jobs/confirmations.py", "jobs/requeued.py",
+                "study/ledger.py", "study/trials.py", "study/trials.py", "study/cell_goals.py",
+                "study/cell_budget.py", "study/confirmations.py", "study/trials.py",
             ),
             (
                 "jobs/test_ledger*.py", "jobs/test_trial_progress*.py", "jobs/test_progress.py",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from vsetune.jobs.study_tally import CellTally
-from vsetune.jobs.trial_progress import TrialProgress
-from vsetune.leaderboard.selection import cost_of
+from vsetune.report.selection import cost_of
+from vsetune.study.study_tally import CellTally
+from vsetune.study.trials import TrialProgress
 
 
 class RecountedTally:

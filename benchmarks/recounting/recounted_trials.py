@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from vsetune.config.study.cells import Cell
-from vsetune.jobs.cell_budget import CellBudget
-from vsetune.jobs.cell_trials import CellTrials, State
-from vsetune.jobs.trial_progress import Phase, TrialProgress
-from vsetune.leaderboard.selection import cost_of
-from vsetune.records.attempts import was_cut_short
+from vsetune.records.events import was_cut_short
+from vsetune.report.selection import cost_of
+from vsetune.study.cell_budget import CellBudget
+from vsetune.study.trials import CellTrials, Phase, State, TrialProgress
 
 
 class RecountedTrials(CellTrials):

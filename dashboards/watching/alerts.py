@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vsetune.jobs import exported_metrics as ours
 from vsetune.nightly import night_metrics as nights
+from vsetune.study import exported_metrics as ours
 
 SILENT_STUDY_S, SILENT_TRIAL_S = 900, 1800
 FAILED_SHARE, ENOUGH_ATTEMPTS = 0.2, 5

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vsetune.leaderboard.axis_scale import Scale
-from vsetune.leaderboard.charts import PALETTE, Tick, nice_ticks
+from vsetune.report.axis_scale import Scale
+from vsetune.report.charts import PALETTE, Tick, nice_ticks
 from watching.answers import Answer, Span
 from watching.panels import WHY_EMPTY, Unit
 from watching.prometheus_api import Curve

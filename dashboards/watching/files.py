@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from vsetune.jobs.exported_metrics import METRICS
 from vsetune.nightly.night_metrics import NIGHT_METRICS
+from vsetune.study.exported_metrics import METRICS
 from watching.alerts import rules
 from watching.panels import BOARDS
 from watching.scraping import aws, kuberay, laptop

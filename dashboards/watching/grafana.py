@@ -9,8 +9,8 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacement, VisibilityMode
 from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableRefresh, VariableSort
 
-from vsetune.jobs import exported_metrics as ours
 from vsetune.nightly import night_metrics as nights
+from vsetune.study import exported_metrics as ours
 from watching.panels import WHY_EMPTY, Board, Panel, Unit
 
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")

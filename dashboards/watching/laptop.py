@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from vsetune.config.spec.paths import home
+from vsetune.storage.paths import home
 
 FOLDER = Path(__file__).parents[1]
 NO_PROMETHEUS = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from vsetune.leaderboard.charts import PALETTE
+from vsetune.report.charts import PALETTE
 from watching import drawing
 from watching.answers import Answer, Span
 from watching.panels import BOARDS
@@ -26,7 +26,7 @@ def to_html(answers: Sequence[Answer], span: Span, *, source: str) -> str:
         drawn = [drawing.drawing_of(answer, span) for answer in answers if answer.board is board]
         boards.append((board, [one for one in drawn if one.kind == "stat"],
                        [one for one in drawn if one.kind == "line"]))
-    style = resources.files("vsetune.leaderboard").joinpath("templates/page.css").read_text(encoding="utf-8")
+    style = resources.files("vsetune.report").joinpath("templates/page.css").read_text(encoding="utf-8")
     return environment.get_template("page.html.j2").render(
         boards=boards, answers=answers, source=source, period=_period(span), style=style, palette=PALETTE,
         width=drawing.WIDTH, height=drawing.HEIGHT, left=drawing.LEFT, right=drawing.RIGHT, bottom=drawing.BOTTOM,

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from vsetune.jobs import exported_metrics as ours
-from vsetune.jobs.exported_metrics import ExportedMetric
 from vsetune.nightly import night_metrics as nights
+from vsetune.study import exported_metrics as ours
+from vsetune.study.exported_metrics import ExportedMetric
 
 Unit = Literal["share", "number", "seconds", "hours", "bytes", "bytes/s", "USD", "USD/h", "pairs/s", "epochs"]
 Needs = Literal["", "gpu", "night", "price", "validation"]

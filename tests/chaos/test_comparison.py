@@ -14,7 +14,7 @@ from chaos.ends import Injury, code_problems, innards, word_problems
 from chaos.recorded import Recorded, RecordedAttempt, is_of_the_trial
 from chaos.schedule import deal, deck
 from chaos.sweeps import sweep
-from vsetune.jobs.trial_meter import TrialMeter, Window
+from vsetune.study.trial_measures import TrialMeter, Window
 from vsetune.training.calibration import Calibration
 
 

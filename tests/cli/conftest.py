@@ -19,12 +19,12 @@ from rich.console import Console
 from vsetune.cli import output
 from vsetune.cli.main import _exit_code
 from vsetune.config.study.cells import build_trial
-from vsetune.jobs.kept_plugins import keep_plugins
-from vsetune.jobs.preparation import prepare_study
-from vsetune.records.attempts import AttemptStart, StudyRecord
+from vsetune.records.events import AttemptStart, StudyRecord
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import folder_of_study
 from vsetune.records.writer import StudyWriter
+from vsetune.study.kept_plugins import keep_plugins
+from vsetune.study.preparation import prepare_study
 from vsetune.training.attempt import Attempt
 
 

@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from vsetune.cli.main import app
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.networks.network_catalogue import NETWORKS
+from vsetune.config.loss_spec import LOSSES
+from vsetune.config.network_spec import NETWORKS
 from vsetune.training.attempt import Attempt
 
 

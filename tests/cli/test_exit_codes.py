@@ -111,7 +111,7 @@ def test_a_study_whose_records_still_wait_at_its_end_leaves_with_4(
     vsetune: Any, study: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_ray(monkeypatch)
-    monkeypatch.setattr("vsetune.jobs.run.DELIVER_WITHIN_S", 0.0)
+    monkeypatch.setattr("vsetune.study.run.DELIVER_WITHIN_S", 0.0)
     answer = vsetune("study", "run", str(study(tracking={"uri": "http://127.0.0.1:9"}, search={"configurations": 1})))
     assert answer.code == 4, answer.err
     assert "events are not in MLflow yet (tracking uri http://127.0.0.1:9: cannot reach 127.0.0.1:9" in answer.err

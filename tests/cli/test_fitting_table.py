@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Column
 
-from vsetune.cli.fitting_table import FittingTable
+from vsetune.cli.output import FittingTable
 
 NAMES = ["vsepp.lmh-c000-s0", "vse_infinity.info_nce-c002-s0"]
 WHY = "asha: 24.2 at rung 2, where 38.2 goes on (1 before it)"

@@ -20,7 +20,7 @@ import pytest
 import ray
 from local_http import answering
 
-from vsetune.jobs.submission import Job
+from vsetune.study.submission import Job
 
 TOKEN = "f" * 40
 HERE = {"rayVersion": ray.__version__, "pythonVersion": platform.python_version()}

@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from vsetune.config.study.cells import build_trial, resolve_cells
-from vsetune.jobs.preparation import prepare_study
-from vsetune.jobs.study_file import load_study
-from vsetune.records.attempts import AttemptStart, ValidationPoint
+from vsetune.records.events import AttemptStart, ValidationPoint
 from vsetune.records.studies import Studies
+from vsetune.study.preparation import prepare_study
+from vsetune.study.study_file import load_study
 from vsetune.training.attempt import Attempt
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
 

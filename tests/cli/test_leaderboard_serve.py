@@ -11,8 +11,8 @@ import urllib.request
 
 import pytest
 
-from vsetune.cli.leaderboard_serve import mlflow_url
-from vsetune.records.attempts import StudyRecord
+from vsetune.cli.leaderboard_output import mlflow_url
+from vsetune.records.events import StudyRecord
 
 
 @pytest.fixture

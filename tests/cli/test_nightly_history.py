@@ -11,9 +11,7 @@ import pytest
 import yaml
 
 from vsetune.nightly.history import History, nightly_folder
-from vsetune.nightly.measures import BY_NAME
-from vsetune.nightly.night import CellNight, Night
-from vsetune.nightly.report import NightReport, ReportRow, Verdict
+from vsetune.nightly.night import BY_NAME, CellNight, Night, NightReport, ReportRow, Verdict
 
 CELL = "vsepp.lmh"
 

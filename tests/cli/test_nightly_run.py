@@ -14,8 +14,7 @@ from night_files import PLAIN, night_of_day
 
 from vsetune.cli.nightly import show_report
 from vsetune.nightly.history import History, nightly_folder
-from vsetune.nightly.measures import BY_NAME
-from vsetune.nightly.report import NightReport, ReportRow
+from vsetune.nightly.night import BY_NAME, NightReport, ReportRow
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from vsetune.jobs.preparation import prepare_study
-from vsetune.records.attempts import AttemptStart, ValidationPoint
+from vsetune.records.events import AttemptStart, ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
+from vsetune.study.preparation import prepare_study
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from vsetune.cli.main import run as vsetune_command
 from vsetune.cli.output import mlflow_server
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.files.hashes import fingerprint_of
-from vsetune.jobs.preparation import PreparedStudy, prepare_study
+from vsetune.storage.hashes import fingerprint_of
+from vsetune.study.preparation import PreparedStudy, prepare_study
 
 SECRET = "pl4nted-w0rd"
 CLOSED = "127.0.0.1:9"  # the port of `discard`, where nothing listens

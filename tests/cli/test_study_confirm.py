@@ -7,8 +7,8 @@ import io
 from rich.console import Console
 
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.preparation import prepare_study
-from vsetune.records.attempts import StudyRecord
+from vsetune.records.events import StudyRecord
+from vsetune.study.preparation import prepare_study
 
 
 def test_what_cannot_be_confirmed_is_named_in_one_line(vsetune, opened, home) -> None:

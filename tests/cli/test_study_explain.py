@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 
 
 def test_the_page_of_a_study_is_written_under_the_home(vsetune, opened, home) -> None:

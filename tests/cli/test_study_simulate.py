@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from vsetune.jobs.study_file import load_study
-from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.study.study_file import load_study
 
 
 def test_a_study_is_simulated_on_the_landscapes_asked_for(

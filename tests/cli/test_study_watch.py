@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from vsetune.cli import output
-from vsetune.jobs.stop_watch import stop_watched
-from vsetune.jobs.stopping import StopRequest
-from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.study_lock import locked_study
 from vsetune.records.writer import StudyWriter
+from vsetune.study.stop_watch import stop_watched
+from vsetune.study.stopping import StopRequest
 
 CONFIG = {
     "study": "nightly", "data": {"path": "data/scenes"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],

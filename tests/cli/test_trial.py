@@ -106,13 +106,13 @@ def test_the_draw_is_set_by_the_seed_and_other_numbers_come_from_the_flags(vsetu
 
 def test_captions_are_escaped(vsetune, record, home, tmp_path, monkeypatch) -> None:
     run = record()
-    from vsetune.data.looking import pictures
+    from vsetune.data.looking import show
 
     def nasty(words: list[str], text: str) -> list[str]:
         return ["<script>alert(1)</script>"] * len(words)
 
-    monkeypatch.setattr(pictures, "with_case", nasty)
-    monkeypatch.setattr(pictures, "read_some", lambda *args, read=pictures.read_some: map(_with_markup, read(*args)))
+    monkeypatch.setattr(show, "with_case", nasty)
+    monkeypatch.setattr(show, "read_some", lambda *args, read=show.read_some: map(_with_markup, read(*args)))
     said = vsetune("trial", "gallery", run, "--output", str(tmp_path / "page.html"))
     assert said.code == 0, said.err
     text = (tmp_path / "page.html").read_text()

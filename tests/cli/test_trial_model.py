@@ -91,11 +91,11 @@ def _answers_are_those_of_the_network(model, run):
 
     from vsetune.data.batches.reader import evaluation_batches
     from vsetune.data.stored.shards import iter_captions
-    from vsetune.explanations.rankings import caption_rankings, image_rankings
-    from vsetune.jobs.recorded import find_attempt, load_recorded
     from vsetune.networks.evaluation_mode import evaluating
     from vsetune.records.studies import Studies
-    from vsetune.scoring.validation import encode_split, split_scores
+    from vsetune.report.gallery.rankings import caption_rankings, image_rankings
+    from vsetune.study.recorded import find_attempt, load_recorded
+    from vsetune.training.validation import encode_split, split_scores
 
     store = Studies()
     with tempfile.TemporaryDirectory() as into:
@@ -223,7 +223,7 @@ def test_a_trial_without_weights_is_told_in_a_line(vsetune, record, home):
 
 
 def test_a_model_of_an_earlier_version_is_refused_in_a_line(tmp_path):
-    from vsetune.serving.recorded_model import _load_pyfunc
+    from vsetune.study.recorded_model import _load_pyfunc
 
     (tmp_path / "attempt.json").write_text("{}")
     with pytest.raises(DataError, match="logged by an earlier version of vsetune, .*log it again with"):

@@ -14,17 +14,17 @@ from mock_bucket import bucket
 from plugin_folders import write_network
 from rich.console import Console
 
+from vsetune.config.plugin_loading import forget_plugins, known_plugins
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, StorageError
-from vsetune.jobs.first_stages import STAGES_FOLDER, StageSearch, kept_stage, plugins_of_stage, with_first_stage
-from vsetune.jobs.kept_plugins import keep_plugins
-from vsetune.jobs.preparation import PreparedStudy, prepare_study
-from vsetune.plugins.plugin_loading import forget_plugins, known_plugins
 from vsetune.records.log import LOG_FILE, OBJECTS
 from vsetune.records.studies import Studies
+from vsetune.study.first_stages import STAGES_FOLDER, StageSearch, kept_stage, plugins_of_stage, with_first_stage
+from vsetune.study.kept_plugins import keep_plugins
+from vsetune.study.preparation import PreparedStudy, prepare_study
 from vsetune.training.attempt import Attempt
 
 __all__ = ["bucket"]

@@ -18,7 +18,7 @@ import yaml
 from ray_heads import end_all, environment_of, ray_command, running_head
 from short_folders import place
 
-from vsetune.records.attempts import AttemptRecord
+from vsetune.records.events import AttemptRecord
 from vsetune.records.log import LOG_FILE, lines_of
 from vsetune.records.study_history import StudyHistory
 
@@ -36,7 +36,7 @@ STUDY = {
     "scheduler": {"kind": "none"},
 }
 ONE_LEAVES = (
-    "import sys; from vsetune.jobs.leaving_node import leave, nodes_here; "
+    "import sys; from vsetune.study.leaving_node import leave, nodes_here; "
     "leave(sys.argv[1], nodes_here(sys.argv[1])[0], 60, 'a test takes it')"
 )
 

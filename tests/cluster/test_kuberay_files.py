@@ -120,7 +120,7 @@ def test_a_worker_that_is_stopped_is_drained_within_its_grace() -> None:
         spec = group["template"]["spec"]
         command = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][-1]
         seconds = int(command.split()[-1])
-        assert command.startswith("python -m vsetune.jobs.leaving_node now ")
+        assert command.startswith("python -m vsetune.study.leaving_node now ")
         assert 60 <= seconds < spec["terminationGracePeriodSeconds"] <= 120
 
 

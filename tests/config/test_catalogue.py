@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from vsetune.config.components.catalogue import Catalogue
-from vsetune.losses.loss_spec import LossSpec
+from vsetune.config.loss_spec import LossSpec
 
 SPEC = """
 from typing import ClassVar, Literal
-from vsetune.losses.loss_spec import LossSpec
+from vsetune.config.loss_spec import LossSpec
 
 class Spec(LossSpec):
     name: Literal["{name}"] = "{name}"

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from vsetune.config.loss_spec import LOSSES
+from vsetune.config.network_spec import NETWORKS, NetworkSpec
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.training import TrialSpec
-from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.losses.many_to_many.spec import ManyToManySpec
 from vsetune.networks.cgmn.spec import CgmnSpec
-from vsetune.networks.network_catalogue import NETWORKS
-from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.pcme.spec import PcmeNetworkSpec
 from vsetune.networks.pvse.spec import PvseNetworkSpec
 from vsetune.networks.scan.spec import ScanSpec

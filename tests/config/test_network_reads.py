@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from vsetune.config.sources.network_reads import FEATURES_AND_WORDS, NetworkReads
-from vsetune.config.sources.text_model import TextModel
+from vsetune.config.network_spec import NETWORKS, NetworkSpec
+from vsetune.config.sources.inputs import FEATURES_AND_WORDS, NetworkReads, TextModel
 from vsetune.errors import ConfigError
-from vsetune.networks.network_catalogue import NETWORKS
-from vsetune.networks.network_spec import NetworkSpec
 
 OTHERWISE: dict[str, NetworkReads] = {
     "cgmn": NetworkReads(dependencies=True),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from vsetune.config.loss_spec import LOSSES
+from vsetune.config.network_spec import NETWORKS
 from vsetune.config.spec.base import conditions, tunables
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.networks.pcme.spec import PcmeNetworkSpec
 from vsetune.networks.published_recalls import published_recalls
 from vsetune.networks.pvse.spec import PvseNetworkSpec

@@ -12,14 +12,14 @@ import pytest
 import torch
 from plugin_folders import LOSS, NEGATIVES, SPEC, write_files, write_loss, write_network
 
-from vsetune.config.components.plugin_source import read_source
+from vsetune.config.components.plugin_import import read_source
+from vsetune.config.loss_spec import LOSSES
+from vsetune.config.network_spec import NETWORKS
+from vsetune.config.plugin_loading import Plugin, forget_plugins, known_plugins, load_plugin, load_plugins, plugin_of
 from vsetune.errors import ConfigError, MissingPlugin
 from vsetune.losses.loss_base import LossInputs
 from vsetune.losses.loss_building import build_loss
-from vsetune.losses.loss_catalogue import LOSSES
 from vsetune.networks.network_building import build_network
-from vsetune.networks.network_catalogue import NETWORKS
-from vsetune.plugins.plugin_loading import Plugin, forget_plugins, known_plugins, load_plugin, load_plugins, plugin_of
 
 TUNABLE = 'tunable(0.2, Range(low=0.1, high=0.4), ge=0, description="alpha, in units of similarity")'
 IMPORT = "from vsetune.losses"
@@ -202,7 +202,7 @@ def test_all_problems_of_several_references(tmp_path: Path) -> None:
 
 
 def test_too_much_to_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vsetune.config.components.plugin_source.MOST_BYTES", 100)
+    monkeypatch.setattr("vsetune.config.components.plugin_import.MOST_BYTES", 100)
     write_loss(tmp_path / "half_hinge")
     assert "MiB of files" in problem("half_hinge", tmp_path)
 

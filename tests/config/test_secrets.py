@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vsetune.config.spec import secrets
-from vsetune.config.spec.masked_output import MaskedRecord, mask_output, print_masked_traceback
-from vsetune.config.spec.secrets import (
+from vsetune.errors import ConfigError
+from vsetune.storage import addresses
+from vsetune.storage.addresses import (
+    MaskedRecord,
     is_secret_variable,
+    mask_output,
     masked,
+    print_masked_traceback,
     remember,
     remember_environment,
     shown_plain,
@@ -23,14 +26,13 @@ from vsetune.config.spec.secrets import (
     url_identity,
     usable_url,
 )
-from vsetune.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """What these tests teach the process must not be hidden from the output of others."""
-    monkeypatch.setattr(secrets, "_known", set())
-    monkeypatch.setattr(secrets, "_any_known", None)
+    monkeypatch.setattr(addresses, "_known", set())
+    monkeypatch.setattr(addresses, "_any_known", None)
 
 
 passwords = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=6, max_size=20).filter(

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from vsetune.config.loss_spec import LOSSES
+from vsetune.config.network_spec import NETWORKS
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, refusal, resolve_cells
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.networks.network_catalogue import NETWORKS
 
 
 def study(**changes: Any) -> StudySpec:

@@ -13,12 +13,12 @@ from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.config.spec.base import Choices
 from vsetune.config.spec.loading import dump_yaml, load_spec, parse_spec, specs_in
 from vsetune.config.study.cells import build_trial, resolve_cells
-from vsetune.config.study.gallery_settings import GallerySpec
+from vsetune.config.study.evaluation_settings import GallerySpec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError
-from vsetune.files.hashes import fingerprint_of
-from vsetune.jobs.study_file import load_study
+from vsetune.storage.hashes import fingerprint_of
+from vsetune.study.study_file import load_study
 
 STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("[!n]*.yaml"))
 """Without `nightly*.yaml`, which are no studies."""

@@ -13,13 +13,13 @@ from plugin_folders import LOSS, SPEC, write_loss
 from pydantic import Field, PositiveInt, StrictInt
 from typing_extensions import TypeAliasType
 
+from vsetune.config.plugin_loading import forget_plugins, load_plugin
 from vsetune.config.spec.base import Choices, Count, Range, Spec, tunable, tunables
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, refusal, resolve_cells
 from vsetune.config.study.domains import clipped, contains, domains_of, values_to_check
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.errors import ConfigError
-from vsetune.plugins.plugin_loading import forget_plugins, load_plugin
 from vsetune.search.configurations import ConfigurationSearch, Sampled
 
 RAMP = "    ramp_steps: int = tunable(200, Range(low=50, high=400), ge=1, description='steps of the ramp')\n"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vsetune.jobs import exported_metrics as ours
-from vsetune.jobs.exported_metrics import METRICS
 from vsetune.nightly.night_metrics import NIGHT_METRICS
+from vsetune.study import exported_metrics as ours
+from vsetune.study.exported_metrics import METRICS
 from watching.alerts import EVERY_ALERT
 from watching.files import files_of_grafana, files_of_prometheus, table_of_metrics
 from watching.panels import BOARDS, WHY_EMPTY, Board, Panel, every_panel, filled

@@ -9,7 +9,7 @@ import pytest
 from written_fields import as_written
 
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.writer import StudyWriter
 
 STOPPED = "patience: best 43.0 of epoch 2, below the median 51.0 of 4 others at epoch 4"

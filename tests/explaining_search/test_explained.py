@@ -10,15 +10,15 @@ import drawn_classes
 import pytest
 
 from vsetune.config.spec.base import Choices, Range
-from vsetune.explaining_search import explain, to_html
-from vsetune.explaining_search.drawn_trials import MOST_DRAWN, drawn_trials
-from vsetune.explaining_search.explained import has_levelled
-from vsetune.explaining_search.front_plot import front_points, leaders_of
-from vsetune.explaining_search.history_plot import best_so_far
-from vsetune.explaining_search.parallel_plot import parallel
-from vsetune.explaining_search.setting_axes import SettingAxis, seen_domain
-from vsetune.explaining_search.slice_plots import slices
-from vsetune.records.attempts import StudyRecord
+from vsetune.records.events import StudyRecord
+from vsetune.study.explaining import explain, to_html
+from vsetune.study.explaining.drawn_trials import MOST_DRAWN, drawn_trials
+from vsetune.study.explaining.explained import has_levelled
+from vsetune.study.explaining.front_plot import front_points, leaders_of
+from vsetune.study.explaining.history_plot import best_so_far
+from vsetune.study.explaining.parallel_plot import parallel
+from vsetune.study.explaining.setting_axes import SettingAxis, seen_domain
+from vsetune.study.explaining.slice_plots import slices
 
 HOSTILE = '<img src=x onerror="alert(1)">'
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import headless_browser
 import pytest
 
-from vsetune.explaining_search import explain, to_html
+from vsetune.study.explaining import explain, to_html
 
 pytestmark = pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chromium on this machine")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vsetune.files.hashes import (
+from vsetune.storage.hashes import (
     HashingReader,
     HashingWriter,
     fingerprint_of,

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from vsetune.files.locks import take_lock
+from vsetune.storage.locks import take_lock
 
 
 def test_a_lock_is_held_until_it_is_closed(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_no_lock_without_a_folder(tmp_path: Path) -> None:
 _HOLD = """
 import sys
 from pathlib import Path
-from vsetune.files.locks import take_lock
+from vsetune.storage.locks import take_lock
 
 with take_lock(Path(sys.argv[1]), wait_s=0):
     print("held", flush=True)

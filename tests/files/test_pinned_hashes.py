@@ -13,9 +13,8 @@ from vsetune.data.captions.svd_semantics import fingerprint_of_shards
 from vsetune.data.making.raw import RawDataset, RawImage, RawSplit
 from vsetune.data.making.shard_writer import Sample, write_shard
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
-from vsetune.networks.importing.weight_notes import fingerprint_of_words
-from vsetune.records.attempts import AttemptStart
-from vsetune.records.events import attempt_id
+from vsetune.networks.importing.stored import fingerprint_of_words
+from vsetune.records.events import AttemptStart, attempt_id
 from vsetune.training.checkpoint import seal_of, sealed_state
 
 

@@ -8,7 +8,7 @@ import pytest
 from full_disk import largest_file
 
 from vsetune.errors import DataError, StorageError
-from vsetune.files.whole_files import (
+from vsetune.storage.whole_files import (
     free_name,
     make_folder,
     move_if_absent,

@@ -13,13 +13,12 @@ from torch import Tensor
 from gpu.made_data import Made, make_data
 from gpu.rates import host_batches
 from gpu.waits import counted_waits, stand_in_device
-from vsetune.config.sources.network_reads import NetworkReads
-from vsetune.config.sources.reading import Reading
+from vsetune.config.sources.inputs import NetworkReads, Reading
 from vsetune.data.batches.bank_arrays import DeviceArrays
 from vsetune.data.batches.bank_batches import BankRows, bank_rows
 from vsetune.data.batches.reader import training_batches
 from vsetune.data.stored.dataset import Dataset
-from vsetune.scoring.network_inputs import caption_inputs, image_inputs
+from vsetune.training.validation import caption_inputs, image_inputs
 
 WAITING: dict[str, Callable[[Tensor], object]] = {
     "a number is read": lambda x: x.sum().item(),

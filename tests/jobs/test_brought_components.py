@@ -13,18 +13,18 @@ import yaml
 from rich.console import Console
 from safetensors.torch import load_file
 
+from vsetune.config.plugin_loading import forget_plugins
 from vsetune.config.study.cells import build_trial
-from vsetune.jobs.preparation import PreparedStudy, prepare_study
-from vsetune.jobs.run import run_study
-from vsetune.leaderboard.building import build
-from vsetune.plugins.plugin_loading import forget_plugins
 from vsetune.quality.checks import Result
-from vsetune.quality.drawn_batches import NetworkSubject
+from vsetune.quality.loss_batches import LossSubject
 from vsetune.quality.loss_checks import LOSS_CHECKS
-from vsetune.quality.loss_runs import LossSubject
 from vsetune.quality.network_checks import NETWORK_CHECKS
-from vsetune.quality.quality_subjects import loss_at, network_at
+from vsetune.quality.network_learning import NetworkSubject
+from vsetune.quality.subjects import loss_at, network_at
 from vsetune.records.studies import Studies
+from vsetune.report.building import build
+from vsetune.study.preparation import PreparedStudy, prepare_study
+from vsetune.study.run import run_study
 from vsetune.training.attempt import Attempt
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves

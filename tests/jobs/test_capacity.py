@@ -8,10 +8,10 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.capacity import Capacity, unplaced
-from vsetune.jobs.node_types import NodeType
-from vsetune.jobs.placement import require_places
-from vsetune.jobs.preparation import PreparedStudy
+from vsetune.study.capacity import Capacity, unplaced
+from vsetune.study.node_types import NodeType
+from vsetune.study.placement import require_places
+from vsetune.study.preparation import PreparedStudy
 
 SMALL, LARGE, GPU = {"CPU": 2.0}, {"CPU": 8.0}, {"CPU": 4.0, "GPU": 1.0, "accelerator_type:H100": 1.0}
 
@@ -42,7 +42,7 @@ def handed_out(capacity: Capacity, needs: Needs, running: int) -> int:
 
 def test_a_study_says_that_it_does_not_use_the_gpus_of_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(("", SMALL), ("", GPU))
-    monkeypatch.setattr("vsetune.jobs.placement.capacity_of", lambda resources, needs: Capacity(cluster))
+    monkeypatch.setattr("vsetune.study.placement.capacity_of", lambda resources, needs: Capacity(cluster))
     plain = {"study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]}
     for gpus, lines in ((0, 1), (0.5, 0)):
         spec = parse_spec(plain | {"resources": {"gpus": gpus}}, StudySpec, where="test")

@@ -13,17 +13,16 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
-from vsetune.jobs.cell_scheduler import CellScheduler
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, VirtualCluster
-from vsetune.jobs.study_records import logged_search
-from vsetune.jobs.trainable import as_result
-from vsetune.jobs.trial_progress import Assignment
-from vsetune.jobs.tune_adapter import record_report
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.selection import trials_of, winner_of
-from vsetune.records.attempts import ValidationPoint
+from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
+from vsetune.report.building import build
+from vsetune.report.selection import trials_of, winner_of
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.simulation.simulated_search import Course, VirtualClock, VirtualCluster
+from vsetune.study.study_records import logged_search
+from vsetune.study.trainable import as_result
+from vsetune.study.trials import Assignment
+from vsetune.study.tune_adapter import CellScheduler, record_report
 
 
 class Study:

@@ -9,11 +9,11 @@ from typing import Any, cast
 from ray import cloudpickle
 
 from vsetune.config.study.study_spec import ConstraintSpec, SchedulerSpec
-from vsetune.jobs.cell_scheduler import CellScheduler
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.trainable import as_result
-from vsetune.jobs.trial_progress import Assignment, TrialProgress
-from vsetune.search.stopping.asha import Halving
+from vsetune.search.stopping.halving import Halving
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.trainable import as_result
+from vsetune.study.trials import Assignment, TrialProgress
+from vsetune.study.tune_adapter import CellScheduler
 
 
 def trial(name: str, *, cell: str = "a", phase: str = "search") -> Any:

@@ -11,14 +11,14 @@ from logged_studies import Logs, begun, logs
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.observed import observe
-from vsetune.jobs.study_records import logged_search
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.wording import notes
-from vsetune.records.attempts import ValidationPoint
+from vsetune.records.events import ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
+from vsetune.report.building import build
+from vsetune.report.wording import notes
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.observed import observe
+from vsetune.study.study_records import logged_search
 
 __all__ = ["logs"]
 

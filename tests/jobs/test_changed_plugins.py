@@ -12,19 +12,19 @@ import yaml
 from logged_studies import begun
 from plugin_folders import NEGATIVES, write_loss, write_network
 
+from vsetune.config.plugin_loading import forget_plugins
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.errors import StudyConflict
-from vsetune.jobs.changed_plugins import RefusedCell, not_begun, refused_cells, require_own_code
-from vsetune.jobs.preparation import PreparedStudy
-from vsetune.jobs.study_file import load_study, used_plugins
-from vsetune.jobs.study_records import logged_search
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.search_budgets import recorded_budget
-from vsetune.leaderboard.wording import notes
-from vsetune.plugins.plugin_loading import forget_plugins
-from vsetune.records.attempts import NO_CONFIGURATION, AttemptRecord, AttemptStart
+from vsetune.records.events import NO_CONFIGURATION, AttemptRecord, AttemptStart
 from vsetune.records.writer import StudyWriter
+from vsetune.report.building import build
+from vsetune.report.search_budgets import recorded_budget
+from vsetune.report.wording import notes
 from vsetune.search.configurations import ConfigurationSearch
+from vsetune.study.changed_plugins import RefusedCell, not_begun, refused_cells, require_own_code
+from vsetune.study.preparation import PreparedStudy
+from vsetune.study.study_file import load_study, used_plugins
+from vsetune.study.study_records import logged_search
 
 
 @pytest.fixture(autouse=True)

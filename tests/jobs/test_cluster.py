@@ -17,12 +17,12 @@ import psutil
 import pytest
 import ray
 
-from vsetune.config.spec import paths
 from vsetune.errors import UsageError
-from vsetune.jobs import cluster
-from vsetune.jobs.cluster import cluster_address, ray_cluster
-from vsetune.jobs.stopping import StopRequest
-from vsetune.object_storage.node_cache import node_cache
+from vsetune.storage import paths
+from vsetune.storage.node_cache import node_cache
+from vsetune.study import cluster
+from vsetune.study.cluster import cluster_address, ray_cluster
+from vsetune.study.stopping import StopRequest
 
 
 @pytest.mark.parametrize("given", [None, "auto", "10.0.0.1:6379", "ray://head:10001"])
@@ -138,8 +138,8 @@ def test_sigterm_while_ray_starts_interrupts_the_study_though_ray_has_set_its_ow
 
 def test_a_ray_starts_where_the_home_folder_cannot_hold_its_token(tmp_path: Path) -> None:
     script = (
-        "from vsetune.jobs.cluster import ray, ray_cluster\n"
-        "from vsetune.jobs.stopping import StopRequest\n"
+        "from vsetune.study.cluster import ray, ray_cluster\n"
+        "from vsetune.study.stopping import StopRequest\n"
         "with ray_cluster(None, StopRequest(), farewell=''):\n"
         "    print(ray.get(ray.remote(lambda: 'ran').remote()))\n"
     )

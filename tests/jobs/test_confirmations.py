@@ -10,14 +10,14 @@ from logged_studies import begun
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.confirmations import confirming_again
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.study_records import logged_search
-from vsetune.jobs.trial_progress import Assignment
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.wording import notes
-from vsetune.records.attempts import ValidationPoint
+from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
+from vsetune.report.building import build
+from vsetune.report.wording import notes
+from vsetune.study.confirmations import confirming_again
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.study_records import logged_search
+from vsetune.study.trials import Assignment
 
 REACHED = {"vsepp.lmh-c000": 40.0, "vsepp.lmh-c001": 45.0, "vsepp.lmh-c002": 44.0}
 

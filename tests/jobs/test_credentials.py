@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ray.tune.execution import class_cache
 
-from vsetune.jobs.credentials import credentials_not_forwarded
+from vsetune.study.placement import credentials_not_forwarded
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and its dependencies warn about themselves
 KEYS = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN"}
@@ -24,7 +24,7 @@ def variables_of_a_trial() -> dict[str, str]:
 def test_tune_forwards_no_credentials_and_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*KEYS, "RAY_CHDIR_TO_TRIAL_DIR"):
         monkeypatch.setenv(name, "0")
-    assert set(variables_of_a_trial()) >= KEYS, "Tune has stopped forwarding them: jobs/credentials.py can go"
+    assert set(variables_of_a_trial()) >= KEYS, "Tune has stopped forwarding them: study/placement.py can go"
     with credentials_not_forwarded():
         forwarded = set(variables_of_a_trial())
     assert not forwarded & KEYS

@@ -16,18 +16,17 @@ from logged_studies import begun
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.cell_scheduler import CellScheduler
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.metrics_export import MetricsBoard
-from vsetune.jobs.signals import SignsOfLife
-from vsetune.jobs.stopping import StopRequest
-from vsetune.jobs.study_metrics import ClusterWatch, StudyMetrics
-from vsetune.jobs.study_records import logged_search
-from vsetune.jobs.trainable import as_result
-from vsetune.jobs.trial_progress import Assignment
-from vsetune.jobs.tune_adapter import RecordingCallback
 from vsetune.records.log import LogWriter
 from vsetune.records.writer import StudyWriter
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.metrics_export import MetricsBoard
+from vsetune.study.signals import SignsOfLife
+from vsetune.study.stopping import StopRequest
+from vsetune.study.study_metrics import ClusterWatch, StudyMetrics
+from vsetune.study.study_records import logged_search
+from vsetune.study.trainable import as_result
+from vsetune.study.trials import Assignment
+from vsetune.study.tune_adapter import CellScheduler, RecordingCallback
 
 VALIDATIONS, MOST_KB = 20, 31
 """Of a trial: how often it validates, and what it may take. Measured: 28 KB, half of it the settings."""

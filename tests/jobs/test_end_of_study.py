@@ -17,18 +17,17 @@ from trials_here import without_ray
 from written_fields import ENVIRONMENT, POINT, PROTOCOL, RESOLVED, SUMMARY
 
 from chaos.logged import export_problems, read_log, twice
-from vsetune.cli.leaderboard_export import export
+from vsetune.cli.leaderboard_output import export
 from vsetune.cli.tracking import export as export_study
 from vsetune.cli.tracking import import_ as import_study
 from vsetune.errors import StudyConflict
-from vsetune.jobs.doctor import examine
-from vsetune.jobs.preparation import prepare_study
-from vsetune.jobs.run import StudyOutcome, run_study
-from vsetune.leaderboard.findings import headline
-from vsetune.records.attempts import SYSTEM, AttemptRecord
-from vsetune.records.events import Drawn, Event
+from vsetune.records.events import SYSTEM, AttemptRecord, Drawn, Event
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.studies import Studies
+from vsetune.report.findings import headline
+from vsetune.study.doctor import examine
+from vsetune.study.preparation import prepare_study
+from vsetune.study.run import StudyOutcome, run_study
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
 PAGE = Path("runs") / "tiny" / "leaderboard.html"

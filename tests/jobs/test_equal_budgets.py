@@ -11,13 +11,13 @@ from logged_studies import begun
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.study_records import logged_search
-from vsetune.jobs.trial_progress import Assignment
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.rows import Row
-from vsetune.records.attempts import ValidationPoint
+from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
+from vsetune.report.building import build
+from vsetune.report.rows import Row
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.study_records import logged_search
+from vsetune.study.trials import Assignment
 
 WHOLE, GIVEN, WORKERS = 12.0, 40.0, 5
 FATES = {  # of the trials of a cell: how many in a hundred are stopped, fail; stopped ones until which epoch

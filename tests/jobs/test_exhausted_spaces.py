@@ -10,12 +10,12 @@ from logged_studies import begun
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.study_records import logged_search
-from vsetune.leaderboard.building import build
-from vsetune.records.attempts import ValidationPoint
+from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
+from vsetune.report.building import build
 from vsetune.search.configurations import Refusal
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.study_records import logged_search
 
 PLAIN: dict[str, Any] = {
     "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "training": {"epochs": 2},

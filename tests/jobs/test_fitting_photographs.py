@@ -15,7 +15,7 @@ from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.errors import ConfigError
-from vsetune.jobs.preparation import prepare_study
+from vsetune.study.preparation import prepare_study
 
 
 @pytest.fixture(scope="module")

@@ -13,25 +13,24 @@ import yaml
 from rich.console import Console
 from s3_server import endpoint, machine, prefix
 
-from vsetune.config.spec.paths import home, remote_home, remote_place, under_home
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import ScenesSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.banks import forget_banks
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, StorageError, StudyConflict
-from vsetune.jobs import study_home
-from vsetune.jobs.preparation import make_scenes, prepare_study, require_home, require_scenes
-from vsetune.jobs.study_file import load_study
-from vsetune.jobs.study_home import held_home
-from vsetune.jobs.trainable import AttemptTrainable, report_of
-from vsetune.object_storage import lease, node_cache
-from vsetune.object_storage.mirror_contents import fetch, read_contents
-from vsetune.object_storage.s3 import delete, find, listing, put_bytes
-from vsetune.records.attempts import AttemptStart, StudyRecord
-from vsetune.records.events import Closed
+from vsetune.records.events import AttemptStart, Closed, StudyRecord
 from vsetune.records.log import LogWriter, Overtaken
 from vsetune.records.writer import StudyWriter
+from vsetune.storage import lease, node_cache
+from vsetune.storage.mirror_contents import fetch, read_contents
+from vsetune.storage.paths import home, remote_home, remote_place, under_home
+from vsetune.storage.s3 import delete, find, listing, put_bytes
+from vsetune.study import study_home
+from vsetune.study.preparation import make_scenes, prepare_study, require_home, require_scenes
+from vsetune.study.study_file import load_study
+from vsetune.study.study_home import held_home
+from vsetune.study.trainable import AttemptTrainable, report_of
 
 __all__ = ["endpoint", "machine", "prefix"]
 pytestmark = [

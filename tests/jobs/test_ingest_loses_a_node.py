@@ -21,10 +21,10 @@ from real_servers import stoppable_s3
 
 from chaos.servers import BUCKET
 from vsetune.data.looking.verify import verify
+from vsetune.data.making.data_place import load_recipe
 from vsetune.data.making.ingest import ingest
-from vsetune.data.making.recipe_file import load_recipe
 from vsetune.data.progress import SilentProgress
-from vsetune.object_storage import s3
+from vsetune.storage import s3
 
 PORT = 22379
 HEAD = ("--head", f"--port={PORT}", f"--ray-client-server-port={PORT + 1}", "--include-dashboard=false")

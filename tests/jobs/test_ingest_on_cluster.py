@@ -18,7 +18,7 @@ from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.errors import DataError
-from vsetune.jobs.ingest_on_cluster import ingest_on_cluster
+from vsetune.study.ingest_on_cluster import ingest_on_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ _INGEST = """
 import sys
 from rich.console import Console
 from vsetune.config.sources.recipe import IngestRecipe
-from vsetune.jobs.ingest_on_cluster import ingest_on_cluster
+from vsetune.study.ingest_on_cluster import ingest_on_cluster
 
 ingest_on_cluster(IngestRecipe.model_validate_json(sys.argv[1]), address=None, console=Console(stderr=True))
 """

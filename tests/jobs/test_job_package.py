@@ -9,8 +9,8 @@ from full_disk import largest_file
 from plugin_folders import write_loss
 
 from vsetune.errors import ConfigError, StorageError, UsageError
-from vsetune.jobs.job_package import PACKAGE_FOLDER, PASSED_ON, packed
-from vsetune.jobs.submission import DEFAULT_ADDRESS, job_address, require_listener
+from vsetune.study.job_package import PACKAGE_FOLDER, PASSED_ON, packed
+from vsetune.study.submission import DEFAULT_ADDRESS, job_address, require_listener
 from vsetune.training.code_revision import git_revision
 
 ROOT = Path(__file__).parents[2]

@@ -14,14 +14,13 @@ from recounting.recounted_trials import RecountedTrials
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.cell_budget import at_once
-from vsetune.jobs.confirmations import Confirming, confirmations_of
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.requeued import Requeued
-from vsetune.jobs.study_records import logged_search
-from vsetune.jobs.trial_progress import Assignment
-from vsetune.records.attempts import TARGET_REACHED, ValidationPoint
+from vsetune.records.events import TARGET_REACHED, ValidationPoint
 from vsetune.records.writer import StudyWriter
+from vsetune.study.cell_budget import at_once
+from vsetune.study.confirmations import Confirming, confirmations_of
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.study_records import logged_search
+from vsetune.study.trials import Assignment, Requeued
 
 CONFIRMING = Confirming((7, 8), contenders=True)
 

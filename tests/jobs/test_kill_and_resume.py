@@ -15,10 +15,10 @@ from rich.console import Console
 
 from chaos.logged import export_problems, read_log, twice
 from vsetune.errors import StudyConflict
-from vsetune.jobs.preparation import prepare_study
-from vsetune.jobs.run import StudyOutcome, run_study
-from vsetune.leaderboard.building import build
 from vsetune.records.studies import Studies
+from vsetune.report.building import build
+from vsetune.study.preparation import prepare_study
+from vsetune.study.run import StudyOutcome, run_study
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
 

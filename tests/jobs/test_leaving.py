@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 
-from vsetune.jobs.leaving import LeaveWatch
+from vsetune.study.signals import LeaveWatch
 
 
 def test_an_attempt_leaves_once_when_its_study_stops_and_goes_on_beating() -> None:

@@ -14,7 +14,7 @@ import pytest
 from local_http import answering
 
 from vsetune.errors import UsageError
-from vsetune.jobs.leaving_node import NodeHere, interruption, leave, main, wait_for_interruption, wait_for_trials
+from vsetune.study.leaving_node import NodeHere, interruption, leave, main, wait_for_interruption, wait_for_trials
 
 
 class Metadata(BaseHTTPRequestHandler):

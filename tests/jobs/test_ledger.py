@@ -9,11 +9,11 @@ from logged_studies import Logs, logs
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.study_records import logged_search
-from vsetune.jobs.trial_progress import Assignment
-from vsetune.records.attempts import AttemptRecord, ValidationPoint
+from vsetune.records.events import AttemptRecord, ValidationPoint
 from vsetune.records.studies import Studies
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.study_records import logged_search
+from vsetune.study.trials import Assignment
 
 __all__ = ["logs"]
 

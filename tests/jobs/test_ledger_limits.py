@@ -13,13 +13,12 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
-from vsetune.jobs.cell_budget import MOST_TRIALS
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.requeued import pause_after
-from vsetune.jobs.trial_progress import Assignment
-from vsetune.records.attempts import TARGET_REACHED, ValidationPoint
+from vsetune.records.events import TARGET_REACHED, ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch
+from vsetune.study.cell_budget import MOST_TRIALS
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.trials import Assignment, pause_after
 
 FIRST = "vsepp.lmh-c000-s7"
 

@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from vsetune.jobs.exported_metrics import (
+from vsetune.records.events import ValidationPoint
+from vsetune.study.exported_metrics import (
     METRICS,
     MOST_LOSS_PARTS,
     OF_TRIAL,
@@ -20,9 +21,8 @@ from vsetune.jobs.exported_metrics import (
     TRIAL_M_RECALL,
     ExportedMetric,
 )
-from vsetune.jobs.metrics_export import MetricsBoard
-from vsetune.jobs.trial_metrics import TrialMetrics, loss_parts, waiting_share
-from vsetune.records.attempts import ValidationPoint
+from vsetune.study.metrics_export import MetricsBoard
+from vsetune.study.trial_measures import TrialMetrics, loss_parts, waiting_share
 
 LABELS = {"study": "s", "cell": "c", "trial": "t", "phase": "search"}
 UNITS = ("_ratio", "_seconds", "_bytes", "_total", "_usd_per_hour", "_pairs_per_second")

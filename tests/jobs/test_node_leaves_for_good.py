@@ -20,11 +20,11 @@ from ray.cluster_utils import Cluster
 from ray_heads import end_all, ray_command
 from rich.console import Console
 
-from vsetune.jobs import placement
-from vsetune.jobs.preparation import prepare_study
-from vsetune.jobs.run import run_study
-from vsetune.records.attempts import AttemptRecord
+from vsetune.records.events import AttemptRecord
 from vsetune.records.studies import Studies
+from vsetune.study import placement
+from vsetune.study.preparation import prepare_study
+from vsetune.study.run import run_study
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 STUDY = {

@@ -6,7 +6,7 @@ import pytest
 
 from vsetune.config.study.resources import Needs
 from vsetune.errors import ConfigError
-from vsetune.jobs.node_types import NodeType, known_node_types, read_node_types, refused, unused_gpus
+from vsetune.study.node_types import NodeType, known_node_types, read_node_types, refused, unused_gpus
 
 LAUNCHER = """
 cluster_name: vsetune

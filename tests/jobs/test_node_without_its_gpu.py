@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vsetune.jobs.trainable import AttemptTrainable, SpoiltProcess
+from vsetune.study.trainable import AttemptTrainable, SpoiltProcess
 from vsetune.training.failures import FINAL
 
 

@@ -9,20 +9,19 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from vsetune.config.sources.data_set import DataSpec
-from vsetune.config.sources.network_reads import NetworkReads
+from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.sources.inputs import DataSpec, NetworkReads
 from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.parses import PARSES_FILE, parse_dataset
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
-from vsetune.jobs.fitting import _parse_problems, _phrase_problems
-from vsetune.jobs.preparation import _tell_of_phrases
 from vsetune.networks.cgmn.spec import CgmnSpec
 from vsetune.networks.gsmn.spec import GsmnSpec
-from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.vsepp.spec import VseppSpec
+from vsetune.study.fitting import _parse_problems, _phrase_problems
+from vsetune.study.preparation import _tell_of_phrases
 
 
 class NoWords:

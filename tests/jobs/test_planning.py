@@ -10,22 +10,18 @@ from typing import Any
 import pytest
 import torch
 
+from vsetune.config.network_spec import PairCost
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.resources import Needs
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError
-from vsetune.jobs.node_types import NodeType
-from vsetune.jobs.planning.cell_measuring import middles, score_some, spread
-from vsetune.jobs.planning.cell_times import (
-    CellTimes,
-    cheaper_cadence,
-    checkpoints_of,
-    trial_seconds,
-    validations_of,
-)
-from vsetune.jobs.planning.planned_study import (
+from vsetune.networks.encoded import Encoded
+from vsetune.study.node_types import NodeType
+from vsetune.study.planning.cell_measuring import middles, score_some, spread
+from vsetune.study.planning.cell_times import CellTimes, cheaper_cadence, checkpoints_of, trial_seconds, validations_of
+from vsetune.study.planning.planned_study import (
     REPORT_S,
     STUDY_START_S,
     WORKER_BYTES,
@@ -33,10 +29,8 @@ from vsetune.jobs.planning.planned_study import (
     plan_study,
     searched_trials,
 )
-from vsetune.jobs.planning.trial_places import CellWork, Schedule, require_places, schedule, usd_per_hour
-from vsetune.networks.encoded import Encoded
-from vsetune.networks.network_spec import PairCost
-from vsetune.training.checkpoint_pace import CheckpointPace
+from vsetune.study.planning.trial_places import CellWork, Schedule, require_places, schedule, usd_per_hour
+from vsetune.training.checkpoint import CheckpointPace
 from vsetune.training.schedule import next_validation, total_steps
 
 TIMES = CellTimes(

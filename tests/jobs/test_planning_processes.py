@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vsetune.jobs.planning.cell_measuring import measured
+from vsetune.study.planning.cell_measuring import measured
 
 
 def test_a_cell_that_fails_is_a_problem_in_one_line(tmp_path: Path) -> None:

@@ -12,18 +12,18 @@ import pytest
 import yaml
 from plugin_folders import LOSS, NEGATIVES, SPEC, write_files, write_loss, write_network
 
+from vsetune.config.loss_spec import LOSSES
+from vsetune.config.plugin_loading import forget_plugins, known_plugins
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, StorageError, StudyConflict
-from vsetune.jobs.kept_plugins import changed_since, keep_plugins, load_kept
-from vsetune.jobs.preparation import PreparedStudy
-from vsetune.jobs.study_file import load_study, used_plugins
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.plugins.plugin_loading import forget_plugins, known_plugins
-from vsetune.records.attempts import AttemptStart
+from vsetune.records.events import AttemptStart
 from vsetune.records.run_descriptions import attempt_tags
 from vsetune.records.writer import StudyWriter
+from vsetune.study.kept_plugins import changed_since, keep_plugins, load_kept
+from vsetune.study.preparation import PreparedStudy
+from vsetune.study.study_file import load_study, used_plugins
 
 ENTRY = {"name": "half_hinge"}
 

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from vsetune.config.study.resources import Needs
-from vsetune.jobs.node_types import share_of
-from vsetune.jobs.prices import price_of
+from vsetune.study.node_types import share_of
+from vsetune.study.trial_measures import price_of
 
 
 def test_a_trial_pays_for_the_larger_of_its_shares_of_a_node() -> None:

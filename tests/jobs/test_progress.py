@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from vsetune.jobs.study_progress import StudyProgress, resumed_line
-from vsetune.jobs.study_tally import StudyTally
+from vsetune.study.study_progress import StudyProgress, resumed_line
+from vsetune.study.study_tally import StudyTally
 
 
 class Ledger:

@@ -13,8 +13,8 @@ import yaml
 from plugin_folders import write_loss
 from ray_heads import environment_of, ray_command, running_head
 
-from vsetune.jobs.kept_plugins import keep_plugins
-from vsetune.plugins.plugin_loading import forget_plugins, load_plugin
+from vsetune.config.plugin_loading import forget_plugins, load_plugin
+from vsetune.study.kept_plugins import keep_plugins
 
 ROOT = Path(__file__).parents[2]
 PORT, DASHBOARD_PORT = 26379, 28265
@@ -81,15 +81,15 @@ from pathlib import Path
 
 import ray
 
-from vsetune.jobs.cluster import ray_cluster
-from vsetune.jobs.stopping import StopRequest
+from vsetune.study.cluster import ray_cluster
+from vsetune.study.stopping import StopRequest
 
 
 @ray.remote
 def module_of(wanted):
-    from vsetune.jobs.kept_plugins import load_kept
+    from vsetune.study.kept_plugins import load_kept
     from vsetune.losses.loss_building import build_loss
-    from vsetune.losses.loss_catalogue import LOSSES
+    from vsetune.config.loss_spec import LOSSES
 
     load_kept(wanted, Path("/no/such/study"), where="task")
     return type(build_loss(LOSSES["half_hinge"]())).__module__

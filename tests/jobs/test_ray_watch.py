@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from vsetune.jobs import ray_watch
-from vsetune.jobs.ray_watch import LocalRay, RayWatch, children
-from vsetune.jobs.stopping import StopRequest, forget_interruptions, interrupt, sigterm_like_ctrl_c
+from vsetune.study import ray_watch
+from vsetune.study.ray_watch import LocalRay, RayWatch, children
+from vsetune.study.stopping import StopRequest, forget_interruptions, interrupt, sigterm_like_ctrl_c
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,7 +109,7 @@ def test_what_an_earlier_ray_of_this_process_left_is_none_of_the_next_one(tmp_pa
 
 def test_after_a_kill_9_of_the_driver_the_guardian_ends_what_stayed() -> None:
     code = (
-        "import os, psutil, signal, subprocess; from vsetune.jobs.ray_watch import LocalRay\n"
+        "import os, psutil, signal, subprocess; from vsetune.study.ray_watch import LocalRay\n"
         "sleepers = [subprocess.Popen(['sleep', '300'], start_new_session=True) for _ in range(2)]\n"
         "first, second = (psutil.Process(each.pid) for each in sleepers)\n"
         "ray = LocalRay({}, {first}); ray.below.add(second); ray.lost()\n"
@@ -131,7 +131,7 @@ def test_after_a_kill_9_of_the_driver_the_guardian_ends_what_stayed() -> None:
 
 def test_a_process_that_ray_does_not_let_go_leaves_with_its_line() -> None:
     code = (
-        "import time; from vsetune.jobs import ray_watch; from vsetune.jobs.stopping import StopRequest\n"
+        "import time; from vsetune.study import ray_watch; from vsetune.study.stopping import StopRequest\n"
         "ray_watch.LEAVE_WITHIN_S = 0.1; ray_watch.LOOK_EVERY_S = 0.05\n"
         "stop = StopRequest(); parts = ray_watch.LocalRay({}, set())\n"
         "with ray_watch.RayWatch(parts, stop, farewell='go on with --resume').watching():\n"

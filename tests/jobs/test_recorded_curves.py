@@ -12,14 +12,13 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import UsageError
-from vsetune.jobs.simulation.recorded_curves import RecordedLandscape, recorded_landscapes
-from vsetune.jobs.simulation.simulated_search import SimulationSettings, simulate_search
-from vsetune.jobs.simulation.simulated_studies import summaries
-from vsetune.jobs.simulation.simulated_targets import target_summaries
-from vsetune.records.attempts import TARGET_REACHED, AttemptStart, ValidationPoint
+from vsetune.records.events import TARGET_REACHED, AttemptStart, ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
 from vsetune.search.nearest import Nearest
+from vsetune.study.simulation.recorded_curves import RecordedLandscape, recorded_landscapes
+from vsetune.study.simulation.simulated_search import SimulationSettings, simulate_search
+from vsetune.study.simulation.simulated_studies import summaries, target_summaries
 
 __all__ = ["logs"]
 RATE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}

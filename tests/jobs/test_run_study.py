@@ -21,18 +21,18 @@ from plugin_folders import NEGATIVES, SPEC, write_loss, write_network
 from rich.console import Console
 
 from chaos.logged import export_problems, read_log, twice
+from vsetune.config.plugin_loading import forget_plugins
 from vsetune.errors import ConfigError, StudyConflict, UnusableStore, UsageError
-from vsetune.jobs.confirmations import confirming_again
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.preparation import prepare_study
-from vsetune.jobs.recorded import find_attempt, load_recorded
-from vsetune.jobs.run import StudyOutcome, run_study
-from vsetune.jobs.stopping import StopRequest
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.wording import notes
-from vsetune.plugins.plugin_loading import forget_plugins
-from vsetune.records.attempts import AttemptRecord
+from vsetune.records.events import AttemptRecord
 from vsetune.records.studies import Studies
+from vsetune.report.building import build
+from vsetune.report.wording import notes
+from vsetune.study.confirmations import confirming_again
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.preparation import prepare_study
+from vsetune.study.recorded import find_attempt, load_recorded
+from vsetune.study.run import StudyOutcome, run_study
+from vsetune.study.stopping import StopRequest
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and its dependencies warn about themselves
 
@@ -218,7 +218,7 @@ def test_what_a_study_learns_from_is_not_kept_where_its_cluster_cannot_be_reache
 ) -> None:
     """Or the corrected file would go on with what the first one named."""
     monkeypatch.setenv("VSETUNE_HOME", shutil.copytree(finished.home, tmp_path / "home").as_posix())
-    monkeypatch.setattr("vsetune.jobs.run.ray_cluster", unreachable)
+    monkeypatch.setattr("vsetune.study.run.ray_cluster", unreachable)
     learning = {"study": "second", "search": {"configurations": 2, "warm_start": ["tiny"]}}
     with pytest.raises(UsageError, match="cannot reach it"):
         run(write_study(tmp_path, learning))
@@ -232,9 +232,9 @@ def test_a_study_that_was_begun_and_whose_cluster_cannot_be_reached_is_not_shown
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
     path = write_study(tmp_path, ONE_TRIAL)
     with monkeypatch.context() as patch:
-        patch.setattr("vsetune.jobs.run.place_trials", lambda *_, **__: None)
+        patch.setattr("vsetune.study.run.place_trials", lambda *_, **__: None)
         run(path)
-    monkeypatch.setattr("vsetune.jobs.run.ray_cluster", unreachable)
+    monkeypatch.setattr("vsetune.study.run.ray_cluster", unreachable)
     with pytest.raises(UsageError, match="cannot reach it"):
         run(path, resume=True)
     assert Studies().state("tiny").status == "killed"
@@ -246,7 +246,7 @@ def test_a_study_that_is_broken_off_before_it_is_begun_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
-    monkeypatch.setattr(f"vsetune.jobs.run.{place}", broken_off)
+    monkeypatch.setattr(f"vsetune.study.run.{place}", broken_off)
     with pytest.raises(KeyboardInterrupt):
         run(write_study(tmp_path, ONE_TRIAL))
     assert Studies().studies() == []
@@ -261,10 +261,10 @@ def test_a_study_that_is_broken_off_before_trials_run_or_after_is_not_shown_as_r
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
-    monkeypatch.setattr("vsetune.jobs.run.place_trials", lambda *_, **__: None)
+    monkeypatch.setattr("vsetune.study.run.place_trials", lambda *_, **__: None)
     path = write_study(tmp_path, ONE_TRIAL)
     run(path)
-    monkeypatch.setattr(f"vsetune.jobs.run.{place}", broken_off)
+    monkeypatch.setattr(f"vsetune.study.run.{place}", broken_off)
     with pytest.raises(KeyboardInterrupt):
         run(path, resume=True)
     assert Studies().state("tiny").status == "killed"
@@ -272,7 +272,7 @@ def test_a_study_that_is_broken_off_before_trials_run_or_after_is_not_shown_as_r
 
 def test_a_request_to_stop_is_heard_while_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
-    monkeypatch.setattr("vsetune.jobs.run.place_trials", lambda *_, **__: None)
+    monkeypatch.setattr("vsetune.study.run.place_trials", lambda *_, **__: None)
     path = write_study(tmp_path, ONE_TRIAL)
     run(path)
     states, heard = Studies(), []
@@ -287,7 +287,7 @@ def test_a_request_to_stop_is_heard_while_ray_starts(tmp_path: Path, monkeypatch
         heard.append(stop.reason)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("vsetune.jobs.run.ray_cluster", starting)
+    monkeypatch.setattr("vsetune.study.run.ray_cluster", starting)
     with pytest.raises(KeyboardInterrupt):
         run(path, resume=True)
     assert heard == ["a request in its folder (now by somebody)"]
@@ -299,7 +299,7 @@ def test_a_study_that_has_finished_stays_so_when_its_confirming_cannot_reach_a_c
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
     path = write_study(tmp_path, ONE_TRIAL)
     run(path)
-    monkeypatch.setattr("vsetune.jobs.run.ray_cluster", unreachable)
+    monkeypatch.setattr("vsetune.study.run.ray_cluster", unreachable)
     console = Console(file=io.StringIO())
     prepared = prepare_study(path, console)
     with pytest.raises(UsageError, match="cannot reach it"):

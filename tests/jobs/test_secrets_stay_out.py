@@ -29,7 +29,7 @@ from moto.server import ThreadedMotoServer
 from rich.console import Console
 
 from vsetune.config.study.study_spec import ScenesSpec
-from vsetune.jobs.preparation import make_scenes
+from vsetune.study.preparation import make_scenes
 
 PLATFORM = Path(__file__).parents[2] / "platform"
 TINY = {

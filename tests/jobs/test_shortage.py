@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from vsetune.config.study.resources import Needs
-from vsetune.jobs.capacity import Capacity
-from vsetune.jobs.node_types import NodeType
-from vsetune.jobs.placement import TOLD_AFTER_S, Shortage
+from vsetune.study.capacity import Capacity
+from vsetune.study.node_types import NodeType
+from vsetune.study.placement import TOLD_AFTER_S, Shortage
 
 SMALL, LARGE = Needs(cpus=1), Needs(cpus=4)
 NEEDS = {"vsepp.lmh": SMALL, "vsepp.lseh": LARGE}

@@ -12,9 +12,9 @@ import psutil
 import pytest
 import ray
 
-from vsetune.jobs.signals import Signals, SignsOfLife, beat, stopped_processes
-from vsetune.jobs.stopping import StopRequest
-from vsetune.jobs.tune_adapter import TRIALS_LEAVE_WITHIN_S, StudyStopper
+from vsetune.study.signals import Signals, SignsOfLife, beat, stopped_processes
+from vsetune.study.stopping import StopRequest
+from vsetune.study.tune_adapter import TRIALS_LEAVE_WITHIN_S, StudyStopper
 
 
 class World:

@@ -14,27 +14,34 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
-from vsetune.jobs.cell_scheduler import CellScheduler
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.simulation.landscapes import LANDSCAPES, TOP, generator_of
-from vsetune.jobs.simulation.simulated_search import (
+from vsetune.records.events import ValidationPoint
+from vsetune.records.writer import StudyWriter
+from vsetune.report.selection import cost_of, trials_of
+from vsetune.search.configurations import ConfigurationSearch
+from vsetune.search.stopping.halving import Halving
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.simulation.landscapes import LANDSCAPES, TOP, generator_of
+from vsetune.study.simulation.simulated_search import (
+    Course,
     SimulatedSearch,
     SimulationSettings,
+    VirtualClock,
+    VirtualCluster,
     made_up_study,
     promised_epochs,
     require_affordable,
     simulate_search,
 )
-from vsetune.jobs.simulation.simulated_studies import simulate, summaries, summary_of, wilson_interval
-from vsetune.jobs.simulation.simulated_targets import target_summaries
-from vsetune.jobs.simulation.virtual_cluster import Course, VirtualClock, VirtualCluster
-from vsetune.jobs.study_records import logged_search
-from vsetune.jobs.trial_progress import Assignment, TrialProgress
-from vsetune.leaderboard.selection import cost_of, trials_of
-from vsetune.records.attempts import ValidationPoint
-from vsetune.records.writer import StudyWriter
-from vsetune.search.configurations import ConfigurationSearch
-from vsetune.search.stopping.asha import Halving
+from vsetune.study.simulation.simulated_studies import (
+    simulate,
+    summaries,
+    summary_of,
+    target_summaries,
+    wilson_interval,
+)
+from vsetune.study.study_records import logged_search
+from vsetune.study.trials import Assignment, TrialProgress
+from vsetune.study.tune_adapter import CellScheduler
 
 __all__ = ["logs"]
 TWO_WORKERS = SimulationSettings(workers=2)

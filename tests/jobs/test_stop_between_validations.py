@@ -17,8 +17,8 @@ import yaml
 from plugin_folders import LOSS, write_loss
 from rich.console import Console
 
-from vsetune.jobs.preparation import prepare_study
-from vsetune.jobs.run import run_study
+from vsetune.study.preparation import prepare_study
+from vsetune.study.run import run_study
 from vsetune.training.checkpoint import CHECKPOINT_FILE
 from vsetune.training.executions import PROGRESS_FILE
 

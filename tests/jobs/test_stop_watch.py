@@ -11,9 +11,9 @@ from logged_studies import Logs, logs
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
-from vsetune.jobs.stop_watch import stop_watched
-from vsetune.jobs.stopping import StopRequest
 from vsetune.records.studies import Studies
+from vsetune.study.stop_watch import stop_watched
+from vsetune.study.stopping import StopRequest
 
 __all__ = ["logs"]
 OLD, NEW = "2026-01-01 by an earlier driver's friend", "2026-01-02 by somebody"

@@ -13,14 +13,14 @@ from logged_studies import begun
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.exported_metrics import METRICS, ExportedMetric
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.metrics_export import MetricsBoard
-from vsetune.jobs.stopping import StopRequest
-from vsetune.jobs.study_metrics import ClusterWatch, Node, StudyMetrics, node_of, targets_file
-from vsetune.jobs.study_records import logged_search
-from vsetune.records.attempts import ValidationPoint
+from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
+from vsetune.study.exported_metrics import METRICS, ExportedMetric
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.metrics_export import MetricsBoard
+from vsetune.study.stopping import StopRequest
+from vsetune.study.study_metrics import ClusterWatch, Node, StudyMetrics, node_of, targets_file
+from vsetune.study.study_records import logged_search
 
 PRICED = Node("n1", "gpu", cpus=8.0, gpus=2.0, usd_per_hour=3.6, metrics="10.0.0.1:8080")
 UNPRICED = Node("n2", "cpu", cpus=8.0, gpus=0.0, usd_per_hour=None, metrics="10.0.0.2:8080")

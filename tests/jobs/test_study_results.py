@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs import study_results
-from vsetune.jobs.study_results import write_results
-from vsetune.records.attempts import AttemptRecord, AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.events import AttemptRecord, AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import folder_of_study
 from vsetune.records.writer import StudyWriter
+from vsetune.study import results
+from vsetune.study.results import write_results
 
 START = AttemptStart(
     "demo", "vsepp.lmh-c000-s0", "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", {}, {"data": {"path": "data/scenes"}},
@@ -53,7 +53,7 @@ def test_a_page_that_cannot_be_drawn_is_told_and_fails_neither_the_study_nor_oth
     def broken(*_: object, **__: object) -> str:
         raise AttributeError("module 'vl_convert' has no attribute\n'javascript_bundle'")
 
-    monkeypatch.setattr(study_results, "study_page", broken)
+    monkeypatch.setattr(results, "study_page", broken)
     found = write_results(prepared_in(tmp_path), recorded())
     assert found.board is not None
     assert [(row.network, row.loss) for row in found.board.rows] == [("vsepp", "lmh")]

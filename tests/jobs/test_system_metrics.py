@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.jobs.system_metrics import SystemMetrics
+from vsetune.study.trial_measures import SystemMetrics
 
 CPU = torch.device("cpu")
 PROCESSOR = {"system/cpu_utilization_percentage", "system/process_cpu_utilization_percentage"}

@@ -11,20 +11,20 @@ from logged_studies import begun
 from s3_server import endpoint, machine, prefix
 
 from vsetune.config.spec.loading import parse_spec
-from vsetune.config.spec.paths import remote_place
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StudyConflict
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.study_home import held_home
-from vsetune.jobs.study_records import logged_search
-from vsetune.jobs.trial_progress import Assignment
-from vsetune.object_storage import lease
-from vsetune.records.attempts import AttemptRecord, ValidationPoint
+from vsetune.records.events import AttemptRecord, ValidationPoint
 from vsetune.records.log import LogWriter, Overtaken
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import Refusal
+from vsetune.storage import lease
+from vsetune.storage.paths import remote_place
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.study_home import held_home
+from vsetune.study.study_records import logged_search
+from vsetune.study.trials import Assignment
 
 __all__ = ["endpoint", "machine", "prefix"]
 pytestmark = pytest.mark.filterwarnings("default")  # the S3 server's own

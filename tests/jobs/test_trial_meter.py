@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from vsetune.jobs.trial_meter import CALIBRATION_METRIC, TrialMeter
-from vsetune.records.attempts import ValidationPoint
+from vsetune.records.events import ValidationPoint
+from vsetune.study.trial_measures import CALIBRATION_METRIC, TrialMeter
 from vsetune.training.calibration import Calibration, calibrate, working_clock
-from vsetune.training.peak_memory import peak_memory_bytes, reset_peak_memory
+from vsetune.training.device import peak_memory_bytes, reset_peak_memory
 
 CPU = torch.device("cpu")
 

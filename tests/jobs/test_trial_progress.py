@@ -9,8 +9,8 @@ import pytest
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.jobs.trial_progress import Assignment, TrialProgress
-from vsetune.records.attempts import AttemptRecord, AttemptStart, ValidationPoint
+from vsetune.records.events import AttemptRecord, AttemptStart, ValidationPoint
+from vsetune.study.trials import Assignment, TrialProgress
 
 STUDY = parse_spec(
     {"study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]},

@@ -11,7 +11,7 @@ from ray import cloudpickle
 import vsetune
 from vsetune.config.study.resources import Needs
 from vsetune.data.stored.array_cache import cached_array, forget_arrays
-from vsetune.jobs.trainable import AttemptTrainable
+from vsetune.study.trainable import AttemptTrainable
 
 PACKAGE = Path(vsetune.__file__).parent
 NOT_FOR_WORKERS = {"optuna", "sqlalchemy", "mlflow", "sklearn", "transformers", "nltk", "spacy", "rich"}
@@ -34,7 +34,7 @@ def imported_at_once(module: str) -> set[str]:
 
 
 def test_a_worker_imports_nothing_that_only_the_driver_needs():
-    seen, waiting = set(), ["vsetune.jobs.trainable"]
+    seen, waiting = set(), ["vsetune.study.trainable"]
     while waiting:
         module = waiting.pop()
         if module in seen:

@@ -13,15 +13,15 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import UsageError
-from vsetune.jobs.confirmations import confirming_again
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.trial_progress import Assignment
-from vsetune.jobs.warm_start import kept_or_taken, take
-from vsetune.records.attempts import AttemptStart, ValidationPoint
+from vsetune.records.events import AttemptStart, ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.objectives import Objective
+from vsetune.study.confirmations import confirming_again
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.trials import Assignment
+from vsetune.study.warm_start import kept_or_taken, take
 
 __all__ = ["logs"]
 

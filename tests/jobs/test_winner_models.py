@@ -15,16 +15,15 @@ from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS
 from vsetune.errors import StorageError
-from vsetune.files.hashes import sha256_of_file
-from vsetune.jobs.winner_models import log_winners, winners_of
-from vsetune.networks.importing.stored import StoredNetwork
-from vsetune.networks.importing.weight_notes import WeightNotes
+from vsetune.networks.importing.stored import StoredNetwork, WeightNotes
 from vsetune.networks.network_building import build_network
 from vsetune.records import mlflow_models
-from vsetune.records.attempts import AttemptRecord, AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.events import AttemptRecord, AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import folder_of_study
 from vsetune.records.writer import StudyWriter
+from vsetune.storage.hashes import sha256_of_file
+from vsetune.study.results import log_winners, winners_of
 
 
 class Models:

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 from written_fields import as_written
 
-from vsetune.leaderboard.many_studies import StudyAttempts
-from vsetune.records.attempts import AttemptRecord, AttemptStart
-from vsetune.records.events import attempt_id
+from vsetune.records.events import AttemptRecord, AttemptStart, attempt_id
+from vsetune.report.many_studies import StudyAttempts
 
 BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)

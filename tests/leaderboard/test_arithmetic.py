@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vsetune.leaderboard.arithmetic import steps
-from vsetune.leaderboard.building import build
+from vsetune.report.arithmetic import steps
+from vsetune.report.building import build
 
 RISE = (30, 45, 54, 58)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import headless_browser
 import pytest
 
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.page import to_html
-from vsetune.leaderboard.shown_runs import ShownRuns
+from vsetune.report.building import build
+from vsetune.report.page import to_html
+from vsetune.report.shown_runs import ShownRuns
 
 pytestmark = [
     pytest.mark.slow, pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chromium on this machine"),

@@ -9,11 +9,11 @@ import pytest
 from markupsafe import escape
 from rich.console import Console
 
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.columns import COLUMNS, Column
-from vsetune.leaderboard.export import to_csv, to_latex
-from vsetune.leaderboard.page import to_html
-from vsetune.leaderboard.terminal import render_table
+from vsetune.report.building import build
+from vsetune.report.columns import COLUMNS, Column
+from vsetune.report.export import to_csv, to_latex
+from vsetune.report.page import to_html
+from vsetune.report.terminal import render_table
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 

@@ -12,13 +12,13 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from vsetune.config.spec.base import Name
-from vsetune.leaderboard.arithmetic import steps
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.export import to_csv, to_json, to_latex, to_markdown
-from vsetune.leaderboard.findings import findings, headline, is_ahead
-from vsetune.leaderboard.page import to_html
-from vsetune.leaderboard.terminal import render_table
-from vsetune.leaderboard.wording import new_study_file, notes
+from vsetune.report.arithmetic import steps
+from vsetune.report.building import build
+from vsetune.report.export import to_csv, to_json, to_latex, to_markdown
+from vsetune.report.findings import findings, headline, is_ahead
+from vsetune.report.page import to_html
+from vsetune.report.terminal import render_table
+from vsetune.report.wording import new_study_file, notes
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 CLAIMS = ("highest,", "is first at", "gets highest", "in fewer epochs")

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.export import to_csv, to_json, to_latex, to_markdown
-from vsetune.leaderboard.page import to_html
-from vsetune.leaderboard.terminal import render_table
+from vsetune.report.building import build
+from vsetune.report.export import to_csv, to_json, to_latex, to_markdown
+from vsetune.report.page import to_html
+from vsetune.report.terminal import render_table
 
 NUMBER = re.compile(r"[+−]?(?:\d[\d,]*(?:\.\d+)?|∞)")
 OF_TEX = {

@@ -9,14 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.export import to_latex
-from vsetune.leaderboard.latex_words import tex
-from vsetune.leaderboard.many_export import latex_texts
-from vsetune.leaderboard.many_studies import StudyAttempts, build_many
-from vsetune.leaderboard.paper_table import paper_table
-from vsetune.leaderboard.table_filling import fill
-from vsetune.leaderboard.table_formats import to_latex as paper_to_latex
+from vsetune.report.building import build
+from vsetune.report.export import tex, to_latex
+from vsetune.report.many_studies import StudyAttempts, build_many, latex_texts
+from vsetune.report.paper_table import paper_table
+from vsetune.report.table_filling import fill
+from vsetune.report.table_formats import to_latex as paper_to_latex
 
 NASTY = r"a_b%c&d#e~f^g$h{i}j\k<l>"
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import headless_browser
 import pytest
 
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.charts import DASHES, PALETTE, SHAPES, loss_colours, turn_of
-from vsetune.leaderboard.page import to_html
-from vsetune.leaderboard.profile_charts import COLOURS, profile_picture
-from vsetune.leaderboard.shown_runs import ShownRuns
+from vsetune.report.building import build
+from vsetune.report.charts import DASHES, PALETTE, SHAPES, loss_colours, turn_of
+from vsetune.report.page import to_html
+from vsetune.report.profile_charts import COLOURS, profile_picture
+from vsetune.report.shown_runs import ShownRuns
 
 LOSSES = [f"loss_{number:02}" for number in range(2 * PALETTE + 2)]
 RISING_AND_FALLING = (40, 50, 60, 59, 58, 57)

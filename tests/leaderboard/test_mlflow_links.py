@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.shown_runs import shown_runs
 from vsetune.records.run_descriptions import charts_link, run_link
 from vsetune.records.studies import Studies
+from vsetune.report.building import build
+from vsetune.report.shown_runs import shown_runs
 
 
 class Exported(Studies):

@@ -12,13 +12,12 @@ from pathlib import Path
 import headless_browser
 import pytest
 
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.columns import COLUMNS
-from vsetune.leaderboard.export import to_csv, to_latex
-from vsetune.leaderboard.many_export import TEXTS, shown_to_json
-from vsetune.leaderboard.many_studies import StudyAttempts, build_many
-from vsetune.leaderboard.page import Live, to_html
-from vsetune.leaderboard.shown_runs import ShownRuns
+from vsetune.report.building import build
+from vsetune.report.columns import COLUMNS
+from vsetune.report.export import to_csv, to_latex
+from vsetune.report.many_studies import TEXTS, StudyAttempts, build_many, shown_to_json
+from vsetune.report.page import Live, to_html
+from vsetune.report.shown_runs import ShownRuns
 
 pytestmark = pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chromium on this machine")
 

@@ -11,13 +11,12 @@ import pytest
 from rich.console import Console
 
 from vsetune.errors import UsageError
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.many_studies import StudyAttempts
-from vsetune.leaderboard.paper_table import paper_table, published_values, table_names
-from vsetune.leaderboard.table_filling import fill, renamed
-from vsetune.leaderboard.table_formats import to_csv, to_latex, to_markdown
-from vsetune.leaderboard.table_in_terminal import to_terminal
-from vsetune.leaderboard.wording import notes
+from vsetune.report.building import build
+from vsetune.report.many_studies import StudyAttempts
+from vsetune.report.paper_table import paper_table, published_values, table_names
+from vsetune.report.table_filling import fill, renamed
+from vsetune.report.table_formats import to_csv, to_latex, to_markdown, to_terminal
+from vsetune.report.wording import notes
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 SCORES = {f"test_{way}_r{k}": value for way in ("i2t", "t2i") for k, value in ((1, 40.0), (5, 60.0), (10, 74.0))}

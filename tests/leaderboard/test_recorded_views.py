@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.export import to_csv, to_latex
-from vsetune.leaderboard.page import to_html
-from vsetune.leaderboard.rows import Leaderboard
-from vsetune.leaderboard.terminal import render_table
+from vsetune.report.building import build
+from vsetune.report.export import to_csv, to_latex
+from vsetune.report.page import to_html
+from vsetune.report.rows import Leaderboard
+from vsetune.report.terminal import render_table
 
 RECORDED = Path(__file__).with_name("recorded_views")
 BOARDS = ("searched", "several", "hostile")

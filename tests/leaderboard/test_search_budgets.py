@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.export import to_csv, to_latex
-from vsetune.leaderboard.page import to_html
-from vsetune.leaderboard.search_budgets import SearchBudget, recorded_budget
-from vsetune.leaderboard.wording import notes
-from vsetune.records.attempts import AttemptRecord
+from vsetune.records.events import AttemptRecord
+from vsetune.report.building import build
+from vsetune.report.export import to_csv, to_latex
+from vsetune.report.page import to_html
+from vsetune.report.search_budgets import SearchBudget, recorded_budget
+from vsetune.report.wording import notes
 
 Make = Callable[..., AttemptRecord]
 

@@ -16,13 +16,13 @@ import headless_browser
 import pytest
 
 from vsetune.errors import StorageError, UsageError
-from vsetune.leaderboard import live_board, serving
-from vsetune.leaderboard.page import to_html
-from vsetune.leaderboard.serving import BoardServer
-from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
+from vsetune.report import serving
+from vsetune.report.page import to_html
+from vsetune.report.serving import BoardServer
 
 NAME = "first"
 PLACE = f"/studies/{NAME}"
@@ -81,8 +81,8 @@ def running(study):
 
 @pytest.fixture
 def server(study, monkeypatch):
-    monkeypatch.setattr(live_board, "PAUSE_S", 0.0)
-    monkeypatch.setattr(live_board, "SHARE", 0.0)
+    monkeypatch.setattr(serving, "PAUSE_S", 0.0)
+    monkeypatch.setattr(serving, "SHARE", 0.0)
     with running(study) as server:
         yield server
 
@@ -199,7 +199,7 @@ def test_a_connection_too_many_is_refused_and_the_server_goes_on(study, monkeypa
 
 def test_a_page_that_many_ask_for_at_once_is_made_once(server, monkeypatch):
     made = []
-    monkeypatch.setattr(live_board, "to_html", lambda *words, **more: made.append(1) or to_html(*words, **more))
+    monkeypatch.setattr(serving, "to_html", lambda *words, **more: made.append(1) or to_html(*words, **more))
     with ThreadPoolExecutor(30) as browsers:
         answers = [*browsers.map(lambda _: get(server, PLACE), range(90))]
     assert {answer.status for answer, _ in answers} == {200}
@@ -212,7 +212,7 @@ def test_boards_that_were_asked_for_long_ago_are_not_kept(server, study, monkeyp
         study.begin(f"study{number}")
         assert get(server, "/all/board.json")[0].status == 200
     gc.collect()
-    assert sum(type(each) is live_board.LiveBoard for each in gc.get_objects()) <= serving.KEPT_BOARDS
+    assert sum(type(each) is serving.LiveBoard for each in gc.get_objects()) <= serving.KEPT_BOARDS
 
 
 def test_a_mistake_in_an_answer_is_one_line_and_the_server_goes_on(server, study, monkeypatch, capfd, caplog):

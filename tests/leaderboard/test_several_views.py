@@ -10,12 +10,20 @@ from importlib import resources
 
 import pytest
 
-from vsetune.leaderboard.charts import curve_charts, height_chart, negatives_charts, seconds_chart
-from vsetune.leaderboard.export import to_csv, to_json, to_latex, to_markdown
-from vsetune.leaderboard.many_export import csv_texts, curves_of_boards, latex_texts, markdown_texts, shown_to_json
-from vsetune.leaderboard.many_studies import ManyBoards, StudyAttempts, build_many
-from vsetune.leaderboard.page import to_html, to_update
-from vsetune.leaderboard.profile_charts import COLOURS, profile_picture
+from vsetune.report.charts import curve_charts, height_chart, negatives_charts, seconds_chart
+from vsetune.report.export import to_csv, to_json, to_latex, to_markdown
+from vsetune.report.many_studies import (
+    ManyBoards,
+    StudyAttempts,
+    build_many,
+    csv_texts,
+    curves_of_boards,
+    latex_texts,
+    markdown_texts,
+    shown_to_json,
+)
+from vsetune.report.page import to_html, to_update
+from vsetune.report.profile_charts import COLOURS, profile_picture
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 
@@ -100,7 +108,7 @@ def test_profiles_are_drawn_as_svg_and_png(found):
 
 
 def test_a_picture_has_the_colours_of_the_page():
-    style = (resources.files("vsetune.leaderboard") / "templates" / "page.css").read_text()
+    style = (resources.files("vsetune.report") / "templates" / "page.css").read_text()
     light = style.partition("}")[0]
     assert re.findall(r"--c\d: (#[0-9a-f]{6})", light) == list(COLOURS)
 

@@ -12,10 +12,10 @@ from itertools import combinations
 import pytest
 from rich.console import Console
 
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.export import to_json
-from vsetune.leaderboard.profile_charts import profile_chart
-from vsetune.leaderboard.terminal import render_table
+from vsetune.report.building import build
+from vsetune.report.export import to_json
+from vsetune.report.profile_charts import profile_chart
+from vsetune.report.terminal import render_table
 
 BESTS = (50.0, 58.0, 0.0, 61.0, 55.0)
 

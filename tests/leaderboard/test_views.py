@@ -10,13 +10,13 @@ import drawn_classes
 import pytest
 from rich.console import Console
 
-from vsetune.leaderboard import wording
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.charts import band, curve_charts, height_chart, loss_colours, mean_curve, nice_ticks
-from vsetune.leaderboard.export import curves_to_csv, to_csv, to_json, to_latex, to_markdown
-from vsetune.leaderboard.page import to_html
-from vsetune.leaderboard.terminal import render_table
 from vsetune.metrics.efficiency import SeedDifference
+from vsetune.report import wording
+from vsetune.report.building import build
+from vsetune.report.charts import band, curve_charts, height_chart, loss_colours, mean_curve, nice_ticks
+from vsetune.report.export import curves_to_csv, to_csv, to_json, to_latex, to_markdown
+from vsetune.report.page import to_html
+from vsetune.report.terminal import render_table
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 HOSTILE = '<img src=x onerror="alert(1)">&\'_%$[bold]'

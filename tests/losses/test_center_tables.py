@@ -12,8 +12,7 @@ from torch import Tensor
 
 from vsetune.errors import ConfigError
 from vsetune.losses.parts.products import clamped_squared_distances
-from vsetune.losses.semantic_center.center_tables import cluster_centers
-from vsetune.losses.semantic_center.center_terms import repulsion
+from vsetune.losses.semantic_center.centers import cluster_centers, repulsion
 
 X = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([[0.8, 0.6], [0.0, 1.0], [-0.6, 0.8]], dtype=torch.float64)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.losses.parts.products import clamped_squared_distances
-from vsetune.losses.semantic_center.center_terms import (
+from vsetune.losses.semantic_center.centers import (
     Movement,
     concept_hinges,
     concept_movement,

@@ -8,6 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from vsetune.config.sum_spec import SumSpec
 from vsetune.errors import ConfigError
 from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
 from vsetune.losses.contrastive.spec import ContrastiveSpec
@@ -20,7 +21,6 @@ from vsetune.losses.lsh.spec import LshSpec
 from vsetune.losses.luwm.spec import LuwmSpec
 from vsetune.losses.pvse.spec import PvseSpec
 from vsetune.losses.top_f.spec import TopFSpec
-from vsetune.losses.weighted_sum.sum_spec import SumSpec
 
 CONTEXT = LossContext(embedding_size=6, concepts=9)
 SPECS = [

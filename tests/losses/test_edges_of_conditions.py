@@ -8,7 +8,7 @@ import torch
 from vsetune.losses.adaptive_margin.loss import mined_selection
 from vsetune.losses.loss_base import Items
 from vsetune.losses.loss_building import build_loss
-from vsetune.losses.parts.hinges import QueryTerms
+from vsetune.losses.parts.pairing import QueryTerms
 from vsetune.losses.pcme.loss import uniformity
 from vsetune.losses.pcme.spec import PcmeSpec
 from vsetune.losses.top_f.active_triplets import active_triplets

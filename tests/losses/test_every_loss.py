@@ -8,14 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from vsetune.config.loss_spec import LOSSES
+from vsetune.config.sum_spec import SumSpec
 from vsetune.losses.loss_building import build_loss
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.losses.weighted_sum.sum_spec import SumSpec
 from vsetune.quality.checks import Check, Result
-from vsetune.quality.loss_batches import CONTEXT, pairs, surroundings_of
-from vsetune.quality.loss_checks import LOSS_CHECKS
-from vsetune.quality.loss_runs import LossSubject
-from vsetune.quality.loss_timing import step_times
+from vsetune.quality.loss_batches import CONTEXT, LossSubject, pairs, surroundings_of
+from vsetune.quality.loss_checks import LOSS_CHECKS, step_times
 
 DRAW_AT_RANDOM = {"adaptive_margin", "contrastive", "margin_based", "semantic_center"}
 TAKE_SECONDS = {"adaptive_margin", "semantic_center", "top_f"}

@@ -14,8 +14,7 @@ from vsetune.losses.loss_building import build_loss
 from vsetune.losses.lseh.loss import lifted_similarity, semantic_cosine, semantic_row_maximum, without_margin
 from vsetune.losses.lseh.spec import LsehSpec
 from vsetune.losses.lsh.spec import LshSpec
-from vsetune.losses.parts.hinges import QueryTerms, hardest_hinges, summed_hinges
-from vsetune.losses.parts.pairing import candidates_of_batch
+from vsetune.losses.parts.pairing import QueryTerms, candidates_of_batch, hardest_hinges, summed_hinges
 
 OFF = ~torch.eye(3, dtype=torch.bool)
 SPECS = [

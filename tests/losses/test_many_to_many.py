@@ -11,8 +11,7 @@ from torch import Tensor
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.lsh.spec import LshSpec
-from vsetune.losses.many_to_many.log_ratio import log_ratios
-from vsetune.losses.many_to_many.loss import anchor_terms, sentence_similarity, unit_range
+from vsetune.losses.many_to_many.loss import anchor_terms, log_ratios, sentence_similarity, unit_range
 from vsetune.losses.many_to_many.spec import ManyToManySpec
 
 SETTINGS = {"threshold": 0.75, "margin": 0.1, "lowest": "network", "direction": "own_anchor"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from vsetune.losses.adaptive_margin.loss import hinge_gaps
-from vsetune.losses.parts.hinges import QueryTerms
+from vsetune.losses.parts.pairing import QueryTerms
 
 
 def test_the_first_margin_is_that_of_image_queries_and_the_second_that_of_caption_queries() -> None:

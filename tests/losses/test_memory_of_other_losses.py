@@ -10,11 +10,11 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from vsetune.config.loss_spec import MemorySpec
 from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
 from vsetune.losses.contrastive.spec import ContrastiveSpec
 from vsetune.losses.loss_base import Items, LossInputs
 from vsetune.losses.loss_building import build_loss
-from vsetune.losses.loss_spec import MemorySpec
 from vsetune.losses.pvse.spec import PvseSpec
 from vsetune.losses.top_f.spec import TopFSpec
 

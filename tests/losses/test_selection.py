@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from vsetune.losses.parts.largest_entries import floors_of_largest
+from vsetune.losses.parts.pairing import floors_of_largest
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_base import Items, LossInputs
-from vsetune.losses.semantic_center.center_terms import concept_hinges
+from vsetune.losses.semantic_center.centers import concept_hinges
 
 X = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([[0.8, 0.6], [0.0, 1.0], [-0.6, 0.8]], dtype=torch.float64)

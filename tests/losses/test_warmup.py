@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from vsetune.config.loss_spec import LOSSES, LossSpec
 from vsetune.errors import ConfigError
 from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
 from vsetune.losses.irtm.spec import IrtmSpec
 from vsetune.losses.lmh.spec import LmhSpec
 from vsetune.losses.loss_base import Loss, LossContext
 from vsetune.losses.loss_building import build_loss, register
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.losses.loss_spec import LossSpec
 from vsetune.losses.lseh.spec import LsehSpec
 from vsetune.losses.lsh.spec import LshSpec
 from vsetune.losses.luwm.spec import LuwmSpec

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from vsetune.config.sum_spec import SumSpec
 from vsetune.losses.loss_base import LossContext, LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.weighted_sum.loss import WeightedSum
-from vsetune.losses.weighted_sum.sum_spec import SumSpec
 
 
 def sum_of(**parts: dict[str, Any]) -> WeightedSum:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vsetune.metrics.performance_profiles import performance_profiles, time_for_share
-from vsetune.metrics.survival import Epochs
+from vsetune.metrics.seed_statistics import Epochs
 
 INF = math.inf
 

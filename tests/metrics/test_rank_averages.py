@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vsetune.errors import NumericError
 from vsetune.metrics import EmbeddingScores, MatrixScores, Positives, rank_averages
-from vsetune.metrics.averaged_ranks import coverage_at_k, mean_positive_rank, mean_worst_rank, positive_ranks
+from vsetune.metrics.ranks import coverage_at_k, mean_positive_rank, mean_worst_rank, positive_ranks
 
 
 def of_owner(owner: Tensor, images: int) -> Positives:

@@ -15,7 +15,7 @@ from vsetune.errors import DataError, NumericError
 from vsetune.metrics import MatrixScores, Positives
 from vsetune.metrics.ranks import retrieval_ranks
 from vsetune.metrics.recall import matrix_scores, owner_scores
-from vsetune.metrics.reranked_scores import RerankedScores, proposed_pairs
+from vsetune.metrics.score_blocks import RerankedScores, proposed_pairs
 
 BLOCK_SHAPES = [(1, 1), (2, 100), (3, 4), (100, 100)]
 

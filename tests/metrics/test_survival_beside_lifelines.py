@@ -20,7 +20,7 @@ import math
 
 import pytest
 
-from vsetune.metrics.survival import Epochs, epochs_over_seeds, kaplan_meier
+from vsetune.metrics.seed_statistics import Epochs, epochs_over_seeds, kaplan_meier
 
 INF = math.inf
 ENDED = {

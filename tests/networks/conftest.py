@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from vsetune.config.network_spec import NetworkSpec
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
-from vsetune.networks.network_spec import NetworkSpec
 
 REGIONS, WIDTH, WORDS = 6, 7, 30
 

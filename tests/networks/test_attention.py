@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from vsetune.config.network_spec import NETWORKS
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
-from vsetune.networks.network_catalogue import NETWORKS
 
 REGIONS, WIDTH, VOCABULARY = 4, 7, 20
 COUNTS, LENGTHS = torch.tensor([4, 1, 3]), torch.tensor([5, 1, 3, 6])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from vsetune.networks.gsmn.block_matching import attentions, matches, prepared
+from vsetune.networks.gsmn.matching import attentions, matches, prepared
 
 REGIONS, WORDS, BLOCKS, SCALE = 3, 4, 2, 5.0
 

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 import vsetune
-from vsetune.losses.parts import largest_entries
-from vsetune.losses.parts.largest_entries import floors_of_largest, sorted_rows
-from vsetune.losses.semantic_center import center_terms
-from vsetune.losses.semantic_center.center_terms import repulsion_movement
+from vsetune.losses.parts import pairing
+from vsetune.losses.parts.pairing import floors_of_largest, sorted_rows
+from vsetune.losses.semantic_center.centers import repulsion_movement
 
 PACKAGE = Path(vsetune.__file__).parent
 DECLARED = {"losses/parts/loss_devices.py", "networks/parts/network_devices.py"}
@@ -56,7 +55,7 @@ def test_both_ways_to_sort_rows_give_the_same_floors(monkeypatch: pytest.MonkeyP
     values[0, 3], values[1, 4] = torch.nan, -torch.inf
     counts = torch.tensor([2, 0, 9, 4, 1, 3])
     here = sorted_rows(values), floors_of_largest(values, counts)
-    monkeypatch.setattr(largest_entries, "is_on_cpu", lambda tensor: False)
+    monkeypatch.setattr(pairing, "is_on_cpu", lambda tensor: False)
     there = sorted_rows(values), floors_of_largest(values, counts)
     torch.testing.assert_close(there, here, rtol=0, atol=0, equal_nan=True)
 
@@ -65,5 +64,5 @@ def test_both_ways_to_push_centres_apart_move_them_alike(monkeypatch: pytest.Mon
     centers = torch.randn(12, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     here = repulsion_movement(centers, delta=0.4)
     assert 0 < int((here[1].weight > 0).sum()) < 12
-    monkeypatch.setattr(center_terms, "is_on_cpu", lambda tensor: False)
+    monkeypatch.setattr(centers, "is_on_cpu", lambda tensor: False)
     torch.testing.assert_close(repulsion_movement(centers, delta=0.4), here, rtol=1e-12, atol=1e-14)

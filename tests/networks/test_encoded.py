@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from vsetune.config.network_spec import NetworkSpec
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.gsmn.network import Gsmn
 from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network
-from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.scan.network import Scan
 from vsetune.networks.scan.spec import ScanSpec
 from vsetune.networks.sgraf.network import Sgraf

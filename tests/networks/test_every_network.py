@@ -11,12 +11,11 @@ import pytest
 import torch
 from network_cases import CASES
 
+from vsetune.config.network_spec import NETWORKS
 from vsetune.networks.inputs import CaptionInputs
-from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.quality.checks import Check, Result
-from vsetune.quality.drawn_batches import NetworkSubject, scores
 from vsetune.quality.network_checks import NETWORK_CHECKS
-from vsetune.quality.network_learning import learns_pairs_by_heart
+from vsetune.quality.network_learning import NetworkSubject, learns_pairs_by_heart, scores
 
 NEEDS_EVERY_REGION = ("vsepp image_input=flatten", "vsepp image_input=global")
 READS_ORDER = ("vsrn", "cgmn", "sgraf", "vsepp image_input=flatten")

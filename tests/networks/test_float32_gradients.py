@@ -19,9 +19,9 @@ from network_steps import batch_of, new_network
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vsetune.networks.cgmn.node_matching import node_matching_scores
+from vsetune.networks.cgmn.network import node_matching_scores
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
+from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD
 
 SEEDS, PAIRS, SIZE = 5, 32, 256
 MOST = 2.0

@@ -12,11 +12,11 @@ from network_cases import CASES
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
-from vsetune.networks.gsmn import block_matching
+from vsetune.networks.gsmn import matching
 from vsetune.networks.network_base import Network
 from vsetune.networks.parts import pair_gradients
-from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
-from vsetune.quality.drawn_batches import Drawn, loss_of, scores
+from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD
+from vsetune.quality.network_learning import Drawn, loss_of, scores
 
 every_case = pytest.mark.parametrize("case", CASES)
 both_modes = pytest.mark.parametrize("training", [False, True])
@@ -29,7 +29,7 @@ def test_every_way_to_the_gradient_gives_the_same_scores_and_gradients(
     case: str, training: bool, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pair_gradients, "_FEW", 0.9)  # of 16 scores at most 12 get a gradient
-    monkeypatch.setattr(block_matching, "_PAIRS_AT_ONCE", 5)
+    monkeypatch.setattr(matching, "_PAIRS_AT_ONCE", 5)
     expected = outcome(CASES[case].trained().train(training), CASES[case].draw(4))
     if way == "plain autograd":
         monkeypatch.setenv(PLAIN_AUTOGRAD, "1")

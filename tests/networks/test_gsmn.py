@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 from vsetune.errors import DataError
 from vsetune.networks.encoded import joined
 from vsetune.networks.gsmn import network as module
-from vsetune.networks.gsmn.block_matching import matches
+from vsetune.networks.gsmn.matching import matches
 from vsetune.networks.gsmn.network import Gsmn, grid_centres
 from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.networks.gsmn.match_graphs import BoxKernels, word_links
+from vsetune.networks.gsmn.matching import BoxKernels, word_links
 
 
 @pytest.mark.parametrize("normalized_over", ["kernels", "neighbours"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.networks.cgmn import node_matching
-from vsetune.networks.cgmn.node_matching import node_matching_loss, node_matching_scores
+from vsetune.networks.cgmn import network
+from vsetune.networks.cgmn.network import node_matching_loss, node_matching_scores
 
 
 def loop_matching(regions, words):
@@ -32,7 +32,7 @@ def test_the_size_of_the_blocks_of_node_matching_does_not_matter(monkeypatch):
     )
     torch.testing.assert_close(whole, expected)
     assert (whole <= are_words.sum(dim=1) + 1e-12).all()
-    monkeypatch.setattr(node_matching, "_NUMBERS_PER_BLOCK", 200)
+    monkeypatch.setattr(network, "_NUMBERS_PER_BLOCK", 200)
     torch.testing.assert_close(node_matching_scores(regions, are_regions, words, are_words), whole)
 
 

@@ -8,8 +8,8 @@ import torch
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_building import build_network
-from vsetune.networks.vsepp import order_similarity as order
-from vsetune.networks.vsepp.order_similarity import order_similarity
+from vsetune.networks.vsepp import network as order
+from vsetune.networks.vsepp.network import order_similarity
 from vsetune.networks.vsepp.spec import VseppSpec
 
 

@@ -6,8 +6,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vsetune.networks.encoded import Encoded, joined
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.parts.packing import pack, packed_mask, unpack
-from vsetune.networks.parts.real_parts import RealParts
+from vsetune.networks.parts.packing import RealParts, pack, packed_mask, unpack
 
 LENGTHS = [[3, 5, 1, 5, 2], [1], [4, 4, 4], [1, 2, 3, 4, 5, 6]]
 

@@ -11,11 +11,11 @@ from network_cases import CASES
 from torch import Tensor
 
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.gsmn import block_matching
+from vsetune.networks.gsmn import matching
 from vsetune.networks.gsmn.network import Gsmn
 from vsetune.networks.parts import pair_gradients
 from vsetune.networks.parts.cross_attention import word_mask_of
-from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
+from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD
 from vsetune.networks.parts.pair_gradients import Chosen, Seen, SideBySide, scores_by_pair
 
 IMAGES, CAPTIONS, LONGEST = 7, 6, 5
@@ -119,7 +119,7 @@ def test_what_is_kept_changes_no_number() -> None:
 def test_pairs_side_by_side_have_the_scores_of_all_pairs(
     case: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_matching, "_PAIRS_AT_ONCE", at_once)
+    monkeypatch.setattr(matching, "_PAIRS_AT_ONCE", at_once)
     network: Any = CASES[case].trained().eval()
     inputs = CASES[case].draw(4)
     images, captions = network.encode_images(inputs[0]), network.encode_captions(inputs[1])

@@ -4,11 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from vsetune.networks.cgmn.weighted_graph import released_weights
+from vsetune.networks.cgmn.network import released_weights
 from vsetune.networks.network_base import unit_length
-from vsetune.networks.parts.cross_attention import inverse_length
-from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
-from vsetune.networks.parts.pair_products import grouped_pair_products, pair_products
+from vsetune.networks.parts.cross_attention import grouped_pair_products, inverse_length, pair_products
+from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD
 
 
 @pytest.mark.parametrize("blocks", [(), (2,)])

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from vsetune.networks.vse_infinity.pooling import GeneralisedPooling, positional_encoding, sum_of_sorted
+from vsetune.networks.vse_infinity.network import GeneralisedPooling, positional_encoding, sum_of_sorted
 
 
 @pytest.fixture

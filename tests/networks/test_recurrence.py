@@ -11,10 +11,9 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from vsetune.errors import UsageError
-from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD, hand_derived
-from vsetune.networks.parts.packing import Repeated, pack
+from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD, hand_derived
+from vsetune.networks.parts.packing import Repeated, pack, shared_states
 from vsetune.networks.parts.recurrence import run_gru
-from vsetune.networks.parts.shared_states import shared_states
 from vsetune.networks.parts.words import drop_numbers, embed_words
 
 LENGTHS = {"any": [3, 1, 7, 7, 2], "equal": [4, 4, 4], "one sequence": [5], "one element each": [1, 1, 1]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.networks.tags.refilling import best_sentences, judge_sentences, refill, replaced_words, words_of
+from vsetune.networks.tags.generator import best_sentences, judge_sentences, refill, replaced_words, words_of
 
 CAPTION = [1, 10, 11, 12, 13, 2]  # start a dog runs fast end
 OTHERS = [[1, 20, 21, 2], [1, 10, 30, 2]]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from vsetune.config.network_spec import NETWORKS, NetworkSpec
 from vsetune.errors import ConfigError
 from vsetune.networks.encoded import Encoded, joined
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network, register
-from vsetune.networks.network_catalogue import NETWORKS
-from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.vsepp.network import Vsepp
 from vsetune.networks.vsepp.spec import VseppSpec
 

@@ -11,13 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.networks.cgmn.network import Cgmn
-from vsetune.networks.cgmn.node_matching import node_matching_scores
+from vsetune.config.network_spec import NETWORKS
+from vsetune.networks.cgmn.network import Cgmn, node_matching_scores, released_weights
 from vsetune.networks.cgmn.spec import CgmnSpec
-from vsetune.networks.cgmn.weighted_graph import released_weights
 from vsetune.networks.inputs import ImageInputs
 from vsetune.networks.network_base import divided_by_length, unit_length
-from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.networks.parts.cross_attention import Attention
 from vsetune.networks.parts.region_graph import normalized_regions
 

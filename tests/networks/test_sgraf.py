@@ -14,12 +14,10 @@ from torch.nn.functional import batch_norm
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.parts import pair_gradients
 from vsetune.networks.sgraf import network as sgraf
-from vsetune.networks.sgraf import similarity_reasoning, squared_differences
-from vsetune.networks.sgraf.masked_statistics import normalize_regions
+from vsetune.networks.sgraf import similarity_reasoning
 from vsetune.networks.sgraf.network import Sgraf
-from vsetune.networks.sgraf.similarity_reasoning import GraphReasoning
+from vsetune.networks.sgraf.similarity_reasoning import GraphReasoning, normalize_regions, similarity_vectors
 from vsetune.networks.sgraf.spec import SgrafSafSpec, SgrafSgrSpec
-from vsetune.networks.sgraf.squared_differences import similarity_vectors
 
 SMALL: dict[str, Any] = {"embedding_size": 8, "word_size": 5, "similarity_size": 6, "dropout": 0.0}
 SPECS = {"saf": SgrafSafSpec, "sgr": SgrafSgrSpec}
@@ -156,7 +154,7 @@ def test_scores_gradients_and_running_statistics_equal_plain_loops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sgraf, "_NUMBERS_PER_BLOCK_CPU", numbers_per_block)
-    monkeypatch.setattr(squared_differences, "_NUMBERS_PER_TILE_CPU", numbers_per_block)
+    monkeypatch.setattr(similarity_reasoning, "_NUMBERS_PER_TILE_CPU", numbers_per_block)
     monkeypatch.setattr(sgraf, "_MOST_KEPT", numbers_per_block)
     monkeypatch.setattr(similarity_reasoning, "_MOST_KEPT", numbers_per_block)
     network, (images, captions) = make(kind, **options).to(dtype).train(training), batch()
@@ -212,7 +210,7 @@ def test_frozen_maps_get_no_gradient_and_the_rest_its_own() -> None:
 def test_similarity_vectors_pass_gradcheck(
     numbers_per_tile: int, is_kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(squared_differences, "_NUMBERS_PER_TILE_CPU", numbers_per_tile)
+    monkeypatch.setattr(similarity_reasoning, "_NUMBERS_PER_TILE_CPU", numbers_per_tile)
     sizes = ((3, 4, 2), (3, 2, 5), (4, 5), (6, 5), (6,))
     tensors = [torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in sizes]
     assert torch.autograd.gradcheck(partial(similarity_vectors, is_kept=is_kept), tensors)

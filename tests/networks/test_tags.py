@@ -23,7 +23,7 @@ from torch import Tensor
 from vsetune.errors import DataError
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_building import build_network
-from vsetune.networks.parts.gradients import PLAIN_AUTOGRAD
+from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD
 from vsetune.networks.tags import pair_blocks
 from vsetune.networks.tags.joint_encoder import EncoderLayer, EncoderShape, bert_linear
 from vsetune.networks.tags.network import Tags

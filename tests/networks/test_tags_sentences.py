@@ -11,9 +11,17 @@ from torch import Tensor
 
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import TrainingItems
-from vsetune.networks.tags.generator import MaskedCopies, Sentences, mask_phrases, write_sentences
+from vsetune.networks.tags.generator import (
+    FINDINGS,
+    MaskedCopies,
+    Sentences,
+    judge_all,
+    judge_sentences,
+    mask_phrases,
+    refill,
+    write_sentences,
+)
 from vsetune.networks.tags.network import Tags
-from vsetune.networks.tags.refilling import FINDINGS, judge_all, judge_sentences, refill
 from vsetune.networks.tags.spec import TagsSpec
 
 ROWS = torch.tensor([0, 2, 1, 0])

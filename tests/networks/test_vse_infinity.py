@@ -5,7 +5,7 @@ import torch
 
 from vsetune.data.stored.vocabulary import MASK
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.vse_infinity.augmentation import MASK_TOKEN, drop_cells, drop_regions, drop_words
+from vsetune.networks.vse_infinity.network import MASK_TOKEN, drop_cells, drop_regions, drop_words
 from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
 SPEC = VseInfinitySpec(embedding_size=8, word_size=5, pooling_size=4, augment=False)

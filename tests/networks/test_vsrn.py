@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import pad
 
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.parts.real_parts import RealParts
+from vsetune.networks.parts.packing import RealParts
 from vsetune.networks.parts.region_graph import normalized_regions
 from vsetune.networks.vsrn.network import Vsrn
 from vsetune.networks.vsrn.spec import VsrnSpec

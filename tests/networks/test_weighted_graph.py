@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from vsetune.networks.cgmn.weighted_graph import neighbouring, overlapping, released_weights
+from vsetune.networks.cgmn.network import neighbouring, overlapping, released_weights
 
 
 def test_a_cell_of_a_grid_joins_its_eight_neighbours_and_itself():

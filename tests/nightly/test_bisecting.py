@@ -15,18 +15,21 @@ from hypothesis import strategies as st
 
 from vsetune.errors import UsageError
 from vsetune.nightly.bisecting import (
+    MOST_PAIRS,
     RECALLS_OF,
     CannotRun,
     Losses,
     LossJudge,
     NoDifference,
+    Pair,
     PairedJudge,
     Tried,
     bisect,
+    differs,
     first_difference,
+    shift_of,
 )
-from vsetune.nightly.measures import BY_NAME
-from vsetune.nightly.paired import MOST_PAIRS, Pair, differs, shift_of
+from vsetune.nightly.night import BY_NAME
 from vsetune.nightly.rerunning import Reruns
 from vsetune.nightly.revisions import Commit, Repository
 

@@ -14,15 +14,13 @@ import pytest
 import yaml
 
 from vsetune.errors import DataError, StudyConflict, UsageError
-from vsetune.files.locks import take_lock
 from vsetune.nightly.bisecting import Bisected, CannotRun, NoDifference, Tried
 from vsetune.nightly.blaming import Notes, Question, answerable, search
 from vsetune.nightly.history import History
-from vsetune.nightly.measures import BY_NAME
-from vsetune.nightly.night import CellNight, Night
+from vsetune.nightly.night import BY_NAME, CellNight, Night, NightReport, ReportRow, Verdict
 from vsetune.nightly.nightly_spec import load_nightly
-from vsetune.nightly.report import NightReport, ReportRow, Verdict
 from vsetune.nightly.revisions import Repository
+from vsetune.storage.locks import take_lock
 
 SWEEP = {
     "nightly": "tiny", "data": {"path": "data/tiny", "scenes": {"train": 20, "validation": 8, "test": 8}},

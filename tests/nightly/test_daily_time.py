@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 import pytest
 
 from vsetune.errors import UsageError
-from vsetune.nightly.installing.crontab import cron_time
-from vsetune.nightly.installing.daily_time import daily_time, in_winter_utc, seen_from, summer_time_notes
+from vsetune.nightly.installing.local_entries import cron_time
+from vsetune.nightly.installing.nightly_entry import daily_time, in_winter_utc, seen_from, summer_time_notes
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 

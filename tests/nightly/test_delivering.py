@@ -17,11 +17,10 @@ from receiving_servers import DRIP, http_receiver, smtp_receiver
 
 from vsetune.errors import StorageError
 from vsetune.nightly.delivering import deliver, was_kept
-from vsetune.nightly.http_sending import Patience
+from vsetune.nightly.night import NightReport
 from vsetune.nightly.night_metrics import FILE
-from vsetune.nightly.report import NightReport
-from vsetune.nightly.report_spec import ReportSpec
-from vsetune.nightly.time_limit import within
+from vsetune.nightly.nightly_spec import ReportSpec
+from vsetune.nightly.sending import Patience, within
 
 NOBODY = 9  # the port `discard`, where nothing listens
 HASTY = Patience(timeout_s=0.2, pauses_s=(0.0, 0.0), sleep=lambda _: None)

@@ -9,9 +9,9 @@ from night_files import tiny_spec
 from rich.console import Console
 
 from vsetune.config.study.cells import build_trial
-from vsetune.jobs.preparation import PreparedStudy, prepare_spec
 from vsetune.nightly.first_steps import first_steps, take_first_steps
-from vsetune.nightly.measures import STEP_TIME, STEP_WALL_TIME
+from vsetune.nightly.night import STEP_TIME, STEP_WALL_TIME
+from vsetune.study.preparation import PreparedStudy, prepare_spec
 from vsetune.training.attempt import Attempt
 from vsetune.training.calibration import Calibration
 

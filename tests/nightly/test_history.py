@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from vsetune.errors import DataError, StudyConflict
-from vsetune.nightly.history import Accepted, History
-from vsetune.nightly.kept_files import is_date
+from vsetune.nightly.history import Accepted, History, is_date
 from vsetune.nightly.night import CellNight, Night
 
 

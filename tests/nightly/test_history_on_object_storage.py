@@ -11,7 +11,7 @@ from s3_server import endpoint, machine, prefix
 
 from vsetune.errors import StudyConflict
 from vsetune.nightly.history import Accepted, History, nightly_folder
-from vsetune.object_storage.s3 import listing, upload
+from vsetune.storage.s3 import listing, upload
 
 __all__ = ["endpoint", "machine", "prefix"]
 pytestmark = pytest.mark.filterwarnings("default")  # the S3 server's own

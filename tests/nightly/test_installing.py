@@ -17,9 +17,8 @@ import pytest
 import yaml
 
 from vsetune.errors import ConfigError, StorageError, UsageError, VsetuneError
-from vsetune.nightly.installing.crontab import with_block
-from vsetune.nightly.installing.daily_time import daily_time
-from vsetune.nightly.installing.nightly_entry import nightly_entry
+from vsetune.nightly.installing.local_entries import with_block
+from vsetune.nightly.installing.nightly_entry import daily_time, nightly_entry
 from vsetune.nightly.installing.placing import Entry, EntryKind, entry_texts, install, remove
 from vsetune.nightly.nightly_spec import load_nightly
 

@@ -13,16 +13,13 @@ import numpy as np
 import pytest
 from night_files import LOSSES, USUAL, night_of_day, tiny_spec
 
-from vsetune.nightly import suspects
-from vsetune.nightly.first_losses import judged_first_losses
+from vsetune.nightly import revisions
 from vsetune.nightly.history import Accepted, History
-from vsetune.nightly.judging.tolerance import Tolerance
-from vsetune.nightly.measures import ALL_CELLS, MEASURES
-from vsetune.nightly.night import CellNight, Night
-from vsetune.nightly.report import NightReport, ReportRow
+from vsetune.nightly.judging.scores import Tolerance
+from vsetune.nightly.night import ALL_CELLS, MEASURES, CellNight, Night, NightReport, ReportRow
 from vsetune.nightly.report_words import findings, in_a_line
-from vsetune.nightly.reporting import judged_rows, report_of
-from vsetune.nightly.suspects import CommitRange, Suspects, commits_in
+from vsetune.nightly.reporting import judged_first_losses, judged_rows, report_of
+from vsetune.nightly.revisions import CommitRange, Suspects, commits_in
 
 CELL = "vsepp.lmh"
 
@@ -298,7 +295,7 @@ def test_skipped_commits_are_counted_in_the_notes_of_the_report(
     good = committed(tmp_path, "platform/a.py", LOSS)
     committed(tmp_path, "platform/a.py", LOSS.replace("0.2", "0.3"))
     bad = committed(tmp_path, "platform/a.py", LOSS.replace("0.2", "0.3").replace("above 0", "positive"))
-    monkeypatch.setattr(suspects, "PACKAGE", tmp_path)
+    monkeypatch.setattr(revisions, "PACKAGE", tmp_path)
     slow = night_of_day(13, epoch_time=140.0, pair_rate=12.0, revision=bad)
     found = report(tmp_path / "history", quiet_nights(12, revision=good), slow)
     assert row_of(found, "epoch_time").suspects[0].split(" ", 1)[1].startswith('"""A loss."""')

@@ -16,11 +16,11 @@ from rich.console import Console
 
 import vsetune
 from vsetune.errors import UsageError
-from vsetune.jobs.preparation import prepare_spec
 from vsetune.nightly.first_steps import take_first_steps
 from vsetune.nightly.measure_once import measured_values
-from vsetune.nightly.measures import BY_NAME, STEP_TIMES
+from vsetune.nightly.night import BY_NAME, STEP_TIMES
 from vsetune.nightly.nightly_spec import load_nightly
+from vsetune.study.preparation import prepare_spec
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from written_fields import as_written
 
 from vsetune.nightly.first_steps import FirstSteps
-from vsetune.nightly.measures import BY_NAME
 from vsetune.nightly.measuring import calibration_of, cell_nights, conditions_of, unmeasured
-from vsetune.records.attempts import AttemptRecord, AttemptStart, AttemptStatus
+from vsetune.nightly.night import BY_NAME
+from vsetune.records.events import AttemptRecord, AttemptStart, AttemptStatus
 
 NONE = FirstSteps({}, {})
 TAKEN = FirstSteps({}, {}, {"vsepp.lmh": {"step_time": 1.5, "step_wall_time": 2.0}})

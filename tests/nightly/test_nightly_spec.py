@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from vsetune.errors import ConfigError
-from vsetune.nightly.measures import BY_NAME
+from vsetune.nightly.night import BY_NAME
 from vsetune.nightly.nightly_spec import NightlySpec, Tolerances, load_nightly, nights_per_false_alarm
 
 PLAIN: dict[str, Any] = {

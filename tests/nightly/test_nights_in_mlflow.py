@@ -11,8 +11,8 @@ from mlflow import MlflowClient
 from night_reports import night_of, sample_report
 
 from vsetune.nightly.delivering import deliver
-from vsetune.nightly.report import NightReport
-from vsetune.nightly.report_spec import ReportSpec
+from vsetune.nightly.night import NightReport
+from vsetune.nightly.nightly_spec import ReportSpec
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
 

@@ -12,11 +12,9 @@ from markdown_it import MarkdownIt
 from night_reports import CELLS, HOSTILE, sample_report, short_report
 
 from vsetune.nightly import report_words as words
-from vsetune.nightly.markdown import MOST_FINDINGS, escaped, to_markdown
-from vsetune.nightly.measures import BY_NAME
-from vsetune.nightly.report import ReportRow
-from vsetune.nightly.report_page import to_html, to_mail_html
-from vsetune.nightly.sparkline import HEIGHT, WIDTH, sparkline
+from vsetune.nightly.night import BY_NAME, ReportRow
+from vsetune.nightly.report_page import HEIGHT, WIDTH, sparkline, to_html, to_mail_html
+from vsetune.nightly.sentences import MOST_FINDINGS, escaped, to_markdown
 
 
 class Page(HTMLParser):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from vsetune.nightly.report_spec import ReportSpec
+from vsetune.nightly.nightly_spec import ReportSpec
 
 
 def test_a_report_is_kept_in_mlflow_and_told_when_something_is_wrong_unless_the_file_says_otherwise() -> None:

@@ -16,12 +16,11 @@ from rich.console import Console
 from trials_here import without_ray
 
 from vsetune.errors import DataError, StudyConflict
-from vsetune.jobs.run import StudyOutcome
 from vsetune.nightly.delivering import was_kept
 from vsetune.nightly.history import History, nightly_folder
-from vsetune.nightly.measures import MEASURES
-from vsetune.nightly.report import NightReport
+from vsetune.nightly.night import MEASURES, NightReport
 from vsetune.nightly.tonight import _of_the_run, run_night
+from vsetune.study.run import StudyOutcome
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # Ray and its dependencies warn about themselves
@@ -111,7 +110,7 @@ def test_a_night_whose_records_wait_is_not_complete_and_the_same_command_deliver
 ) -> None:
     without_ray(monkeypatch)
     with monkeypatch.context() as away:
-        away.setattr("vsetune.jobs.run.DELIVER_WITHIN_S", 0.0)
+        away.setattr("vsetune.study.run.DELIVER_WITHIN_S", 0.0)
         away.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")  # where nothing listens
         found = run("2026-01-02")
     assert found.exit_code == 2, found.headline

@@ -8,7 +8,7 @@ import pytest
 from object_server import ObjectServer, object_server
 
 from vsetune.errors import StorageError
-from vsetune.object_storage import s3
+from vsetune.storage import s3
 
 CONTENT = bytes(range(256)) * 4096
 

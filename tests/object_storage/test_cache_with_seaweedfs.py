@@ -21,7 +21,7 @@ from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import StorageError
-from vsetune.object_storage import s3
+from vsetune.storage import s3
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from vsetune.errors import StorageError, StudyConflict
-from vsetune.object_storage import lease as leases
-from vsetune.object_storage.lease import Lease, LeaseLost, holder_of
-from vsetune.object_storage.s3 import delete, find, put_bytes
+from vsetune.storage import lease as leases
+from vsetune.storage.lease import Lease, LeaseLost, holder_of
+from vsetune.storage.s3 import delete, find, put_bytes
 
 EXPIRED_AT_ONCE_S = -60.0
 
@@ -119,7 +119,7 @@ def test_a_holder_of_this_machine_whose_process_is_gone_is_taken_over_at_once(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     code = (
-        "import os, sys; from vsetune.object_storage.lease import Lease\n"
+        "import os, sys; from vsetune.storage.lease import Lease\n"
         "Lease(sys.argv[1], 'study tiny', on_lost=print)\n"
         "os.kill(os.getpid(), 9)"
     )

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from vsetune.errors import StorageError
-from vsetune.object_storage import mirror as mirrors
-from vsetune.object_storage import mirror_writer, s3
-from vsetune.object_storage.mirror import Mirror, MirroredFiles
-from vsetune.object_storage.mirror_contents import DamagedObject, read_contents
-from vsetune.object_storage.mirror_writer import TakenOver
-from vsetune.object_storage.s3 import delete, listing, put_bytes
+from vsetune.storage import mirror as mirrors
+from vsetune.storage import mirror_contents, s3
+from vsetune.storage.mirror import Mirror, MirroredFiles
+from vsetune.storage.mirror_contents import DamagedObject, TakenOver, read_contents
+from vsetune.storage.s3 import delete, listing, put_bytes
 
 BIG = bytes(range(256)) * 40
 SETTLE_S = 60
@@ -141,7 +140,7 @@ def test_who_dies_before_the_list_is_written_leaves_the_old_version_whole(
     def dies(*args: object, **options: object) -> str:
         raise StorageError("cut off")
 
-    monkeypatch.setattr(mirror_writer, "put_bytes", dies)
+    monkeypatch.setattr(mirror_contents, "put_bytes", dies)
     (tmp_path / "one" / "checkpoint").write_bytes(BIG[::-1])
     first.send()
     with pytest.raises(StorageError, match="cut off"):
@@ -190,7 +189,7 @@ def test_while_the_server_is_away_the_writer_goes_on_and_the_newest_version_arri
     monkeypatch.setattr(mirrors, "FIRST_PAUSE_S", 0.01)
     first = open_mirror("one")
     is_back, tried = threading.Event(), threading.Event()
-    real = mirror_writer.upload
+    real = mirror_contents.upload
 
     def upload(path: Path, url: str, *, sha256: str) -> None:
         tried.set()
@@ -198,7 +197,7 @@ def test_while_the_server_is_away_the_writer_goes_on_and_the_newest_version_arri
             raise StorageError("S3 is away")
         real(path, url, sha256=sha256)
 
-    monkeypatch.setattr(mirror_writer, "upload", upload)
+    monkeypatch.setattr(mirror_contents, "upload", upload)
     for version in range(3):
         (tmp_path / "one" / "next").write_bytes(BIG + bytes([version]))
         (tmp_path / "one" / "next").replace(tmp_path / "one" / "checkpoint")
@@ -218,7 +217,7 @@ def test_while_the_server_is_away_the_writer_goes_on_and_the_newest_version_arri
 def test_of_a_log_that_grows_only_the_end_is_sent_again(
     open_mirror: Callable[..., Mirror], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror_writer, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(mirror_contents, "_PIECE_BYTES", 1000)
     first, log = open_mirror("one"), tmp_path / "one" / "log"
     with log.open("ab", buffering=0) as stream:
         stream.write(BIG[:2500])
@@ -259,7 +258,7 @@ def test_an_answer_that_was_lost_is_no_other_writer(
         put_bytes(*args, **options)  # type: ignore[arg-type]
         return put_bytes(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(mirror_writer, "put_bytes", put_twice)
+    monkeypatch.setattr(mirror_contents, "put_bytes", put_twice)
     for content in (BIG, b"small"):
         (tmp_path / "one" / "checkpoint").write_bytes(content)
         send(first)

@@ -16,11 +16,11 @@ import pytest
 from full_disk import largest_file
 from object_server import ObjectServer, object_server
 
-from vsetune.config.spec.paths import home
 from vsetune.errors import ConfigError, StorageError
-from vsetune.files.locks import take_lock
-from vsetune.object_storage import kept_objects, node_cache
-from vsetune.object_storage.node_cache import NodeCache, WrongContent
+from vsetune.storage import kept_objects, node_cache
+from vsetune.storage.locks import take_lock
+from vsetune.storage.node_cache import NodeCache, WrongContent
+from vsetune.storage.paths import home
 
 Disk = namedtuple("Disk", "total used free")
 

@@ -12,8 +12,8 @@ import pytest
 from mock_bucket import aws_account
 
 from vsetune.errors import StorageError
-from vsetune.object_storage import s3
-from vsetune.object_storage.entrance import require_usable
+from vsetune.storage import s3
+from vsetune.storage.home_files import require_usable
 
 
 class Refusing(BaseHTTPRequestHandler):

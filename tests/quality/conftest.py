@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vsetune.plugins.plugin_loading import forget_plugins
-from vsetune.quality.drafts import write_draft
+from vsetune.config.plugin_loading import forget_plugins
+from vsetune.quality.subjects import write_draft
 
 
 @pytest.fixture(autouse=True)

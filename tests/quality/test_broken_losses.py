@@ -8,9 +8,9 @@ import pytest
 
 from vsetune.errors import ConfigError
 from vsetune.quality.checks import Result
+from vsetune.quality.loss_batches import LossSubject
 from vsetune.quality.loss_checks import LOSS_CHECKS
-from vsetune.quality.loss_runs import LossSubject
-from vsetune.quality.quality_subjects import loss_at
+from vsetune.quality.subjects import loss_at
 
 CHECKS = {check.name: check for check in LOSS_CHECKS}
 SIMILARITY = "similarity = at_least_float32(inputs.similarity)"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from vsetune.quality.checks import Result
-from vsetune.quality.drawn_batches import NetworkSubject
 from vsetune.quality.network_checks import NETWORK_CHECKS
-from vsetune.quality.quality_subjects import network_at
+from vsetune.quality.network_learning import NetworkSubject
+from vsetune.quality.subjects import network_at
 
 CHECKS = {check.name: check for check in NETWORK_CHECKS}
 REGION = "mean_of_items(images.features, is_region)"

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from spoiled_files import VALUES, seeded
 
 from vsetune.errors import DataError, UsageError
-from vsetune.leaderboard.building import build
 from vsetune.records.log import LOG_FILE
 from vsetune.records.moved_study import HEADER, import_study
 from vsetune.records.studies import Studies
+from vsetune.report.building import build
 
 __all__ = ["export"]
 NOTHING = {"sha256": "0" * 64, "size": 0}

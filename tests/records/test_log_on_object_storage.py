@@ -11,11 +11,11 @@ from s3_server import endpoint, machine, prefix
 from studied import BEGUN, OPENED, POINTS, attempt_of, point
 
 from vsetune.errors import StorageError
-from vsetune.object_storage import s3
-from vsetune.object_storage.s3 import listing
 from vsetune.records import log as logs
 from vsetune.records.events import Event, Validated
 from vsetune.records.log import LOG_FILE, LogWriter, Overtaken, brought, lines_of
+from vsetune.storage import s3
+from vsetune.storage.s3 import listing
 
 __all__ = ["endpoint", "machine", "prefix"]
 

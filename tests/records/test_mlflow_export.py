@@ -15,8 +15,7 @@ from mlflow.entities import Run
 from studied import BEGUN, OPENED, attempt_of, point, start
 
 from vsetune.errors import StorageError
-from vsetune.records.attempts import AttemptStart
-from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
+from vsetune.records.events import AttemptStart, Begun, Closed, Ended, Event, Opened, Validated
 from vsetune.records.log import LogWriter
 from vsetune.records.mlflow_export import MlflowExport
 from vsetune.records.mlflow_views import VIEW_TAG, charts_view

@@ -14,8 +14,6 @@ from foreign_exports import CONFIG, RECORD, WEIGHTS, begin, record
 from mlflow import MlflowClient
 
 from vsetune.errors import DataError, UsageError
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.export import curves_to_csv, to_csv
 from vsetune.records.events import attempt_id
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.mlflow_client import PIECE
@@ -23,6 +21,8 @@ from vsetune.records.mlflow_export import MlflowExport
 from vsetune.records.mlflow_import import bring_study
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
+from vsetune.report.building import build
+from vsetune.report.export import curves_to_csv, to_csv
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
 OLD = json.loads((Path(__file__).parent / "data" / "study_of_0_2.json").read_text())

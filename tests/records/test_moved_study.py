@@ -13,15 +13,15 @@ from full_disk import largest_file
 from s3_server import endpoint, machine, prefix
 
 from vsetune.errors import DataError, StorageError, StudyConflict, UsageError
-from vsetune.files.locks import take_lock
-from vsetune.leaderboard.building import build
-from vsetune.leaderboard.export import curves_to_csv, to_csv
 from vsetune.records import moved_study
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.moved_study import export_study, import_study
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.study_lock import LOCK_FILE, locked_study
 from vsetune.records.writer import StudyWriter
+from vsetune.report.building import build
+from vsetune.report.export import curves_to_csv, to_csv
+from vsetune.storage.locks import take_lock
 
 __all__ = ["endpoint", "machine", "prefix"]
 Moves = Callable[[str], Path]

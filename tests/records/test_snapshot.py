@@ -9,8 +9,7 @@ from studied import BEGUN, OPENED, attempt_of, point, start
 
 from vsetune.records.events import Begun, Closed, Drawn, Ended, Event, Validated
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
-from vsetune.records.snapshot import SNAPSHOT_FILE, KnownLog, read_snapshot, write_snapshot
-from vsetune.records.study_history import StudyHistory
+from vsetune.records.study_history import SNAPSHOT_FILE, KnownLog, StudyHistory, read_snapshot, write_snapshot
 
 SECOND = Begun(start("vsepp.lmh-c001-s0"), 6.0)
 EVENTS: tuple[Event, ...] = (

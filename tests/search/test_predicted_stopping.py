@@ -9,8 +9,7 @@ import pytest
 
 from vsetune.config.study.study_spec import SchedulerSpec
 from vsetune.search.stopping.choosing import stopping_rule
-from vsetune.search.stopping.curve_shapes import MIDDLE, SHAPES, WIDTH, CurveFit, shapes_at
-from vsetune.search.stopping.predicted import USUAL_NOISE, ChanceToWin
+from vsetune.search.stopping.predicted import MIDDLE, SHAPES, USUAL_NOISE, WIDTH, ChanceToWin, CurveFit, shapes_at
 
 EPOCHS = 27
 EVEN = np.full(SHAPES, -math.log(SHAPES))

@@ -14,8 +14,8 @@ from vsetune.search.configurations import _ended
 from vsetune.search.sampling.cma_es import _first, _moved, _Rates
 from vsetune.search.sampling.grid import axes_of
 from vsetune.search.sampling.nsga_ii import _child, _crossed, survivors
-from vsetune.search.sampling.parzen_density import log_density
-from vsetune.search.sampling.unit_cube import UnitCube
+from vsetune.search.sampling.sampler import UnitCube
+from vsetune.search.sampling.tpe import log_density
 from vsetune.search.stopping.patience import _middle_of_others
 from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vsetune.config.study.study_spec import SchedulerSpec
 from vsetune.search.stopping.choosing import stopping_rule
-from vsetune.search.stopping.hyperband import Hyperband
+from vsetune.search.stopping.halving import Hyperband
 from vsetune.search.stopping.patience import PatienceOverMedian
 from vsetune.search.stopping.rule import StoppingRule
 

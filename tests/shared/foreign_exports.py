@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from vsetune.files.hashes import sha256_of_file
-from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
-from vsetune.records.events import Drawn
+from vsetune.records.events import AttemptStart, Drawn, StudyRecord, ValidationPoint
 from vsetune.records.log import LOG_FILE, LogWriter
 from vsetune.records.moved_study import FILES, HEADER, export_study
 from vsetune.records.studies import folder_of_study
 from vsetune.records.writer import StudyWriter
+from vsetune.storage.hashes import sha256_of_file
 
 CONFIG = {
     "study": "nightly", "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}], "baseline": "lmh",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.attempts import StudyRecord
+from vsetune.records.events import StudyRecord
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import folder_of_study
 from vsetune.records.writer import StudyWriter

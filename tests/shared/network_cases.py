@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from vsetune.networks.network_catalogue import NETWORKS
-from vsetune.quality.drawn_batches import NetworkSubject
+from vsetune.config.network_spec import NETWORKS
+from vsetune.quality.network_learning import NetworkSubject
 
 TINY_CNN = {"model": "random", "depths": (1,), "widths": (4,)}
 VARIANTS: dict[str, list[dict[str, Any]]] = {

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 
-from vsetune.nightly.measures import BY_NAME, MEASURES, Measure
-from vsetune.nightly.night import CellNight, Night
-from vsetune.nightly.report import NightReport, ReportRow
+from vsetune.nightly.night import BY_NAME, MEASURES, CellNight, Measure, Night, NightReport, ReportRow
 
 TONIGHT = "2026-11-21"
 CELLS = (

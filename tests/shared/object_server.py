@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from vsetune.object_storage import s3
+from vsetune.storage import s3
 
 
 class ObjectServer:

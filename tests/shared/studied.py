@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from vsetune.records.attempts import AttemptStart, StudyRecord, ValidationPoint
-from vsetune.records.events import Begun, Opened, attempt_id
+from vsetune.records.events import AttemptStart, Begun, Opened, StudyRecord, ValidationPoint, attempt_id
 
 RECORD = StudyRecord("tiny", "f1", {"study": "tiny", "baseline": "lmh"}, {"data_fingerprint": "d1"})
 

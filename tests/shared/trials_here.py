@@ -10,23 +10,23 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from vsetune.jobs.ledger import StudyLedger
-from vsetune.jobs.placement import _worker_config
-from vsetune.jobs.preparation import PreparedStudy
-from vsetune.jobs.stopping import StopRequest
-from vsetune.jobs.trainable import AttemptTrainable, report_of
-from vsetune.jobs.trial_progress import Assignment
-from vsetune.jobs.tune_adapter import record_report
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.placement import _worker_config
+from vsetune.study.preparation import PreparedStudy
+from vsetune.study.stopping import StopRequest
+from vsetune.study.trainable import AttemptTrainable, report_of
+from vsetune.study.trials import Assignment
+from vsetune.study.tune_adapter import record_report
 
 
 def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """`run_study` trains here and needs no Ray; it waits for the store as long as it takes."""
-    monkeypatch.setattr("vsetune.jobs.run.DELIVER_WITHIN_S", 120.0)
-    monkeypatch.setattr("vsetune.jobs.run.place_trials", place_here)
-    monkeypatch.setattr("vsetune.jobs.run.require_places", lambda _: [])
-    monkeypatch.setattr("vsetune.jobs.run.ray_cluster", lambda *_, **__: nullcontext())
-    monkeypatch.setattr("vsetune.jobs.run.exported", lambda *_, **__: nullcontext())
-    monkeypatch.setattr("vsetune.jobs.trainable.beat", lambda *_: False)  # nobody asks the study to stop
+    monkeypatch.setattr("vsetune.study.run.DELIVER_WITHIN_S", 120.0)
+    monkeypatch.setattr("vsetune.study.run.place_trials", place_here)
+    monkeypatch.setattr("vsetune.study.run.require_places", lambda _: [])
+    monkeypatch.setattr("vsetune.study.run.ray_cluster", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("vsetune.study.run.exported", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("vsetune.study.trainable.beat", lambda *_: False)  # nobody asks the study to stop
 
 
 def place_here(

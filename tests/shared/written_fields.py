@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from vsetune.records.attempts import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptRecord, AttemptStart, ValidationPoint
+from vsetune.records.events import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptRecord, AttemptStart, ValidationPoint
 
 RECALLS = frozenset(f"{way}_{name}" for way in ("i2t", "t2i") for name in ("r1", "r5", "r10", "mean", "median_rank",
                                                                           "mean_rank")) | {"rsum", "tie_share"}

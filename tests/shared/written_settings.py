@@ -16,14 +16,14 @@ from typing import Annotated, Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from vsetune.config.loss_spec import LOSSES
+from vsetune.config.network_spec import NETWORKS
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.nightly.nightly_spec import NightlySpec
 
 EXAMPLE_STUDY = {

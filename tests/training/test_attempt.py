@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 
 from vsetune.data.batches.batch import Batch
 from vsetune.errors import AttemptError, ConfigError, DataError, NumericError
-from vsetune.scoring.evaluation import evaluate
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE
+from vsetune.training.evaluation import evaluate
 from vsetune.training.step import Learner, StepResult
 
 UNNORMALISED = {"name": "vsepp", "embedding_size": 8, "word_size": 6, "normalize_images": False}

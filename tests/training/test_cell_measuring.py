@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from vsetune.data.stored.dataset import Dataset
-from vsetune.jobs.planning import cell_measuring
-from vsetune.jobs.planning.cell_measuring import measure_cell, time_validation
-from vsetune.scoring import validation
+from vsetune.study.planning import cell_measuring
+from vsetune.study.planning.cell_measuring import measure_cell, time_validation
+from vsetune.training import validation
 from vsetune.training.attempt import Attempt
 from vsetune.training.step import Learner
 

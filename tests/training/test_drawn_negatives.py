@@ -11,6 +11,7 @@ from plain_tags import gradients, make, plain_score
 from pydantic import ValidationError
 from torch import Tensor
 
+from vsetune.config.network_spec import NETWORKS
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.training import TrainingSpec
 from vsetune.data.batches.batch import Batch
@@ -19,13 +20,11 @@ from vsetune.errors import ConfigError
 from vsetune.losses.irtm.spec import IrtmSpec
 from vsetune.losses.loss_base import LossInputs
 from vsetune.losses.loss_building import build_loss
-from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.networks.tags.network import Tags
-from vsetune.scoring.network_inputs import caption_inputs, image_inputs
 from vsetune.training.batches import TrainingBatches
-from vsetune.training.drawn_images import DrawnImages
-from vsetune.training.drawn_negatives import Miner
+from vsetune.training.drawn_negatives import DrawnImages, Miner
 from vsetune.training.step import Learner
+from vsetune.training.validation import caption_inputs, image_inputs
 
 CPU = torch.device("cpu")
 BATCH, DRAWN = [(0, 0), (1, 1)], [(2, 2), (0, 3), (1, 0), (2, 1)]

@@ -12,12 +12,12 @@ import torch
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions import semantic_sources
 from vsetune.data.stored.dataset import Dataset
-from vsetune.metrics.protocols import RankingProtocol
+from vsetune.metrics.recall import RankingProtocol
 from vsetune.networks.network_building import build_network
-from vsetune.scoring import evaluation
-from vsetune.scoring.evaluation import evaluate, evaluated_split
-from vsetune.scoring.validation import encode_split
+from vsetune.training import evaluation
 from vsetune.training.attempt import Attempt
+from vsetune.training.evaluation import evaluate, evaluated_split
+from vsetune.training.validation import encode_split
 
 CPU = torch.device("cpu")
 

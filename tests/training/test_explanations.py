@@ -12,21 +12,20 @@ import pytest
 import torch
 from PIL import Image
 
-from vsetune.config.study.gallery_settings import GallerySpec
+from vsetune.config.network_spec import NETWORKS
+from vsetune.config.study.evaluation_settings import GallerySpec
 from vsetune.data.batches.reader import evaluation_batches
-from vsetune.data.looking.pictures import read_pictures
+from vsetune.data.looking.show import read_pictures
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError, NumericError
-from vsetune.explanations import caption_rankings, hardest_negatives, heat_maps, image_rankings, make_gallery
-from vsetune.explanations.gallery import Gallery
-from vsetune.explanations.heat_maps import CENTRE, encoded_caption, gradient_map
 from vsetune.metrics import MatrixScores
 from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.network_building import build_network
-from vsetune.networks.network_catalogue import NETWORKS
-from vsetune.scoring.network_inputs import image_inputs
-from vsetune.scoring.validation import EncodedSplit, encode_split, split_scores
+from vsetune.report.gallery import caption_rankings, hardest_negatives, heat_maps, image_rankings, make_gallery
+from vsetune.report.gallery.gallery import Gallery
+from vsetune.report.gallery.heat_maps import CENTRE, encoded_caption, gradient_map
 from vsetune.training.trained import TrainedTrial
+from vsetune.training.validation import EncodedSplit, encode_split, image_inputs, split_scores
 
 CPU = torch.device("cpu")
 ATTENDING = ("scan", "sgraf_saf", "sgraf_sgr", "gsmn")

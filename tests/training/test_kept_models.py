@@ -18,8 +18,8 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, StaleCheckpoint
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.backbone import IMAGENET
-from vsetune.scoring.evaluation import evaluate, evaluate_ensemble
 from vsetune.training.attempt import Attempt
+from vsetune.training.evaluation import evaluate, evaluate_ensemble
 from vsetune.training.trained import TrainedTrial, load_trained
 
 CPU = torch.device("cpu")

@@ -15,13 +15,13 @@ import pytest
 import torch
 from rich.console import Console
 
+from vsetune.config.loss_spec import LOSSES
 from vsetune.config.study.study_spec import ScenesSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.parses import parse_dataset
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
-from vsetune.jobs.preparation import make_scenes
-from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.study.preparation import make_scenes
 from vsetune.training.attempt import Attempt
 
 pytestmark = pytest.mark.slow

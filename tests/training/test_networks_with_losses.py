@@ -7,11 +7,11 @@ from typing import Any, Literal
 import pytest
 import torch
 
+from vsetune.config.loss_spec import LOSSES
+from vsetune.config.network_spec import NETWORKS
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.step import Learner
 

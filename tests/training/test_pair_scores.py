@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from vsetune.config.network_spec import NETWORKS, PairCost
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.stored.dataset import Dataset
 from vsetune.networks.encoded import Encoded
@@ -17,15 +18,19 @@ from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
-from vsetune.networks.network_catalogue import NETWORKS
-from vsetune.networks.network_spec import PairCost
-from vsetune.scoring import pair_scores as module
-from vsetune.scoring import validation
-from vsetune.scoring.evaluation import evaluate, evaluate_ensemble
-from vsetune.scoring.network_inputs import caption_inputs, image_inputs
-from vsetune.scoring.pair_scores import LoggedProgress, block_shape, pair_scores
-from vsetune.scoring.validation import encode_split, split_scores
+from vsetune.training import validation
+from vsetune.training import validation as module
 from vsetune.training.attempt import Attempt
+from vsetune.training.evaluation import evaluate, evaluate_ensemble
+from vsetune.training.validation import (
+    LoggedProgress,
+    block_shape,
+    caption_inputs,
+    encode_split,
+    image_inputs,
+    pair_scores,
+    split_scores,
+)
 
 CPU = torch.device("cpu")
 SCORING = [name for name, spec in NETWORKS.items() if spec().kind == "score"]
@@ -178,7 +183,7 @@ def test_an_ensemble_holds_the_encoded_items_of_one_member_at_a_time(
         made.append(weakref.ref(items))
         return items
 
-    monkeypatch.setattr("vsetune.scoring.evaluation.encode_split", watched)
+    monkeypatch.setattr("vsetune.training.evaluation.encode_split", watched)
     evaluate_ensemble(members, Dataset.open(trials[0].data.path), "test", device=CPU)
     assert len(made) == 2
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from vsetune.config.sources.network_reads import NetworkReads
+from vsetune.config.sources.inputs import NetworkReads
 from vsetune.data.captions.parses import parse_dataset
 from vsetune.data.captions.phrase_rules import Phrase
 from vsetune.data.progress import SilentProgress
@@ -17,9 +17,9 @@ from vsetune.errors import DataError
 from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.tags.generator import mask_phrases
 from vsetune.networks.vsepp.spec import VseppSpec
-from vsetune.scoring.network_inputs import caption_inputs
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.step import Learner
+from vsetune.training.validation import caption_inputs
 
 CPU = torch.device("cpu")
 

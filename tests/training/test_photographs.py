@@ -10,9 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.sources.network_reads import NetworkReads
-from vsetune.config.sources.pixel_input import PixelInput
-from vsetune.config.sources.text_model import TextModel
+from vsetune.config.sources.inputs import NetworkReads, PixelInput, TextModel
 from vsetune.config.study.training import TrainingSpec, TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.networks import network_building as registry
@@ -20,12 +18,12 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, NetworkGroup, unit_length
 from vsetune.networks.vsepp.spec import VseppSpec
-from vsetune.scoring.validation import encode_split, images_per_batch
 from vsetune.training.attempt import Attempt
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CHECKPOINT_FILE
 from vsetune.training.schedule import loss_factor
 from vsetune.training.step import Learner
+from vsetune.training.validation import encode_split, images_per_batch
 
 CPU = torch.device("cpu")
 SIZE = 4

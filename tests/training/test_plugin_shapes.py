@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from plugin_folders import LOSS, NETWORK, write_loss, write_network
 
+from vsetune.config.plugin_loading import forget_plugins, load_plugin
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError
-from vsetune.plugins.plugin_loading import forget_plugins, load_plugin
 from vsetune.training.attempt import Attempt
 from vsetune.training.failures import failure_of, raised_by_code
 

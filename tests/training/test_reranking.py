@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from vsetune.config.network_spec import NETWORKS
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
@@ -19,13 +20,11 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
-from vsetune.networks.network_catalogue import NETWORKS
-from vsetune.scoring.evaluation import evaluate, evaluate_reranked, score_split
-from vsetune.scoring.pair_scores import proposed_pair_scores
-from vsetune.scoring.reranking import FirstStage
-from vsetune.scoring.validation import encode_split, evenly_spread, split_scores
 from vsetune.training.attempt import Attempt
+from vsetune.training.evaluation import evaluate, evaluate_reranked, score_split
 from vsetune.training.first_stage import KeptStage
+from vsetune.training.reranking import FirstStage
+from vsetune.training.validation import encode_split, evenly_spread, proposed_pair_scores, split_scores
 
 CPU = torch.device("cpu")
 SCORING = [name for name, spec in NETWORKS.items() if spec().kind == "score"]
@@ -58,7 +57,7 @@ def kept(make_trial: Any, tmp_path: Path) -> KeptStage:
 def test_only_what_is_proposed_is_scored_and_as_one_pair_at_a_time_would_be(
     name: str, budget_bytes: int, make_trial: Any, small: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vsetune.scoring.validation._CAPTIONS_PER_GROUP", 5)
+    monkeypatch.setattr("vsetune.training.validation._CAPTIONS_PER_GROUP", 5)
     trial = make_trial(network=small(name))
     network, dataset = build(trial), Dataset.open(trial.data.path)
     proposed = torch.rand(12, 24, generator=torch.Generator().manual_seed(1)) < 0.3

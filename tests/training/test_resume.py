@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from vsetune.config.loss_spec import LOSSES
+from vsetune.config.network_spec import NETWORKS
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import Preempted, StaleCheckpoint, StorageError
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.networks.network_catalogue import NETWORKS
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointFolder
 
@@ -265,7 +265,7 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from vsetune.config.study.training import TrialSpec
-from vsetune.losses.loss_catalogue import LOSSES
+from vsetune.config.loss_spec import LOSSES
 from vsetune.training.attempt import Attempt
 from vsetune.training import executions
 

@@ -12,12 +12,11 @@ from torch import Tensor
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import NumericError, Preempted
-from vsetune.leaderboard.selection import cost_of, trials_of
-from vsetune.records.attempts import AttemptStart, ValidationPoint
+from vsetune.records.events import AttemptStart, ValidationPoint
 from vsetune.records.writer import StudyWriter
+from vsetune.report.selection import cost_of, trials_of
 from vsetune.training.attempt import Attempt
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE
-from vsetune.training.checkpoint_pace import CheckpointPace
+from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointPace
 
 SELDOM = 1e-9
 """Of the time: after the first checkpoint none is due in a lifetime."""

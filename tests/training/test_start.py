@@ -17,12 +17,12 @@ from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.importing.imported import Imported
 from vsetune.networks.importing.released_models import import_released
-from vsetune.networks.importing.weight_notes import WeightNotes
+from vsetune.networks.importing.stored import WeightNotes
 from vsetune.networks.network_building import build_network
 from vsetune.training.attempt import Attempt
 from vsetune.training.start import check_start, describe_start
 from vsetune.training.step import Learner
-from vsetune.training.stored_scores import evaluate_stored, load_stored
+from vsetune.training.trained import evaluate_stored, load_stored
 
 CPU = torch.device("cpu")
 RELEASED = {"image_map": "img_enc.fc", "words": "txt_enc.embed", "gru": "txt_enc.rnn"}

@@ -7,9 +7,8 @@ from vsetune.config.study.training import TrainingSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.errors import NumericError
 from vsetune.losses.loss_base import LossOutput, Selection
-from vsetune.training.negatives import NegativeSampler
 from vsetune.training.step import StepResult
-from vsetune.training.window import StepWindow
+from vsetune.training.window import NegativeSampler, StepWindow
 
 
 def result(loss: float, norm: float = 1.0, **parts: float) -> StepResult:

@@ -11,16 +11,15 @@ import drawn_classes
 import pytest
 import torch
 
-from vsetune.config.study.gallery_settings import GallerySpec
-from vsetune.data.looking.pictures import Picture
-from vsetune.data.looking.readable_ids import ReadableIds
+from vsetune.config.study.evaluation_settings import GallerySpec
+from vsetune.data.looking.show import Picture, ReadableIds
 from vsetune.data.stored.dataset import Dataset
-from vsetune.explanations import About, Gallery, make_gallery, to_html
-from vsetune.explanations.caption_looks import CaptionLook, Word
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_building import build_network
 from vsetune.networks.sentence_writing import SentenceWriting, WordFindings, WrittenSentences
+from vsetune.report.gallery import About, Gallery, make_gallery, to_html
+from vsetune.report.gallery.written_sentences import CaptionLook, Word
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import BEST_FILE
 from vsetune.training.trained import TrainedTrial, load_trained

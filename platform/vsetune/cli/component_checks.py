@@ -1,20 +1,21 @@
-"""`vsetune losses check` and `vsetune networks check`: the quality list of a component, built in or from a plugin."""
+"""`vsetune losses` and `vsetune networks`: `check` and `new`, for components of one's own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from vsetune.cli.output import print_json, results, say
+from vsetune.cli.output import place_to_write, print_json, results, say
 from vsetune.config.components.catalogue import name_of
-from vsetune.plugins.plugin_loading import load_installed
+from vsetune.config.plugin_loading import load_installed
 from vsetune.quality.checks import Check, Finding, Result
-from vsetune.quality.quality_subjects import loss_at, network_at
+from vsetune.quality.subjects import loss_at, network_at, write_draft
 
 LOSS_EXAMPLE = "Example: vsetune losses check my_loss"
 NETWORK_EXAMPLE = "Example: vsetune networks check my_network"
@@ -35,9 +36,11 @@ def check_loss(component: Component, as_json: Json = False) -> None:
 
     Exit code 1 if something does not hold, 2 if there is no such loss.
     """
-    from vsetune.quality.loss_checks import LOSS_CHECKS  # brings torch, which other commands do without
-    from vsetune.quality.loss_runs import LossSubject
-    from vsetune.quality.loss_timing import step_times
+    from vsetune.quality.loss_batches import LossSubject
+    from vsetune.quality.loss_checks import (
+        LOSS_CHECKS,  # brings torch, which other commands do without
+        step_times,
+    )
 
     load_installed()
     spec = loss_at(component)
@@ -56,8 +59,8 @@ def check_network(component: Component, as_json: Json = False) -> None:
 
     Exit code 1 if something does not hold, 2 if there is no such network.
     """
-    from vsetune.quality.drawn_batches import NetworkSubject
     from vsetune.quality.network_checks import NETWORK_CHECKS  # brings torch, which other commands do without
+    from vsetune.quality.network_learning import NetworkSubject
 
     load_installed()
     spec = network_at(component)
@@ -95,3 +98,29 @@ def _table(findings: Sequence[Finding]) -> Table:
 def _say_step(timing: dict[str, float]) -> None:
     if timing:
         say(f"a step of 128 pairs takes {timing['milliseconds']:.2f} ms, {timing['times_lmh']:.2f} x LMH in this run")
+
+
+NEW_LOSS_EXAMPLE = "Example: vsetune losses new my_loss"
+NEW_NETWORK_EXAMPLE = "Example: vsetune networks new my_network"
+
+NewName = Annotated[str, typer.Argument(help="what study files will call it, e.g. my_own", show_default=False)]
+Parent = Annotated[Path, place_to_write("--folder", metavar="DIR", help="where the folder NAME is made")]
+
+
+def new_loss(name: NewName, folder: Parent = Path()) -> None:
+    """Write a commented loss of your own that works, with its test: a folder to change."""
+    _write("loss", name, folder)
+
+
+def new_network(name: NewName, folder: Parent = Path()) -> None:
+    """Write a commented network of your own that works, with its test: a folder to change."""
+    _write("network", name, folder)
+
+
+def _write(kind: Literal["loss", "network"], name: str, parent: Path) -> None:
+    written = write_draft(kind, name, parent)
+    for file in written:
+        results.out(str(file), highlight=False)
+    folder, noun = written[0].parent, {"loss": "losses", "network": "networks"}[kind]
+    say(f"next: change {folder}/{kind}.py, then vsetune {noun} check {folder}")
+    say(f"in a study file: plugins: [{folder.name}], and {noun}: [{{name: {name}}}]; the path starts at that file")

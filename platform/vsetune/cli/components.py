@@ -15,18 +15,15 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from vsetune.cli.output import complain, print_json, results, say
-from vsetune.config.spec.base import Choices, Domain, Spec, conditions, known_name, tunables
-from vsetune.config.spec.kinds import Kind, Score
+from vsetune.config.loss_spec import LOSSES, LossSpec
+from vsetune.config.network_spec import NETWORKS, NetworkSpec
+from vsetune.config.plugin_loading import load_installed, load_plugin
+from vsetune.config.spec.base import Choices, Domain, Kind, Score, Spec, conditions, known_name, tunables
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.compatibility import mismatch
 from vsetune.errors import UsageError
-from vsetune.jobs.study_file import load_study
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.losses.loss_spec import LossSpec
-from vsetune.networks.network_catalogue import NETWORKS
-from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.published_recalls import published_recalls
-from vsetune.plugins.plugin_loading import load_installed, load_plugin
+from vsetune.study.study_file import load_study
 
 losses = typer.Typer(
     no_args_is_help=True, help="What losses there are, and their hyperparameters.",

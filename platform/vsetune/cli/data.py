@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from vsetune.cli.output import interruptible, messages, place_to_write, print_json, results, say
-from vsetune.config.spec.paths import home, remote_home, under_home
 from vsetune.errors import ConfigError
+from vsetune.storage.paths import home, remote_home, under_home
 
 if TYPE_CHECKING:
     from vsetune.config.sources.recipe import IngestRecipe
@@ -40,7 +40,7 @@ def make_scenes(
     """Make the embedded data set: drawn scenes with captions, no download."""
     from vsetune.config.spec.loading import parse_spec
     from vsetune.config.study.study_spec import ScenesSpec
-    from vsetune.jobs.preparation import make_scenes as make
+    from vsetune.study.preparation import make_scenes as make
 
     if "://" in output and not output.startswith(f"{remote_home()}/"):
         raise ConfigError(f"--output: got {output}, scenes can only be made in a local folder; name one")
@@ -64,7 +64,7 @@ def ingest(
     With --address the shards are made by all nodes of a cluster and go to the recipe's `upload`, or to an `output`
     that every node sees; the files of `source` must stand at the same paths on every node.
     """
-    from vsetune.data.making.recipe_file import load_recipe
+    from vsetune.data.making.data_place import load_recipe
 
     loaded = load_recipe(recipe)
     with interruptible("the same command goes on"):
@@ -90,7 +90,7 @@ def _ingested(recipe: IngestRecipe, address: str | None) -> tuple[Manifest, str,
     place = data_place(recipe, in_parallel=address is not None)
     was_there = finished(recipe, place) is not None
     if address is not None:
-        from vsetune.jobs.ingest_on_cluster import ingest_on_cluster
+        from vsetune.study.ingest_on_cluster import ingest_on_cluster
 
         cluster = None if address == "local" else address
         return ingest_on_cluster(recipe, address=cluster, console=messages), place, was_there
@@ -198,7 +198,7 @@ def semantics(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="print JSON")] = False,
 ) -> None:
     """Compute the semantic vectors of captions ahead of a study, and tell how far apart their cosines lie."""
-    from vsetune.config.sources.data_set import DataSpec
+    from vsetune.config.sources.inputs import DataSpec
     from vsetune.config.spec.loading import parse_spec
     from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vectors_of, source_name
     from vsetune.data.stored.dataset import Dataset

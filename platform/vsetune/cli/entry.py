@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from vsetune.jobs.stopping import forget_interruptions, interrupt
+from vsetune.study.stopping import forget_interruptions, interrupt
 
 GARBAGE_THRESHOLD = 100_000
 """New objects before Python looks for garbage, 700 by default. A board of 10,000 attempts is a million objects that

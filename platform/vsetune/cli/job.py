@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column
 
-from vsetune.cli.fitting_table import FittingTable
-from vsetune.cli.output import interruptible, messages, print_json, results, say
-from vsetune.config.spec.secrets import masked
+from vsetune.cli.output import FittingTable, interruptible, messages, print_json, results, say
 from vsetune.errors import UsageError
+from vsetune.storage.addresses import masked
 
 if TYPE_CHECKING:
-    from vsetune.jobs.submission import Job, JobServer
+    from vsetune.study.submission import Job, JobServer
 
 app = typer.Typer(
     no_args_is_help=True, help="Run studies as jobs of a Ray cluster: submit, list, follow, stop.",
@@ -41,9 +40,9 @@ def submit(
     the cluster is lost; with --no-wait 0.
     """
     from vsetune.config.study.cells import resolve_cells
-    from vsetune.jobs.job_package import packed
-    from vsetune.jobs.study_file import load_study
-    from vsetune.jobs.submission import JobServer
+    from vsetune.study.job_package import packed
+    from vsetune.study.study_file import load_study
+    from vsetune.study.submission import JobServer
 
     spec = load_study(study)
     resolve_cells(spec, where=str(study))
@@ -70,7 +69,7 @@ def list_jobs(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="as JSON")] = False,
 ) -> None:
     """The jobs that the cluster remembers, the newest first."""
-    from vsetune.jobs.submission import JobServer
+    from vsetune.study.submission import JobServer
 
     jobs = JobServer(address).jobs()
     if as_json:
@@ -88,7 +87,7 @@ def _row(job: Job) -> list[str]:
 @app.command(epilog="Example: vsetune job logs quickstart")
 def logs(job: JobName, address: Address = None) -> None:
     """Print what a job has said so far."""
-    from vsetune.jobs.submission import JobServer
+    from vsetune.study.submission import JobServer
 
     server = JobServer(address)
     results.out(masked(server.log(server.job(job))), highlight=False, end="")
@@ -100,7 +99,7 @@ def attach(job: JobName, address: Address = None) -> None:
 
     Ctrl-C leaves the job running.
     """
-    from vsetune.jobs.submission import JobServer
+    from vsetune.study.submission import JobServer
 
     server = JobServer(address)
     _follow(server, server.job(job))
@@ -112,7 +111,7 @@ def stop(job: JobName, address: Address = None) -> None:
 
     Exit code 0 when it has ended, else 1.
     """
-    from vsetune.jobs.submission import JobServer
+    from vsetune.study.submission import JobServer
 
     server = JobServer(address)
     found = server.job(job)

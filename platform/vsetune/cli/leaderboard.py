@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli import leaderboard_explain, leaderboard_export, leaderboard_serve, leaderboard_table
+from vsetune.cli import leaderboard_explain, leaderboard_output
 from vsetune.cli.leaderboard_reading import Baseline, Every, HitShare, StudyNames, read_boards
 from vsetune.cli.output import results
 
 if TYPE_CHECKING:
-    from vsetune.leaderboard.many_studies import ManyBoards
+    from vsetune.report.many_studies import ManyBoards
 
 app = typer.Typer(
     no_args_is_help=True, help="Compare what the studies recorded.",
     epilog="Example: vsetune leaderboard show quickstart",
 )
 app.command("explain", epilog=leaderboard_explain.EXPLAIN_EXAMPLE)(leaderboard_explain.explain)
-app.command("export", epilog=leaderboard_export.EXPORT_EXAMPLE)(leaderboard_export.export)
-app.command("serve", epilog=leaderboard_serve.SERVE_EXAMPLE)(leaderboard_serve.serve)
-app.command("table", epilog=leaderboard_table.TABLE_EXAMPLE)(leaderboard_table.table)
+app.command("export", epilog=leaderboard_output.EXPORT_EXAMPLE)(leaderboard_output.export)
+app.command("serve", epilog=leaderboard_output.SERVE_EXAMPLE)(leaderboard_output.serve)
+app.command("table", epilog=leaderboard_output.TABLE_EXAMPLE)(leaderboard_output.table)
 app.command("repeat", epilog=leaderboard_explain.REPEAT_EXAMPLE)(leaderboard_explain.repeat)
 
 @app.command(epilog="Example: vsetune leaderboard show quickstart; vsetune leaderboard show flickr8k flickr8k_seeds")
@@ -33,9 +33,9 @@ def show(
 ) -> None:
     """Print the leaderboard of a study, or one for each data set over several: what compares side by side, the rest
     with its reason."""
-    from vsetune.leaderboard.many_export import shown_to_json
-    from vsetune.leaderboard.rows import Leaderboard
-    from vsetune.leaderboard.terminal import render_table
+    from vsetune.report.many_studies import shown_to_json
+    from vsetune.report.rows import Leaderboard
+    from vsetune.report.terminal import render_table
 
     shown = read_boards("show", study or [], every=every, baseline=baseline, hit_share=hit_share).shown
     if as_json:
@@ -49,8 +49,7 @@ def show(
 def _print_several(found: ManyBoards) -> None:
     from rich.text import Text
 
-    from vsetune.leaderboard.terminal import render_table, render_words
-    from vsetune.leaderboard.tuning_table import profile_table
+    from vsetune.report.terminal import profile_table, render_table, render_words
 
     for board in found.boards:
         results.print(render_table(board))

@@ -18,17 +18,16 @@ from rich.text import Text
 from vsetune.cli.output import place_to_write, print_json, results, say
 from vsetune.config.spec.base import known_name
 from vsetune.errors import UsageError
-from vsetune.files.whole_files import write_text
-from vsetune.leaderboard.wording import new_study_file
+from vsetune.report.wording import new_study_file
+from vsetune.storage.whole_files import write_text
 
 if TYPE_CHECKING:
-    from vsetune.leaderboard.rows import Leaderboard, Row
-    from vsetune.leaderboard.sources import RowSources
-    from vsetune.records.attempts import AttemptRecord, StudyRecord
+    from vsetune.records.events import AttemptRecord, StudyRecord
+    from vsetune.report.arithmetic import RowSources
+    from vsetune.report.rows import Leaderboard, Row
 
 if TYPE_CHECKING:
-    from vsetune.leaderboard.arithmetic import Step
-    from vsetune.leaderboard.sources import RowRun
+    from vsetune.report.arithmetic import RowRun, Step
 
 EXPLAIN_EXAMPLE = "Example: vsetune leaderboard explain quickstart/vsepp.lseh"
 REPEAT_EXAMPLE = "Example: vsetune leaderboard repeat quickstart/vsepp.lseh --output again.yaml"
@@ -47,8 +46,7 @@ def explain(
 ) -> None:
     """Show where a row comes from: the runs behind its numbers, every step of their arithmetic, and the command that
     trains them again."""
-    from vsetune.leaderboard.arithmetic import steps
-    from vsetune.leaderboard.sources import sources_of
+    from vsetune.report.arithmetic import sources_of, steps
 
     attempts, _, board, found = _found(row, baseline)
     sources = sources_of(found, attempts)
@@ -82,9 +80,8 @@ def repeat(
     """Write a study file that trains a row and its baseline again: the configurations that the board shows, with their
     seeds, without any search. Its name is that of the file. Run it with `vsetune study run`."""
     from vsetune.config.spec.yaml_files import dump_yaml
-    from vsetune.jobs.recorded_studies import study_of
-    from vsetune.jobs.repeated_study import repeated_study
-    from vsetune.leaderboard.sources import sources_of
+    from vsetune.report.arithmetic import sources_of
+    from vsetune.study.recorded_studies import repeated_study, study_of
 
     attempts, record, board, found = _found(row, baseline)
     if not found.seeds:
@@ -120,8 +117,8 @@ def _found(
     name: str, baseline: str | None
 ) -> tuple[Sequence[AttemptRecord], StudyRecord, Leaderboard, Row]:
     """Attempts and record of the study, its board, and the row. UsageError for anything that does not exist."""
-    from vsetune.leaderboard.building import build
     from vsetune.records.studies import Studies
+    from vsetune.report.building import build
 
     study, _, cell = name.partition("/")
     if not (study and cell):

@@ -11,10 +11,10 @@ import typer
 from vsetune.errors import UsageError
 
 if TYPE_CHECKING:
-    from vsetune.leaderboard.many_studies import StudyAttempts
-    from vsetune.leaderboard.page import Shown
-    from vsetune.records.attempts import AttemptRecord, StudyRecord
+    from vsetune.records.events import AttemptRecord, StudyRecord
     from vsetune.records.studies import Studies
+    from vsetune.report.many_studies import StudyAttempts
+    from vsetune.report.page import Shown
 
 StudyNames = Annotated[list[str] | None, typer.Argument(help="name of a study, or of several", show_default=False)]
 Every = Annotated[bool, typer.Option("--all", metavar="", help="over every study in the store")]
@@ -68,8 +68,8 @@ def share_of(given: float | None) -> float:
 
 
 def _of_one(store: Studies, study: str, baseline: str | None, hit_share: float) -> ReadBoards:
-    from vsetune.jobs.range_ends import board_with_ends
-    from vsetune.leaderboard.building import build
+    from vsetune.report.building import build
+    from vsetune.study.range_ends import board_with_ends
 
     attempts = store.attempts(study)
     if not attempts:
@@ -82,8 +82,8 @@ def _of_one(store: Studies, study: str, baseline: str | None, hit_share: float) 
 def _of_several(
     store: Studies, names: Sequence[str], baseline: str | None, hit_share: float
 ) -> ReadBoards:
-    from vsetune.jobs.range_ends import board_with_ends
-    from vsetune.leaderboard.many_studies import build_many
+    from vsetune.report.many_studies import build_many
+    from vsetune.study.range_ends import board_with_ends
 
     records = named_records(store, names)
     studies = read_studies(store, records)
@@ -111,7 +111,7 @@ def named_records(store: Studies, names: Sequence[str]) -> list[StudyRecord]:
 
 def read_studies(store: Studies, records: Sequence[StudyRecord]) -> list[StudyAttempts]:
     """The attempts of these studies in this order. UsageError where none has any."""
-    from vsetune.leaderboard.many_studies import StudyAttempts
+    from vsetune.report.many_studies import StudyAttempts
 
     studies = [
         StudyAttempts(record.name, str(record.config.get("baseline", "")), store.attempts(record.name))

@@ -22,13 +22,11 @@ from typer.core import TyperGroup
 import vsetune
 from vsetune.cli import (
     component_checks,
-    component_drafts,
     components,
     data,
     job,
     leaderboard,
-    network_evaluate,
-    network_import,
+    network_weights,
     nightly,
     study,
     tracking,
@@ -36,12 +34,11 @@ from vsetune.cli import (
     trial,
 )
 from vsetune.cli.output import complain, results, say
-from vsetune.config.spec.masked_output import mask_output
-from vsetune.config.spec.paths import home, home_variable
-from vsetune.config.spec.secrets import masked
+from vsetune.config.plugin_loading import place_in_plugin
 from vsetune.errors import ConfigError, UsageError, VsetuneError
-from vsetune.files.room import FULL
-from vsetune.plugins.plugin_loading import place_in_plugin
+from vsetune.storage.addresses import mask_output, masked
+from vsetune.storage.paths import home, home_variable
+from vsetune.storage.whole_files import FULL
 
 _PLACE_REFUSES = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 _NAME_REFUSED = {errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY}
@@ -90,11 +87,11 @@ app.add_typer(tracking.app, name="tracking")
 app.add_typer(components.losses, name="losses")
 app.add_typer(components.networks, name="networks")
 components.losses.command("check", epilog=component_checks.LOSS_EXAMPLE)(component_checks.check_loss)
-components.losses.command("new", epilog=component_drafts.LOSS_EXAMPLE)(component_drafts.new_loss)
+components.losses.command("new", epilog=component_checks.NEW_LOSS_EXAMPLE)(component_checks.new_loss)
 components.networks.command("check", epilog=component_checks.NETWORK_EXAMPLE)(component_checks.check_network)
-components.networks.command("new", epilog=component_drafts.NETWORK_EXAMPLE)(component_drafts.new_network)
-components.networks.command("import", epilog=network_import.EXAMPLE)(network_import.import_network)
-components.networks.command("evaluate", epilog=network_evaluate.EXAMPLE)(network_evaluate.evaluate_network)
+components.networks.command("new", epilog=component_checks.NEW_NETWORK_EXAMPLE)(component_checks.new_network)
+components.networks.command("import", epilog=network_weights.IMPORT_EXAMPLE)(network_weights.import_network)
+components.networks.command("evaluate", epilog=network_weights.EVALUATE_EXAMPLE)(network_weights.evaluate_network)
 app.command(name="train", epilog=train.EXAMPLE)(train.train)
 
 

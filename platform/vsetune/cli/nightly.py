@@ -15,7 +15,7 @@ from vsetune.cli.output import interruptible, messages, results, say
 from vsetune.errors import ConfigError
 
 if TYPE_CHECKING:
-    from vsetune.nightly.report import NightReport
+    from vsetune.nightly.night import NightReport
 
 app = typer.Typer(
     no_args_is_help=True, help="The same cells every night, held against their own history.",
@@ -52,10 +52,10 @@ def run(
     Exit codes: 0 no change, 1 a regression or changed first losses, 2 the night could not run or is not complete, 130
     interrupted (the same command goes on).
     """
-    from vsetune.jobs.stopping import sigterm_like_ctrl_c
-    from vsetune.nightly.kept_files import is_date
+    from vsetune.nightly.history import is_date
     from vsetune.nightly.nightly_spec import load_nightly
     from vsetune.nightly.tonight import run_night
+    from vsetune.study.stopping import sigterm_like_ctrl_c
 
     tonight = Day.today().isoformat() if date is None else date
     if not is_date(tonight):

@@ -13,15 +13,15 @@ from rich.text import Text
 
 from vsetune.cli.output import interruptible, place_to_write, print_json, results, say
 from vsetune.config.spec.base import known_name
-from vsetune.config.spec.paths import home, remote_home
 from vsetune.errors import UsageError
+from vsetune.nightly.bisecting import FEWEST_PAIRS, MOST_PAIRS
 from vsetune.nightly.installing.placing import Entry, EntryKind
-from vsetune.nightly.paired import FEWEST_PAIRS, MOST_PAIRS
+from vsetune.storage.paths import home, remote_home
 
 if TYPE_CHECKING:
     from vsetune.nightly.bisecting import Bisected, Tried
     from vsetune.nightly.history import History
-    from vsetune.nightly.past_nights import PastNight, Stream
+    from vsetune.nightly.lines import PastNight, Stream
 
 INSTALL_EXAMPLE = "Example: vsetune nightly install studies/nightly.yaml --as systemd --at 02:30"
 HISTORY_EXAMPLE = "Example: vsetune nightly history scenes --measure epoch_time"
@@ -64,8 +64,7 @@ def install(
     and systemd read ~/.config/vsetune/nightly.env, GitHub and Kubernetes their own secrets by name.
     """
     from vsetune.nightly.installing import placing
-    from vsetune.nightly.installing.daily_time import daily_time
-    from vsetune.nightly.installing.nightly_entry import nightly_entry
+    from vsetune.nightly.installing.nightly_entry import daily_time, nightly_entry
     from vsetune.nightly.nightly_spec import load_nightly
 
     zone = timezone if timezone or kind is EntryKind.CRON else "UTC"
@@ -86,7 +85,7 @@ def history(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="as JSON")] = False,
 ) -> None:
     """The nights there were, those that are missing, and with --measure the numbers of every cell."""
-    from vsetune.nightly.past_nights import past_nights, streams
+    from vsetune.nightly.lines import past_nights, streams
 
     name, kept = _sweep(sweep)
     nights = past_nights(kept)[-last:]
@@ -152,11 +151,11 @@ def bisect(
 
     Exit codes: 0 found, 1 good and bad do not differ or one of them cannot run, 2 the input is wrong, 130 interrupted.
     """
-    from vsetune.jobs.stopping import sigterm_like_ctrl_c
     from vsetune.nightly.blaming import Question, answerable, search
     from vsetune.nightly.history import History, nightly_folder
     from vsetune.nightly.nightly_spec import load_nightly
     from vsetune.nightly.revisions import Repository
+    from vsetune.study.stopping import sigterm_like_ctrl_c
 
     spec, repository = load_nightly(file), Repository()
     folder = nightly_folder(spec.nightly)
@@ -207,7 +206,7 @@ def _sweep(file_or_name: str) -> tuple[str, History]:
 
 
 def _measure(name: str) -> str:
-    from vsetune.nightly.measures import BY_NAME, FIRST_LOSSES
+    from vsetune.nightly.night import BY_NAME, FIRST_LOSSES
 
     try:
         return known_name(name, {*BY_NAME, FIRST_LOSSES}, "measure")

@@ -11,8 +11,8 @@ import typer
 from vsetune.cli.output import messages
 
 if TYPE_CHECKING:
-    from vsetune.jobs.recorded import RecordedAttempt
     from vsetune.records.studies import Studies
+    from vsetune.study.recorded import RecordedAttempt
     from vsetune.training.trained import TrainedTrial
 
 Run = Annotated[
@@ -24,8 +24,8 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")]
 
 def load_run(store: Studies, attempt: RecordedAttempt, device: str) -> TrainedTrial:
     """The best network of an attempt; errors as of `load_recorded`."""
-    from vsetune.jobs.recorded import load_recorded
-    from vsetune.scoring.device import choose_device
+    from vsetune.study.recorded import load_recorded
+    from vsetune.training.device import choose_device
 
     with tempfile.TemporaryDirectory() as into, messages.status(f"loading {attempt.record.start.trial}"):
         return load_recorded(store, attempt, device=choose_device(device), into=Path(into))

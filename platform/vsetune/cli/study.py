@@ -9,17 +9,17 @@ from typing import Annotated
 import typer
 from rich.table import Column, Table
 
-from vsetune.cli import study_confirm, study_explain, study_plan, study_simulate, study_watch
+from vsetune.cli import study_after, study_plan, study_simulate, study_watch
 from vsetune.cli.components import searched_text
 from vsetune.cli.output import complain, counted, interruptible, messages, print_json, results, say
 from vsetune.cli.study_report import report
 from vsetune.config.spec.loading import dump_yaml
-from vsetune.config.spec.paths import under_home
-from vsetune.config.spec.secrets import shown_plain
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import UsageError
-from vsetune.jobs.study_file import load_study
+from vsetune.storage.addresses import shown_plain
+from vsetune.storage.paths import under_home
+from vsetune.study.study_file import load_study
 
 app = typer.Typer(
     no_args_is_help=True, help="Check a study file, run it, go on with it; see and stop studies that run.",
@@ -28,8 +28,8 @@ app = typer.Typer(
 app.command("list", epilog=study_watch.LIST_EXAMPLE)(study_watch.list_studies)
 app.command("show", epilog=study_watch.SHOW_EXAMPLE)(study_watch.show_study)
 app.command("stop", epilog=study_watch.STOP_EXAMPLE)(study_watch.stop_study)
-app.command("confirm", epilog=study_confirm.CONFIRM_EXAMPLE)(study_confirm.confirm_study)
-app.command("explain", epilog=study_explain.EXPLAIN_EXAMPLE)(study_explain.explain_study)
+app.command("confirm", epilog=study_after.CONFIRM_EXAMPLE)(study_after.confirm_study)
+app.command("explain", epilog=study_after.EXPLAIN_EXAMPLE)(study_after.explain_study)
 app.command("plan", epilog=study_plan.PLAN_EXAMPLE)(study_plan.plan_study)
 app.command("simulate", epilog=study_simulate.SIMULATE_EXAMPLE)(study_simulate.simulate_study)
 
@@ -42,11 +42,11 @@ def validate(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="the resolved cells as JSON")] = False,
 ) -> None:
     """Check a study file without running anything: every problem at once, then its cells."""
-    from vsetune.jobs.cell_budget import epochs_of_cell
-    from vsetune.jobs.node_types import known_node_types, unused_gpus
-    from vsetune.jobs.observed import promised_trials
-    from vsetune.jobs.planning.trial_places import this_machine
     from vsetune.search.drawing import gaps_of
+    from vsetune.study.cell_budget import epochs_of_cell
+    from vsetune.study.node_types import known_node_types, unused_gpus
+    from vsetune.study.observed import promised_trials
+    from vsetune.study.planning.trial_places import this_machine
 
     study = load_study(file)
     cells = resolve_cells(study, where=str(file))
@@ -74,10 +74,10 @@ def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
     from vsetune.data.stored.dataset import Dataset
     from vsetune.data.stored.manifest import MANIFEST_FILE
     from vsetune.data.stored.storage import exists
-    from vsetune.jobs.first_stages import check_first_stage
-    from vsetune.jobs.fitting import require_fit
-    from vsetune.jobs.preparation import require_scenes, stage_search
-    from vsetune.object_storage.addresses import is_remote, join
+    from vsetune.storage.addresses import is_remote, join
+    from vsetune.study.first_stages import check_first_stage
+    from vsetune.study.fitting import require_fit
+    from vsetune.study.preparation import require_scenes, stage_search
 
     path = under_home(study.data.path)
     if study.data.scenes is not None:
@@ -129,9 +129,9 @@ def run(
         resolve_cells(study, where=str(file))
         results.out(dump_yaml(shown_plain(study.to_plain())), highlight=False)
         return
-    from vsetune.jobs.preparation import prepare_study
-    from vsetune.jobs.run import run_study
-    from vsetune.jobs.stopping import sigterm_like_ctrl_c
+    from vsetune.study.preparation import prepare_study
+    from vsetune.study.run import run_study
+    from vsetune.study.stopping import sigterm_like_ctrl_c
 
     going_on = f"nothing finished is lost, go on with: vsetune study run {file} --resume"
     with interruptible(going_on), sigterm_like_ctrl_c():

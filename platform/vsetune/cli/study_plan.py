@@ -11,13 +11,12 @@ import typer
 from rich.table import Column
 
 from vsetune.cli.components import searched_text
-from vsetune.cli.fitting_table import FittingTable
-from vsetune.cli.output import counted, interruptible, messages, print_json, results, say
+from vsetune.cli.output import FittingTable, counted, interruptible, messages, print_json, results, say
 from vsetune.config.study.cells import Cell
 
 if TYPE_CHECKING:
-    from vsetune.jobs.planning.planned_study import CellPlan, StudyPlan
-    from vsetune.jobs.planning.processes import Progress
+    from vsetune.study.planning.cell_times import Progress
+    from vsetune.study.planning.planned_study import CellPlan, StudyPlan
 
 PLAN_EXAMPLE = "Example: vsetune study plan studies/quickstart.yaml"
 _WIDE = 120
@@ -46,11 +45,11 @@ def plan_study(
 
     Exit codes: 0, 1 some cell could not be measured, 2 the input is wrong.
     """
-    from vsetune.jobs.node_types import known_node_types, unused_gpus
-    from vsetune.jobs.planning.planned_study import plan_study as plan_of
-    from vsetune.jobs.planning.processes import measure_cells
-    from vsetune.jobs.planning.trial_places import places_for, require_places, this_machine
-    from vsetune.jobs.preparation import prepare_study
+    from vsetune.study.node_types import known_node_types, unused_gpus
+    from vsetune.study.planning.cell_times import measure_cells
+    from vsetune.study.planning.planned_study import plan_study as plan_of
+    from vsetune.study.planning.trial_places import places_for, require_places, this_machine
+    from vsetune.study.preparation import prepare_study
 
     with interruptible("nothing was recorded"):
         prepared = prepare_study(file, messages)

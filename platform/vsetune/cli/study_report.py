@@ -11,8 +11,8 @@ from rich.table import Column, Table
 from vsetune.cli.output import messages, mlflow_server, results, say
 
 if TYPE_CHECKING:
-    from vsetune.jobs.preparation import PreparedStudy
-    from vsetune.jobs.run import StudyOutcome, Trouble
+    from vsetune.study.preparation import PreparedStudy
+    from vsetune.study.run import StudyOutcome, Trouble
 
 
 def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: str) -> NoReturn:
@@ -20,8 +20,8 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
 
     go_on: the command that continues an interrupted study. file: the study file, for other commands.
     """
-    from vsetune.jobs.store_address import tracking_uri
-    from vsetune.leaderboard.terminal import render_table
+    from vsetune.report.terminal import render_table
+    from vsetune.study.places import tracking_uri
 
     if outcome.board is not None:
         results.print(render_table(outcome.board))
@@ -48,8 +48,8 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
 
 def in_mlflow(uri: str | None, experiment: str | None) -> list[str]:
     """The command that serves MLflow's UI, where none answers yet, and where in it the charts of the study are."""
-    from vsetune.jobs.store_address import mlflow_ui
     from vsetune.records.run_descriptions import charts_link
+    from vsetune.study.places import mlflow_ui
 
     server = mlflow_server(uri)
     lines = [] if server is None else [f"MLflow UI: {server}"]

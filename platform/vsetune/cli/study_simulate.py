@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column
 
-from vsetune.cli.fitting_table import FittingTable
-from vsetune.cli.output import interruptible, messages, print_json, results, say
+from vsetune.cli.output import FittingTable, interruptible, messages, print_json, results, say
 from vsetune.config.spec.base import known_name
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError, UsageError
-from vsetune.jobs.study_file import load_study
+from vsetune.study.study_file import load_study
 
 if TYPE_CHECKING:
-    from vsetune.jobs.simulation.landscapes import Trainings
-    from vsetune.jobs.simulation.simulated_search import SimulatedSearch, SimulationSettings
-    from vsetune.jobs.simulation.simulated_studies import SearchSummary
+    from vsetune.study.simulation.landscapes import Trainings
+    from vsetune.study.simulation.simulated_search import SimulatedSearch, SimulationSettings
+    from vsetune.study.simulation.simulated_studies import SearchSummary
 
 SIMULATE_EXAMPLE = "Example: vsetune study simulate studies/quickstart.yaml --workers 8"
 
@@ -51,13 +50,13 @@ def simulate_study(
     same space: a configuration gets the curve of the nearest whole trial there, as it was.
     """
     study = load_study(file)
-    from vsetune.jobs.simulation.simulated_search import (
+    from vsetune.study.simulation.simulated_search import (
         MISS_FACTOR,
         SimulationSettings,
         promised_epochs,
         require_affordable,
     )
-    from vsetune.jobs.simulation.simulated_studies import simulate, summaries
+    from vsetune.study.simulation.simulated_studies import simulate, summaries
 
     chosen = _made_up(landscape or []) if curves is None else _recorded(study, curves, landscape or [], file)
     settings = SimulationSettings(workers=workers, epoch_seconds=epoch_seconds)
@@ -87,7 +86,7 @@ def simulate_study(
 
 def _made_up(names: list[str]) -> list[Trainings]:
     """Synthetic trainings with these names, or all of them where no name is given."""
-    from vsetune.jobs.simulation.landscapes import LANDSCAPES
+    from vsetune.study.simulation.landscapes import LANDSCAPES
 
     try:
         known = {known_name(name, LANDSCAPES, "landscape") for name in names or LANDSCAPES}
@@ -98,8 +97,8 @@ def _made_up(names: list[str]) -> list[Trainings]:
 
 def _recorded(study: StudySpec, source: str, names: list[str], file: Path) -> list[Trainings]:
     """Trainings recorded by the study `source`, each reported in one line."""
-    from vsetune.jobs.simulation.recorded_curves import recorded_landscapes
     from vsetune.records.studies import Studies
+    from vsetune.study.simulation.recorded_curves import recorded_landscapes
 
     if names:
         raise UsageError(f"--landscape: got {names[0]} and --curves {source}, need one of the two; leave one out")
@@ -118,7 +117,7 @@ def _show_targets(
     as_json: bool,
 ) -> None:
     """For studies that search for epochs to a target, where the M-Recall of the winner is not the objective."""
-    from vsetune.jobs.simulation.simulated_targets import NEAR_SOONEST, target_summaries
+    from vsetune.study.simulation.simulated_studies import NEAR_SOONEST, target_summaries
 
     rows = target_summaries(
         found, target=settings.target, epochs=study.training.epochs, landscapes={each.name: each for each in chosen},

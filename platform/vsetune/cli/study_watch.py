@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column
 
-from vsetune.cli.fitting_table import FittingTable
-from vsetune.cli.output import interruptible, messages, print_json, results, say
+from vsetune.cli.output import FittingTable, interruptible, messages, print_json, results, say
 from vsetune.config.spec.base import known_name
 from vsetune.errors import UsageError
 
 if TYPE_CHECKING:
-    from vsetune.jobs.observed import StudyView, TrialView
+    from vsetune.study.observed import StudyView, TrialView
 
 LIST_EXAMPLE = "Example: vsetune study list"
 SHOW_EXAMPLE = "Example: vsetune study show quickstart"
@@ -113,8 +112,8 @@ def stop_study(study: StudyName) -> None:
 
 def _views(study: str | None) -> list[StudyView]:
     """State of every study, or of one. UsageError for an unknown one."""
-    from vsetune.jobs.observed import observe
     from vsetune.records.studies import Studies
+    from vsetune.study.observed import observe
 
     studies = Studies()
     records = {record.name: record for record in studies.studies()}

@@ -25,8 +25,8 @@ def flush(
 ) -> None:
     """Export to MLflow what a study recorded while MLflow was away. Resuming the study does the same. Exit code 0 if
     nothing is left, else 1."""
-    from vsetune.jobs.study_file import load_study
-    from vsetune.jobs.study_records import export_records
+    from vsetune.study.study_file import load_study
+    from vsetune.study.study_records import export_records
 
     given = load_study(Path(study)) if Path(study).is_file() else None
     name = study if given is None else given.study
@@ -75,8 +75,8 @@ def import_(
         if tracking_uri is None:
             study, files = import_study(Path(source))
         else:
-            from vsetune.jobs.store_address import tracking_uri as store_uri
             from vsetune.records.mlflow_import import bring_study
+            from vsetune.study.places import tracking_uri as store_uri
 
             uri = store_uri(tracking_of(tracking_uri))
             if uri is None:
@@ -92,8 +92,8 @@ def doctor(
 ) -> None:
     """Look for damaged logs, missing or damaged weights, and events that MLflow does not have; a line each says where,
     what, and how it is repaired. Exit code 0: nothing is wrong; 1: there are findings; 2: no such study."""
-    from vsetune.jobs.doctor import examine
     from vsetune.records.studies import Studies, unknown_study
+    from vsetune.study.doctor import examine
 
     studies = Studies()
     names = studies.names()

@@ -29,9 +29,9 @@ def train(
     """Train one cell of a study at its default hyperparameters, to look at or to debug. Nothing is tracked."""
     from vsetune.config.study.cells import build_trial
     from vsetune.config.study.resources import Needs
-    from vsetune.jobs.first_stages import kept_stage
-    from vsetune.jobs.preparation import prepare_study
-    from vsetune.jobs.study_home import TRAIN_FOLDER
+    from vsetune.study.first_stages import kept_stage
+    from vsetune.study.preparation import prepare_study
+    from vsetune.study.study_home import TRAIN_FOLDER
     from vsetune.training.attempt import Attempt
 
     prepared = prepare_study(file, messages)

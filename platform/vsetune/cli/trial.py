@@ -10,31 +10,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from vsetune.cli import trial_curves, trial_model, trial_rerank
+from vsetune.cli import trial_results
 from vsetune.cli.components import value_text
-from vsetune.cli.output import interruptible, place_to_write, print_json, results, say
+from vsetune.cli.output import interruptible, place_to_write, print_json, recall_table, results, say, scoring
 from vsetune.cli.recorded_runs import Device, Run, Split, load_run
-from vsetune.cli.scoring import recall_table, scoring
 from vsetune.config.spec.loading import parse_spec
-from vsetune.config.spec.paths import home, remote_place
-from vsetune.config.study.evaluation_settings import EvaluationSpec
-from vsetune.config.study.gallery_settings import GallerySpec
+from vsetune.config.study.evaluation_settings import EvaluationSpec, GallerySpec
 from vsetune.errors import DamagedCheckpoint, DataError, UsageError
-from vsetune.files.whole_files import write_text
+from vsetune.storage.paths import home, remote_place
+from vsetune.storage.whole_files import write_text
 
 if TYPE_CHECKING:
-    from vsetune.explanations import About
-    from vsetune.jobs.recorded import RecordedAttempt
     from vsetune.records.studies import Studies
+    from vsetune.report.gallery import About
+    from vsetune.study.recorded import RecordedAttempt
     from vsetune.training.trained import TrainedTrial
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at what single trials have learned.",
     epilog="Example: vsetune trial gallery quickstart/vsepp.lseh-c000-s0",
 )
-app.command("curves", epilog=trial_curves.EXAMPLE)(trial_curves.curves)
-app.command("model", epilog=trial_model.EXAMPLE)(trial_model.model)
-app.command("rerank", epilog=trial_rerank.EXAMPLE)(trial_rerank.rerank)
+app.command("curves", epilog=trial_results.CURVES_EXAMPLE)(trial_results.curves)
+app.command("model", epilog=trial_results.MODEL_EXAMPLE)(trial_results.model)
+app.command("rerank", epilog=trial_results.RERANK_EXAMPLE)(trial_results.rerank)
 
 _DEFAULTS = GallerySpec()
 
@@ -65,10 +63,10 @@ def gallery(
     """Write a web page of what a trial's best network retrieves: queries with their top items, the hardest negatives
     of the split, and heat maps of where in the image it looks. Of a network that writes sentences (tags) also those,
     the words it finds wrong, and captions it corrects. The page is kept with the run, under gallery/."""
-    from vsetune.explanations import make_gallery, to_html
-    from vsetune.jobs.recorded import find_attempt
-    from vsetune.object_storage.home_files import keep_in_home
-    from vsetune.scoring.evaluation import evaluated_split
+    from vsetune.report.gallery import make_gallery, to_html
+    from vsetune.storage.home_files import keep_in_home
+    from vsetune.study.recorded import find_attempt
+    from vsetune.training.evaluation import evaluated_split
 
     given = {
         "captions": captions, "images": images, "top": top, "written": written, "corrected": corrected, "seed": seed,
@@ -105,8 +103,8 @@ def ensemble(
 ) -> None:
     """Score a split by the mean of the scores of several trials' best networks, beside each of them alone: SGRAF is SAF
     with SGR, GSMN dense with sparse, SCAN both directions, VSRN two models."""
-    from vsetune.jobs.recorded import find_attempt
-    from vsetune.scoring.evaluation import evaluate_ensemble
+    from vsetune.study.recorded import find_attempt
+    from vsetune.training.evaluation import evaluate_ensemble
 
     if len(runs) < 2:
         raise UsageError(f"trial ensemble: got {len(runs)} run, need at least two")
@@ -145,8 +143,8 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="everything recorded, the curve too")] = False,
 ) -> None:
     """Print what a trial is: cell, seed, status, hyperparameters, best M-Recall, checkpoint, error."""
-    from vsetune.jobs.recorded import find_attempt
     from vsetune.records.studies import Studies
+    from vsetune.study.recorded import find_attempt
 
     store = Studies()
     attempt = find_attempt(store, run, finished=False)
@@ -180,7 +178,7 @@ def _file_name(attempt: RecordedAttempt, split: str) -> str:
 
 
 def _about(attempt: RecordedAttempt, trained: TrainedTrial) -> About:
-    from vsetune.explanations import About
+    from vsetune.report.gallery import About
 
     start = attempt.record.start
     facts = [("run", attempt.record.attempt_id), *_facts(attempt)]
@@ -214,7 +212,7 @@ def _checkpoint(store: Studies, attempt: RecordedAttempt, into: Path) -> str | N
 
     into: a folder that lasts for this call.
     """
-    from vsetune.jobs.recorded import best_weights
+    from vsetune.study.recorded import best_weights
 
     try:
         kept = best_weights(store, attempt, into)
@@ -225,7 +223,7 @@ def _checkpoint(store: Studies, attempt: RecordedAttempt, into: Path) -> str | N
 
 def _common_split(attempts: Sequence[RecordedAttempt], members: Sequence[TrainedTrial], split: str | None) -> str:
     """UsageError unless all members were trained on the same data and are evaluated on the same split."""
-    from vsetune.scoring.evaluation import evaluated_split
+    from vsetune.training.evaluation import evaluated_split
 
     first = members[0].dataset
     for attempt, member in zip(attempts, members, strict=True):

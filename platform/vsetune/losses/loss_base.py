@@ -13,8 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from vsetune.config.loss_spec import LOSSES
 from vsetune.errors import ConfigError
-from vsetune.losses.loss_catalogue import LOSSES
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vsetune.config.components.catalogue import guarded
-from vsetune.config.components.register import Register
+from vsetune.config.components.catalogue import Register, guarded
+from vsetune.config.loss_spec import LossSpec, MemorySpec
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_base import Loss, LossContext
-from vsetune.losses.loss_spec import LossSpec, MemorySpec
 from vsetune.losses.parts.cross_batch_memory import CrossBatchMemory, MemorySettings
 
 _CLASSES: Register[Loss] = Register("loss", file="loss")

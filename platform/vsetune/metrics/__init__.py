@@ -7,8 +7,6 @@ Names of the former need torch and are loaded at their first use, which saves a 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from vsetune.metrics.cost import LineFit, fit_seconds
-from vsetune.metrics.curve_noise import curve_noise, noise_tolerance, still_rises
 from vsetune.metrics.curves import (
     BestPoint,
     Curve,
@@ -20,6 +18,7 @@ from vsetune.metrics.curves import (
 )
 from vsetune.metrics.efficiency import (
     Difference,
+    LineFit,
     SeedDifference,
     chance_m_recall,
     difference_of_curves,
@@ -27,19 +26,40 @@ from vsetune.metrics.efficiency import (
     difference_percent,
     epochs_to_best,
     epochs_to_target,
+    fit_seconds,
     is_collapsed,
 )
-from vsetune.metrics.paired_tests import holm, paired_t, seeds_to_decide, sign_test
-from vsetune.metrics.seed_intervals import improvement_interval, mean_interval, median_interval
-from vsetune.metrics.survival import Epochs, EpochsOverSeeds, epochs_over_seeds, kaplan_meier, kaplan_meier_median
+from vsetune.metrics.seed_statistics import (
+    Epochs,
+    EpochsOverSeeds,
+    curve_noise,
+    epochs_over_seeds,
+    holm,
+    improvement_interval,
+    kaplan_meier,
+    kaplan_meier_median,
+    mean_interval,
+    median_interval,
+    noise_tolerance,
+    paired_t,
+    seeds_to_decide,
+    sign_test,
+    still_rises,
+)
 
 if TYPE_CHECKING:
-    from vsetune.metrics.averaged_ranks import RankAverages, rank_averages
     from vsetune.metrics.hard_negatives import UniqueHardNegatives, expected_if_random, unique_hard_negatives
     from vsetune.metrics.positives import Positives
-    from vsetune.metrics.protocols import COCO_TEST_1K, COCO_TEST_5K, RankingProtocol
-    from vsetune.metrics.ranks import RANKING_PROTOCOL
-    from vsetune.metrics.recall import RetrievalScores, fold_scores, matrix_scores, retrieval_scores
+    from vsetune.metrics.ranks import RANKING_PROTOCOL, RankAverages, rank_averages
+    from vsetune.metrics.recall import (
+        COCO_TEST_1K,
+        COCO_TEST_5K,
+        RankingProtocol,
+        RetrievalScores,
+        fold_scores,
+        matrix_scores,
+        retrieval_scores,
+    )
     from vsetune.metrics.relevance import RelevanceScores, relevance_matrix_scores, relevance_scores
     from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, MeanScores, PartOfScores, Scores
     from vsetune.metrics.semantic_ranking import CaptionSemantics, SemanticRankingDistance, semantic_ranking_distance
@@ -59,12 +79,13 @@ __all__ = [
 ]
 
 _WITH_TORCH = {
-    "averaged_ranks": ("RankAverages", "rank_averages"),
     "hard_negatives": ("UniqueHardNegatives", "expected_if_random", "unique_hard_negatives"),
     "positives": ("Positives",),
-    "protocols": ("COCO_TEST_1K", "COCO_TEST_5K", "RankingProtocol"),
-    "ranks": ("RANKING_PROTOCOL",),
-    "recall": ("RetrievalScores", "fold_scores", "matrix_scores", "retrieval_scores"),
+    "ranks": ("RANKING_PROTOCOL", "RankAverages", "rank_averages"),
+    "recall": (
+        "COCO_TEST_1K", "COCO_TEST_5K", "RankingProtocol", "RetrievalScores", "fold_scores", "matrix_scores",
+        "retrieval_scores",
+    ),
     "relevance": ("RelevanceScores", "relevance_matrix_scores", "relevance_scores"),
     "score_blocks": ("EmbeddingScores", "MatrixScores", "MeanScores", "PartOfScores", "Scores"),
     "semantic_ranking": ("CaptionSemantics", "SemanticRankingDistance", "semantic_ranking_distance"),

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vsetune.metrics.survival import Epochs
+from vsetune.metrics.seed_statistics import Epochs
 
 HIT_SHARE = 0.5
 """Share of the runs that must reach the target: AlgoPerf's median over its studies."""

@@ -1,7 +1,4 @@
-"""Recalls, their sums and the averages of ranks: every retrieval number of the leaderboard.
-
-Recalls are in per cent, ranks 1-based. M-Recall = RSum / 6 (LSEH Eq. 9).
-"""
+"""Recalls, their sums and the averages of ranks: every retrieval number of the leaderboard, by protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from torch import Tensor
 
 from vsetune.errors import DataError
 from vsetune.metrics.positives import Positives, check_owner
-from vsetune.metrics.ranks import RetrievalRanks, retrieval_ranks
+from vsetune.metrics.ranks import RANKING_PROTOCOL, RetrievalRanks, retrieval_ranks
 from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, PartOfScores, Scores, Similarity
 
 logger = logging.getLogger(__name__)
@@ -173,3 +170,39 @@ def _mean(parts: Sequence[RetrievalScores]) -> RetrievalScores:
         **means, images=sum(part.images for part in parts), captions=sum(part.captions for part in parts),
         folds=len(parts),
     )
+
+
+@dataclass(frozen=True)
+class RankingProtocol:
+    """How a split is ranked; the split itself (its images, in order) is recorded beside it.
+
+    version: raise it when numbers under this name change. folds: equal parts of consecutive images, ranked separately
+    and averaged. images: the number that the protocol is defined for, None for any.
+    """
+
+    name: str
+    version: int
+    folds: int
+    images: int | None = None
+
+    def scores(self, scores: Scores, owner: Tensor) -> RetrievalScores:
+        """Recalls under this protocol. owner and errors as in retrieval_scores.
+
+        Raises DataError too if the number of images is not that of the protocol or does not divide into its folds.
+        """
+        images, _ = scores.shape
+        if self.images is not None and images != self.images:
+            raise DataError(f"{self.name}: got {images} images, need the {self.images} of the protocol")
+        return owner_fold_scores(scores, owner, folds=self.folds)
+
+    def as_dict(self) -> dict[str, str | int | None]:
+        """Entries to store with a result, which must match before numbers are compared."""
+        return {
+            "protocol": self.name, "protocol_version": self.version, "protocol_images": self.images,
+            "folds": self.folds, "tie_rule": RANKING_PROTOCOL["tie_rule"],
+            "score_dtype": RANKING_PROTOCOL["score_dtype"], "ranking_version": RANKING_PROTOCOL["version"],
+        }
+
+
+COCO_TEST_5K = RankingProtocol("coco_test_5k", version=1, folds=1, images=5000)
+COCO_TEST_1K = RankingProtocol("coco_test_1k", version=1, folds=5, images=5000)

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.spec.kinds import Kind
+from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.spec.base import Kind
 from vsetune.errors import ConfigError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_spec import NetworkSpec
-from vsetune.networks.parts.gradients import hand_derived
-from vsetune.networks.parts.unit_vectors import lengths, unit_by_hand
+from vsetune.networks.parts.layers import lengths, unit_by_hand
+from vsetune.networks.parts.network_devices import hand_derived
 from vsetune.networks.sentence_writing import SentenceWriting
 
 _SHORTEST = 1e-8
@@ -50,7 +50,7 @@ class NetworkGroup:
 class Network(nn.Module, ABC):
     """Encodes images and captions separately, then compares every image with every caption.
 
-    kind: contents of `Encoded.vectors`, see `vsetune.config.spec.kinds`. Encoded items and scores are float32 or wider,
+    kind: contents of `Encoded.vectors`, see `vsetune.config.spec.base`. Encoded items and scores are float32 or wider,
     also under autocast. In evaluation mode an encoded item depends only on its own image or caption, and a score only
     on its own pair, never on the batch or on padding. Values beyond the lengths of items are set to zero when an
     encoder returns (`Encoded.without_padding`), for every subclass.

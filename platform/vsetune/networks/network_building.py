@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from vsetune.config.components.catalogue import guarded
-from vsetune.config.components.register import Register
+from vsetune.config.components.catalogue import Register, guarded
+from vsetune.config.network_spec import NetworkSpec
 from vsetune.errors import ConfigError
 from vsetune.networks.network_base import Network
-from vsetune.networks.network_spec import NetworkSpec
-from vsetune.networks.parts.pretrained import Architecture, weights_follow
+from vsetune.networks.parts.text_transformer import Architecture, weights_follow
 
 _CLASSES: Register[Network] = Register("network", file="network")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from vsetune.config.components.catalogue import name_of
-from vsetune.networks.network_spec import NetworkSpec
+from vsetune.config.network_spec import NetworkSpec
 
 _FILE = "published.csv"
 

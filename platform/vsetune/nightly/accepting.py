@@ -9,10 +9,8 @@ from typing import Any
 
 from vsetune.config.spec.base import known_name
 from vsetune.errors import UsageError
-from vsetune.nightly.history import Accepted, History
-from vsetune.nightly.kept_files import is_date
-from vsetune.nightly.measures import BY_NAME, FIRST_LOSSES
-from vsetune.nightly.night import Night
+from vsetune.nightly.history import Accepted, History, is_date
+from vsetune.nightly.night import BY_NAME, FIRST_LOSSES, Night
 
 _LONGEST_REASON = 1000
 _CHANGES = {"regression", "improvement", "changed"}

@@ -15,12 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from vsetune.config.spec.base import known_name
-from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.study.cells import resolve_cells
 from vsetune.errors import DataError, StudyConflict, UsageError
-from vsetune.files.hashes import fingerprint_of
-from vsetune.files.locks import take_lock
-from vsetune.files.whole_files import make_folder, read_json, write_json
 from vsetune.nightly.bisecting import (
     RECALLS_OF,
     Bisected,
@@ -28,17 +24,20 @@ from vsetune.nightly.bisecting import (
     Judge,
     Losses,
     LossJudge,
+    Pair,
     PairedJudge,
     Tried,
     bisect,
 )
 from vsetune.nightly.history import History
-from vsetune.nightly.measures import ALL_CELLS, BY_NAME, FIRST_LOSSES, STEP_TIMES
-from vsetune.nightly.night import Night
+from vsetune.nightly.night import ALL_CELLS, BY_NAME, FIRST_LOSSES, STEP_TIMES, Night
 from vsetune.nightly.nightly_spec import NightlySpec
-from vsetune.nightly.paired import Pair
 from vsetune.nightly.rerunning import Reruns
 from vsetune.nightly.revisions import Commit, Repository
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.hashes import fingerprint_of
+from vsetune.storage.locks import take_lock
+from vsetune.storage.whole_files import make_folder, read_json, write_json
 
 _MODULE = "vsetune.nightly.measure_once"
 _REPEATABLE = {"best_m_recall", "epochs_to_target", "m_recall_area"}

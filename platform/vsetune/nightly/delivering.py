@@ -9,19 +9,17 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from vsetune.config.spec.foreign_text import one_line
-from vsetune.config.spec.secrets import masked
 from vsetune.errors import VsetuneError
-from vsetune.nightly.http_sending import USUAL, Patience
 from vsetune.nightly.mail import send_mail, server_from_environment
-from vsetune.nightly.markdown import to_markdown
-from vsetune.nightly.night import Night
+from vsetune.nightly.night import Night, NightReport
 from vsetune.nightly.night_metrics import metrics_text, moment_of, push_metrics, stream_name, write_metrics
-from vsetune.nightly.report import NightReport
+from vsetune.nightly.nightly_spec import ReportSpec
 from vsetune.nightly.report_page import to_html
-from vsetune.nightly.report_spec import ReportSpec
 from vsetune.nightly.report_words import SIGNS, presentable
-from vsetune.nightly.webhook import post
+from vsetune.nightly.sending import USUAL, Patience, post
+from vsetune.nightly.sentences import to_markdown
+from vsetune.storage.addresses import masked
+from vsetune.storage.foreign_text import one_line
 
 if TYPE_CHECKING:
     from vsetune.records.mlflow_nights import MlflowNights, NightRun

@@ -1,17 +1,19 @@
-"""The nights that tonight is compared with, and the gaps between them: other conditions, missed and unfinished nights.
-
-The line of tonight is every earlier night under the same conditions. One night on another machine does not break the
-line of the usual machine. A stream (a measure of a cell) counts from its last acceptance on.
-"""
+"""The nights that tonight is compared with, and the history for display."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date as Day
-from datetime import timedelta
+from datetime import datetime, timedelta
+from statistics import median
 
-from vsetune.nightly.history import Accepted
-from vsetune.nightly.night import Night
+from vsetune.config.spec.base import known_name
+from vsetune.errors import UsageError
+from vsetune.nightly.history import Accepted, History
+from vsetune.nightly.night import FIRST_LOSSES, Night
 
 _MOST_DATES = 5
 
@@ -79,3 +81,121 @@ def _dates_between(first: str, last: str) -> list[str]:
         found.append(day.isoformat())
         day += timedelta(days=1)
     return found
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+_MOST_MISSED = 14
+"""Most missed nights that are listed one by one; a longer gap is one line."""
+_COUNTED = ("regression", "changed", "improvement", "missing", "baseline", "quiet")
+
+
+@dataclass(frozen=True)
+class PastNight:
+    """state: of the night, or `missed`. seconds: from start to end. verdicts: number of rows of its report, by verdict.
+
+    exit_code, text: of its report; None and empty where there is none.
+    """
+
+    date: str
+    state: str
+    revision: str = ""
+    seconds: float | None = None
+    exit_code: int | None = None
+    verdicts: dict[str, int] | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One cell's numbers of one measure. values: by date; None where a night has none. First losses have version
+    numbers instead: 1 for those of the first night, 2 for the next different ones; equal losses have equal numbers."""
+
+    cell: str
+    values: dict[str, float | None]
+    sparkline: str
+    count: int
+    median_text: str
+    last_text: str
+
+
+def past_nights(history: History) -> list[PastNight]:
+    """Every night, oldest first, with the missed days between them."""
+    found: list[PastNight] = []
+    for night in history.nights():
+        if found:
+            found += _missed(found[-1].date, night.date)
+        report = history.report_plain(night.date) or {}
+        counts = Counter(row["verdict"] for row in report.get("rows", ()))
+        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _COUNTED if counts[verdict])
+        text = told or report.get("headline") or (night.problems[0] if night.problems else "no report")
+        found.append(PastNight(
+            night.date, night.state, night.revision, _seconds(night), report.get("exit_code"), dict(counts), text,
+        ))
+    return found
+
+
+def streams(nights: Sequence[Night], measure: str, cell: str | None, dates: Sequence[str]) -> list[Stream]:
+    """The streams of a measure, of every cell or of one. dates: the dates shown. UsageError for an unknown cell."""
+    cells = list(dict.fromkeys(name for night in nights for name in night.cells))
+    if cell is not None:
+        try:
+            cells = [known_name(cell, cells, "cell")] if cells else []
+        except ValueError as error:
+            raise UsageError(f"--cell: {error}") from error
+    return [_stream(nights, measure, name, dates) for name in cells]
+
+
+def text_sparkline(values: Sequence[float | None]) -> str:
+    """A bar per value between the smallest and the largest; a blank for None, the middle bar where all are equal."""
+    there = [value for value in values if value is not None and math.isfinite(value)]
+    low, high = (min(there), max(there)) if there else (0.0, 0.0)
+    return "".join(_bar(value, low, high) for value in values)
+
+
+def _bar(value: float | None, low: float, high: float) -> str:
+    if value is None or not math.isfinite(value):
+        return " "
+    share = (value - low) / (high - low) if high > low else 0.5
+    return _BARS[min(int(share * len(_BARS)), len(_BARS) - 1)]
+
+
+def _stream(nights: Sequence[Night], measure: str, cell: str, dates: Sequence[str]) -> Stream:
+    taken = _run_numbers(nights, cell) if measure == FIRST_LOSSES else {
+        night.date: night.cells[cell].values.get(measure) for night in nights if cell in night.cells
+    }
+    values = {date: taken.get(date) for date in dates}
+    there = [value for value in values.values() if value is not None]
+    middle, last = (f"{median(there):.5g}", f"{there[-1]:.5g}") if there else ("", "")
+    if measure == FIRST_LOSSES:
+        middle, last = "", f"version {last}" if last else ""
+    return Stream(cell, values, text_sparkline(list(values.values())), len(there), middle, last)
+
+
+def _run_numbers(nights: Sequence[Night], cell: str) -> dict[str, float | None]:
+    """Version numbers by date: 1 for the losses of the first night that has some, 2 for the next different ones, ..."""
+    seen: list[tuple[float, ...]] = []
+    numbers: dict[str, float | None] = {}
+    for night in nights:
+        losses = tuple(night.cells[cell].first_losses) if cell in night.cells else ()
+        if losses:
+            if losses not in seen:
+                seen.append(losses)
+            numbers[night.date] = float(seen.index(losses) + 1)
+    return numbers
+
+
+def _missed(before: str, after: str) -> Iterator[PastNight]:
+    """The days strictly between two nights."""
+    first, end = Day.fromisoformat(before) + timedelta(days=1), Day.fromisoformat(after)
+    days = (end - first).days
+    if days > _MOST_MISSED:
+        yield PastNight(first.isoformat(), "missed", text=f"and {days - 1} more, until {end - timedelta(days=1)}")
+        return
+    yield from (PastNight((first + timedelta(days=day)).isoformat(), "missed") for day in range(days))
+
+
+def _seconds(night: Night) -> float | None:
+    try:
+        return (datetime.fromisoformat(night.ended) - datetime.fromisoformat(night.started)).total_seconds()
+    except (ValueError, TypeError):
+        return None

@@ -12,14 +12,14 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate, make_msgid
 
-from vsetune.config.spec.foreign_text import one_line
-from vsetune.config.spec.secrets import masked, remember
 from vsetune.errors import ConfigError, StorageError
-from vsetune.nightly.report import NightReport
+from vsetune.nightly.night import NightReport
+from vsetune.nightly.nightly_spec import mail_address
 from vsetune.nightly.report_page import to_mail_html
-from vsetune.nightly.report_spec import mail_address
 from vsetune.nightly.report_words import banner, counts_in_words, findings, in_a_line, plain, revision_words
-from vsetune.nightly.time_limit import within
+from vsetune.nightly.sending import within
+from vsetune.storage.addresses import masked, remember
+from vsetune.storage.foreign_text import one_line
 
 PREFIX = "VSETUNE_SMTP_"
 TIMEOUT_S, LIMIT_S = 20.0, 90.0

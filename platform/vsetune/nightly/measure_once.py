@@ -20,18 +20,18 @@ from typing import Any
 from rich.console import Console
 
 from vsetune.config.spec.base import known_name
-from vsetune.config.spec.masked_output import mask_output
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.errors import UsageError, VsetuneError
-from vsetune.jobs.first_stages import kept_stage
-from vsetune.jobs.preparation import PreparedStudy, prepare_spec
-from vsetune.jobs.trial_meter import TrialMeter
 from vsetune.nightly.first_steps import FirstSteps, take_first_steps
 from vsetune.nightly.measuring import cell_nights
 from vsetune.nightly.nightly_spec import NightlySpec, load_nightly
-from vsetune.records.attempts import AttemptRecord, AttemptStart
-from vsetune.scoring.device import choose_device
+from vsetune.records.events import AttemptRecord, AttemptStart
+from vsetune.storage.addresses import mask_output
+from vsetune.study.first_stages import kept_stage
+from vsetune.study.preparation import PreparedStudy, prepare_spec
+from vsetune.study.trial_measures import TrialMeter
 from vsetune.training.attempt import Attempt
+from vsetune.training.device import choose_device
 
 _STUDY = "measure-once"
 

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from vsetune.metrics.curves import Curve, best_of_curve
 from vsetune.metrics.efficiency import epochs_to_target
 from vsetune.nightly.first_steps import FirstSteps
-from vsetune.nightly.measures import MEASURES, STEP_TIMES
-from vsetune.nightly.night import CellNight
-from vsetune.records.attempts import AttemptRecord
+from vsetune.nightly.night import MEASURES, STEP_TIMES, CellNight
+from vsetune.records.events import AttemptRecord
 
 _OF_SUMMARY = {
     "epoch_time": "epoch_products", "epoch_wall_time": "epoch_wall_products", "pair_rate": "pairs_per_product",

@@ -1,7 +1,8 @@
-"""One night as measured, and its form in the history."""
+"""One night as measured: its measures, its form in the history, and the content of its report."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -53,3 +54,120 @@ class Night:
     def to_plain(self) -> dict[str, Any]:
         """The night as JSON-able data."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of a cell and night.
+
+    worse: the direction of a regression. scale: `linear` is judged as it is, `ratio` in logarithms (seconds, bytes).
+    smallest_change: default for the smallest change that matters; in `unit` where linear, a fraction (0.05 is 5 %)
+    where ratio. most: the largest possible value; the smallest is 0.
+    """
+
+    name: str
+    text: str
+    unit: str
+    worse: Literal["lower", "higher"]
+    scale: Literal["linear", "ratio"]
+    smallest_change: float
+    most: float = math.inf
+
+    def possible(self, value: float | None) -> float | None:
+        """The nearest possible value."""
+        return None if value is None else min(max(value, 0.0), self.most)
+
+
+STEP_TIME, STEP_WALL_TIME = STEP_TIMES = ("step_time", "step_wall_time")
+"""Measured with the first losses; the other measures are of whole trials."""
+
+MEASURES: tuple[Measure, ...] = (
+    Measure("best_m_recall", "best M-Recall", "points", "lower", "linear", 1.0, most=100.0),
+    Measure("epochs_to_target", "epochs to target", "epochs", "higher", "linear", 1.0),
+    Measure("m_recall_area", "mean M-Recall over the curve", "points", "lower", "linear", 1.0, most=100.0),
+    Measure(STEP_TIME, "time per training step", "calibration steps", "higher", "ratio", 0.05),
+    Measure(STEP_WALL_TIME, "wall time per training step", "calibration steps", "higher", "ratio", 0.05),
+    Measure("epoch_time", "time per epoch", "products", "higher", "ratio", 0.05),
+    Measure("epoch_wall_time", "wall time per epoch", "products", "higher", "ratio", 0.05),
+    Measure("pair_rate", "pairs per product", "pairs", "lower", "ratio", 0.05),
+    Measure("peak_memory", "peak memory", "bytes", "higher", "ratio", 0.10),
+    Measure("start_time", "time to start a trial", "products", "higher", "ratio", 0.50),
+    Measure("data_wait", "share of time waiting for data", "share", "higher", "linear", 0.05, most=1.0),
+)
+"""`products`: seconds divided by those of a calibration product timed beside them (`training/calibration.py`).
+step_time, step_wall_time: of a step on one otherwise idle core, measured with the first losses, in `calibration steps`
+timed between them. step_time, epoch_time: processor time spent on training steps, without waiting, so that other
+processes hardly affect it; on a GPU all seconds. step_wall_time, epoch_wall_time: wall time, including waits for locks,
+disks and sleeps; step_wall_time also includes the wait for the batch. pair_rate: by wall time, waits included.
+epochs_to_target: a seed that never reaches the target counts with its last epoch (restricted mean)."""
+
+FIRST_LOSSES = "first_losses"
+"""The losses of the first steps (`first_steps.steps`, 20 by default) at a fixed seed, and the recalls after them: equal
+bit for bit, or changed. No band, no tolerance."""
+
+ALL_CELLS = "all cells"
+"""Cell name in rows about the mean over all cells of a measure."""
+
+BY_NAME = {measure.name: measure for measure in MEASURES}
+
+
+Verdict = Literal["baseline", "quiet", "regression", "improvement", "changed", "missing"]
+"""baseline: too few nights yet, or too few to estimate their noise. quiet: within its band. regression, improvement:
+changed by more than noise and than the smallest change that matters. changed: first losses differ from the line's.
+missing: not measured tonight."""
+
+
+@dataclass(frozen=True)
+class ReportRow:
+    """One cell and measure.
+
+    measure: None for the first losses. dates, values: the nights of the current line, oldest first, tonight last;
+    None where a night has no value. low, high: the band of a quiet night in the unit of the measure, None during the
+    baseline. centre: the line's location. change: tonight's (or the drift's) distance to the centre, in the unit where
+    linear, as a fraction where ratio, positive is higher. since: date of the first night that belongs to the change.
+    found_by: `band`, `drift`, `bits`, or empty. suspects: commits or conditions, most likely first, one line each.
+    suspects_note: number of commits left out, and why. autocorrelation: of successive quiet nights of the
+    measure. text: the verdict in one sentence.
+    """
+
+    cell: str
+    measure: Measure | None
+    verdict: Verdict
+    dates: Sequence[str]
+    values: Sequence[float | None]
+    tonight: float | None
+    centre: float | None = None
+    low: float | None = None
+    high: float | None = None
+    change: float | None = None
+    since: str | None = None
+    found_by: str = ""
+    suspects: Sequence[str] = ()
+    suspects_note: str = ""
+    autocorrelation: float = 0.0
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class NightReport:
+    """A whole night. exit_code: 0 no change, 1 regression (or changed first losses), 2 could not run.
+
+    headline: the summary in one line. notes: missed nights, new lines and why, measures that could not be taken, one
+    line each. promise: the false-alarm rate in words. baseline_nights: nights in the current line before tonight.
+    needed: number of nights that a verdict needs. mlflow_run: id of its run, None where none was stored.
+    """
+
+    nightly: str
+    date: str
+    revision: str
+    exit_code: Literal[0, 1, 2]
+    headline: str
+    notes: Sequence[str]
+    rows: Sequence[ReportRow]
+    promise: str
+    baseline_nights: int
+    needed: int
+    started: str
+    ended: str
+    study: str = ""
+    mlflow_run: str | None = None

@@ -14,15 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from vsetune.config.spec.paths import home
-from vsetune.files.whole_files import write_text
-from vsetune.jobs.exported_metrics import ExportedMetric
-from vsetune.nightly.http_sending import USUAL, Patience, send
-from vsetune.nightly.measures import FIRST_LOSSES
-from vsetune.nightly.night import Night
-from vsetune.nightly.report import NightReport, ReportRow
+from vsetune.nightly.night import FIRST_LOSSES, Night, NightReport, ReportRow
 from vsetune.nightly.report_words import SIGNS
-from vsetune.object_storage.home_files import keep_in_home
+from vsetune.nightly.sending import USUAL, Patience, send
+from vsetune.storage.home_files import keep_in_home
+from vsetune.storage.paths import home
+from vsetune.storage.whole_files import write_text
+from vsetune.study.exported_metrics import ExportedMetric
 
 FILE = "metrics.prom"
 PUSHGATEWAY = "VSETUNE_PUSHGATEWAY"

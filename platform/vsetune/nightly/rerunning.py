@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vsetune.config.spec.paths import HOME_VARIABLE
-from vsetune.files.whole_files import make_folder
 from vsetune.nightly.bisecting import CannotRun
 from vsetune.nightly.revisions import Commit, Repository
+from vsetune.storage.paths import HOME_VARIABLE
+from vsetune.storage.whole_files import make_folder
 
 _LONGEST_RUN_S = 4 * 3600
 _LONGEST_INSTALL_S = 3600

@@ -16,22 +16,21 @@ from typing import Any
 from rich.console import Console
 
 import vsetune
-from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
-from vsetune.files.hashes import fingerprint_of
-from vsetune.jobs.preparation import PreparedStudy, prepare_spec
-from vsetune.jobs.run import StudyOutcome, run_study
-from vsetune.jobs.store_address import tracking_uri
 from vsetune.nightly.delivering import deliver
 from vsetune.nightly.first_steps import take_first_steps
 from vsetune.nightly.history import History, nightly_folder
 from vsetune.nightly.lines import newer_than
 from vsetune.nightly.measuring import calibration_of, cell_nights, conditions_of, unmeasured
-from vsetune.nightly.night import Night
+from vsetune.nightly.night import Night, NightReport
 from vsetune.nightly.nightly_spec import NightlySpec
-from vsetune.nightly.report import NightReport
 from vsetune.nightly.reporting import report_of, unjudged_report
-from vsetune.records.attempts import AttemptRecord
+from vsetune.records.events import AttemptRecord
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.hashes import fingerprint_of
+from vsetune.study.places import tracking_uri
+from vsetune.study.preparation import PreparedStudy, prepare_spec
+from vsetune.study.run import StudyOutcome, run_study
 from vsetune.training.code_revision import git_revision
 from vsetune.training.environment import processor_name
 

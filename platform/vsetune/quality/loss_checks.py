@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,29 +13,31 @@ import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
+from vsetune.config.loss_spec import LossSpec
 from vsetune.errors import ConfigError
-from vsetune.losses.loss_base import LossInputs
+from vsetune.losses.lmh.spec import LmhSpec
+from vsetune.losses.loss_base import LossContext, LossInputs
+from vsetune.losses.loss_building import build_loss
 from vsetune.quality.checks import Check, Verdict, equal_gradients, fails, first_problem, not_applicable
 from vsetune.quality.loss_batches import (
+    LossSubject,
     Surroundings,
     compared_again,
+    equal_states,
     extreme_batches,
     images_with_captions,
-    leaves_of,
-    pairs,
-    permuted,
-)
-from vsetune.quality.loss_ranges import has_sound_ranges, takes_every_choice
-from vsetune.quality.loss_runs import (
-    LossSubject,
-    equal_states,
     in_one_line,
     infinite,
+    leaves_of,
     output_of,
+    pairs,
+    permuted,
     run_steps,
     saved_and_loaded,
+    surroundings_of,
     value_of,
 )
+from vsetune.quality.loss_ranges import has_sound_ranges, takes_every_choice
 
 _RESUMED_AT, _STEPS = 5, 11
 _SIZE, _ORDER = 6, (3, 0, 5, 1, 4, 2)
@@ -234,3 +237,50 @@ LOSS_CHECKS: tuple[Check[LossSubject], ...] = (
     Check("choices", "every value of fields with few values works, or is refused with a reason", takes_every_choice),
     Check("resume", "saved in the middle of an epoch and loaded, it goes on bit for bit", resumes_exactly),
 )
+
+
+PAIRS, SIZE = 128, 256
+_WARMUP, _ROUNDS = 3, 20
+
+
+def step_times(spec: LossSpec) -> tuple[float, float]:
+    """(milliseconds, multiple of LMH's time) of a step from given embeddings: similarity, loss, backward. Best of 20
+    rounds.
+
+    128 pairs of 256 numbers on one core, with the first kind of network that the loss declares.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _step_times(spec)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _step_times(spec: LossSpec) -> tuple[float, float]:
+    surroundings = next(surroundings_of(spec))
+    loss, lmh = _step(spec, surroundings), _step(LmhSpec(), surroundings)
+    seconds: list[tuple[float, float]] = [(_timed(loss), _timed(lmh)) for _ in range(_WARMUP + _ROUNDS)][_WARMUP:]
+    own, other = (min(column) for column in zip(*seconds, strict=True))
+    return 1000 * own, own / other
+
+
+def _timed(run: Callable[[], None]) -> float:
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
+
+
+def _step(spec: LossSpec, surroundings: Surroundings) -> Callable[[], None]:
+    loss, batch = build_loss(spec, LossContext(SIZE, PAIRS)), pairs(surroundings, ids=range(PAIRS), size=SIZE)
+    loss.start_epoch(0)
+
+    def run() -> None:
+        loss.zero_grad(set_to_none=True)
+        for leaf in leaves_of(batch):
+            leaf.grad = None
+        torch.autograd.backward(loss(compared_again(batch, surroundings)).value)
+        loss.before_step()
+        loss.after_step()
+
+    return run

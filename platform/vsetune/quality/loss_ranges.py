@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from vsetune.config.spec.base import Choices, Domain, Range, Spec, conditions, kinds_of, tunables
 from vsetune.errors import ConfigError
 from vsetune.quality.checks import Verdict, first_problem, not_applicable
-from vsetune.quality.loss_batches import Surroundings, pairs
-from vsetune.quality.loss_runs import LossSubject, in_one_line, infinite, run_steps
+from vsetune.quality.loss_batches import LossSubject, Surroundings, in_one_line, infinite, pairs, run_steps
 
 _FEW, _MANY = 4, 300
 """Steps within which two settings must differ: with the defaults, or with the quickest settings (`_eager`)."""

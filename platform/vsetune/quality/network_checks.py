@@ -14,30 +14,28 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from vsetune.config.network_spec import NetworkSpec
 from vsetune.config.spec.base import conditions, tunables
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network
-from vsetune.networks.network_spec import NetworkSpec
 from vsetune.quality.checks import Check, Verdict, fails, first_problem, holds, not_applicable, raised
-from vsetune.quality.drawn_batches import (
+from vsetune.quality.loss_ranges import refused_values, values_inside
+from vsetune.quality.network_learning import (
     REGIONS,
     WORDS,
     Drawn,
     NetworkSubject,
     encode,
-    in_float32,
-    loss_of,
-    rows_of,
-    scores,
-)
-from vsetune.quality.loss_ranges import refused_values, values_inside
-from vsetune.quality.network_learning import (
     has_exact_gradients,
+    in_float32,
     learns_pairs_by_heart,
+    loss_of,
     lowers_its_loss,
     reaches_every_parameter,
+    rows_of,
+    scores,
 )
 
 _PADDING, _JUNK = 7, 1e3

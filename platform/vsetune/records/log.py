@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from vsetune.errors import DataError, StorageError
-from vsetune.files.locks import take_lock
-from vsetune.files.whole_files import free_name, make_folder, read_json, write_json
-from vsetune.object_storage.addresses import join
-from vsetune.object_storage.mirror import SET_ASIDE
-from vsetune.object_storage.s3 import ObjectChanged, find, listing, put_bytes
 from vsetune.records.events import Event, from_texts, to_texts
+from vsetune.storage.addresses import join
+from vsetune.storage.locks import take_lock
+from vsetune.storage.mirror import SET_ASIDE
+from vsetune.storage.s3 import ObjectChanged, find, listing, put_bytes
+from vsetune.storage.whole_files import free_name, make_folder, read_json, write_json
 
 _log = logging.getLogger(__name__)
 LOG_FILE = "study.log"

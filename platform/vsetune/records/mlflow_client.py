@@ -1,7 +1,4 @@
-"""MLflow's public client: opened once the store behind a tracking URI answers; its exceptions become ours, in one line.
-
-MLflow is imported here and in the `mlflow_*` files beside this one, which are imported only when something is exported.
-"""
+"""MLflow's public client: opened once the store answers; its exceptions become ours, in one line."""
 
 from __future__ import annotations
 
@@ -17,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from vsetune.config.spec.database_drivers import missing_driver
-from vsetune.config.spec.paths import home, remote_home
-from vsetune.config.spec.secrets import masked, shown_url
 from vsetune.errors import StorageError, UnusableStore, UsageError, VsetuneError
-from vsetune.files.locks import take_lock
-from vsetune.files.whole_files import make_folder
+from vsetune.storage.addresses import masked, shown_url
+from vsetune.storage.locks import take_lock
+from vsetune.storage.paths import home, remote_home
+from vsetune.storage.whole_files import make_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric
+
 
 SQLITE = "sqlite:///"
 PIECE = 5000
@@ -235,3 +232,17 @@ def _storage_error(doing: str, error: Exception, then: str) -> StorageError:
     nowhere = isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
     too = f", in {tempfile.gettempdir()} too" if nowhere else ""  # MLflow writes the files that it stores there first
     return StorageError(f"{doing} ({_gist(error)}); check free space{too}, permissions and the server, then {then}")
+
+
+def missing_driver(error: BaseException) -> str | None:
+    """The missing package and how to install it, if its absence made opening the address fail; else None."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ModuleNotFoundError):
+        cause = cause.__cause__
+    if cause is None or cause.name is None:
+        return None
+    package = cause.name.partition(".")[0]
+    how = "run: pip install 'vsetune[postgres]'" if package.startswith("psycopg") else (
+        "install it, or name another driver in the address, as in mysql+pymysql://"
+    )
+    return f"needs the package {package}, which is not installed; {how}"

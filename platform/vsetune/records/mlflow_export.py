@@ -28,11 +28,19 @@ from urllib.parse import unquote, urlsplit
 import yaml
 from mlflow.entities import LifecycleStage, Metric
 
-from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import StorageError, StudyConflict, UsageError
-from vsetune.files.whole_files import read_json, write_json
-from vsetune.records.attempts import SYSTEM, AttemptRecord, AttemptStart, StudyRecord
-from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
+from vsetune.records.events import (
+    SYSTEM,
+    AttemptRecord,
+    AttemptStart,
+    Begun,
+    Closed,
+    Ended,
+    Event,
+    Opened,
+    StudyRecord,
+    Validated,
+)
 from vsetune.records.log import LOG_FILE, Line, lines_of, name_of_log
 from vsetune.records.mlflow_client import PIECE, SQLITE, artifact_location, in_one_line, log_in_batches, open_client
 from vsetune.records.mlflow_views import keep_data_sets, keep_view
@@ -45,6 +53,8 @@ from vsetune.records.run_descriptions import (
     study_note,
 )
 from vsetune.records.studies import EXPORT_FILE
+from vsetune.storage.addresses import shown_url
+from vsetune.storage.whole_files import read_json, write_json
 
 _log = logging.getLogger(__name__)
 KIND, ATTEMPT, STATUS, ERROR, NOTE = "vsetune.kind", "vsetune.attempt", "status", "error", "mlflow.note.content"

@@ -19,17 +19,29 @@ from typing import Any, cast, get_args
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from vsetune.config.spec.foreign_text import one_line
-from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import DataError, UsageError
-from vsetune.files.hashes import sha256_of_file
-from vsetune.files.whole_files import write_json
-from vsetune.records.attempts import AttemptStart, AttemptStatus, StudyRecord, ValidationPoint
-from vsetune.records.events import Begun, Closed, Ended, Event, Opened, StudyStatus, Validated, attempt_id
+from vsetune.records.events import (
+    AttemptStart,
+    AttemptStatus,
+    Begun,
+    Closed,
+    Ended,
+    Event,
+    Opened,
+    StudyRecord,
+    StudyStatus,
+    Validated,
+    ValidationPoint,
+    attempt_id,
+)
 from vsetune.records.foreign_log import is_inside
 from vsetune.records.log import LOG_FILE, LogWriter
 from vsetune.records.mlflow_client import PIECE, in_one_line, open_client
 from vsetune.records.moved_study import FILES, FORMAT, HEADER, import_study
+from vsetune.storage.addresses import shown_url
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.hashes import sha256_of_file
+from vsetune.storage.whole_files import write_json
 
 _KIND, _PAGE = "vsetune.kind", 250
 _WEIGHTS = "best.safetensors"

@@ -13,18 +13,18 @@ from mlflow.entities import LoggedModelOutput
 from mlflow.models import Model, ModelSignature
 from mlflow.types.schema import Array, ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
-from vsetune.config.spec.secrets import shown_url
 from vsetune.errors import UsageError
-from vsetune.records.attempts import AttemptRecord
+from vsetune.records.events import AttemptRecord
 from vsetune.records.mlflow_client import in_one_line, open_client
 from vsetune.records.run_descriptions import attempt_params
 from vsetune.records.studies import Studies
+from vsetune.storage.addresses import shown_url
 
 with warnings.catch_warnings():  # mlflow.pyfunc warns about its own type hints
     warnings.simplefilter("ignore", UserWarning)
     import mlflow.pyfunc
 
-LOADER = "vsetune.serving.recorded_model"
+LOADER = "vsetune.study.recorded_model"
 WEIGHTS_SHA256 = "vsetune.weights_sha256"
 """Tag of a model: SHA-256 of the best checkpoint in it."""
 INDEX = "vsetune.index"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from mlflow.entities import LifecycleStage, Metric, Run
 
-from vsetune.config.spec.secrets import masked, shown_url
 from vsetune.errors import UsageError
 from vsetune.records.mlflow_client import PIECE, artifact_location, in_one_line, log_in_batches, open_client
+from vsetune.storage.addresses import masked, shown_url
 
 KIND, NOTE, NIGHTS = "vsetune.kind", "mlflow.note.content", "nights"
 """Kind of an experiment that holds the nights of a sweep."""

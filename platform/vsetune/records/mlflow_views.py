@@ -13,7 +13,7 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
-from vsetune.records.attempts import AttemptStart
+from vsetune.records.events import AttemptStart
 from vsetune.records.mlflow_client import PIECE
 from vsetune.records.run_descriptions import VIEW_KEY, data_set_facts, experiment_links
 

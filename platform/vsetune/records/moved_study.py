@@ -26,18 +26,18 @@ from typing import IO, Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from vsetune.config.spec.base import Name
-from vsetune.config.spec.foreign_text import one_line
-from vsetune.config.spec.paths import remote_place
 from vsetune.errors import DataError, StorageError, StudyConflict, UsageError
-from vsetune.files.hashes import sha256_of_file
-from vsetune.files.locks import take_lock
-from vsetune.files.whole_files import make_folder, move_in_place, readable_json, whole_file
-from vsetune.object_storage.home_files import keep_in_home
 from vsetune.records.events import Event, Opened
 from vsetune.records.foreign_log import is_inside, require_sound_log
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.studies import folder_of_study
 from vsetune.records.study_lock import LOCK_FILE, is_led
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.hashes import sha256_of_file
+from vsetune.storage.home_files import keep_in_home
+from vsetune.storage.locks import take_lock
+from vsetune.storage.paths import remote_place
+from vsetune.storage.whole_files import make_folder, move_in_place, readable_json, whole_file
 
 FORMAT = 2
 HEADER, FILES, _ZIP = "export.json", "files", ".zip"

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from vsetune.config.spec.secrets import shown_url
-from vsetune.records.attempts import PLUGIN_TAG, WARM_START, AttemptRecord, AttemptStart, StudyRecord
+from vsetune.records.events import PLUGIN_TAG, WARM_START, AttemptRecord, AttemptStart, StudyRecord
 from vsetune.records.mlflow_client import PIECE
+from vsetune.storage.addresses import shown_url
 
 VIEW_KEY = "vsetune"
 """Key of the charts that are set up for a study; see `mlflow_views.py`."""

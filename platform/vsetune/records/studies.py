@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Literal
 
 from vsetune.config.spec.base import did_you_mean
-from vsetune.config.spec.paths import home, remote_home, remote_place
 from vsetune.errors import StorageError, UsageError
-from vsetune.files.locks import take_lock
-from vsetune.files.whole_files import make_folder, read_json
-from vsetune.object_storage.home_files import bring_mirrored, find_in_home, keep_in_home
-from vsetune.object_storage.s3 import find, listing, put_bytes
-from vsetune.records.attempts import AttemptRecord, StudyRecord, ValidationPoint
-from vsetune.records.events import StudyStatus, Validated
+from vsetune.records.events import AttemptRecord, StudyRecord, StudyStatus, Validated, ValidationPoint
 from vsetune.records.log import LOG_FILE, OBJECTS, lines_of, name_of_log, refreshed
-from vsetune.records.snapshot import KnownLog, read_snapshot, write_snapshot
-from vsetune.records.study_history import StudyHistory
+from vsetune.records.study_history import KnownLog, StudyHistory, read_snapshot, write_snapshot
 from vsetune.records.study_lock import LOCK_FILE, is_led
+from vsetune.storage.home_files import bring_mirrored, find_in_home, keep_in_home
+from vsetune.storage.locks import take_lock
+from vsetune.storage.paths import home, remote_home, remote_place
+from vsetune.storage.s3 import find, listing, put_bytes
+from vsetune.storage.whole_files import make_folder, read_json
 
 RUNS = "runs"
 EXPORT_FILE = "mlflow.json"

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vsetune.config.spec.paths import home_variable, remote_place
 from vsetune.errors import StorageError, StudyConflict
-from vsetune.files.locks import take_lock
-from vsetune.object_storage.addresses import join
-from vsetune.object_storage.lease import Lease, holder_of
+from vsetune.storage.addresses import join
+from vsetune.storage.lease import Lease, holder_of
+from vsetune.storage.locks import take_lock
+from vsetune.storage.paths import home_variable, remote_place
 
 _log = logging.getLogger(__name__)
 LOCK_FILE = "lock"

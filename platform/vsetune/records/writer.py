@@ -9,15 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vsetune.errors import StudyConflict
-from vsetune.records.attempts import (
+from vsetune.records.events import (
     PLUGIN_TAG,
     AttemptRecord,
     AttemptStart,
     AttemptStatus,
-    StudyRecord,
-    ValidationPoint,
-)
-from vsetune.records.events import (
     Begun,
     Closed,
     Drawn,
@@ -25,8 +21,10 @@ from vsetune.records.events import (
     Event,
     Opened,
     Restarted,
+    StudyRecord,
     StudyStatus,
     Validated,
+    ValidationPoint,
     attempt_id,
 )
 from vsetune.records.log import LogWriter, lines_of

@@ -23,9 +23,8 @@ from vsetune.config.study.study_spec import SearchSpec
 from vsetune.search.finite_spaces import configurations_in, untried
 from vsetune.search.sampling.grid import uncovered
 from vsetune.search.sampling.points import first_points
-from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace
+from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, UnitCube
 from vsetune.search.sampling.sampler_choice import sampler_named
-from vsetune.search.sampling.unit_cube import UnitCube
 from vsetune.search.trial_history import REFUSED, TAUGHT, TrialHistory
 
 __all__ = [

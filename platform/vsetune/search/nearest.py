@@ -11,7 +11,7 @@ from vsetune.config.study.cells import Cell
 from vsetune.config.study.domains import Value
 from vsetune.search.drawing import distributions_of
 from vsetune.search.even_points import even_point
-from vsetune.search.sampling.unit_cube import UnitCube, Vector
+from vsetune.search.sampling.sampler import UnitCube, Vector
 
 
 class Nearest:

@@ -12,35 +12,31 @@ from typing import Any
 
 import torch
 
-from vsetune.config.sources.reading import STREAMED, Reading
+from vsetune.config.sources.inputs import STREAMED, Reading
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.data.freed_memory import give_back_freed_memory, keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import AttemptError, Preempted, StorageError
-from vsetune.files.whole_files import make_folder
-from vsetune.records.attempts import ValidationPoint
-from vsetune.scoring.device import choose_device, use_threads, wait_for
-from vsetune.scoring.evaluation import evaluate, evaluated_split, recalls, score_split
-from vsetune.training.attempt_progress import Progress
+from vsetune.records.events import ValidationPoint
+from vsetune.storage.whole_files import make_folder
+from vsetune.training.attempt_progress import Progress, device_seconds, summarise
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.calibration import working_clock
-from vsetune.training.checkpoint import CheckpointFolder
-from vsetune.training.checkpoint_pace import CheckpointPace
-from vsetune.training.environment import describe_environment
+from vsetune.training.checkpoint import CheckpointFolder, CheckpointPace
+from vsetune.training.device import choose_device, use_threads, wait_for
+from vsetune.training.environment import describe_environment, describe_protocol
+from vsetune.training.evaluation import evaluate, evaluated_split, recalls, score_split
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.failures import out_of_memory, scoring
 from vsetune.training.first_stage import KeptStage, open_first_stage
 from vsetune.training.loop import TrainingLoop
-from vsetune.training.negatives import NegativeSampler
-from vsetune.training.protocol import describe_protocol
 from vsetune.training.random_state import RandomState
 from vsetune.training.restoring import learner_state, restore, window_state
 from vsetune.training.schedule import next_validation, total_steps
 from vsetune.training.start import describe_start
 from vsetune.training.step import Learner, StepResult
-from vsetune.training.summary import device_seconds, summarise
-from vsetune.training.window import StepWindow
+from vsetune.training.window import NegativeSampler, StepWindow
 
 _log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.assembly import CaptionTables, caption_tables
 from vsetune.data.batches.bank_batches import bank_rows
 from vsetune.data.batches.batch import Batch
-from vsetune.data.batches.caption_tables import CaptionTables, caption_tables
 from vsetune.data.batches.reader import steps_per_epoch, training_batches
 from vsetune.data.captions.parses import read_parses
 from vsetune.data.captions.phrases import phrases_name
@@ -18,7 +18,7 @@ from vsetune.data.captions.semantic_sources import CosineSpread, cosine_spread, 
 from vsetune.data.captions.word_pieces import word_pieces_name
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError
-from vsetune.training.drawn_images import DrawnImages, drawn_in, require_enough
+from vsetune.training.drawn_negatives import DrawnImages, drawn_in, require_enough
 from vsetune.training.random_state import undisturbed
 
 _SAMPLED_PAIRS = 20_000

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from vsetune.scoring.device import wait_for
+from vsetune.training.device import wait_for
 
 _SIZE = 832
 """Size of the two square float32 matrices: 1.15 billion multiplications and additions, 10 to 20 ms on one core."""

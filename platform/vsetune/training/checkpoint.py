@@ -1,14 +1,4 @@
-"""The files that an attempt writes: `checkpoint.pt` to continue from, `best.safetensors` to score the test split.
-
-Neither file can run code when read: the checkpoint is loaded with `weights_only=True`, the weights are safetensors. The
-checkpoint ends with its own SHA-256 and contains that of the best weights, so that a changed file is detected. Older
-checkpoints without a seal are read as carefully as files from an untrusted source.
-
-`best.safetensors` always has the weights of the best validation. The checkpoint may be older: not every validation
-writes one (`checkpoint_pace.py`), and a crash may come between the two. So before new weights replace the file, the
-weights that belong to the checkpoint on disk are moved to `checkpoint-best.safetensors`; the next checkpoint makes them
-superfluous. Opening a folder moves them back: the work after the checkpoint is trained again.
-"""
+"""The files that an attempt writes, `checkpoint.pt` and `best.safetensors`, and when the next is due."""
 
 from __future__ import annotations
 
@@ -20,9 +10,10 @@ import pickle
 import re
 import stat
 import struct
+import time
 import zipfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +22,11 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, StorageError
-from vsetune.files.hashes import sha256_hex, sha256_of_file
-from vsetune.files.whole_files import (
+from vsetune.networks.importing.stored import WeightNotes
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.hashes import sha256_hex, sha256_of_file
+from vsetune.storage.whole_files import (
     free_name,
     move_in_place,
     put_aside,
@@ -43,7 +35,6 @@ from vsetune.files.whole_files import (
     unreadable,
     write_whole,
 )
-from vsetune.networks.importing.weight_notes import WeightNotes
 from vsetune.training.executions import ExecutionLog
 
 _BEFORE, _AFTER = b"\nvsetune SHA-256 ", b"\n"
@@ -302,3 +293,28 @@ def _require_plain_archive(path: Path) -> None:
 
 
 _MEANING = {"format": "format", "fingerprint": "trial fingerprint", "data": "data fingerprint"}
+
+
+class CheckpointPace:
+    """share: of the time of a trial that checkpoints may take, above 0, at most 1; with 1 a checkpoint is always due.
+
+    After one that took s seconds none is due for s (1 / share - 1) seconds. The first is due immediately, so a
+    continued trial saves its work at its first validation. clock: in seconds.
+    """
+
+    def __init__(self, share: float, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._pause_per_second = 1 / share - 1
+        self._clock = clock
+        self._not_before = float("-inf")
+
+    def is_due(self) -> bool:
+        """Whether a checkpoint should be written now."""
+        return self._clock() >= self._not_before
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Context around the writing of a checkpoint, which measures its time."""
+        begin = self._clock()
+        yield
+        end = self._clock()
+        self._not_before = end + (end - begin) * self._pause_per_second

@@ -1,4 +1,4 @@
-"""What a result depends on besides its configuration: code, packages, machine, data."""
+"""What a result depends on besides its configuration: code, packages, machine, data, protocol."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ import platform
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import vsetune
-from vsetune.config.study.training import TrainingSpec
-from vsetune.scoring.device import device_name, effective_precision
+from vsetune.config.study.evaluation_settings import RerankSpec
+from vsetune.config.study.training import TrainingSpec, TrialSpec
+from vsetune.data.stored.dataset import Dataset
+from vsetune.metrics.ranks import RANKING_PROTOCOL
+from vsetune.metrics.score_blocks import RERANKING_VERSION
+from vsetune.training.batches import TrainingBatches
 from vsetune.training.code_revision import git_revision
+from vsetune.training.device import device_name, effective_precision
+from vsetune.training.evaluation import PROTOCOLS
 
 _PACKAGES = (
     "torch", "numpy", "scikit-learn", "pillow", "transformers", "webdataset", "ray", "optuna", "mlflow",
@@ -57,3 +64,37 @@ def _versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def describe_protocol(trial: TrialSpec, dataset: Dataset, batches: TrainingBatches) -> dict[str, Any]:
+    """What is ranked, and how often. images, captions: of the split; validation_images: number of images in validations
+    that rank fewer."""
+    split = trial.data.validation_split
+    info = dataset.split(split)
+    wanted = trial.evaluation
+    named = {name: PROTOCOLS[name].as_dict() for name in wanted.protocols}
+    optional = {
+        "evaluation_protocols": named or None,
+        "reranking": None if wanted.rerank is None else _reranking(wanted.rerank),
+        "validation_images": wanted.validation_images,
+    }
+    return {key: value for key, value in optional.items() if value is not None} | {
+        "dataset": dataset.manifest.name,
+        "split": split,
+        "images": info.images,
+        "captions": info.captions,
+        "data_fingerprint": dataset.fingerprint,
+        "train_pairs": batches.pairs,
+        "steps_per_epoch": batches.steps_per_epoch,
+        "batch_size": trial.training.batch_size,
+        "batch_unit": trial.training.batch_unit,
+        "validate_every_steps": trial.training.validate_every_steps,
+        "tie_rule": RANKING_PROTOCOL["tie_rule"],
+        "score_dtype": RANKING_PROTOCOL["score_dtype"],
+        "ranking_version": RANKING_PROTOCOL["version"],
+    }
+
+
+def _reranking(wanted: RerankSpec) -> str:
+    """Which first stage proposes how many candidates. Its weights are identified by content, not by name."""
+    return f"top {wanted.top} of {wanted.first} ({(wanted.content or 'any')[:16]}), version {RERANKING_VERSION}"

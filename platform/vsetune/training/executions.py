@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vsetune.errors import DamagedCheckpoint, DataError
-from vsetune.files.whole_files import read_json, write_json
+from vsetune.storage.whole_files import read_json, write_json
 
 EXECUTIONS_FILE = "executions.json"
 PROGRESS_FILE = "progress.json"

@@ -22,7 +22,7 @@ from typing import Literal
 import torch
 from pydantic import ValidationError
 
-from vsetune.config.spec.secrets import masked
+from vsetune.config.plugin_loading import place_in_plugin
 from vsetune.errors import (
     AttemptError,
     ConfigError,
@@ -34,8 +34,8 @@ from vsetune.errors import (
     StorageError,
     VsetuneError,
 )
-from vsetune.plugins.plugin_loading import place_in_plugin
-from vsetune.scoring.pair_scores import LoggedProgress
+from vsetune.storage.addresses import masked
+from vsetune.training.validation import LoggedProgress
 
 Kind = Literal[
     "configuration", "data", "numeric", "checkpoint", "bug", "storage", "network", "device", "memory", "process",

@@ -10,7 +10,7 @@ import torch
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, StaleCheckpoint
-from vsetune.scoring.reranking import FirstStage
+from vsetune.training.reranking import FirstStage
 from vsetune.training.trained import load_trained
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from vsetune.config.study.phases import phase_starts
-from vsetune.config.study.training import LinearSchedule, TrainingSpec
+from vsetune.config.study.training import LinearSchedule, TrainingSpec, phase_starts
 from vsetune.errors import ConfigError
 
 _ROUNDING = 1e-9  # 0.6 / 0.2 is 2.9999999999999996: a boundary that was meant to be reached counts as reached

@@ -8,17 +8,16 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from vsetune.config.network_spec import AnyNetwork
 from vsetune.config.sources.recipe import expand_path
-from vsetune.config.spec.paths import on_this_node
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS
 from vsetune.errors import ConfigError, DataError
-from vsetune.files.hashes import sha256_of_file
-from vsetune.networks.importing.released_words import rows_of
-from vsetune.networks.importing.stored import WORD_VECTORS, StoredWeights, placed
-from vsetune.networks.importing.weight_notes import fingerprint_of_words
-from vsetune.networks.network_catalogue import AnyNetwork
+from vsetune.networks.importing.released_file import rows_of
+from vsetune.networks.importing.stored import WORD_VECTORS, StoredWeights, fingerprint_of_words, placed
 from vsetune.networks.parts.backbone import names_of_colours
-from vsetune.networks.parts.pretrained import Architecture
+from vsetune.networks.parts.text_transformer import Architecture
+from vsetune.storage.hashes import sha256_of_file
+from vsetune.storage.paths import on_this_node
 
 _KEY = "network.start_from"
 _HOW = "need weights of the same network with the same sizes, and features of the same width"

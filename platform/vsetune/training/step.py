@@ -15,20 +15,19 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs, LossOutput, Memory
 from vsetune.losses.loss_building import build_loss
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.importing.weight_notes import WeightNotes
+from vsetune.networks.importing.stored import WeightNotes
 from vsetune.networks.network_base import Network, TrainingItems
 from vsetune.networks.network_building import build_network
-from vsetune.networks.parts.pretrained import architecture_of
+from vsetune.networks.parts.text_transformer import architecture_of
 from vsetune.networks.sound_scores import require_sound_items, require_sound_scores
-from vsetune.scoring.device import product_precision, tower_precision
-from vsetune.scoring.network_inputs import caption_inputs, image_inputs
 from vsetune.training.batches import training_steps_per_epoch
-from vsetune.training.drawn_images import drawn_in
-from vsetune.training.drawn_negatives import Miner
+from vsetune.training.device import product_precision, tower_precision
+from vsetune.training.drawn_negatives import Miner, drawn_in
 from vsetune.training.optimizers import Optimizers
 from vsetune.training.schedule import loss_factor, phase_at, rate_factor, require_room_for_warmup
 from vsetune.training.start import known_architecture, start
 from vsetune.training.trained import described
+from vsetune.training.validation import caption_inputs, image_inputs
 
 
 @dataclass(frozen=True)

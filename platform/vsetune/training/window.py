@@ -1,4 +1,4 @@
-"""Means over the steps between two validations, and the check for non-finite numbers."""
+"""Means over the steps between two validations, hard negatives, and the check for non-finite numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vsetune.config.study.training import TrainingSpec
+from vsetune.data.batches.batch import Batch
 from vsetune.errors import NumericError
+from vsetune.losses.loss_base import LossOutput
+from vsetune.metrics.hard_negatives import unique_hard_negatives
 from vsetune.training.step import StepResult
 
 _CHECK_EVERY_ON_GPU = 25
@@ -92,3 +96,35 @@ class StepWindow:
             f"{self._where} step {step}: loss {self._loss_name} is {loss:g} with gradient norm {norm:g} at learning "
             f"rate {rate:g}, need finite numbers; lower training.learning_rate or training.gradient_clip."
         )
+
+
+_LOOK_EVERY = 10
+"""Steps between two counts: counting reads numbers back from the device, and a step should not wait for that."""
+
+
+class NegativeSampler:
+    """Counts of every tenth full batch after a validation, the first one included.
+
+    Short batches are left out: their counts have another range. Losses that select no single hardest negative
+    (softmax, top-f above f = 0) give the same numbers under names that start with `proxy_`.
+    """
+
+    def __init__(self, training: TrainingSpec, *, full_batches: int = 0) -> None:
+        """full_batches: number since the validation, counted by the execution that this one continues."""
+        self._batch_size = training.batch_size
+        self.full_batches = full_batches
+
+    def look(self, batch: Batch, output: LossOutput) -> dict[str, float]:
+        """Counts by name, or nothing for most batches."""
+        if len(batch.image_ids) < self._batch_size or output.selection is None:
+            return {}
+        self.full_batches += 1
+        if (self.full_batches - 1) % _LOOK_EVERY:
+            return {}
+        selection = output.selection
+        counts = unique_hard_negatives(
+            selection.scores, selection.negatives, active_images=selection.active_images,
+            active_captions=selection.active_captions,
+        )
+        prefix = "proxy_unique_negatives" if selection.is_proxy else "unique_negatives"
+        return {f"{prefix}_{name}": value for name, value in counts.as_dict().items()}

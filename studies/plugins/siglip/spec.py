@@ -6,9 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.spec.base import Range, tunable
-from vsetune.config.spec.kinds import Score
-from vsetune.losses.loss_spec import COSINES, LossSpec
+from vsetune.config.loss_spec import COSINES, LossSpec
+from vsetune.config.spec.base import Range, Score, tunable
 from vsetune.losses.parts.spec_fields import SameImage
 
 

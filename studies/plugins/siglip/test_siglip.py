@@ -11,9 +11,9 @@ import torch
 from vsetune.losses.loss_base import LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.quality.checks import Check
+from vsetune.quality.loss_batches import LossSubject
 from vsetune.quality.loss_checks import LOSS_CHECKS
-from vsetune.quality.loss_runs import LossSubject
-from vsetune.quality.quality_subjects import loss_at
+from vsetune.quality.subjects import loss_at
 
 FOLDER = Path(__file__).parent
 

@@ -10,7 +10,7 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, region_mask, unit_length, word_mask
 from vsetune.networks.network_building import register
-from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.polysemous import mean_of_items
 from vsetune.networks.parts.words import word_embedding
 

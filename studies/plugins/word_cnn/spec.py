@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from vsetune.config.network_spec import NetworkSpec
 from vsetune.config.spec.base import Choices, tunable
-from vsetune.networks.network_spec import NetworkSpec
 
 
 class WordCnnSpec(NetworkSpec):

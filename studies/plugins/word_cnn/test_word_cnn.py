@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from vsetune.quality.checks import Check
-from vsetune.quality.drawn_batches import NetworkSubject
 from vsetune.quality.network_checks import NETWORK_CHECKS
-from vsetune.quality.quality_subjects import network_at
+from vsetune.quality.network_learning import NetworkSubject
+from vsetune.quality.subjects import network_at
 
 FOLDER = Path(__file__).parent
 

@@ -23,9 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 from PIL import Image
 
-from vsetune.config.sources.network_reads import NetworkReads
-from vsetune.config.sources.pixel_input import PixelInput
-from vsetune.config.sources.semantic_vectors import EncoderSpec
+from vsetune.config.sources.inputs import EncoderSpec, NetworkReads, PixelInput
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.captions.parses import parse_dataset, read_parses
 from vsetune.data.captions.phrase_rules import Phrase
@@ -36,8 +34,7 @@ from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import FeatureInfo, Manifest, ShardInfo, SplitInfo, VocabularyInfo, write_manifest
 from vsetune.data.stored.shards import iter_words
-from vsetune.data.stored.tokens import tokenise
-from vsetune.data.stored.vocabulary import Vocabulary
+from vsetune.data.stored.vocabulary import Vocabulary, tokenise
 from vsetune.errors import DataError
 
 WIDTH = 3

@@ -15,10 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mock_bucket import bucket
 
-from vsetune.config.sources.network_reads import NetworkReads
-from vsetune.config.sources.pixel_input import PixelInput
-from vsetune.config.sources.reading import STREAMED, Reading
-from vsetune.config.sources.text_model import TextModel
+from vsetune.config.sources.inputs import STREAMED, NetworkReads, PixelInput, Reading, TextModel
 from vsetune.data.batches.bank_arrays import DeviceArrays
 from vsetune.data.batches.bank_batches import BankRows, bank_rows
 from vsetune.data.batches.batch import Batch
@@ -29,7 +26,7 @@ from vsetune.data.stored import banks
 from vsetune.data.stored.banks import bank_of, forget_banks
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError, StorageError
-from vsetune.object_storage.node_cache import FOLDER_VARIABLE
+from vsetune.storage.node_cache import FOLDER_VARIABLE
 
 __all__ = ["bucket"]
 

@@ -13,9 +13,8 @@ import pytest
 import torch
 import transformers
 
-from vsetune.config.sources.data_set import DataSpec
+from vsetune.config.sources.inputs import DataSpec, EncoderSpec
 from vsetune.config.sources.pretrained_models import encoder_identity
-from vsetune.config.sources.semantic_vectors import EncoderSpec
 from vsetune.data.captions.encoder_semantics import TextEncoder, encode_all, encoder_vectors
 from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vectors_of
 from vsetune.data.progress import SilentProgress

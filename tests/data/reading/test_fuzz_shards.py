@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from vsetune.data.stored.flaws import Flaw
-from vsetune.data.stored.plain_arrays import array_from_bytes
+from vsetune.data.stored.plain_files import Flaw, array_from_bytes
 from vsetune.data.stored.tar_members import tar_members
 
 Fuzz = Callable[..., None]

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from vsetune.data.batches.order import shuffled
+from vsetune.data.batches.sample_stream import shuffled
 
 
 @pytest.mark.parametrize(("rows", "size"), [(100, 7), (100, 8), (100, 64), (5, 8), (8, 8), (9, 1), (0, 4)])

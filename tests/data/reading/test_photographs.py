@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.photographs import rgb_image
+from vsetune.data.stored.plain_files import Flaw
 
 
 def encoded(image: Image.Image, format_: str, *, orientation: int | None = None) -> bytes:

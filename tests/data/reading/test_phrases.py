@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from vsetune.data.captions.parses import PARSES_FILE, parse_dataset
-from vsetune.data.captions.phrase_codes import counted, decoded, encoded
-from vsetune.data.captions.phrase_rules import Phrase
+from vsetune.data.captions.phrase_rules import Phrase, counted, decoded, encoded
 from vsetune.data.captions.phrases import caption_phrases, phrases_name
 from vsetune.data.looking.verify import verify
 from vsetune.data.progress import SilentProgress
 from vsetune.errors import DataError, StudyConflict
-from vsetune.files.hashes import sha256_hex
+from vsetune.storage.hashes import sha256_hex
 
 
 def parse(dataset, *, phrases=True, pipeline="chain"):

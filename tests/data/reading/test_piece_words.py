@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vsetune.config.sources.text_model import TextModel
-from vsetune.data.captions.piece_words import ids_of_phrases, piece_words, words_of_ids
-from vsetune.data.captions.word_pieces import word_pieces
+from vsetune.config.sources.inputs import TextModel
+from vsetune.data.captions.word_pieces import ids_of_phrases, piece_words, word_pieces, words_of_ids
 
 WORDS = ["a", "dog", "run", "##s", "left", "-", "handed", "don", "'", "t"]
 

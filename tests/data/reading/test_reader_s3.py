@@ -13,7 +13,7 @@ from vsetune.data.captions.parses import read_parses
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_captions
 from vsetune.errors import DataError
-from vsetune.object_storage import s3
+from vsetune.storage import s3
 
 __all__ = ["bucket"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from vsetune.config.sources.semantic_vectors import SemanticSpec
+from vsetune.config.sources.inputs import SemanticSpec
 from vsetune.data.captions.svd_semantics import ENGLISH_STOP_WORDS, caption_vectors, semantic_vectors, stems
 from vsetune.data.looking.verify import verify
 from vsetune.data.stored.array_cache import forget_arrays
@@ -174,7 +174,7 @@ def test_a_file_of_another_length_is_made_again(tiny):
 def test_a_data_folder_that_cannot_be_written_sends_the_file_home(tiny, monkeypatch, tmp_path):
     dataset = write(tiny)
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("vsetune.files.whole_files.NamedTemporaryFile", _refusing(dataset.path))
+    monkeypatch.setattr("vsetune.storage.whole_files.NamedTemporaryFile", _refusing(dataset.path))
     semantic_vectors(dataset, SPEC, split="train")
     assert kept_files(dataset.path) == []
     assert len(kept_files(str(tmp_path / "home" / "cache"))) == 1
@@ -184,7 +184,7 @@ def test_vectors_come_even_when_nothing_can_be_written(tiny, monkeypatch, tmp_pa
     dataset = write(tiny)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr("vsetune.files.whole_files.NamedTemporaryFile", _refusing(dataset.path))
+    monkeypatch.setattr("vsetune.storage.whole_files.NamedTemporaryFile", _refusing(dataset.path))
     assert semantic_vectors(dataset, SPEC, split="train").shape == (5, 2)
     assert "computed again by every trial" in caplog.text
 

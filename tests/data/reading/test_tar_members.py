@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.tar_members import file_places
 
 CONTENT = {"a.jpg": b"first", "deep/b.jpg": b"x" * 1300, f"{'long/' * 40}c.jpg": b"third", "d\u00e9j\u00e0.jpg": b""}

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from vsetune.data.stored.tokens import tokenise
-from vsetune.data.stored.vocabulary import END, MASK, PAD, SPECIAL_WORDS, START, UNKNOWN, Vocabulary
+from vsetune.data.stored.vocabulary import END, MASK, PAD, SPECIAL_WORDS, START, UNKNOWN, Vocabulary, tokenise
 from vsetune.errors import DataError
 
 

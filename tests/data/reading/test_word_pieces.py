@@ -11,13 +11,11 @@ import pytest
 import torch
 import transformers
 
-from vsetune.config.sources.network_reads import NetworkReads
-from vsetune.config.sources.pixel_input import PixelInput
-from vsetune.config.sources.text_model import TextModel
+from vsetune.config.sources.inputs import NetworkReads, PixelInput, TextModel
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions import word_pieces as module
 from vsetune.data.captions.word_pieces import WordPieces, word_pieces, word_pieces_name
-from vsetune.data.looking.readable_ids import ReadableIds
+from vsetune.data.looking.show import ReadableIds
 from vsetune.errors import ConfigError
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from s3_server import endpoint, prefix
 
-from vsetune.config.spec.paths import home
 from vsetune.data.stored.array_cache import cached_array
-from vsetune.object_storage.s3 import put_bytes
+from vsetune.storage.paths import home
+from vsetune.storage.s3 import put_bytes
 
 __all__ = ["endpoint", "prefix"]
 MADE = np.arange(12, dtype=np.float32).reshape(4, 3)

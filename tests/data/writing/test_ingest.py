@@ -22,8 +22,7 @@ from vsetune.data.making.shard_making import named_splits, open_source
 from vsetune.data.making.shard_writer import Sample, sample_bytes_bound, write_shard
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import Manifest
-from vsetune.data.stored.tokens import tokenise
-from vsetune.data.stored.vocabulary import Vocabulary
+from vsetune.data.stored.vocabulary import Vocabulary, tokenise
 from vsetune.errors import DataError, StorageError, StudyConflict
 
 Make = Callable[..., IngestRecipe]

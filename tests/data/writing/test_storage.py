@@ -13,8 +13,8 @@ from vsetune.data.making.ingest import ingest
 from vsetune.data.stored import storage
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import DataError, StorageError
-from vsetune.object_storage import s3
-from vsetune.object_storage.addresses import is_remote, join
+from vsetune.storage import s3
+from vsetune.storage.addresses import is_remote, join
 
 __all__ = ["endpoint"]
 

@@ -15,7 +15,7 @@ from vsetune.data.looking.show import contact_sheet, wrap
 from vsetune.data.looking.verify import summary, verify
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import DataError, StorageError
-from vsetune.files.hashes import sha256_hex
+from vsetune.storage.hashes import sha256_hex
 
 Make = Callable[..., IngestRecipe]
 Run = Callable[[IngestRecipe], Manifest]

@@ -13,7 +13,7 @@ from vsetune.errors import ConfigError
 from vsetune.networks.malali_keller.spec import MalaliKellerSpec
 from vsetune.networks.mse.spec import MseSpec
 from vsetune.networks.parts.backbone import Backbone
-from vsetune.networks.parts.backbone_spec import BackboneSpec
+from vsetune.networks.parts.network_fields import BackboneSpec
 from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
 RANDOM = BackboneSpec(model="random", depths=(1, 1), widths=(4, 6))
@@ -109,7 +109,7 @@ def test_running_statistics_drift_as_in_the_references_when_asked_for(learns: bo
 @pytest.mark.parametrize("size", PARAMETERS)
 def test_shapes_of_well_known_resnets_need_no_hub(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "vsetune.networks.parts.pretrained.find_model", lambda *args, **keys: pytest.fail("asked the hub")
+        "vsetune.networks.parts.text_transformer.find_model", lambda *args, **keys: pytest.fail("asked the hub")
     )
     with torch.device("meta"):
         backbone = built(BackboneSpec(model=f"microsoft/resnet-{size}"), gives="vector")
@@ -126,7 +126,7 @@ def test_networks_of_the_papers_can_be_checked_without_a_hub(spec: Any, monkeypa
     from vsetune.networks.network_building import build_network
 
     monkeypatch.setattr(
-        "vsetune.networks.parts.pretrained.find_model", lambda *args, **keys: pytest.fail("asked the hub")
+        "vsetune.networks.parts.text_transformer.find_model", lambda *args, **keys: pytest.fail("asked the hub")
     )
     with torch.device("meta"):
         network = build_network(spec, regions=36, width=16, vocabulary_size=20)

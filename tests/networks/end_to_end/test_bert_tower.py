@@ -10,14 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.sources.text_model import TextModel
+from vsetune.config.sources.inputs import TextModel
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
-from vsetune.networks.parts.pretrained import weights_follow
-from vsetune.networks.parts.text_transformer import TextTransformer
+from vsetune.networks.parts.text_transformer import TextTransformer, weights_follow
 from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 8, 9, 3], [2, 11, 6, 3, 0, 0, 0], [2, 3, 0, 0, 0, 0, 0]])

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.sources.inputs import PixelInput
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.malali_keller.spec import MalaliKellerSpec
 from vsetune.networks.mse.spec import MseSpec
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
-from vsetune.networks.network_spec import NetworkSpec
 
 RANDOM = {"model": "random", "widths": (4, 6)}
 SPECS: dict[str, Any] = {"mse": MseSpec, "malali_keller": MalaliKellerSpec}

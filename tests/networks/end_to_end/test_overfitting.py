@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from vsetune.config.network_spec import NetworkSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.malali_keller.spec import MalaliKellerSpec
 from vsetune.networks.mse.spec import MseSpec
 from vsetune.networks.network_building import build_network
-from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
 pytestmark = pytest.mark.slow  # that a step lowers the loss is tested with every network

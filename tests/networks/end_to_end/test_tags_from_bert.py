@@ -13,7 +13,7 @@ from vsetune.errors import ConfigError
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import TrainingItems
 from vsetune.networks.network_building import build_network
-from vsetune.networks.parts.pretrained import architecture_of
+from vsetune.networks.parts.text_transformer import architecture_of
 from vsetune.networks.tags.network import Tags
 from vsetune.networks.tags.spec import TagsSpec
 

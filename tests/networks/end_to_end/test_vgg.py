@@ -12,8 +12,8 @@ from torch.nn.functional import conv2d, max_pool2d
 
 from vsetune.errors import ConfigError
 from vsetune.networks.parts.backbone import Backbone
-from vsetune.networks.parts.backbone_spec import BackboneSpec
-from vsetune.networks.parts.pretrained import weights_follow
+from vsetune.networks.parts.network_fields import BackboneSpec
+from vsetune.networks.parts.text_transformer import weights_follow
 from vsetune.networks.parts.vgg import Vgg19
 
 CONVOLUTIONS = (0, 2, 5, 7, 10, 12, 14, 16, 19, 21, 23, 25, 28, 30, 32, 34)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.networks.vse_infinity.augmentation import drop_word_pieces
+from vsetune.networks.vse_infinity.network import drop_word_pieces
 
 MASK, START, END, VOCABULARY = 4, 2, 3, 1000
 CONTINUES = torch.zeros(VOCABULARY, dtype=torch.bool)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.testing import assert_close
 
-from vsetune.cli.network_import import _snippet
+from vsetune.cli.network_weights import _snippet
 from vsetune.errors import DataError
 from vsetune.networks.parts import text_transformer
 
@@ -146,7 +146,7 @@ def tiny_bert(monkeypatch: pytest.MonkeyPatch) -> Any:
     }
     monkeypatch.setitem(text_transformer._KNOWN, "bert-base-uncased", tiny)
     monkeypatch.setattr(
-        "vsetune.networks.parts.pretrained.find_model", lambda *args, **keys: pytest.fail("asked the hub")
+        "vsetune.networks.parts.text_transformer.find_model", lambda *args, **keys: pytest.fail("asked the hub")
     )
     return transformers.BertModel(transformers.BertConfig(**tiny))
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 from torch.testing import assert_close
 
-from vsetune.cli.network_import import _snippet
+from vsetune.cli.network_weights import _snippet
 from vsetune.errors import DataError
 from vsetune.networks.parts import text_transformer
 from vsetune.networks.tags import released as tags_released
@@ -32,7 +32,7 @@ def uniter(released: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     shape = {"embedding_size": SIZE, "layers": 2, "heads": 1}
     monkeypatch.setitem(tags_released._SIZES, SIZE, {**shape, "text_model": "bert-base-cased"})
     monkeypatch.setattr(
-        "vsetune.networks.parts.pretrained.find_model", lambda *args, **keys: pytest.fail("asked the hub")
+        "vsetune.networks.parts.text_transformer.find_model", lambda *args, **keys: pytest.fail("asked the hub")
     )
     bert = transformers.BertModel(transformers.BertConfig(**tiny, attn_implementation="eager"))
     images = released(

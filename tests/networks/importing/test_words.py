@@ -16,8 +16,8 @@ from torch import nn
 
 from vsetune.errors import DataError
 from vsetune.networks.importing.imported import network_of
+from vsetune.networks.importing.released_file import read_words, rows_of
 from vsetune.networks.importing.released_models import import_released
-from vsetune.networks.importing.released_words import read_words, rows_of
 from vsetune.networks.importing.stored import StoredWeights
 
 WORDS = ["<pad>", "<start>", "<end>", "<unk>", "dog", "café", "a"]

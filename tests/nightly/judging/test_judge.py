@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from vsetune.errors import UsageError
-from vsetune.nightly.judging.arrays import Floats, Streams
 from vsetune.nightly.judging.judge import Judgement, judge, judgements
-from vsetune.nightly.judging.tolerance import Tolerance
+from vsetune.nightly.judging.noise import Floats, Streams
+from vsetune.nightly.judging.scores import Tolerance
 from vsetune.nightly.judging.watch import Watch
-from vsetune.nightly.measures import BY_NAME, Measure
+from vsetune.nightly.night import BY_NAME, Measure
 
 RECALL, TIME, RATE, MEMORY = (BY_NAME[name] for name in ("best_m_recall", "epoch_time", "pair_rate", "peak_memory"))
 TOLERANCE = Tolerance()

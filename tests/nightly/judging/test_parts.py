@@ -12,23 +12,23 @@ import pytest
 from scipy import stats
 
 from vsetune.errors import UsageError
-from vsetune.nightly.judging import cusum
-from vsetune.nightly.judging.all_cells import all_cells
-from vsetune.nightly.judging.arrays import Floats, Streams, of_all_cells
-from vsetune.nightly.judging.judge import judge
+from vsetune.nightly.judging import scores
+from vsetune.nightly.judging.judge import all_cells, judge
 from vsetune.nightly.judging.noise import (
     CLIP,
     DOUBT,
     IMAGINED_NIGHTS,
     SMALLEST_SHARE,
     WINSORISED_VARIANCE,
+    Floats,
+    Streams,
     autocorrelation,
     noise,
+    of_all_cells,
 )
-from vsetune.nightly.judging.scores import Tail, normal_score, students_t
-from vsetune.nightly.judging.tolerance import Tolerance
+from vsetune.nightly.judging.scores import Tail, Tolerance, normal_score, students_t
 from vsetune.nightly.judging.watch import Watch
-from vsetune.nightly.measures import BY_NAME, MEASURES
+from vsetune.nightly.night import BY_NAME, MEASURES
 
 TIME = BY_NAME["epoch_time"]
 
@@ -91,7 +91,7 @@ def test_the_limit_of_normal_scores_comes_close_to_the_normal_quantile_and_heavy
 @pytest.mark.parametrize("step", [0.25, 0.5, 1.0])
 def test_quiet_sums_pass_their_limit_as_rarely_as_asked(step: float) -> None:
     rng = np.random.default_rng(2)
-    limit = cusum.limit(np.array(step), np.array(50.0))
+    limit = scores.limit(np.array(step), np.array(50.0))
     total, waited, length = np.zeros(2000), np.zeros(2000), np.zeros(2000)
     for night in range(1, 500):
         total = np.maximum(total + rng.normal(size=2000) - step, 0)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsetune.config.components.catalogue import SPEC_FILE
-from vsetune.config.components.plugin_import import told_in_one_line
-from vsetune.config.components.plugin_source import read_source
+from vsetune.config.components.plugin_import import read_source, told_in_one_line
 from vsetune.errors import ConfigError, MissingPlugin
 
 _imported: dict[str, str] = {}

@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from vsetune.config.sources.inputs import EncoderSpec
 from vsetune.config.sources.recipe import expand_path
-from vsetune.config.sources.semantic_vectors import EncoderSpec
-from vsetune.config.spec.paths import on_this_node
 from vsetune.errors import ConfigError
-from vsetune.files.hashes import sha256_hex, sha256_of_file
+from vsetune.storage.hashes import sha256_hex, sha256_of_file
+from vsetune.storage.paths import on_this_node
 
 ENCODER_KEY = "data.encoder.model"
 """Key of a study that names the encoder of semantic vectors."""

@@ -16,9 +16,9 @@ from pydantic_core import PydanticCustomError
 
 from vsetune.config.components.catalogue import Catalogue, code_of
 from vsetune.config.spec.base import Count, Seed, Size, Spec
-from vsetune.config.spec.paths import PathText, expand_user
 from vsetune.errors import ConfigError
-from vsetune.files.hashes import fingerprint_of
+from vsetune.storage.hashes import fingerprint_of
+from vsetune.storage.paths import PathText, expand_user
 
 SPLIT_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$"
 SplitName = Annotated[str, Field(max_length=60, pattern=SPLIT_NAME)]

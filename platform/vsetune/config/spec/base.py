@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from vsetune.files.hashes import fingerprint_of
+from vsetune.storage.hashes import fingerprint_of
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 """A seed of numpy and torch."""
@@ -249,3 +249,13 @@ def unusable_text(text: str) -> str | None:
             kind = "a surrogate" if unicodedata.category(character) == "Cs" else "a control character"
             return f"{kind} (U+{ord(character):04X}) in it; remove it"
     return None
+
+
+Kind = Literal["embedding", "several_embeddings", "probabilistic", "score"]
+"""Output of a network for an item: one vector, K vectors, a Gaussian; or it only scores pairs."""
+
+Score = Literal["cosine", "probability", "unbounded", "order"]
+"""Range of its similarities: in [-1, 1], in (0, 1), any number, or minus an order violation (0 at best)."""
+
+ALL_KINDS: frozenset[Kind] = frozenset({"embedding", "several_embeddings", "probabilistic", "score"})
+ALL_SCORES: frozenset[Score] = frozenset({"cosine", "probability", "unbounded", "order"})

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from vsetune.config.spec.base import Problems, Spec, unknown_name, unusable_text
-from vsetune.config.spec.secrets import masked
 from vsetune.config.spec.yaml_files import dump_yaml, read_yaml
 from vsetune.errors import ConfigError
+from vsetune.storage.addresses import masked
 
 __all__ = ["describe_problems", "dump_yaml", "load_spec", "parse_spec", "read_yaml"]
 

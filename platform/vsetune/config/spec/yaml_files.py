@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from vsetune.config.spec.base import Spec
 from vsetune.errors import ConfigError
 
 LARGEST_FILE = 256 * 1024
@@ -207,3 +208,22 @@ _StrictLoader.yaml_implicit_resolvers = {
 for _with in (_StrictLoader, _StrictDumper):
     _with.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
     _with.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+
+
+_KINDS = {
+    "study": ("a study file", "vsetune study run"),
+    "nightly": ("a nightly file", "vsetune nightly run"),
+    "source": ("an ingest recipe", "vsetune data ingest"),
+    "available_node_types": ("a cluster file", "ray up"),
+}
+"""For each kind of file: its name, and the command that takes it. No spec has the key of another kind."""
+
+
+def require_kind(content: Mapping[str, Any], spec: type[Spec], *, where: str) -> None:
+    """ConfigError in one line for a file of another kind, instead of a line for each of its keys."""
+    wanted = next(key for key in _KINDS if key in spec.model_fields)
+    found = next((key for key in _KINDS if key in content), wanted)
+    if wanted in content or found == wanted:
+        return
+    kind, command = _KINDS[found]
+    raise ConfigError(f"{where}: is {kind}, need {_KINDS[wanted][0]}; {command} takes it")

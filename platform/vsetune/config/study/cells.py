@@ -10,7 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vsetune.config.sources.data_set import DataSpec
+from vsetune.config.loss_spec import LOSSES, LossSpec
+from vsetune.config.network_spec import NETWORKS
+from vsetune.config.sources.inputs import DataSpec
 from vsetune.config.spec.base import Domain, Spec
 from vsetune.config.spec.loading import describe_problems
 from vsetune.config.study.compatibility import PROTOCOL_SETTINGS, protocol_difference
@@ -30,19 +32,16 @@ from vsetune.config.study.loss_settings import (
     as_settings,
     loss_settings_of,
     loss_type,
+    plugins_in,
     setting,
     with_setting,
     with_settings,
 )
-from vsetune.config.study.plugin_use import plugins_in
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec
+from vsetune.config.sum_spec import SUM
 from vsetune.errors import ConfigError
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.losses.loss_spec import LossSpec
-from vsetune.losses.weighted_sum.sum_spec import SUM
-from vsetune.networks.network_catalogue import NETWORKS
 
 Configuration = Mapping[str, Value]
 """Values sampled from a cell's domains by dotted name, such as `loss.margin` or `training.learning_rate`."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.losses.loss_spec import LossSpec, MemorySpec
-from vsetune.losses.weighted_sum.sum_spec import SumSpec
-from vsetune.networks.network_spec import NetworkSpec
+from vsetune.config.loss_spec import LOSSES, LossSpec, MemorySpec
+from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.sum_spec import SumSpec
 
 _KINDS = {
     "embedding": "one embedding per item",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from vsetune.config.loss_spec import LOSSES
+from vsetune.config.network_spec import NETWORKS
 from vsetune.config.spec.base import did_you_mean
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.networks.network_catalogue import NETWORKS
 
 if TYPE_CHECKING:
     from vsetune.config.study.study_spec import StudySpec

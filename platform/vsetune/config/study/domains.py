@@ -1,15 +1,19 @@
-"""The search space of a cell: the domain of every searched setting, by dotted name."""
+"""The search space of a cell: the domain of every searched setting, and points printed in papers."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any, Literal
 
+from vsetune.config.loss_spec import LOSSES
 from vsetune.config.spec.base import Choices, Domain, Spec, conditions, known_name, searched_domain, tunables
 from vsetune.config.study.study_entries import LossEntry, Settings
+from vsetune.config.sum_spec import WeightedLoss
 from vsetune.errors import ConfigError
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.losses.weighted_sum.sum_spec import WeightedLoss
 
 Value = bool | int | float | str
 
@@ -189,3 +193,42 @@ def clipped(value: Any, domain: Domain) -> Value:
         value = domain.low
     clipped = min(max(value, domain.low), domain.high)
     return round(clipped) if domain.integer else float(clipped)
+
+
+_FOLDER = "published"
+_KEYS = ("network", "loss", "data_set", "source")
+
+
+@dataclass(frozen=True)
+class PublishedPoint:
+    """settings: by dotted name, as printed. source: paper, table and row."""
+
+    network: str
+    loss: str
+    data_set: str
+    source: str
+    settings: Mapping[str, float]
+
+
+@cache
+def tables() -> Mapping[str, tuple[PublishedPoint, ...]]:
+    """Every table and its parts by data set, under their names."""
+    found: dict[str, tuple[PublishedPoint, ...]] = {}
+    for file in sorted(files(__package__).joinpath(_FOLDER).iterdir(), key=lambda each: each.name):
+        name, _, kind = file.name.rpartition(".")
+        if kind != "csv":
+            continue
+        found[name] = tuple(map(_point, csv.DictReader(file.read_text(encoding="utf-8").splitlines())))
+        for data_set in dict.fromkeys(point.data_set for point in found[name]):
+            found[f"{name}.{data_set}"] = tuple(point for point in found[name] if point.data_set == data_set)
+    return found
+
+
+def known_table(name: str) -> str:
+    """`name` if there is such a table; otherwise a ValueError that lists all tables."""
+    return known_name(name, tables(), "table of published settings")
+
+
+def _point(row: Mapping[str, str]) -> PublishedPoint:
+    settings = {name: float(value) for name, value in row.items() if name not in _KEYS and value}
+    return PublishedPoint(row["network"], row["loss"], row["data_set"], row["source"], settings)

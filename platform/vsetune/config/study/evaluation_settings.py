@@ -1,4 +1,4 @@
-"""Scoring of a trial: the ranking of its validations, and the scores of its best checkpoint, once, at its end."""
+"""Scoring of a trial: the ranking of its validations, the scores of its best checkpoint, its gallery."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from vsetune.config.spec.base import Count, Spec
-from vsetune.config.spec.paths import PathText
+from vsetune.config.spec.base import Count, Seed, Spec
+from vsetune.storage.paths import PathText
 
 
 class RerankSpec(Spec):
@@ -78,3 +78,17 @@ class EvaluationSpec(Spec):
 
 
 _LATER_KEYS = ("rerank", "validation_images")
+
+
+class GallerySpec(Spec):
+    """Queries sampled at random from a split, and the number of retrieved items to show for each."""
+
+    captions: int = Field(8, ge=0, le=200, description="captions drawn as queries")
+    images: int = Field(6, ge=0, le=200, description="images drawn as queries")
+    top: int = Field(5, ge=1, le=50, description="items shown of a ranking, best first")
+    hardest: int = Field(10, ge=0, le=100, description="hardest negatives of the whole split, in each direction")
+    written: int = Field(4, ge=0, le=50, description="images with sentences that the network writes, if it does")
+    sentences: int = Field(6, ge=1, le=100, description="that were kept shown of each, highest score first")
+    corrected: int = Field(4, ge=0, le=50, description="wrong captions that are corrected towards an image")
+    seed: Seed = Field(0, description="of the draw")
+    thumbnail: int = Field(240, ge=32, le=1024, description="pixels of the longer side of a picture")

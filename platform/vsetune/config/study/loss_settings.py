@@ -1,19 +1,17 @@
-"""Settings of a loss as plain data: reading and writing one of them by its dotted name.
-
-A single loss is `{name: lmh, margin: 0.2}`, and its setting has the name `margin`. A sum is `{name: sum, parts: {lmh:
-{weight: 1, loss: {...}}}}`; settings of a part have the names `lmh.margin`, `lmh.weight`.
-"""
+"""Settings of a loss as plain data, by dotted name, and the plugin code that a trial is made of."""
 
 from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vsetune.losses.loss_catalogue import LOSSES
-from vsetune.losses.loss_spec import LossSpec
-from vsetune.losses.weighted_sum.sum_spec import SUM, SumSpec
+from vsetune.config.loss_spec import LOSSES, LossSpec
+from vsetune.config.network_spec import NETWORKS, NetworkSpec
+from vsetune.config.plugin_loading import plugin_of
+from vsetune.config.spec.base import Spec
+from vsetune.config.sum_spec import SUM, SumSpec
 
 
 def loss_type(plain: Mapping[str, Any]) -> type[LossSpec]:
@@ -64,3 +62,21 @@ def loss_settings_of(plain: Mapping[str, Any]) -> set[str]:
 def as_settings(text: str) -> str:
     """Error text with settings of a sum's parts under the names that study files use: `loss.lmh.margin`."""
     return re.sub(r"\bloss\.parts\.([\w-]+)\.(?:loss\.)?", r"loss.\1.", text)
+
+
+def plugins_in(network: Mapping[str, Any], loss: Mapping[str, Any]) -> dict[str, str]:
+    """Plugins of a network and a loss in plain data; their names may be unknown."""
+    losses = [part["loss"] for part in loss["parts"].values()] if loss.get("name") == SUM else [loss]
+    specs = [NETWORKS.get(str(network.get("name"))), *(LOSSES.get(str(each.get("name"))) for each in losses)]
+    return _of(spec for spec in specs if spec is not None)
+
+
+def plugins_of(network: NetworkSpec, loss: LossSpec) -> dict[str, str]:
+    """Plugins of the network and the loss of a trial."""
+    losses = [part.loss for part in loss.parts.values()] if isinstance(loss, SumSpec) else [loss]
+    return _of(type(each) for each in (network, *losses))
+
+
+def _of(specs: Iterable[type[Spec]]) -> dict[str, str]:
+    plugins = [plugin_of(spec) for spec in specs]
+    return {plugin.key: plugin.sha256 for plugin in plugins if plugin is not None}

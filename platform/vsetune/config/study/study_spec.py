@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from vsetune.config.sources.data_set import DataSpec
+from vsetune.config.sources.inputs import DataSpec
 from vsetune.config.spec.base import Name, Problems, SearchDomain, Seed, Spec
-from vsetune.config.spec.paths import PathText, UriText
 from vsetune.config.study.consistency import Place, inconsistencies, with_stand_ins
+from vsetune.config.study.domains import known_table
 from vsetune.config.study.evaluation_settings import EvaluationSpec
-from vsetune.config.study.published_points import known_table
 from vsetune.config.study.resources import ResourceSpec
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
 from vsetune.config.study.training import TrainingSpec
+from vsetune.storage.paths import PathText, UriText
 
 
 def _listed(value: Any) -> Any:

@@ -11,15 +11,13 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from vsetune.config.sources.network_reads import NetworkReads
-from vsetune.data.batches.assembly import padded_groups, phrases_of
+from vsetune.config.sources.inputs import NetworkReads
+from vsetune.data.batches.assembly import CaptionTables, padded_groups, phrases_of
 from vsetune.data.batches.bank_arrays import BankArrays, bank_arrays
 from vsetune.data.batches.batch import Batch
-from vsetune.data.batches.caption_tables import CaptionTables
-from vsetune.data.batches.order import BatchUnit, buffer_size, shuffled
-from vsetune.data.batches.sample_stream import shuffled_images
+from vsetune.data.batches.sample_stream import BatchUnit, buffer_size, shuffled, shuffled_images
 from vsetune.data.captions.parses import joined_words
-from vsetune.data.captions.piece_words import words_of_ids
+from vsetune.data.captions.word_pieces import words_of_ids
 from vsetune.data.stored.bank_file import SplitBank
 from vsetune.data.stored.banks import bank_of
 from vsetune.data.stored.dataset import Dataset

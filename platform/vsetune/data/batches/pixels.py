@@ -12,10 +12,10 @@ from random import Random
 import numpy as np
 from PIL import Image
 
-from vsetune.config.sources.pixel_input import PixelInput
+from vsetune.config.sources.inputs import PixelInput
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.photographs import rgb_image
+from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.shards import Photograph
 from vsetune.errors import DataError
 

@@ -17,16 +17,13 @@ from itertools import islice
 
 import numpy as np
 
-from vsetune.config.sources.network_reads import FEATURES_AND_WORDS, NetworkReads
-from vsetune.config.sources.pixel_input import PixelInput
-from vsetune.data.batches.assembly import Assembly, Decode, Decoded, Item, decoders
+from vsetune.config.sources.inputs import FEATURES_AND_WORDS, NetworkReads, PixelInput
+from vsetune.data.batches.assembly import Assembly, CaptionTables, Decode, Decoded, Item, caption_tables, decoders
 from vsetune.data.batches.bank_batches import BankRows, GatheredBatches, Gathering, rows_in_order, shuffled_rows
 from vsetune.data.batches.batch import Batch
-from vsetune.data.batches.caption_tables import CaptionTables, caption_tables
-from vsetune.data.batches.order import BatchUnit, buffer_size, in_rows, shuffled
 from vsetune.data.batches.pixels import evaluation_pixels, require_photographs, training_pixels
 from vsetune.data.batches.prefetch import Prefetched
-from vsetune.data.batches.sample_stream import shuffled_images
+from vsetune.data.batches.sample_stream import BatchUnit, buffer_size, in_rows, shuffled, shuffled_images
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.data.stored.shards import ImageSample, Photograph, read_shard

@@ -1,10 +1,4 @@
-"""The images of a split in the shuffled order of one epoch, read here or by worker processes.
-
-The order depends on seed and epoch alone, never on the number of workers: shards are shuffled, dealt out to LANES,
-and the lanes are read side by side, a chunk of images from each in turn. A worker process reads whole lanes, and the
-reader takes chunks from the workers in the order in which it would have read them itself. webdataset's own shuffling
-of shards is not used: it repeats one order every epoch, and its split over workers changes the order.
-"""
+"""The images of a split in the shuffled order of one epoch, a function of seed, epoch and shards."""
 
 from __future__ import annotations
 
@@ -15,16 +9,57 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from vsetune.config.spec.foreign_text import one_line
-from vsetune.data.stored.manifest import ShardInfo
+from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.errors import StorageError, VsetuneError
+from vsetune.storage.foreign_text import one_line
 
 T = TypeVar("T")
+BatchUnit = Literal["pairs", "images"]
+
+
+def in_rows(images: Iterable[T], captions_of: Callable[[T], int], unit: BatchUnit) -> Iterator[tuple[T, range]]:
+    """(image, captions that come with it): one caption a row, or an image with all its captions."""
+    for image in images:
+        count = captions_of(image)
+        if unit == "images":
+            yield image, range(count)
+            continue
+        for caption in range(count):
+            yield image, range(caption, caption + 1)
+
+
+def shuffled(rows: Iterable[T], size: int, rng: random.Random) -> Iterator[T]:
+    """Every row once: a full buffer gives a random one of its rows for each that arrives.
+
+    The sampled index equals `rng.randrange(size)`, which takes three times as long as the two lines here.
+    """
+    buffer: list[T] = []
+    bits, draw = size.bit_length(), rng.getrandbits
+    for row in rows:
+        if len(buffer) < size:
+            buffer.append(row)
+            continue
+        while (drawn := draw(bits)) >= size:
+            pass
+        yield buffer[drawn]
+        buffer[drawn] = row
+    rng.shuffle(buffer)
+    while buffer:
+        yield buffer.pop()
+
+
+def buffer_size(info: SplitInfo, unit: BatchUnit, shuffle_pairs: int) -> int:
+    """Rows that hold about `shuffle_pairs` pairs."""
+    if unit == "pairs":
+        return shuffle_pairs
+    return max(1, shuffle_pairs * info.images // info.captions)
+
+
 Chunk = list[T]
 Lane = list[ShardInfo]
 Read = Callable[[ShardInfo], Iterator[T]]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from vsetune.config.sources.inputs import EncoderSpec
 from vsetune.config.sources.pretrained_models import ENCODER_KEY as KEY
 from vsetune.config.sources.pretrained_models import (
     PretrainedModel,
@@ -25,9 +26,8 @@ from vsetune.config.sources.pretrained_models import (
     quiet_transformers,
     require_transformers,
 )
-from vsetune.config.sources.semantic_vectors import EncoderSpec
-from vsetune.data.captions.pretrained_tokens import loading_options, require_matching_words
 from vsetune.data.captions.svd_semantics import captions_fingerprint
+from vsetune.data.captions.word_pieces import loading_options, require_matching_words
 from vsetune.data.devices import device_named
 from vsetune.data.progress import ProgressSink, SilentProgress
 from vsetune.data.stored.array_cache import cached_array

@@ -17,10 +17,18 @@ import numpy as np
 from pydantic import ValidationError
 
 from vsetune.config.sources.recipe import ParsesSpec
-from vsetune.config.spec.foreign_text import one_line
-from vsetune.data.captions.parse_files import HEADS_DTYPE, PARSES_FILE, again, are_there, fetched_array
-from vsetune.data.captions.parse_lists import PARSES_FORMAT, Parses, SplitParses, SplitPhrases
-from vsetune.data.captions.phrase_codes import PHRASE_DTYPE, counted, encoded
+from vsetune.data.captions.parse_files import (
+    HEADS_DTYPE,
+    PARSES_FILE,
+    PARSES_FORMAT,
+    Parses,
+    SplitParses,
+    SplitPhrases,
+    again,
+    are_there,
+    fetched_array,
+)
+from vsetune.data.captions.phrase_rules import PHRASE_DTYPE, counted, encoded
 from vsetune.data.captions.spacy_parser import load_parser, load_phrase_finder
 from vsetune.data.captions.svd_semantics import captions_fingerprint
 from vsetune.data.progress import ProgressSink
@@ -28,13 +36,14 @@ from vsetune.data.stored import storage
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import first_problem
-from vsetune.data.stored.plain_json import parse_shallow_json
+from vsetune.data.stored.plain_files import parse_shallow_json
 from vsetune.data.stored.shards import iter_words
 from vsetune.errors import DataError, StorageError, StudyConflict
-from vsetune.files.hashes import sha256_hex
-from vsetune.files.whole_files import readable_json, write_whole
-from vsetune.object_storage import s3
-from vsetune.object_storage.addresses import is_remote, join
+from vsetune.storage import s3
+from vsetune.storage.addresses import is_remote, join
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.hashes import sha256_hex
+from vsetune.storage.whole_files import readable_json, write_whole
 
 NO_HEAD, NOT_PARSED = -1, -2
 _PHRASE_RULES = "phrases-1"
@@ -126,7 +135,7 @@ def word_heads(dataset: Dataset, split: str) -> np.ndarray:
 
 
 def phrase_codes(dataset: Dataset, split: str) -> np.ndarray | None:
-    """(captions, longest) int16, see `vsetune.data.captions.phrase_codes`; mapped as `word_heads`. None if the data set
+    """(captions, longest) int16, see `vsetune.data.captions.phrase_rules`; mapped as `word_heads`. None if the data set
     has no phrases. DataError if they are damaged or of other captions."""
     info = parses_of(dataset, split)
     if info is None or info.phrases is None:

@@ -9,8 +9,7 @@ import numpy as np
 
 from vsetune.data.captions.parse_files import again
 from vsetune.data.captions.parses import phrase_codes, read_parses
-from vsetune.data.captions.phrase_codes import decoded
-from vsetune.data.captions.phrase_rules import Phrase
+from vsetune.data.captions.phrase_rules import Phrase, decoded
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import split_records
 from vsetune.errors import DataError
+from vsetune.storage.foreign_text import one_line
 
 _COLUMNS = ("image", "caption_image", "caption")
 _LIST_BYTES = 1 << 30

@@ -8,9 +8,8 @@ from typing import get_args
 import numpy as np
 import torch
 
-from vsetune.config.sources.data_set import DataSpec
+from vsetune.config.sources.inputs import DataSpec, SemanticSource
 from vsetune.config.sources.pretrained_models import encoder_identity
-from vsetune.config.sources.semantic_vectors import SemanticSource
 from vsetune.data.captions.encoder_semantics import encoder_vectors
 from vsetune.data.captions.svd_semantics import semantic_vectors
 from vsetune.data.progress import ProgressSink

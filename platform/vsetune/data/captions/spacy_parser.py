@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from vsetune.config.sources.recipe import expand_path
-from vsetune.config.spec.paths import on_this_node
 from vsetune.data.captions.phrase_rules import ParsedWord, Phrase, find_phrases
 from vsetune.errors import ConfigError
+from vsetune.storage.paths import on_this_node
 
 KEY = "parses.pipeline"
 """Key of the pipeline in a recipe; opens every message."""

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vsetune.config.sources.semantic_vectors import SemanticSpec
+from vsetune.config.sources.inputs import SemanticSpec
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import SplitInfo
 from vsetune.data.stored.shards import iter_captions
 from vsetune.errors import DataError
-from vsetune.files.hashes import sha256_hex
+from vsetune.storage.hashes import sha256_hex
 
 if TYPE_CHECKING:
     from nltk.stem.porter import PorterStemmer

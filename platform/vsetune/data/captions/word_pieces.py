@@ -1,26 +1,30 @@
-"""Captions as the word pieces of a pre-trained text model, in one array per split.
-
-Made once and stored like semantic vectors. Rows are looked up by caption id, so the processes that read shards need no
-tokeniser, and the batches are the same for any number of them.
-"""
+"""Captions as the word pieces of a pre-trained text model, and the word to which each piece belongs."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from vsetune.config.sources.pretrained_models import PretrainedModel, find_model
-from vsetune.config.sources.text_model import KEY, TextModel, require_word_pieces
-from vsetune.data.captions.pretrained_tokens import load_config, load_tokenizer
+from vsetune.config.sources.inputs import KEY, TextModel, require_word_pieces
+from vsetune.config.sources.pretrained_models import (
+    PretrainedModel,
+    find_model,
+    loading_failures,
+    one_line,
+    quiet_transformers,
+    require_transformers,
+)
 from vsetune.data.captions.svd_semantics import captions_fingerprint
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.shards import iter_captions
-from vsetune.data.stored.tokens import mirrored_text
+from vsetune.data.stored.shards import iter_captions, iter_words
+from vsetune.data.stored.vocabulary import mirrored_text
 from vsetune.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -86,7 +90,7 @@ class WordPieces:
 def word_pieces(dataset: Dataset, split: str, model: TextModel, *, mirrored: bool = False) -> np.ndarray:
     """(captions, T) int32, row = caption id: `[CLS] pieces [SEP]`, then 0. Read-only, mapped if it can be stored.
 
-    mirrored: of the captions of mirrored images, see `vsetune.data.stored.tokens`. ConfigError as for `WordPieces`.
+    mirrored: of the captions of mirrored images, see `vsetune.data.stored.vocabulary`. ConfigError as for `WordPieces`.
     """
     captions = dataset.split(split).captions
     identity = _found(model).identity
@@ -128,3 +132,133 @@ def _in_groups(texts: Iterable[str], size: int) -> Iterator[list[str]]:
     waiting = iter(texts)
     while some := list(islice(waiting, size)):
         yield some
+
+
+NO_WORD, WITHOUT_WORDS = -1, -2
+_WORD_METHOD = "piece-words-1"
+"""Part of the file name: raise the number when the words of equal pieces change."""
+_WORD_DTYPE = "int16"
+
+
+def piece_words(dataset: Dataset, split: str, model: TextModel, *, mirrored: bool = False) -> np.ndarray:
+    """(captions, T) int16 beside `word_pieces`: position of each piece's word among those of its caption, from 0.
+
+    -1 for [CLS], [SEP] and padding; -2 for all pieces of a caption that are not those of its words. Read-only, mapped
+    if it can be stored. mirrored: of the captions of mirrored images. ConfigError as for `WordPieces`.
+    """
+    captions = dataset.split(split).captions
+    side = "mirrored-" if mirrored else ""
+    name = f"{_METHOD}-{split}-{side}{word_pieces_name(model)}-{captions_fingerprint(dataset, split)}.npy"
+
+    def made() -> np.ndarray:
+        words = iter_words(dataset, split)
+        turned = ([mirrored_text(word) for word in caption] for caption in words) if mirrored else words
+        return _word_array(WordPieces(model), word_pieces(dataset, split, model, mirrored=mirrored), turned)
+
+    return cached_array(dataset.path, name, rows=captions, make=made, dtype=_WORD_DTYPE)
+
+
+def ids_of_phrases(phrases: Sequence[Sequence[Sequence[int]]], words: np.ndarray) -> np.ndarray:
+    """(captions, Q, L) bool: the ids of each phrase. Q is the largest number of phrases of a caption, at least 1; rows
+    after the last phrase of a caption are empty.
+
+    phrases: for each caption, for each phrase the positions of its words. words: (captions, L), position of the word of
+    each id, as in `piece_words`. A phrase that was cut off with the end of its caption is left out; if none is left,
+    every word is a phrase of its own, and so is every id of a caption whose ids have no words.
+    """
+    rows = [_rows(of_caption, row) for of_caption, row in zip(phrases, words, strict=True)]
+    found = np.zeros((len(rows), max([1, *map(len, rows)]), words.shape[1]), np.bool_)
+    for place, row in zip(found, rows, strict=True):
+        place[: len(row)] = row
+    return found
+
+
+def words_of_ids(lengths: np.ndarray) -> np.ndarray:
+    """(captions, L) like `piece_words` for captions as ids of the vocabulary: word w is at position w + 1.
+
+    lengths: (captions,) ids, start and end included; L is the longest.
+    """
+    places = np.arange(lengths.max(), dtype=_WORD_DTYPE) - np.int16(1)
+    return np.where(places[None] < lengths[:, None] - 2, places[None], np.int16(NO_WORD))
+
+
+def _rows(phrases: Sequence[Sequence[int]], words: np.ndarray) -> np.ndarray:
+    """(Q, L) bool."""
+    known = int(words.max()) + 1  # number of words; 0 in a caption whose ids have none
+    is_in = np.zeros((len(phrases), known + 1), np.bool_)
+    for row, phrase in zip(is_in, phrases, strict=True):
+        row[[word for word in phrase if word < known]] = True
+    found: np.ndarray = is_in[:, np.where(words >= 0, words, known)]
+    kept = found[found.any(axis=1)]
+    if len(kept):
+        return kept
+    if known:
+        return _rows([(word,) for word in range(known)], words)
+    alone: np.ndarray = np.eye(len(words), dtype=np.bool_)[words != NO_WORD]
+    return alone
+
+
+def _word_array(pieces: WordPieces, ids: np.ndarray, captions: Iterable[list[str]]) -> np.ndarray:
+    array = np.full(ids.shape, NO_WORD, _WORD_DTYPE)
+    cut: dict[str, list[int]] = {}
+    for row, found, words in zip(array, ids, captions, strict=True):
+        for word in words:
+            if word not in cut:
+                cut[word] = pieces.encode([word])[0][1:-1]
+        together = [(position, piece) for position, word in enumerate(words) for piece in cut[word]]
+        length = int((found != 0).sum())
+        body = found[1 : length - 1].tolist()
+        is_cut = length == pieces.limit
+        if [piece for _, piece in together][: len(body) if is_cut else None] == body:
+            row[1 : length - 1] = [position for position, _ in together[: len(body)]]
+        else:
+            row[1 : length - 1] = WITHOUT_WORDS
+    return array
+
+
+def load_config(found: PretrainedModel, *, key: str) -> Any:
+    """Configuration of a model. key: setting that names the model; opens every message. ConfigError in one line."""
+    require_transformers(key)
+    from transformers import AutoConfig
+
+    return _loaded(AutoConfig, found, key, "configuration")
+
+
+def load_tokenizer(found: PretrainedModel, config: Any, *, key: str) -> Any:
+    """Tokeniser of a text model with that configuration. ConfigError in one line if it cannot be read, or they do not
+    fit together."""
+    require_transformers(key)
+    from transformers import AutoTokenizer
+
+    tokenizer = _loaded(AutoTokenizer, found, key, "tokeniser")
+    require_matching_words(tokenizer, config, where=found.place, key=key)
+    return tokenizer
+
+
+def _loaded(kind: Any, found: PretrainedModel, key: str, what: str) -> Any:
+    """Load a part of a model. No code of the model repository is run."""
+    try:
+        with quiet_transformers(is_local=found.commit is None):
+            return kind.from_pretrained(found.place, **loading_options(found))
+    except loading_failures() as error:
+        raise ConfigError(
+            f"{key}: {found.place}: cannot load its {what} ({one_line(error)}); need a text model of `transformers` "
+            "with its tokeniser"
+        ) from error
+
+
+def loading_options(found: PretrainedModel) -> dict[str, Any]:
+    """Options for every `from_pretrained` call."""
+    # Batches are small; threads of the tokeniser would only warn when a loader process is forked later.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    return {"revision": found.commit, "trust_remote_code": False}
+
+
+def require_matching_words(tokenizer: Any, config: Any, *, where: str, key: str) -> None:
+    """ConfigError for a tokeniser that does not fit the model: if its files are missing, `transformers` makes up one
+    that knows special tokens only."""
+    if not len(tokenizer.all_special_ids) < len(tokenizer) <= config.vocab_size:
+        raise ConfigError(
+            f"{key}: {where}: its tokeniser knows {len(tokenizer)} tokens, special ones included, the model "
+            f"{config.vocab_size}; save the tokeniser of the model beside it"
+        )

@@ -1,18 +1,24 @@
-"""A contact sheet: images of a split with their captions, as one picture."""
+"""Images of a split with their captions for people: single pictures, and a contact sheet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from vsetune.config.spec.foreign_text import one_line
+from vsetune.config.sources.inputs import TextModel
 from vsetune.data.batches.pixels import decoded
+from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.shards import read_some
+from vsetune.data.stored.shards import Photograph, Record, read_some
+from vsetune.data.stored.vocabulary import SPECIAL_WORDS, with_case
 from vsetune.errors import DataError, StorageError
-from vsetune.files.whole_files import whole_file
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.whole_files import whole_file
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -113,3 +119,93 @@ def _sheet(tiles: Sequence[Image.Image]) -> Image.Image:
         top += height + _MARGIN
         pen.line((_MARGIN, top - _MARGIN, width - _MARGIN, top - _MARGIN), fill=_RULE)
     return sheet
+
+
+_QUALITY = 82
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A small picture. jpeg: the bytes of a JPEG file. width, height: pixels."""
+
+    jpeg: bytes
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class Picture:
+    """index: in the split. name: id as ingested. first_caption: index in the split of the first of its captions.
+
+    words: of every caption as written, one per token id but start and end. boxes: (regions, 4) x1, y1, x2, y2, 0 to 1
+    of the image; None where the data set has none. thumbnail: None where images are not stored.
+    """
+
+    index: int
+    name: str
+    first_caption: int
+    captions: list[str]
+    words: list[list[str]]
+    boxes: np.ndarray | None
+    thumbnail: Thumbnail | None
+
+
+def read_pictures(dataset: Dataset, split: str, wanted: Collection[int], *, size: int) -> dict[int, Picture]:
+    """Images of a split by index. size: pixels of the longer side of their thumbnails.
+
+    Reads only the shards that contain them. DataError when one is damaged.
+    """
+    found: dict[int, Picture] = {}
+    for shard in dataset.split(split).shards:
+        inside = {index for index in wanted if 0 <= index - shard.first_image < shard.images}
+        if inside:
+            found |= {each[0].index: _picture(*each, size) for each in read_some(dataset, shard, inside)}
+    missing = sorted(set(wanted) - set(found))
+    if missing:
+        raise DataError(f"{dataset.path}: split {split} has no image {missing[0]}; check with `vsetune data verify`.")
+    return found
+
+
+def _picture(
+    record: Record, boxes: np.ndarray | None, photograph: Photograph | None, size: int
+) -> Picture:
+    return Picture(
+        index=record.index, name=record.name or str(record.index), first_caption=record.first_caption,
+        captions=record.captions, words=list(map(with_case, record.tokens, record.captions)), boxes=boxes,
+        thumbnail=None if photograph is None else thumbnail(decoded(photograph), size),
+    )
+
+
+def thumbnail(image: Image.Image, size: int) -> Thumbnail:
+    """The image scaled so that its longer side has `size` pixels, but enlarged at most twice."""
+    scale = min(2.0, size / max(image.size))
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    buffer = io.BytesIO()
+    image.resize((width, height), Image.Resampling.LANCZOS).save(buffer, format="JPEG", quality=_QUALITY)
+    return Thumbnail(buffer.getvalue(), width, height)
+
+
+_CONTINUES = "##"
+
+
+class ReadableIds:
+    """text_model: the model of the ids' pieces; None for words of the data set. ConfigError for a missing model."""
+
+    def __init__(self, dataset: Dataset, text_model: TextModel | None) -> None:
+        self._words = dataset.vocabulary.words
+        self._pieces = None if text_model is None else WordPieces(text_model)
+
+    @property
+    def are_words(self) -> bool:
+        """Whether each id is a word of the data set."""
+        return self._pieces is None
+
+    def text(self, number: int) -> tuple[str, bool]:
+        """The word or piece, and whether it continues the one before it; special tokens are in brackets."""
+        if self._pieces is None:
+            word = self._words[number]
+            return (f"[{word[1:-1]}]" if number < len(SPECIAL_WORDS) else word), False
+        (piece,) = self._pieces.pieces([number])
+        if piece.startswith(_CONTINUES):
+            return piece.removeprefix(_CONTINUES), True
+        return (piece.lower() if piece == "[MASK]" else piece), False

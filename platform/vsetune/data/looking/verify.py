@@ -1,26 +1,40 @@
-"""Checks a stored data set against its manifest: hashes, counts, order, decodable members."""
+"""Checks a stored data set against its manifest: hashes, counts, order, decodable members, parses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
+import numpy as np
+
 from vsetune.data.batches.pixels import decoded
-from vsetune.data.captions.parse_checks import parses_problems
+from vsetune.data.captions.parse_files import PARSES_FILE, SplitParses, again, fetched_array
+from vsetune.data.captions.parses import read_parses
+from vsetune.data.captions.phrase_rules import decoded as phrases_of
+from vsetune.data.captions.svd_semantics import fingerprint_of_shards
 from vsetune.data.stored import storage
 from vsetune.data.stored.array_cache import damaged_arrays
 from vsetune.data.stored.dataset import Dataset, check_first, damaged_shard, load_manifest, wrong_hash, wrong_size
 from vsetune.data.stored.manifest import Manifest, ShardInfo
-from vsetune.data.stored.samples import BOXES, FEATURES, PHOTOGRAPHS, boxes_of, features_of, photograph_of
-from vsetune.data.stored.shards import Photograph, checked_records
+from vsetune.data.stored.shards import (
+    BOXES,
+    FEATURES,
+    PHOTOGRAPHS,
+    Photograph,
+    boxes_of,
+    checked_records,
+    features_of,
+    photograph_of,
+)
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
 from vsetune.errors import DataError
-from vsetune.files.hashes import HashingReader
-from vsetune.files.whole_files import partials_in
-from vsetune.object_storage.addresses import is_remote, join
-from vsetune.object_storage.s3 import NothingThere
+from vsetune.storage.addresses import is_remote, join
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.hashes import HashingReader
+from vsetune.storage.s3 import NothingThere
+from vsetune.storage.whole_files import partials_in
 
 
 @dataclass(frozen=True)
@@ -122,3 +136,64 @@ def _unlisted(path: str, manifest: Manifest) -> list[str]:
         f"{join(path, name)}: not in the manifest; remove it, unless the manifest is what was changed."
         for name in found if name not in known
     ]
+
+
+_ROWS_AT_ONCE = 4096
+
+
+def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """Problems of a data set's parses, one sentence each; none if it has no parses.
+
+    words: number of words of each caption, by split; for a damaged split only of the captions that could be read.
+    """
+    path, known = dataset.path, dataset.manifest.splits
+    where = join(path, PARSES_FILE)
+    try:
+        parses = read_parses(path)
+    except DataError as error:
+        yield str(error)
+        return
+    if parses is None:
+        return
+    for split in known.keys() - parses.splits.keys():
+        yield f"{where}: has no parses of split {split}; {again(path)}"
+    for split, info in parses.splits.items():
+        if split not in known or info.captions != known[split].captions:
+            yield f"{where}: its split {one_line(split)} is not in the manifest; {again(path)}"
+            continue
+        if info.captions_fingerprint != fingerprint_of_shards(known[split]):
+            yield f"{where}: its split {split} is of other captions; {again(path)}"
+        yield from _array_problems(info, np.asarray(words[split]), path)
+
+
+def _array_problems(info: SplitParses, words: np.ndarray, path: str) -> Iterator[str]:
+    """Problems of the arrays of a split. words: of each caption; fewer if some could not be read."""
+    try:
+        heads = fetched_array(info, info.captions, path)
+        if len(words) == len(heads) and not _are_of(heads, words):
+            yield f"{join(path, info.file)}: a head stands beyond the words of its caption; {again(path)}"
+    except DataError as error:
+        yield str(error)
+    if info.phrases is None:
+        return
+    try:
+        codes = fetched_array(info.phrases, info.captions, path)
+        for row, count in zip(codes, words.tolist() if len(words) == len(codes) else [], strict=False):
+            phrases_of(row, words=count)
+    except DataError as error:
+        told = str(error)
+        yield told if told.startswith(path) else f"{join(path, info.phrases.file)}: {told}; {again(path, phrases=True)}"
+
+
+def _are_of(heads: np.ndarray, words: np.ndarray) -> bool:
+    """Whether every head, and every word that has one, is a word of its caption. words: (captions,) word counts."""
+    return all(
+        (np.maximum(word, heads[caption, word]) < words[caption]).all()
+        for start in range(0, len(heads), _ROWS_AT_ONCE)
+        for caption, word in [_with_heads(heads, start)]
+    )
+
+
+def _with_heads(heads: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
+    caption, word = np.nonzero(heads[start : start + _ROWS_AT_ONCE] >= 0)
+    return caption + start, word

@@ -1,4 +1,4 @@
-"""The place of a recipe's data set, and whether the data set is already there."""
+"""The recipe file of a data set, its place, and whether the data set is already there."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import logging
 import shutil
 from pathlib import Path
 
+from vsetune.config.plugin_loading import load_installed, load_plugins, require_different_names
 from vsetune.config.sources.recipe import IngestRecipe, expand_path
-from vsetune.config.spec.paths import under_home
+from vsetune.config.spec.loading import parse_spec, read_yaml
+from vsetune.config.spec.yaml_files import require_kind
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset, check_first, load_manifest
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest
-from vsetune.errors import DataError, StorageError, StudyConflict
-from vsetune.object_storage.addresses import is_remote, join
+from vsetune.errors import ConfigError, DataError, StorageError, StudyConflict
+from vsetune.storage.addresses import is_remote, join
+from vsetune.storage.paths import under_home
 
 log = logging.getLogger(__name__)
 
@@ -74,3 +77,24 @@ def check_space(output: Path, needed: int) -> None:
             f"output: {output}: {free / 2**20:,.0f} MiB free, the shards still to write need up to "
             f"{needed / 2**20:,.0f} MiB; free space, choose another output, or set store_images: false."
         )
+
+
+def load_recipe(path: Path) -> IngestRecipe:
+    """A recipe from its file, after loading the readers it names and those of installed packages.
+
+    ConfigError lists every problem with its key; every line opens with the path.
+    """
+    content = read_yaml(path)
+    require_kind(content, IngestRecipe, where=str(path))
+    source = content.get("source")
+    installed, broken = load_installed()
+    problem = broken.get(str(source.get("layout"))) if isinstance(source, dict) else None
+    if problem is not None:
+        raise ConfigError(f"{path}: {problem}")
+    references = content.get("plugins")
+    if isinstance(references, list) and all(isinstance(each, str) for each in references):
+        try:
+            require_different_names([*installed, *load_plugins(references, base=path.absolute().parent)])
+        except ConfigError as error:
+            raise ConfigError([f"{path}: {line}" for line in error.problems]) from error
+    return parse_spec(content, IngestRecipe, where=str(path))

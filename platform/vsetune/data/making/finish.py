@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vsetune.config.sources.recipe import IngestRecipe
-from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.making.ingest_journal import ShardRecord
 from vsetune.data.making.raw import RawDataset
 from vsetune.data.progress import ProgressSink
@@ -21,13 +20,13 @@ from vsetune.data.stored.manifest import (
     VocabularyInfo,
     write_manifest,
 )
-from vsetune.data.stored.tokens import tokenise
-from vsetune.data.stored.vocabulary import Vocabulary
+from vsetune.data.stored.vocabulary import Vocabulary, tokenise
 from vsetune.errors import DataError
-from vsetune.files.hashes import sha256_hex
-from vsetune.files.whole_files import write_whole
-from vsetune.object_storage import s3
-from vsetune.object_storage.addresses import join
+from vsetune.storage import s3
+from vsetune.storage.addresses import join
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.hashes import sha256_hex
+from vsetune.storage.whole_files import write_whole
 
 _MANY_WORDS = 200
 

@@ -17,11 +17,18 @@ from vsetune.data.making.data_place import check_space, data_place, finished, re
 from vsetune.data.making.finish import finish, upload_dataset
 from vsetune.data.making.ingest_journal import Journal, ShardRecord, locked_journal
 from vsetune.data.making.parallel_ingest import ShardTask, ingest_in_parallel
-from vsetune.data.making.shard_making import IngestWork, feature_info, make_shard, open_source, open_work
-from vsetune.data.making.shard_plan import first_indices, plan_shards
+from vsetune.data.making.shard_making import (
+    IngestWork,
+    feature_info,
+    first_indices,
+    make_shard,
+    open_source,
+    open_work,
+    plan_shards,
+)
 from vsetune.data.progress import ProgressSink
 from vsetune.data.stored.manifest import Manifest
-from vsetune.object_storage.addresses import is_remote
+from vsetune.storage.addresses import is_remote
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 A task for a shard is plain data. Its process reads the source itself, writes the shard to its final place, and only
 then its record, so finished shards are known wherever the command is repeated. Where the processes run is decided
-elsewhere: see `vsetune.jobs.ingest_on_cluster`.
+elsewhere: see `vsetune.study.ingest_on_cluster`.
 """
 
 from __future__ import annotations
@@ -18,29 +18,38 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from vsetune.config.sources.recipe import IngestRecipe
-from vsetune.config.spec.paths import home
 from vsetune.data.captions.parses import parse_dataset, require_pipeline
-from vsetune.data.making.bucket_journal import BucketJournal, remove_records
 from vsetune.data.making.data_place import check_space, data_place, finished, require_whole
 from vsetune.data.making.finish import finish, upload_lists
-from vsetune.data.making.ingest_journal import FOLDER, Journal, ShardRecord, locked_journal
+from vsetune.data.making.ingest_journal import (
+    FOLDER,
+    BucketJournal,
+    Journal,
+    ShardRecord,
+    locked_journal,
+    remove_records,
+)
 from vsetune.data.making.raw import RawDataset
 from vsetune.data.making.shard_making import (
+    FirstIndices,
     IngestWork,
+    PlannedShard,
     feature_info,
+    first_indices,
     make_shard,
     open_source,
     open_work,
+    plan_shards,
     unreadable_images,
 )
-from vsetune.data.making.shard_plan import FirstIndices, PlannedShard, first_indices, plan_shards
 from vsetune.data.progress import ProgressSink, SilentProgress
 from vsetune.data.stored import storage
 from vsetune.data.stored.manifest import FeatureInfo, Manifest
 from vsetune.errors import ConfigError, DataError, StorageError, UsageError
-from vsetune.files.whole_files import make_folder
-from vsetune.object_storage import s3
-from vsetune.object_storage.addresses import is_remote, join
+from vsetune.storage import s3
+from vsetune.storage.addresses import is_remote, join
+from vsetune.storage.paths import home
+from vsetune.storage.whole_files import make_folder
 
 T = TypeVar("T", covariant=True)
 

@@ -16,16 +16,14 @@ import numpy as np
 from PIL import Image
 
 from vsetune.config.sources.recipe import expand_path
-from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.stored import storage
-from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.photographs import rgb_image
-from vsetune.data.stored.plain_arrays import is_regular
-from vsetune.data.stored.plain_json import is_text
-from vsetune.data.stored.samples import MOST_CHARACTERS
+from vsetune.data.stored.plain_files import Flaw, is_regular, is_text
+from vsetune.data.stored.shards import MOST_CHARACTERS
 from vsetune.data.stored.tar_members import file_places
 from vsetune.errors import DataError
-from vsetune.files.hashes import sha256_of_pieces
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.hashes import sha256_of_pieces
 
 _PICTURE_BYTES = 256 << 20
 _TEXT_BYTES = 1 << 30

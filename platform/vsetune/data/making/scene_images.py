@@ -9,7 +9,7 @@ import random
 import numpy as np
 from PIL import Image, ImageDraw
 
-from vsetune.data.making.scene_model import OPPOSITES, Scene, Things
+from vsetune.data.making.scene_captions import OPPOSITES, Scene, Things
 
 Colour = tuple[int, int, int]
 Point = tuple[float, float]

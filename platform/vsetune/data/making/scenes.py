@@ -14,9 +14,7 @@ from typing import TypeVar
 
 from vsetune.config.sources.recipe import ScenesSource
 from vsetune.data.making.raw import RawDataset, RawImage, RawSplit
-from vsetune.data.making.scene_captions import describe
-from vsetune.data.making.scene_images import draw
-from vsetune.data.making.scene_model import (
+from vsetune.data.making.scene_captions import (
     BACKGROUNDS,
     COLOURS,
     COUNTS,
@@ -28,7 +26,9 @@ from vsetune.data.making.scene_model import (
     TEXTURES,
     Scene,
     Things,
+    describe,
 )
+from vsetune.data.making.scene_images import draw
 
 FAMILY = 4
 """Scenes per family: one and three siblings."""

@@ -1,10 +1,11 @@
-"""One shard of a plan, made by any process: its bytes depend only on recipe, source and place in the split."""
+"""The plan of shards, and one shard made by any process: its bytes depend only on recipe, source and place."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from vsetune.config.sources.recipe import SPLIT_NAME, IngestRecipe
-from vsetune.config.spec.foreign_text import one_line
+from vsetune.config.sources.recipe import SPLIT_NAME, IngestRecipe, ShardSpec
 from vsetune.data.making.features import Extractor, build_extractor, to_float16
 from vsetune.data.making.ingest_journal import ShardRecord
 from vsetune.data.making.raw import (
@@ -28,11 +28,11 @@ from vsetune.data.making.raw import (
     require_captions,
 )
 from vsetune.data.making.readers import read_raw
-from vsetune.data.making.shard_plan import FirstIndices, PlannedShard
-from vsetune.data.making.shard_writer import Sample, write_shard
+from vsetune.data.making.shard_writer import TAR_END_BYTES, Sample, sample_bytes_bound, write_shard
 from vsetune.data.progress import ProgressSink
 from vsetune.data.stored.manifest import FeatureInfo
 from vsetune.errors import DataError
+from vsetune.storage.foreign_text import one_line
 
 log = logging.getLogger(__name__)
 
@@ -226,3 +226,83 @@ def _is_slip_of(meant: str, name: str) -> bool:
     rest, right = name[same:], meant[same:]
     swapped = right[1:2] + right[:1] + right[2:]
     return rest[1:] in (right, right[1:]) or rest in (right[1:], swapped)
+
+
+@dataclass(frozen=True)
+class PlannedShard:
+    """Which images of a split go into one shard."""
+
+    split: str
+    number: int
+    start: int
+    stop: int
+    bytes_bound: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.split}-{self.number:06d}"
+
+    @property
+    def images(self) -> int:
+        """Number of source images; some may turn out to be unreadable."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class FirstIndices:
+    """Index of a shard's first image and first caption in its split."""
+
+    image: int
+    caption: int
+
+
+def plan_shards(raw: RawDataset, recipe: IngestRecipe, features: FeatureInfo) -> dict[str, list[PlannedShard]]:
+    """Every split cut into shards within the bounds of the recipe."""
+    return {split: _plan_split(split, raw, recipe, features) for split in raw.splits}
+
+
+def first_indices(
+    plans: Iterable[PlannedShard], raw: RawDataset, skipped: Mapping[str, Iterable[str]]
+) -> Iterator[tuple[PlannedShard, FirstIndices]]:
+    """The first indices of each shard of one split, in order. skipped: ids of images left out, by name of their shard.
+
+    Lazy: the skipped images of a shard may become known while it is made.
+    """
+    image = caption = 0
+    for plan in plans:
+        yield plan, FirstIndices(image, caption)
+        left_out = set(skipped[plan.name])
+        for each in raw.splits[plan.split].images[plan.start : plan.stop]:
+            if each.id not in left_out:
+                image, caption = image + 1, caption + len(each.captions)
+
+
+def _plan_split(split: str, raw: RawDataset, recipe: IngestRecipe, features: FeatureInfo) -> list[PlannedShard]:
+    stored = recipe.store_images
+    sizes = [
+        sample_bytes_bound(
+            image.captions,
+            feature_bytes=2 * features.regions * features.width,
+            box_bytes=16 * features.regions * features.boxes,
+            image_bytes=image.source.size if stored and image.source else 0,
+        )
+        for image in raw.splits[split].images
+    ]
+    bounds = _cut(sizes, recipe.shard)
+    return [
+        PlannedShard(split, number, start, stop, sum(sizes[start:stop]) + TAR_END_BYTES)
+        for number, (start, stop) in enumerate(itertools.pairwise(bounds))
+    ]
+
+
+def _cut(sizes: Sequence[int], limits: ShardSpec) -> list[int]:
+    """Greedy bounds 0, a, b, ..., len(sizes); a sample larger than a shard gets a shard of its own."""
+    bounds, filled = [0], 0
+    budget = limits.max_bytes - TAR_END_BYTES
+    for index, size in enumerate(sizes):
+        count = index - bounds[-1]
+        if count and (filled + size > budget or count >= limits.max_images):
+            bounds.append(index)
+            filled = 0
+        filled += size
+    return [*bounds, len(sizes)]

@@ -19,10 +19,10 @@ from typing import IO
 import numpy as np
 
 from vsetune.data.stored.manifest import ShardInfo
-from vsetune.data.stored.tokens import tokenise
+from vsetune.data.stored.vocabulary import tokenise
 from vsetune.errors import StorageError
-from vsetune.files.hashes import HashingWriter
-from vsetune.files.whole_files import whole_file
+from vsetune.storage.hashes import HashingWriter
+from vsetune.storage.whole_files import whole_file
 
 TAR_END_BYTES = 2 * tarfile.RECORDSIZE
 """Most bytes of a tar beside its members."""

@@ -15,15 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from vsetune.config.spec.paths import home
-from vsetune.data.stored.flaws import Flaw
-from vsetune.data.stored.plain_arrays import mapped_array
+from vsetune.data.stored.plain_files import Flaw, mapped_array
 from vsetune.errors import DataError, StorageError
-from vsetune.files.hashes import sha256_of_file
-from vsetune.files.locks import take_lock
-from vsetune.files.whole_files import whole_file
-from vsetune.object_storage.addresses import is_remote
-from vsetune.object_storage.home_files import find_in_home, keep_in_home
+from vsetune.storage.addresses import is_remote
+from vsetune.storage.hashes import sha256_of_file
+from vsetune.storage.home_files import find_in_home, keep_in_home
+from vsetune.storage.locks import take_lock
+from vsetune.storage.paths import home
+from vsetune.storage.whole_files import whole_file
 
 _SEAL = ".sha256"
 """Suffix of the file with an array's hash. Arrays from before there were hashes, and those that a data set lists with a

@@ -23,11 +23,11 @@ from pathlib import Path
 
 import numpy as np
 
-from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.storage import read_failure
 from vsetune.data.stored.vocabulary import PAD
 from vsetune.errors import StorageError
-from vsetune.object_storage.kept_objects import seal_of
+from vsetune.storage.kept_objects import seal_of
 
 _ALIGNED = mmap.ALLOCATIONGRANULARITY
 

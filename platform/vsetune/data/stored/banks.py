@@ -26,18 +26,18 @@ from typing import IO, cast
 
 import numpy as np
 
-from vsetune.config.sources.network_reads import NetworkReads
+from vsetune.config.sources.inputs import NetworkReads
 from vsetune.data.stored.bank_file import BankShape, SplitBank
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.manifest import SplitInfo
+from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.shards import ImageSample, read_shard
 from vsetune.errors import DataError, StorageError
-from vsetune.files.hashes import HashingWriter, fingerprint_of, sha256_of_file
-from vsetune.files.locks import take_lock
-from vsetune.files.whole_files import partials_in, read_json, readable_json, whole_file
-from vsetune.object_storage.kept_objects import seal_of
-from vsetune.object_storage.node_cache import node_cache
+from vsetune.storage.hashes import HashingWriter, fingerprint_of, sha256_of_file
+from vsetune.storage.kept_objects import seal_of
+from vsetune.storage.locks import take_lock
+from vsetune.storage.node_cache import node_cache
+from vsetune.storage.whole_files import partials_in, read_json, readable_json, whole_file
 
 _FORMAT = 1
 """Part of the key: raise it when the arrays of an equal split change."""

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from vsetune.config.sources.reading import STREAMED, Reading
-from vsetune.config.spec.foreign_text import one_line
+from vsetune.config.sources.inputs import STREAMED, Reading
 from vsetune.data.stored import storage
-from vsetune.data.stored.flaws import Flaw
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, SplitInfo
+from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import DataError, VsetuneError
-from vsetune.files.hashes import sha256_hex
-from vsetune.object_storage import s3
-from vsetune.object_storage.addresses import is_remote, join
-from vsetune.object_storage.node_cache import WrongContent, node_cache
+from vsetune.storage import s3
+from vsetune.storage.addresses import is_remote, join
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.hashes import sha256_hex
+from vsetune.storage.node_cache import WrongContent, node_cache
 
 
 @dataclass(frozen=True)

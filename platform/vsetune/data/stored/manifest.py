@@ -12,12 +12,12 @@ import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from vsetune.config.spec.base import Spec
-from vsetune.config.spec.foreign_text import one_line
 from vsetune.config.spec.loading import describe_problems
-from vsetune.data.stored.plain_json import parse_shallow_json
+from vsetune.data.stored.plain_files import parse_shallow_json
 from vsetune.data.stored.storage import is_inside
 from vsetune.errors import DataError
-from vsetune.files.whole_files import readable_json, write_whole
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.whole_files import readable_json, write_whole
 
 FORMAT_NAME = "vsetune-data"
 FORMAT_VERSION = 1

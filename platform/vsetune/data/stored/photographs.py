@@ -9,8 +9,8 @@ import zlib
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from vsetune.config.spec.foreign_text import one_line
-from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.plain_files import Flaw
+from vsetune.storage.foreign_text import one_line
 
 _ORIENTATION = 0x0112
 _UPRIGHT = {

@@ -16,12 +16,12 @@ import stat
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from vsetune.config.spec.foreign_text import one_line
 from vsetune.errors import DataError, StorageError, UsageError
-from vsetune.files.hashes import sha256_of_stream
-from vsetune.object_storage import node_cache, s3
-from vsetune.object_storage.addresses import is_remote, join
-from vsetune.object_storage.s3 import NothingThere
+from vsetune.storage import node_cache, s3
+from vsetune.storage.addresses import is_remote, join
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.hashes import sha256_of_stream
+from vsetune.storage.s3 import NothingThere
 
 _BUFFER = 1 << 20
 SMALL_FILE_BYTES = 64 << 20

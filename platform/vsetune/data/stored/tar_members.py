@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from vsetune.config.spec.foreign_text import one_line
-from vsetune.data.stored.flaws import Flaw
+from vsetune.data.stored.plain_files import Flaw
+from vsetune.storage.foreign_text import one_line
 
 _BLOCK = tarfile.BLOCKSIZE
 _SKIP_AT_ONCE = 1 << 20

@@ -18,9 +18,8 @@ from torch import Tensor
 from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32, require_pairs
 from vsetune.losses.loss_building import register
-from vsetune.losses.parts.hinges import QueryTerms
 from vsetune.losses.parts.loss_devices import beside
-from vsetune.losses.parts.pairing import Candidates, candidates, pair_negatives
+from vsetune.losses.parts.pairing import Candidates, QueryTerms, candidates, pair_negatives
 from vsetune.losses.parts.spec_fields import TripletMarginFields
 
 _SMALLEST_SQUARE = 1e-12  # keeps the gradient of the root finite at distance 0

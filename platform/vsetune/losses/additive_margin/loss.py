@@ -26,8 +26,7 @@ from vsetune.losses.loss_base import (
 )
 from vsetune.losses.loss_building import register
 from vsetune.losses.lseh.loss import semantic_cosine
-from vsetune.losses.parts.hinges import QueryTerms
-from vsetune.losses.parts.pairing import diagonal, pair_negatives
+from vsetune.losses.parts.pairing import QueryTerms, diagonal, pair_negatives
 
 
 def additive_margins(semantic_similarity: Tensor, slope: Tensor, intercept: Tensor) -> Tensor:

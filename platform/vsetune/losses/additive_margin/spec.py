@@ -6,10 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.sources.semantic_vectors import SemanticSource
-from vsetune.config.spec.base import Range, tunable
-from vsetune.config.spec.kinds import ALL_SCORES, Score
-from vsetune.losses.loss_spec import LossSpec, semantics_field
+from vsetune.config.loss_spec import LossSpec, semantics_field
+from vsetune.config.sources.inputs import SemanticSource
+from vsetune.config.spec.base import ALL_SCORES, Range, Score, tunable
 
 
 class AdditiveMarginSpec(LossSpec):

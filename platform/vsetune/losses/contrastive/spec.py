@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from vsetune.config.loss_spec import MemorySpec
 from vsetune.config.spec.base import Range, tunable
-from vsetune.losses.loss_spec import MemorySpec
 from vsetune.losses.parts.spec_fields import DistanceSpec, refuse_random_with_memory
 
 

@@ -14,7 +14,7 @@ from vsetune.losses.info_nce.spec import InfoNceSpec
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32
 from vsetune.losses.loss_building import register
 from vsetune.losses.parts.pairing import diagonal, is_pairs, pair_negatives, same_image
-from vsetune.losses.parts.temperature import cap, learned_log_scale, scaled_by
+from vsetune.losses.parts.products import cap, learned_log_scale, scaled_by
 
 
 def softmax_terms(logits: Tensor, positives: Tensor, negatives: Tensor, *, sum_inside: bool) -> tuple[Tensor, Tensor]:

@@ -17,10 +17,15 @@ from vsetune.losses.lmh.loss import active_queries, mined_output
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Memory, at_least_float32, require_pairs
 from vsetune.losses.loss_building import register
 from vsetune.losses.lsh.loss import sum_of_hinges_output
-from vsetune.losses.parts.hinges import QueryTerms
-from vsetune.losses.parts.largest_entries import floors_of_largest
 from vsetune.losses.parts.loss_devices import is_on_cpu
-from vsetune.losses.parts.pairing import Candidates, batch_negatives, candidates, pair_similarity
+from vsetune.losses.parts.pairing import (
+    Candidates,
+    QueryTerms,
+    batch_negatives,
+    candidates,
+    floors_of_largest,
+    pair_similarity,
+)
 
 
 def mean_hardest_hinges(among: Candidates, matched: Tensor, *, margin: float, hardest: int) -> QueryTerms:

@@ -6,9 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from vsetune.config.spec.base import Range, tunable
-from vsetune.config.spec.kinds import Kind
-from vsetune.losses.loss_spec import DrawnNegatives, warmup_epochs
+from vsetune.config.loss_spec import DrawnNegatives, warmup_epochs
+from vsetune.config.spec.base import Kind, Range, tunable
 from vsetune.losses.parts.spec_fields import HingeSpec
 
 

@@ -9,8 +9,15 @@ from vsetune.losses.lmh.spec import LmhSpec
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32
 from vsetune.losses.loss_building import register
 from vsetune.losses.lsh.loss import sum_of_hinges_output
-from vsetune.losses.parts.hinges import QueryTerms, hardest_hinges
-from vsetune.losses.parts.pairing import SameImage, batch_negatives, candidates, is_pairs, pair_similarity
+from vsetune.losses.parts.pairing import (
+    QueryTerms,
+    SameImage,
+    batch_negatives,
+    candidates,
+    hardest_hinges,
+    is_pairs,
+    pair_similarity,
+)
 
 
 def mined_output(

@@ -29,8 +29,14 @@ from vsetune.losses.loss_base import (
 from vsetune.losses.loss_building import register
 from vsetune.losses.lseh.spec import LsehSpec
 from vsetune.losses.lsh.loss import sum_of_hinges_output
-from vsetune.losses.parts.hinges import hardest_hinges
-from vsetune.losses.parts.pairing import SameImage, candidates, pair_negatives, pair_similarity, same_image
+from vsetune.losses.parts.pairing import (
+    SameImage,
+    candidates,
+    hardest_hinges,
+    pair_negatives,
+    pair_similarity,
+    same_image,
+)
 from vsetune.losses.parts.products import dot_products
 
 

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vsetune.config.sources.semantic_vectors import SemanticSource
+from vsetune.config.loss_spec import MemorySpec, semantics_field, warmup_epochs
+from vsetune.config.sources.inputs import SemanticSource
 from vsetune.config.spec.base import Range, tunable
-from vsetune.losses.loss_spec import MemorySpec, semantics_field, warmup_epochs
 
 
 class LsehSpec(MemorySpec):

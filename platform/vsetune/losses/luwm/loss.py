@@ -24,8 +24,7 @@ from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, at_least_floa
 from vsetune.losses.loss_building import register
 from vsetune.losses.lsh.loss import sum_of_hinges_output
 from vsetune.losses.luwm.spec import LuwmSpec
-from vsetune.losses.parts.hinges import QueryTerms, hardest_scores
-from vsetune.losses.parts.pairing import batch_negatives, candidates, pair_similarity
+from vsetune.losses.parts.pairing import QueryTerms, batch_negatives, candidates, hardest_scores, pair_similarity
 
 
 class Quadratic(NamedTuple):

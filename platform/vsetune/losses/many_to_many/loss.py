@@ -1,13 +1,4 @@
-"""Sentence-based semantic loss L_sbs: captions that mean nearly the same match each other's images (Zhang et al. 2023).
-
-s: network similarities, q: sentence similarities, both in [0, 1]. For an anchor n (a row of s; of s^T for captions):
-
-    similar(n) = {m : q_nm >= lambda},   h_n = min over similar(n) of s_nm
-    L = sum_n [ sum over similar(n) of (ln(s_nm / s_nn) - ln q_nm)^2  +  sum over the others of [delta - h_n + s_nm]+ ]
-
-summed over both directions (Eq. 6-10). The paper contradicts itself on h_n and on the second direction: `lowest` and
-`direction` name its other readings.
-"""
+"""Sentence-based semantic loss L_sbs: captions that mean nearly the same match each other's images (Zhang et al.)."""
 
 from __future__ import annotations
 
@@ -20,7 +11,6 @@ from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, at_least_floa
 from vsetune.losses.loss_building import register
 from vsetune.losses.lseh.loss import semantic_cosine
 from vsetune.losses.lsh.loss import sum_of_hinges_output
-from vsetune.losses.many_to_many.log_ratio import log_levels
 from vsetune.losses.many_to_many.spec import ManyToManySpec
 
 Lowest = Literal["network", "semantic"]
@@ -117,3 +107,19 @@ class ManyToMany(Loss):
             parts={"log_ratio": log_ratio.detach(), "hinge": hinge.detach(), "similar_size": similar_size},
         )
 
+
+SMALLEST = 1e-6  # below, values count as this, so that logarithms and their gradients stay finite
+
+
+def log_ratios(network_i: Tensor, network_j: Tensor, target_i: Tensor, target_j: Tensor) -> Tensor:
+    """(ln(f_ai / f_aj) - ln(y_ai / y_aj))^2, element by element, of tensors that broadcast.
+
+    network_i, network_j: f >= 0, distances or similarities of the anchor to i and to j, with gradient. target_i,
+    target_j: y >= 0 likewise.
+    """
+    return (log_levels(network_i, target_i) - log_levels(network_j, target_j)).square()
+
+
+def log_levels(network: Tensor, target: Tensor) -> Tensor:
+    """ln(f / y), whose differences the loss squares. Below 1e-6 both count as 1e-6 without gradient; a NaN stays."""
+    return network.clamp(min=SMALLEST).log() - target.clamp(min=SMALLEST).log()

@@ -6,10 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.sources.semantic_vectors import SemanticSource
-from vsetune.config.spec.base import Range, tunable
-from vsetune.config.spec.kinds import Score
-from vsetune.losses.loss_spec import LossSpec, semantics_field, warmup_epochs
+from vsetune.config.loss_spec import LossSpec, semantics_field, warmup_epochs
+from vsetune.config.sources.inputs import SemanticSource
+from vsetune.config.spec.base import Range, Score, tunable
 
 
 class ManyToManySpec(LossSpec):

@@ -16,8 +16,7 @@ from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at
 from vsetune.losses.loss_building import register
 from vsetune.losses.nt_xent.spec import NtXentSpec
 from vsetune.losses.parts.pairing import SameImage, pair_negatives
-from vsetune.losses.parts.products import dot_products
-from vsetune.losses.parts.temperature import cap, learned_log_scale, scaled_by
+from vsetune.losses.parts.products import cap, dot_products, learned_log_scale, scaled_by
 
 
 def nt_xent_terms(logits: Tensor, image_ids: Tensor, *, same_image_rule: SameImage) -> tuple[Tensor, Tensor]:

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.spec.kinds import Kind, Score
-from vsetune.losses.loss_spec import COSINES
+from vsetune.config.loss_spec import COSINES
+from vsetune.config.spec.base import Kind, Score
 from vsetune.losses.parts.spec_fields import SameImage, SoftmaxSpec
 
 

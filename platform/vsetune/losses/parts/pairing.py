@@ -1,17 +1,15 @@
-"""Which entries of a similarity matrix are positives and negatives, and the candidates of the queries of a batch.
-
-Entries that are neither positive nor negative are ignored. N: images (rows), M: captions (columns), P: remembered
-pairs.
-"""
+"""Positives, negatives and candidates of a similarity matrix, and the hinges of both query directions."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from vsetune.losses.loss_base import LossInputs, Memory, at_least_float32
+from vsetune.losses.parts.loss_devices import is_on_cpu
 
 SameImage = Literal["decided", "diagonal"]
 
@@ -132,3 +130,70 @@ def pools(
 def diagonal(similarity: Tensor) -> Tensor:
     """(B, B) bool, True where row and column are the same pair."""
     return torch.eye(similarity.shape[0], dtype=torch.bool, device=similarity.device)
+
+
+@torch.no_grad()
+def sorted_rows(values: Tensor) -> Tensor:
+    """The rows of values (N, M), each from small to large; a NaN comes last."""
+    if not is_on_cpu(values):
+        return values.sort(dim=1).values
+    return torch.from_numpy(np.sort(values.detach().contiguous().numpy(), axis=1))
+
+
+@torch.no_grad()
+def floors_of_largest(values: Tensor, counts: Tensor) -> Tensor | None:
+    """(N,) numbers; the entries of row i above the i-th number are its counts[i] largest. Infinity where counts is 0.
+
+    values: (N, M). counts: (N,) int64, 0 to M. None where a tie for the last place makes the largest entries ambiguous,
+    or there is no such number; then use topk. A NaN is above no number.
+    """
+    if not values.numel():
+        return None
+    ordered = sorted_rows(values)
+    width = values.shape[1]
+    last = ordered.gather(1, (width - counts).clamp(max=width - 1)[:, None])[:, 0]
+    next_one = ordered.gather(1, (width - counts - 1).clamp(min=0)[:, None])[:, 0]
+    if bool(((next_one == last) & (counts > 0) & (counts < width)).any()):
+        return None
+    floors = torch.nextafter(last, last.new_full((), float("-inf")))
+    return floors.masked_fill_(counts == 0, float("inf"))
+
+
+class QueryTerms(NamedTuple):
+    """Terms per pair, >= 0, not yet reduced. images: (M,) of image queries. captions: (M,) of caption queries."""
+
+    images: Tensor
+    captions: Tensor
+
+    def total(self) -> Tensor:
+        """Sum over the queries of both directions (never divided by B, as in every reference)."""
+        return self.images.sum() + self.captions.sum()
+
+
+def hardest_scores(among: Candidates) -> QueryTerms:
+    """Score of the hardest negative of each query, minus infinity without one. On a tie one, not all, gets gradient."""
+    by_image = among.images.max(dim=1).values
+    return QueryTerms(by_image if among.rows is None else by_image[among.rows], among.captions.max(dim=0).values)
+
+
+def hinge_of_each(among: Candidates, matched: Tensor, *, margin: float | Tensor) -> QueryTerms:
+    """[margin + negative - positive]+ of every query and candidate: images (M, M + P), captions (N + P, M).
+
+    matched: (M,) similarity of the pairs. margin: >= 0, units of similarity.
+    """
+    lifted = margin + among.images
+    by_pair = lifted if among.rows is None else lifted[among.rows]
+    by_caption = lifted if among.captions is among.images else margin + among.captions
+    return QueryTerms((by_pair - matched[:, None]).relu(), (by_caption - matched[None, :]).relu())
+
+
+def summed_hinges(among: Candidates, matched: Tensor, *, margin: float | Tensor) -> QueryTerms:
+    """Per query the sum over its negatives of [margin + negative - positive]+ (LSH)."""
+    hinges = hinge_of_each(among, matched, margin=margin)
+    return QueryTerms(hinges.images.sum(dim=1), hinges.captions.sum(dim=0))
+
+
+def hardest_hinges(among: Candidates, matched: Tensor, *, margin: float) -> QueryTerms:
+    """Per query the hinge of its hardest negative, [margin + max score - positive]+, 0 without one (LMH, LSEH)."""
+    hardest = hardest_scores(among)
+    return QueryTerms((margin + hardest.images - matched).relu(), (margin + hardest.captions - matched).relu())

@@ -6,9 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vsetune.config.spec.base import Range, tunable
-from vsetune.config.spec.kinds import Kind, Score
-from vsetune.losses.loss_spec import COSINES, EMBEDDINGS, LossSpec, MemorySpec
+from vsetune.config.loss_spec import COSINES, EMBEDDINGS, LossSpec, MemorySpec
+from vsetune.config.spec.base import Kind, Range, Score, tunable
 
 SameImage = Literal["decided", "diagonal"]
 

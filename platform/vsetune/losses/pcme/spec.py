@@ -6,9 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.spec.base import Range, tunable
-from vsetune.config.spec.kinds import ALL_SCORES, Kind, Score
-from vsetune.losses.loss_spec import LossSpec
+from vsetune.config.loss_spec import LossSpec
+from vsetune.config.spec.base import ALL_SCORES, Kind, Range, Score, tunable
 
 
 class PcmeSpec(LossSpec):

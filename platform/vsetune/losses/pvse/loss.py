@@ -17,8 +17,7 @@ from torch.nn import functional as F
 
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32, require_pairs
 from vsetune.losses.loss_building import register
-from vsetune.losses.parts.hinges import QueryTerms, hardest_hinges, summed_hinges
-from vsetune.losses.parts.pairing import candidates, pair_negatives
+from vsetune.losses.parts.pairing import QueryTerms, candidates, hardest_hinges, pair_negatives, summed_hinges
 from vsetune.losses.parts.products import dot_products, squared_distances
 from vsetune.losses.pvse.spec import PvseSpec
 

@@ -34,7 +34,7 @@ from vsetune.losses.loss_base import (
 )
 from vsetune.losses.loss_building import register
 from vsetune.losses.parts.pairing import pair_negatives
-from vsetune.losses.semantic_center.center_tables import Centers, ConceptCenters, QuantisedCenters
+from vsetune.losses.semantic_center.centers import Centers, ConceptCenters, QuantisedCenters
 from vsetune.losses.semantic_center.spec import SemanticCenterSpec
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.spec.base import Choices, Range, ShortSeed, tunable
-from vsetune.config.spec.kinds import Kind
+from vsetune.config.spec.base import Choices, Kind, Range, ShortSeed, tunable
 from vsetune.losses.parts.spec_fields import TripletMarginFields
 
 _QUANTISED = {"centers": "quantised"}
@@ -88,6 +88,10 @@ class SemanticCenterSpec(TripletMarginFields):
         0.5, Range(low=0.3, high=1.0), gt=0, when=_ADAPTIVE,
         description="margins never exceed this", paper="our addition",
     )
+
+    @property
+    def lasting_sizes(self) -> Mapping[str, int]:
+        return {"quantised_centers": self.quantised_centers} if self.centers == "quantised" else {}
 
     @property
     def margins_grow(self) -> bool:

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vsetune.losses.parts.largest_entries import floors_of_largest, sorted_rows
 from vsetune.losses.parts.loss_devices import is_on_cpu
-from vsetune.losses.parts.pairing import Pools
+from vsetune.losses.parts.pairing import Pools, floors_of_largest, sorted_rows
 
 _ROUNDING = 1e-9  # 0.07 * 100 is a hair above 7 in floating point
 _MOST_POSITIVES_ONE_BY_ONE = 128  # about where sorting becomes faster

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from vsetune.config.loss_spec import MemorySpec, warmup_epochs
 from vsetune.config.spec.base import Range, tunable
-from vsetune.losses.loss_spec import MemorySpec, warmup_epochs
 
 
 class TopFSpec(MemorySpec):

@@ -1,34 +1,18 @@
-"""CGMN (Cheng et al. 2022): graph convolution over regions and over words, then a GRU over the nodes of each graph.
-
-    image    E = W x + b, normalised over the regions; V = four learned-relation blocks on E
-             with the spatial graph: V = normalised (V + two blocks on E along boxes that overlap) / 2
-             v = n(BN(last state of a GRU over V))
-    caption  h = word states of a Bi-GRU (mean of both directions); U = one block on h along the parse
-             t = n(last state of a GRU over U)
-    S_ij = v_i t_j
-
-Retrieval compares v and t alone. The nodes V and U meet in `matching_loss`, in training only.
-"""
+"""CGMN (Cheng et al. 2022): graph convolution over regions and words, a GRU over the nodes, node matching."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from vsetune.config.network_spec import NetworkSpec
 from vsetune.errors import DataError
-from vsetune.networks.cgmn.node_matching import node_matching_loss, node_matching_scores
 from vsetune.networks.cgmn.spec import CgmnSpec
-from vsetune.networks.cgmn.weighted_graph import (
-    WeightedGraph,
-    cosine_weights,
-    neighbouring,
-    overlapping,
-    released_weights,
-)
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import (
@@ -40,11 +24,9 @@ from vsetune.networks.network_base import (
     unit_length,
 )
 from vsetune.networks.network_building import register
-from vsetune.networks.network_spec import NetworkSpec
 from vsetune.networks.parts.batch_normalization import normalize_rows
-from vsetune.networks.parts.linear import xavier_linear
-from vsetune.networks.parts.packing import pack
-from vsetune.networks.parts.real_parts import RealParts
+from vsetune.networks.parts.layers import lengths, xavier_linear
+from vsetune.networks.parts.packing import RealParts, pack
 from vsetune.networks.parts.region_graph import RegionGraph, normalized_regions
 from vsetune.networks.parts.words import embed_words, last_state, word_embedding, word_states
 
@@ -193,3 +175,100 @@ def _nodes_and_mask(items: Encoded) -> tuple[Tensor, Tensor]:
     if not isinstance(items, GraphEncoded) or items.nodes is None or items.counts is None:
         raise TypeError("CGMN's matching_loss needs images and captions encoded in training mode")
     return items.nodes, region_mask(items.counts, items.nodes.shape[1])
+
+
+_NUMBERS_PER_BLOCK = 2**24  # cosines held at once, 64 MiB of float32; a matter of memory only
+
+
+def node_matching_scores(
+    regions: Tensor, is_region: Tensor, words: Tensor, is_word: Tensor, unit: Callable[[Tensor], Tensor] = unit_length
+) -> Tensor:
+    """(n, m) Q, at most the number of words. regions: (n, R, D). words: (m, L, D). is_region, is_word: bool masks.
+
+    unit: function that normalises vectors to unit length. The gradient of a word reaches one region, also on a tie.
+    Computed in blocks of captions.
+    """
+    regions, words = unit(regions), unit(words)
+    held = max(1, _NUMBERS_PER_BLOCK // (is_region.numel() * words.shape[1]))
+    scores = []
+    with torch.autocast(regions.device.type, enabled=False):
+        for start in range(0, len(words), held):
+            some, are_words = words[start : start + held], is_word[start : start + held]
+            cosines = (regions.flatten(0, 1) @ some.flatten(0, 1).T).view(*is_region.shape, *are_words.shape)
+            found = cosines.masked_fill(~is_region[:, :, None, None], float("-inf")).max(dim=1).values
+            scores.append(found.masked_fill(~are_words, 0.0).sum(dim=2))
+    return torch.cat(scores, dim=1)
+
+
+def node_matching_loss(scores: Tensor, negatives: Tensor, *, margin: float) -> Tensor:
+    """Sum of the hinges of both directions. Scalar >= 0.
+
+    scores: (B, B) Q of pairs. negatives: (B, B) bool, False on the diagonal; where False there is no term.
+    """
+    matched = scores.diagonal()
+    hinges = (margin + scores - matched[:, None]).relu() + (margin + scores - matched[None, :]).relu()
+    return hinges.masked_fill(~negatives, 0.0).sum()
+
+
+_SHORTEST = 1e-8
+
+
+class WeightedGraph(nn.Module):
+    """One block: x_a + BN(W y_a + b) with y_a = sum over b of w_ab g(x_b). A new block returns its input."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.g, self.w = nn.Linear(size, size), nn.Linear(size, size)
+        self.norm = nn.BatchNorm1d(size)
+        nn.init.zeros_(self.norm.weight)
+        nn.init.zeros_(self.norm.bias)
+
+    def forward(self, nodes: Tensor, weights: Tensor, mask: Tensor, *, counted: RealParts) -> Tensor:
+        """(n, P, D), zero where padded. weights: (n, P, P), row a gathers from column b, 0 in padded columns.
+
+        mask: (n, P) bool, True for real nodes. counted: the nodes that BN computes its statistics from: the real ones,
+        or all; it includes the mask.
+        """
+        gathered = weights.to(nodes.dtype) @ self.g(nodes)
+        rows = normalize_rows(self.norm, self.w(counted.rows(gathered)))
+        return nodes + counted.placed(rows) * mask[..., None]
+
+
+def released_weights(nodes: Tensor, *, is_guarded: bool = True) -> Tensor:
+    """(n, P, P) x_a x_b / |x_b|^2, lengths at least 1e-8; 0 where x_b is zero. is_guarded: and no gradient there, where
+    the released code has one of 1e16. nodes: float32 or wider."""
+    norms = lengths(nodes)
+    scaled = nodes / norms.clamp_min(_SHORTEST).square()
+    if is_guarded:
+        scaled = torch.where(norms <= _SHORTEST, nodes.new_zeros(()), scaled)
+    with torch.autocast(nodes.device.type, enabled=False):
+        return nodes @ scaled.mT
+
+
+def cosine_weights(nodes: Tensor) -> Tensor:
+    """(n, P, P) cosines of the nodes; 0 with a zero node. nodes: float32 or wider."""
+    unit = unit_length(nodes)
+    with torch.autocast(nodes.device.type, enabled=False):
+        return unit @ unit.mT
+
+
+def overlapping(boxes: Tensor, threshold: float) -> Tensor:
+    """(n, R, R) bool: intersection over union of two boxes is at least the threshold; True on the diagonal.
+
+    boxes: (n, R, 4) x1, y1, x2, y2. A box without area overlaps no other.
+    """
+    low = torch.maximum(boxes[:, :, None, :2], boxes[:, None, :, :2])
+    high = torch.minimum(boxes[:, :, None, 2:], boxes[:, None, :, 2:])
+    shared = (high - low).clamp_min(0).prod(dim=-1)
+    areas = (boxes[..., 2:] - boxes[..., :2]).prod(dim=-1)
+    union = areas[:, :, None] + areas[:, None, :] - shared
+    overlap = torch.where(union > 0, shared / union, 0.0)
+    return (overlap >= threshold) | torch.eye(boxes.shape[1], dtype=torch.bool, device=boxes.device)
+
+
+def neighbouring(side: int, device: torch.device) -> Tensor:
+    """(side^2, side^2) bool: two cells of a square grid, row by row, touch at an edge or a corner, or are the same."""
+    cells = torch.arange(side * side, device=device)
+    rows, columns = cells // side, cells % side
+    is_near = (rows[:, None] - rows).abs() <= 1
+    return is_near & ((columns[:, None] - columns).abs() <= 1)

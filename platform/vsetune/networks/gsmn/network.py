@@ -13,21 +13,25 @@ from torch import Tensor, nn
 
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.gsmn.block_matching import (
+from vsetune.networks.gsmn.matching import (
     KEPT_PER_SIMILARITY,
+    BoxKernels,
+    NodeScores,
+    RegionPropagation,
     Side,
+    WordPropagation,
     matches,
     pair_matches,
     prepared,
     prepared_for_pairs,
+    word_links,
 )
-from vsetune.networks.gsmn.match_graphs import BoxKernels, NodeScores, RegionPropagation, WordPropagation, word_links
 from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, known_counts, unit_length, word_mask
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.cross_attention import Attention, word_attention
-from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import beside
 from vsetune.networks.parts.pair_gradients import Chosen, Seen, scores_by_pair
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states

@@ -6,10 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vsetune.config.sources.network_reads import NetworkReads
-from vsetune.config.spec.base import Range, tunable
-from vsetune.config.spec.kinds import Kind, Score
-from vsetune.networks.network_spec import NetworkSpec, PairCost
+from vsetune.config.network_spec import NetworkSpec, PairCost
+from vsetune.config.sources.inputs import NetworkReads
+from vsetune.config.spec.base import Kind, Range, Score, tunable
 
 
 class GsmnSpec(NetworkSpec):

@@ -1,14 +1,10 @@
-"""Reads a weights file of a released implementation. Tensors and plain values are read, never code.
-
-Such a file was written by `torch.save`: {"model": [state dict, ...], "opt": argparse.Namespace, "epoch": ...}, a bare
-state dict, or the same tensors as safetensors. It is unpickled with `weights_only=True`. Two kinds of plain data beside
-tensors are allowed by name: argparse.Namespace, which holds the settings, and numpy's numbers, whose values are
-dropped. Any other object is refused.
-"""
+"""Reads a weights file and the vocabulary of a released implementation: tensors and plain values, never code."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import pickle
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -161,3 +157,67 @@ def _plain_name(name: str, renamed: Mapping[str, str]) -> str:
         if name.endswith(new):
             return name.removesuffix(new) + old
     return name
+
+
+_CLASS = "Vocabulary"
+_HOMES = ("vocab", "__main__", "datasets.vocab")
+"""Modules that contain the class: imported, defined in the script itself, PCME's package."""
+_SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")
+UNKNOWN = "<unknown>"
+_RELEASED = {UNKNOWN: "<unk>"}
+"""Our name of a special word -> the released one. The others have equal names; <mask> is missing there."""
+
+
+class _Refused(pickle.UnpicklingError):
+    """An object that is not plain data."""
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if name == _CLASS and module in _HOMES:
+            return type(_CLASS, (), {})  # new for every file: what a file does to it ends with it
+        raise _Refused(f"{module}.{name}")
+
+
+def read_words(path: Path) -> tuple[str, ...]:
+    """words[i] is the word of row i. DataError in one line for a file that is no vocabulary, or contains other
+    objects."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; need the vocabulary of the released model (.json or .pkl).")
+    try:
+        ids = _ids(path)
+    except _Refused as error:
+        raise DataError(
+            f"{path}: holds an object of {error}, which could run code; need a vocabulary of plain words and numbers."
+        ) from error
+    except (*DAMAGED, RecursionError, MemoryError) as error:
+        raise DataError(f"{path}: not a vocabulary (.json, .pkl), or damaged; download it again.") from error
+    if not isinstance(ids, Mapping):
+        raise DataError(f"{path}: holds no `word2idx`, need the vocabulary of a released model.")
+    return _in_order(path, ids)
+
+
+def rows_of(words: Sequence[str], released: Sequence[str]) -> list[int | None]:
+    """For each of our words the row in a released vocabulary, special words included; None for a word that it lacks."""
+    rows = {word: row for row, word in enumerate(released)}
+    return [rows.get(_RELEASED.get(word, word)) for word in words]
+
+
+def _ids(path: Path) -> Any:
+    if path.suffix == ".json":
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return content.get("word2idx") if isinstance(content, Mapping) else None
+    with path.open("rb") as stream:
+        held = _PlainUnpickler(stream, encoding="utf-8").load()  # many were written by Python 2
+    return held.get("word2idx") if isinstance(held, Mapping) else getattr(held, "word2idx", None)
+
+
+def _in_order(path: Path, ids: Mapping[Any, Any]) -> tuple[str, ...]:
+    is_plain = all(type(word) is str and type(number) is int for word, number in ids.items())
+    if not is_plain or sorted(ids.values()) != list(range(len(ids))):
+        raise DataError(f"{path}: `word2idx` does not number its words 0, 1, 2, ... once each; download it again.")
+    missing = [word for word in _SPECIAL if word not in ids]
+    if missing:
+        need = ", ".join(_SPECIAL)
+        raise DataError(f"{path}: `word2idx` has no {missing[0]}, need {need}; get the released vocabulary.")
+    return tuple(sorted(ids, key=ids.__getitem__))

@@ -10,15 +10,12 @@ from pathlib import Path
 import torch
 
 from vsetune import networks
+from vsetune.config.network_spec import NETWORKS, NetworkSpec
 from vsetune.config.spec.loading import parse_spec
 from vsetune.errors import ConfigError, DataError
-from vsetune.networks.importing.imported import Imported
-from vsetune.networks.importing.mapping import Recognised, mapped_weights
-from vsetune.networks.importing.released_file import Released, read_released
-from vsetune.networks.importing.released_words import read_words
+from vsetune.networks.importing.imported import Imported, Recognised, mapped_weights
+from vsetune.networks.importing.released_file import Released, read_released, read_words
 from vsetune.networks.network_building import build_network
-from vsetune.networks.network_catalogue import NETWORKS
-from vsetune.networks.network_spec import NetworkSpec
 
 
 @dataclass(frozen=True)

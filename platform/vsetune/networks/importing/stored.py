@@ -1,4 +1,4 @@
-"""Weights in a safetensors file: of `vsetune networks import`, or the best ones of a trial."""
+"""Weights in a safetensors file, imported or the best of a trial, with notes in its metadata."""
 
 from __future__ import annotations
 
@@ -10,15 +10,80 @@ from typing import Any
 
 import safetensors.torch
 from safetensors import safe_open
-from torch import Tensor
+from torch import Tensor, nn
 
+from vsetune.config.network_spec import NETWORKS, NetworkSpec
 from vsetune.config.spec.loading import parse_spec
 from vsetune.errors import ConfigError, DataError
-from vsetune.networks.importing.released_words import rows_of
-from vsetune.networks.importing.weight_notes import WeightNotes
-from vsetune.networks.network_catalogue import NETWORKS
-from vsetune.networks.network_spec import NetworkSpec
+from vsetune.networks.importing.released_file import rows_of
 from vsetune.networks.parts.damaged import DAMAGED
+from vsetune.networks.parts.text_transformer import Architecture, architecture_of
+from vsetune.storage.hashes import sha256_hex
+
+_KEY = "vsetune_trial"
+
+
+@dataclass(frozen=True)
+class WeightNotes:
+    """network: its name. words: fingerprint of the words whose vectors it has; None where it reads word pieces.
+
+    architecture: of the pre-trained models inside, for `build_network`. description: of the network and its data, as
+    `StoredNetwork.to_plain` gives it; None in files of earlier versions.
+    """
+
+    network: str
+    words: str | None
+    architecture: Architecture
+    description: Mapping[str, Any] | None = None
+
+    @property
+    def plugins(self) -> dict[str, str]:
+        """SHA-256 of the plugin code that the network uses, by key."""
+        return dict((self.description or {}).get("plugins", {}))
+
+    @classmethod
+    def of(
+        cls, network: nn.Module, name: str, words: Sequence[str] | None,
+        description: Mapping[str, Any] | None = None,
+    ) -> WeightNotes:
+        """Notes for the weights of a network. name: as study files have it."""
+        fingerprint = None if words is None else fingerprint_of_words(words)
+        return cls(name, fingerprint, architecture_of(network), description)
+
+    def to_metadata(self, *, step: int) -> dict[str, str]:
+        """For the header of a safetensors file. step: of the training, for people."""
+        return {_KEY: json.dumps({"step": step, **vars(self)})}
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str] | None) -> WeightNotes | None:
+        """None where the file has none. ValueError when they are damaged."""
+        text = (metadata or {}).get(_KEY)
+        if text is None:
+            return None
+        plain = json.loads(text)
+        if not isinstance(plain, dict) or not plain.keys() >= {"network", "words", "architecture"}:
+            raise ValueError("notes of another form")
+        words, architecture, description = plain["words"], plain["architecture"], plain.get("description")
+        are_sound = isinstance(plain["network"], str) and isinstance(words, str | None) and _is_plain(architecture)
+        if not are_sound or not isinstance(description, dict | None):
+            raise ValueError("notes of another form")
+        return cls(plain["network"], words, architecture, description)
+
+
+def read_notes(path: Path) -> WeightNotes | None:
+    """The notes in a file of weights; only its header is read. Raises what DAMAGED lists where there is none."""
+    with safe_open(path, framework="pt") as stream:
+        return WeightNotes.from_metadata(stream.metadata())
+
+
+def fingerprint_of_words(words: Sequence[str]) -> str:
+    """SHA-256 (first 16 hex digits) of words in their order."""
+    return sha256_hex(json.dumps(list(words)).encode())[:16]
+
+
+def _is_plain(architecture: Any) -> bool:
+    return isinstance(architecture, dict) and all(isinstance(config, dict) for config in architecture.values())
+
 
 DESCRIPTION = "vsetune_network"
 """Key of the file's metadata for the description of its network."""

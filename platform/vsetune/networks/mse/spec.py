@@ -6,10 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.sources.network_reads import NetworkReads
-from vsetune.config.sources.pixel_input import PixelInput
-from vsetune.networks.network_spec import NetworkSpec
-from vsetune.networks.parts.backbone_spec import BackboneSpec
+from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.sources.inputs import NetworkReads, PixelInput
+from vsetune.networks.parts.network_fields import BackboneSpec
 
 _PAPER_WINDOW = 224 / 256
 

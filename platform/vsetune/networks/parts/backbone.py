@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from vsetune.config.sources.pretrained_models import find_model
 from vsetune.errors import ConfigError
-from vsetune.networks.parts.backbone_spec import EFFICIENTNET, RANDOM, VGG19, BackboneSpec
-from vsetune.networks.parts.pretrained import (
+from vsetune.networks.parts.network_fields import EFFICIENTNET, RANDOM, VGG19, BackboneSpec
+from vsetune.networks.parts.text_transformer import (
     Architecture,
     build_pretrained,
     plain_config,

@@ -10,7 +10,7 @@ from vsetune.errors import DataError
 from vsetune.networks.inputs import ImageInputs
 from vsetune.networks.network_base import region_mask, unit_length
 from vsetune.networks.parts.backbone import Backbone
-from vsetune.networks.parts.backbone_spec import BackboneSpec
+from vsetune.networks.parts.network_fields import BackboneSpec
 from vsetune.networks.parts.polysemous import mean_of_items
 
 

@@ -1,12 +1,12 @@
-"""The only code in which networks depend on the device of their tensors.
-
-The device may decide how much is computed at a time, which checks are made to save work, and whether a gradient is
-hand-written or found by automatic differentiation of the same formula; it never changes the formula.
-"""
+"""The only code in which networks depend on their device, and the switch of hand-written gradients."""
 
 from __future__ import annotations
 
+import os
+
 from torch import Tensor
+
+from vsetune.errors import UsageError
 
 
 def is_on_cpu(tensor: Tensor) -> bool:
@@ -33,3 +33,17 @@ def beside(values: Tensor, tensor: Tensor) -> Tensor:
     """
     pinned = values.pin_memory() if tensor.device.type == "cuda" else values
     return pinned.to(tensor.device, non_blocking=True)
+
+
+PLAIN_AUTOGRAD = "VSETUNE_PLAIN_AUTOGRAD"
+
+
+def hand_derived(inputs: Tensor) -> bool:
+    """Whether to use a hand-written gradient: on a CPU, unless the switch is set; a GPU is faster without.
+
+    UsageError unless the variable is unset, empty, 0 or 1.
+    """
+    value = os.environ.get(PLAIN_AUTOGRAD, "")
+    if value not in ("", "0", "1"):
+        raise UsageError(f"{PLAIN_AUTOGRAD}: got {value[:40]!r}, need 1 (automatic differentiation only), 0 or nothing")
+    return value != "1" and is_on_cpu(inputs)

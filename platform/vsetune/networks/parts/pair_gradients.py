@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.parts.gradients import hand_derived
+from vsetune.networks.parts.network_devices import hand_derived
 
 ScoresOf = Callable[[Encoded, Encoded], Tensor]
 ChosenScoresOf = Callable[[Encoded, Encoded, Tensor, Tensor], Tensor]

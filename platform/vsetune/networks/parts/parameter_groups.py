@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from vsetune.networks.network_base import NetworkGroup
-from vsetune.networks.parts.backbone_spec import BackboneSpec
+from vsetune.networks.parts.network_fields import BackboneSpec
 
 
 def groups_beside(network: nn.Module, groups: Sequence[NetworkGroup]) -> list[NetworkGroup]:

@@ -23,9 +23,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
 from vsetune.networks.network_base import at_least_float32
-from vsetune.networks.parts.gradients import hand_derived
-from vsetune.networks.parts.packing import Repeated, spelt_out
-from vsetune.networks.parts.shared_states import States, shared_states, states_of_all
+from vsetune.networks.parts.network_devices import hand_derived
+from vsetune.networks.parts.packing import Repeated, States, shared_states, spelt_out, states_of_all
 
 
 def run_gru(gru: nn.GRU, inputs: PackedSequence | Repeated) -> tuple[PackedSequence, Tensor]:

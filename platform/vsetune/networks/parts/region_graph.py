@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vsetune.networks.network_base import at_least_float32, unit_length
 from vsetune.networks.parts.batch_normalization import normalize_rows
-from vsetune.networks.parts.real_parts import RealParts
+from vsetune.networks.parts.packing import RealParts
 
 
 class RegionGraph(nn.Module):

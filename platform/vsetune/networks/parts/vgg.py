@@ -12,9 +12,9 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from vsetune.config.sources.recipe import expand_path
-from vsetune.config.spec.paths import on_this_node
 from vsetune.errors import ConfigError
 from vsetune.networks.parts.damaged import DAMAGED
+from vsetune.storage.paths import on_this_node
 
 _BLOCKS = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))
 """Convolutions and channels between two poolings."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from vsetune.networks.parts.gradients import hand_derived
+from vsetune.networks.parts.network_devices import hand_derived
 from vsetune.networks.parts.packing import Repeated, pack, spelt_out, unpack
 from vsetune.networks.parts.recurrence import run_gru
 

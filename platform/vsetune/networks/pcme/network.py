@@ -26,7 +26,7 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, at_least_float32, region_mask
 from vsetune.networks.network_building import register
-from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.polysemous import ItemAttention, PolysemousHead, end_states, mean_of_items, unpacked
 from vsetune.networks.parts.words import embed_words, word_embedding
 from vsetune.networks.pcme.spec import PcmeNetworkSpec

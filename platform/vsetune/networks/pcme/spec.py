@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.spec.kinds import Kind, Score
-from vsetune.networks.network_spec import NetworkSpec, PairCost
+from vsetune.config.network_spec import NetworkSpec, PairCost
+from vsetune.config.spec.base import Kind, Score
 
 
 class PcmeNetworkSpec(NetworkSpec):

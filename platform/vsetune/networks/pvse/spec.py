@@ -6,9 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.spec.base import Range, tunable
-from vsetune.config.spec.kinds import Kind
-from vsetune.networks.network_spec import NetworkSpec, PairCost
+from vsetune.config.network_spec import NetworkSpec, PairCost
+from vsetune.config.spec.base import Kind, Range, tunable
 
 
 class PvseNetworkSpec(NetworkSpec):

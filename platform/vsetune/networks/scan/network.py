@@ -22,17 +22,17 @@ from vsetune.networks.parts.cross_attention import (
     Attention,
     CaptionBlocks,
     inverse_length,
+    pair_products,
     products_of,
     region_mask_of,
     squared_region_lengths,
     word_attention,
     word_mask_of,
 )
-from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import numbers_at_once
 from vsetune.networks.parts.network_fields import added_to_lengths
 from vsetune.networks.parts.pair_gradients import Chosen, Seen, scores_by_pair
-from vsetune.networks.parts.pair_products import pair_products
 from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 from vsetune.networks.scan.spec import ScanSpec
 

@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vsetune.config.spec.base import Range, tunable
-from vsetune.config.spec.kinds import Kind, Score
-from vsetune.networks.network_spec import NetworkSpec, PairCost
+from vsetune.config.network_spec import NetworkSpec, PairCost
+from vsetune.config.spec.base import Kind, Range, Score, tunable
 from vsetune.networks.parts.network_fields import Norm, norm_with_added_length
 
 _PUBLISHED: dict[str, dict[str, float]] = {

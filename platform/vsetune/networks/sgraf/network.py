@@ -27,16 +27,22 @@ from vsetune.networks.parts.cross_attention import (
     word_attention,
     word_mask_of,
 )
-from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import is_on_cpu, numbers_at_once
 from vsetune.networks.parts.network_fields import added_to_lengths
+from vsetune.networks.parts.packing import RealParts
 from vsetune.networks.parts.pair_gradients import Seen, SideBySide, scores_by_pair
-from vsetune.networks.parts.real_parts import RealParts
 from vsetune.networks.parts.words import drop_numbers, embed_words, word_embedding, word_states
-from vsetune.networks.sgraf.masked_statistics import normalize_regions
-from vsetune.networks.sgraf.similarity_reasoning import AttentionFiltration, GraphReasoning, Nodes, Reasoning
+from vsetune.networks.sgraf.similarity_reasoning import (
+    AttentionFiltration,
+    GraphReasoning,
+    Nodes,
+    Reasoning,
+    kept_numbers,
+    normalize_regions,
+    similarity_vectors,
+)
 from vsetune.networks.sgraf.spec import SgrafSafSpec, SgrafSgrSpec
-from vsetune.networks.sgraf.squared_differences import kept_numbers, similarity_vectors
 
 # of a block's (N, C, P, S) nodes: 8 MiB of float32 on a CPU, 512 MiB on a GPU
 _NUMBERS_PER_BLOCK_CPU, _NUMBERS_PER_BLOCK = 2**21, 2**27

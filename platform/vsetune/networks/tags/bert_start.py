@@ -7,8 +7,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from vsetune.config.sources.inputs import KEY
 from vsetune.errors import ConfigError
-from vsetune.networks.parts.text_transformer import KEY, TextTransformer
+from vsetune.networks.parts.text_transformer import TextTransformer
 from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder
 from vsetune.networks.tags.spec import TagsSpec
 from vsetune.networks.tags.token_inputs import TokenInputs

@@ -1,20 +1,160 @@
-"""The generator of TAGS-DC: captions with phrases masked, and the sentences made by refilling them (Section 2.1).
-
-Random numbers come from torch's global generator, which in a training has the trial's state. Letters of shapes: M
-captions, L ids, B masked copies, T masked places of all of them, V words, C sentences.
-"""
+"""The generator of TAGS-DC: masked captions filled in by the network's own guesses (Section 2.1)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from vsetune.networks.inputs import CaptionInputs
-from vsetune.networks.tags.caption_ids import CaptionIds
-from vsetune.networks.tags.refilling import FINDINGS, judge_all, refill
-from vsetune.networks.tags.word_masking import choose_phrases, mask_captions
+from vsetune.networks.tags.word_masking import CaptionIds, choose_phrases, mask_captions
+
+Finding = Literal["negative", "identical", "duplicate", "false_negative"]
+"""The filter's verdict on a sentence: usable; equal to its caption; equal to an earlier one; true of the image, judged
+by its captions."""
+
+FINDINGS: tuple[Finding, ...] = ("negative", "identical", "duplicate", "false_negative")
+"""By the number that `judge_all` gives."""
+
+Word = tuple[int, ...]
+"""Ids of the pieces of a word; a single id where words are not split."""
+
+_NO_WORD = 0
+"""Padding, which is no word: where a word goes on, and behind a caption."""
+_FACTOR = 0x5851F42D4C957F2D
+"""Odd: words of other pieces get other numbers of 64 bits, but for a chance of about 1 in 2^60."""
+
+
+@torch.no_grad()
+def refill(
+    logits: Tensor, tokens: Tensor, is_chosen: Tensor, *, temperature: float, refills: int,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """(N, B, L) sentences, each masked place drawn from softmax(logits / temperature), all other ids unchanged (Eq. 2).
+
+    logits: (T, V), of the places in the order of `is_chosen.nonzero()`. tokens: (B, L). is_chosen: (B, L) bool.
+    """
+    drawn = torch.multinomial((logits / temperature).softmax(dim=1), refills, replacement=True, generator=generator)
+    sentences = tokens.repeat(refills, 1, 1)
+    sentences[:, is_chosen] = drawn.T
+    return sentences
+
+
+def words_of(ids: Sequence[int], continues: AbstractSet[int]) -> list[tuple[int, Word]]:
+    """(place of its first id, its ids) of every word. continues: ids of pieces that belong to the word before them."""
+    words: list[tuple[int, Word]] = []
+    for place, piece in enumerate(ids):
+        if words and piece in continues:
+            start, word = words[-1]
+            words[-1] = start, (*word, piece)
+        else:
+            words.append((place, (piece,)))
+    return words
+
+
+def replaced_words(sentence: Sequence[int], caption: Sequence[int], continues: AbstractSet[int]) -> set[Word]:
+    """Words of a sentence with at least one id that differs from its caption, of the same length, at that position."""
+    return {
+        word for start, word in words_of(sentence, continues)
+        if word != tuple(caption[start : start + len(word)])
+    }
+
+
+def judge_sentences(
+    sentences: Sequence[Sequence[int]], caption: Sequence[int], others: Sequence[Sequence[int]],
+    *, continues: AbstractSet[int] = frozenset(),
+) -> list[Finding]:
+    """The verdict on each sentence, compared with its caption.
+
+    Without padding: ids of the sentences, which are as long as the caption; others: of all other captions of the image.
+    In a false negative every replaced word occurs in the caption or in one of the others. Words are compared as a
+    whole; without `continues` ids are compared. The released code does not reliably remove any of them (decision 0017).
+    """
+    own = tuple(caption)
+    known = {word for each in (own, *others) for _, word in words_of(each, continues)}
+    seen: set[tuple[int, ...]] = set()
+    findings: list[Finding] = []
+    for sentence in map(tuple, sentences):
+        if sentence == own:
+            findings.append("identical")
+        elif sentence in seen:
+            findings.append("duplicate")
+        elif replaced_words(sentence, own, continues) <= known:
+            findings.append("false_negative")
+        else:
+            findings.append("negative")
+        seen.add(sentence)
+    return findings
+
+
+def judge_all(sentences: Tensor, owners: Tensor, captions: Tensor, siblings: Tensor, continues: Tensor) -> Tensor:
+    """(C,) int64, the verdicts of `judge_sentences` on the sentences of many captions, as indices in `FINDINGS`.
+
+    sentences: (C, L). owners: (C,) rows in captions: (M, L). siblings: (M, S, I) ids of the other captions of each
+    one's image, 0 where padded. continues: (V,) bool, True for a piece that belongs to the word before it.
+    """
+    is_changed = sentences != captions[owners]
+    is_judged = is_changed.any(dim=1)
+    findings = torch.where(is_judged, FINDINGS.index("false_negative"), FINDINGS.index("identical"))
+    if len(sentences) == 0:
+        return findings
+    is_repeated = _repeated(sentences, owners)
+    keys, is_end, is_replaced = _words(sentences, continues, is_changed)
+    sentence, place = (is_replaced & is_end & (is_judged & ~is_repeated)[:, None]).nonzero(as_tuple=True)
+    known = torch.cat([_known_words(captions, continues), _known_words(siblings, continues).flatten(1)], dim=1)
+    is_new = (keys[sentence, place][:, None] != known[owners[sentence]]).all(dim=1)
+    findings[is_judged & is_repeated] = FINDINGS.index("duplicate")
+    findings[sentence[is_new]] = FINDINGS.index("negative")
+    return findings
+
+
+def _repeated(sentences: Tensor, owners: Tensor) -> Tensor:
+    """(C,) bool, True where an earlier sentence of the same caption is equal."""
+    owned = torch.cat((owners[:, None], sentences), dim=1)
+    _, group = torch.unique(owned, dim=0, return_inverse=True)
+    places = torch.arange(len(sentences), device=sentences.device)
+    first = torch.full_like(places, len(places)).scatter_reduce(0, group, places, "amin")
+    return first[group] < places
+
+
+def _words(ids: Tensor, continues: Tensor, marks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the word of each id, up to it: a number made of its pieces, (..., L) int64; whether it ends here; whether one
+    of its ids is marked. ids: (..., L); marks: (..., L) bool."""
+    is_inner = continues[ids]
+    is_inner[..., :1] = False
+    numbers, marked = [ids[..., 0]], [marks[..., 0]]
+    for place in range(1, ids.shape[-1]):
+        inner = is_inner[..., place]
+        numbers.append(torch.where(inner, numbers[-1] * _FACTOR, 0) + ids[..., place])
+        marked.append(marks[..., place] | (inner & marked[-1]))
+    is_end = torch.ones_like(is_inner)
+    is_end[..., :-1] = ~is_inner[..., 1:]
+    return torch.stack(numbers, dim=-1), is_end, torch.stack(marked, dim=-1)
+
+
+def _known_words(captions: Tensor, continues: Tensor) -> Tensor:
+    """(..., L) numbers of the words of captions, `_NO_WORD` where none ends."""
+    keys, is_end, _ = _words(captions, continues, torch.zeros_like(captions, dtype=torch.bool))
+    return keys.masked_fill(~is_end, _NO_WORD)
+
+
+def best_sentences(scores: Tensor, owners: Tensor, most: int) -> Tensor:
+    """Rows of the `most` highest scores of every owner, owner by owner, highest first, earlier first among equals.
+
+    scores: (C,). owners: (C,) the caption each was made from; one with fewer sentences keeps all (Eq. 6).
+    """
+    by_score = scores.argsort(descending=True, stable=True)
+    order = by_score[owners[by_score].argsort(stable=True)]
+    places = torch.arange(len(order), device=order.device)
+    is_first = torch.ones_like(order, dtype=torch.bool)
+    is_first[1:] = owners[order[1:]] != owners[order[:-1]]
+    rank = places - torch.where(is_first, places, 0).cummax(dim=0).values if len(order) else places
+    return order[rank < most]
+
 
 _NEGATIVE = FINDINGS.index("negative")
 

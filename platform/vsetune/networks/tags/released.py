@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from vsetune.errors import DataError
-from vsetune.networks.importing.mapping import Recognised
+from vsetune.networks.importing.imported import Recognised
 from vsetune.networks.importing.released_file import Released
 from vsetune.networks.tags.bert_start import LAYER
 from vsetune.networks.tags.spec import TagsSpec

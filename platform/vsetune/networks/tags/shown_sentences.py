@@ -14,8 +14,7 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import TrainingItems, at_least_float32
 from vsetune.networks.sentence_writing import SentenceWriting, Verdict, WordFindings, WrittenSentences
-from vsetune.networks.tags.generator import Sentences, mask_phrases, write_sentences
-from vsetune.networks.tags.refilling import FINDINGS, Finding, best_sentences
+from vsetune.networks.tags.generator import FINDINGS, Finding, Sentences, best_sentences, mask_phrases, write_sentences
 from vsetune.networks.tags.spec import TagsSpec
 
 if TYPE_CHECKING:

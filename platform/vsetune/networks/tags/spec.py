@@ -7,11 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vsetune.config.sources.network_reads import NetworkReads
-from vsetune.config.sources.text_model import TextModel
-from vsetune.config.spec.base import Range, tunable
-from vsetune.config.spec.kinds import Kind, Score
-from vsetune.networks.network_spec import NetworkSpec, PairCost
+from vsetune.config.network_spec import NetworkSpec, PairCost
+from vsetune.config.sources.inputs import NetworkReads, TextModel
+from vsetune.config.spec.base import Kind, Range, Score, tunable
 
 _SIZES: dict[str, dict[str, int]] = {
     "tiny": {"embedding_size": 128, "layers": 2, "heads": 2},

@@ -1,8 +1,4 @@
-"""Masked copies of captions, from which a network learns to guess words (TAGS-DC, Section 2.1.1).
-
-Letters of shapes: M captions, L ids, Q phrases, K copies. Random numbers come from the given generator, or from torch's
-global one for the device of the tokens.
-"""
+"""Masked copies of captions: which ids may be masked, in which phrases (TAGS-DC, Section 2.1.1)."""
 
 from __future__ import annotations
 
@@ -10,6 +6,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from vsetune.config.sources.inputs import TextModel
+from vsetune.networks.inputs import CaptionInputs
+from vsetune.networks.network_base import word_mask
+from vsetune.networks.parts.text_transformer import PieceIds, read_piece_ids
 
 _MASKED, _RANDOM = 0.8, 0.1
 """Shares of the chosen places; the rest keeps its word."""
@@ -70,3 +71,76 @@ def mask_captions(
     drawn = torch.randint(len(ordinary), is_chosen.shape, generator=generator, device=tokens.device)
     changed = torch.where(fate < _MASKED, mask, torch.where(fate < _MASKED + _RANDOM, ordinary[drawn], tokens))
     return MaskedCaptions(torch.where(is_chosen, changed, tokens), is_chosen)
+
+
+_PADDING, _MASK, _FIRST_WORD = 0, 4, 5
+"""Ids of the vocabulary of a data set: padding, mask, the first ordinary word."""
+
+
+class CaptionIds:
+    """text_model: None for words of the data set. vocabulary_size: V, of either."""
+
+    def __init__(self, text_model: TextModel | None, vocabulary_size: int) -> None:
+        self._text_model, self._size = text_model, vocabulary_size
+        self._pieces: PieceIds | None = None
+
+    def require_tokenizer(self) -> None:
+        """ConfigError for a text model without its tokeniser, before anything trains."""
+        if self._text_model is not None:
+            self._piece_ids(torch.device("cpu"))
+
+    def mask(self) -> int:
+        """Id of the mask."""
+        return _MASK if self._text_model is None else self._piece_ids(None).mask
+
+    def ordinary(self, device: torch.device) -> Tensor:
+        """(W,) ids that may stand for a word."""
+        ids = torch.arange(self._size, device=device)
+        if self._text_model is None:
+            return ids[min(_FIRST_WORD, self._size - 1) :]
+        pieces = self._piece_ids(device)
+        return ids[~torch.isin(ids, torch.tensor([_PADDING, pieces.mask, *pieces.fixed], device=device))]
+
+    def continues(self, device: torch.device) -> Tensor:
+        """(V,) bool, True for a piece that belongs to the word before it."""
+        if self._text_model is None:
+            return torch.zeros(self._size, dtype=torch.bool, device=device)
+        return self._piece_ids(device).continues
+
+    def may_change(self, captions: CaptionInputs) -> Tensor:
+        """(M, L) bool, False for start, end and padding, of a data set also for unknown words."""
+        tokens = captions.tokens
+        is_real = word_mask(captions.lengths, tokens.shape[1])
+        if self._text_model is None:
+            return is_real & (tokens >= _FIRST_WORD)
+        return is_real & ~torch.isin(tokens, torch.tensor(self._piece_ids(tokens.device).fixed, device=tokens.device))
+
+    def phrases(self, captions: CaptionInputs) -> Tensor:
+        """(M, Q, L) bool, the units of masking: the phrases of a caption where it has some, else its words.
+
+        A word includes all its pieces; start, end, padding and ids that may not change are in no phrase.
+        """
+        words = self._words(captions)
+        if captions.phrases is None:
+            return words
+        found = captions.phrases & self.may_change(captions)[:, None]
+        has_none = ~found.flatten(1).any(dim=1)
+        return torch.cat((found, words & has_none[:, None, None]), dim=1)
+
+    def _words(self, captions: CaptionInputs) -> Tensor:
+        """(M, L, L) bool, see `words_as_phrases`."""
+        tokens, may_change = captions.tokens, self.may_change(captions)
+        places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+        if self._text_model is None:
+            return words_as_phrases(places, may_change)
+        is_inner = self._piece_ids(tokens.device).continues[tokens] & may_change
+        return words_as_phrases(torch.where(is_inner, 0, places).cummax(dim=1).values, may_change)
+
+    def _piece_ids(self, device: torch.device | None) -> PieceIds:
+        """What the tokeniser knows of ids; read now if the network was built without pre-trained weights."""
+        assert self._text_model is not None
+        found = self._pieces or read_piece_ids(self._text_model, self._size)
+        if device is not None and found.continues.device != device:
+            found = PieceIds(found.mask, found.fixed, found.continues.to(device))
+        self._pieces = found
+        return found

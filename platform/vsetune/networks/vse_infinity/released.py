@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vsetune.networks.importing.mapping import Recognised
+from vsetune.networks.importing.imported import Recognised
 from vsetune.networks.importing.released_file import Released
 
 PARTS = ("img_enc", "txt_enc")

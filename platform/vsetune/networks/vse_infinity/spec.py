@@ -6,12 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vsetune.config.sources.network_reads import NetworkReads
-from vsetune.config.sources.pixel_input import PixelInput
-from vsetune.config.sources.text_model import TextModel
+from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.sources.inputs import NetworkReads, PixelInput, TextModel
 from vsetune.config.spec.base import Range, tunable
-from vsetune.networks.network_spec import NetworkSpec
-from vsetune.networks.parts.backbone_spec import BackboneSpec
+from vsetune.networks.parts.network_fields import BackboneSpec
 
 
 class VseInfinityBackboneSpec(BackboneSpec):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.encoded import Encoded
@@ -11,11 +13,10 @@ from vsetune.networks.network_base import Network, NetworkGroup, at_least_float3
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.backbone import Backbone
 from vsetune.networks.parts.image_vectors import pixels_of
-from vsetune.networks.parts.linear import xavier_linear
+from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.parameter_groups import backbone_groups, groups_beside
 from vsetune.networks.parts.polysemous import mean_of_items
 from vsetune.networks.parts.words import embed_words, last_state, word_embedding
-from vsetune.networks.vsepp.order_similarity import order_similarity
 from vsetune.networks.vsepp.spec import VseppSpec
 
 
@@ -84,3 +85,21 @@ class Vsepp(Network):
                 f"{fewest}; use mean, or ingest features with a fixed number of regions."
             )
         return features.flatten(start_dim=1)
+
+
+_NUMBERS_PER_BLOCK = 2**22  # 16 MiB of float32; a matter of memory only
+
+
+def order_similarity(images: Tensor, captions: Tensor) -> Tensor:
+    """(n, m) similarities, at most 0. images: (n, D). captions: (m, D). At a violation of 0 the gradient is 0."""
+    band = max(1, _NUMBERS_PER_BLOCK // max(1, captions.numel()))
+    blocks = [
+        checkpoint(_violations, some, captions, use_reentrant=False, preserve_rng_state=False)
+        for some in torch.split(images, band)
+    ]
+    return -torch.cat(blocks)
+
+
+def _violations(images: Tensor, captions: Tensor) -> Tensor:
+    lengths: Tensor = torch.linalg.vector_norm((captions[None] - images[:, None]).relu(), dim=-1)
+    return lengths

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vsetune.networks.importing.mapping import Recognised, untold
+from vsetune.networks.importing.imported import Recognised, untold
 from vsetune.networks.importing.released_file import Released
 
 PARTS = ("img_enc", "txt_enc")

@@ -10,13 +10,18 @@ from importlib import metadata
 from pathlib import Path
 
 from vsetune.errors import StorageError, UsageError, VsetuneError
-from vsetune.files.whole_files import make_folder, write_text
-from vsetune.nightly.installing.crontab import Crontab, cron_block, with_block
-from vsetune.nightly.installing.daily_time import summer_time_notes
-from vsetune.nightly.installing.github_workflow import github_workflow, repository_root
-from vsetune.nightly.installing.kubernetes_schedule import kubernetes_schedule
-from vsetune.nightly.installing.nightly_entry import MARK, SECRETS_FILE, NightlyEntry
-from vsetune.nightly.installing.systemd_units import start_timer, stop_timer, systemd_units, unit_folder
+from vsetune.nightly.installing.local_entries import (
+    Crontab,
+    cron_block,
+    start_timer,
+    stop_timer,
+    systemd_units,
+    unit_folder,
+    with_block,
+)
+from vsetune.nightly.installing.manifests import github_workflow, kubernetes_schedule, repository_root
+from vsetune.nightly.installing.nightly_entry import MARK, SECRETS_FILE, NightlyEntry, summer_time_notes
+from vsetune.storage.whole_files import make_folder, write_text
 
 
 class EntryKind(StrEnum):

@@ -1,18 +1,18 @@
-"""Judges each stream of tonight against the nights before."""
+"""Judges each stream of tonight, and the mean over all cells, against the nights before."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from vsetune.errors import UsageError
-from vsetune.nightly.judging.arrays import Bools, Floats, Streams
-from vsetune.nightly.judging.tolerance import Tolerance
+from vsetune.nightly.judging.noise import Bools, Floats, Streams, median, of_all_cells
+from vsetune.nightly.judging.scores import Tolerance
 from vsetune.nightly.judging.watch import Seen, Watch
-from vsetune.nightly.measures import Measure
+from vsetune.nightly.night import Measure
 
 
 @dataclass(frozen=True)
@@ -103,3 +103,46 @@ def judgements(seen: Seen, streams: Streams, history: int = 0) -> list[Judgement
             "band" if seen.is_outside[history, stream] else "drift", score, alike,
         ))
     return found
+
+
+FEWEST = 2
+"""Fewest cells that a night needs for a mean."""
+
+
+@dataclass(frozen=True)
+class AllCells:
+    """Further streams for `judge`, one per measure that several cells have. past, tonight and measures are appended to
+    those of the cells. measures: same direction and scale, under another name because their noise is less than a
+    cell's. of: the measure that each one averages."""
+
+    past: Floats
+    tonight: Floats
+    measures: list[Measure]
+    of: list[Measure]
+
+
+def all_cells(past: Floats, tonight: Floats, measures: Sequence[Measure], tolerance: Tolerance) -> AllCells:
+    """Mean over the cells, of logarithms where ratio (the geometric mean). Arguments as for `judge`.
+
+    A cell that is missing one night does not move the mean: the mean is over each cell's difference from its own past
+    median. A cell without a past does not count.
+    """
+    streams = Streams.of(measures, [tolerance.change_that_matters(measure) for measure in measures])
+    nights = np.concatenate([streams.judged(past), streams.judged(tonight)[None]])
+    level = median(nights[:-1].T)
+    columns, found, named = [], [], []
+    for number in np.unique(streams.measure):
+        cells = np.flatnonzero((streams.measure == number) & np.isfinite(level))
+        if len(cells) < FEWEST:
+            continue
+        of = measures[cells[0]]
+        away = nights[:, cells] - level[cells]
+        known = np.isfinite(away)
+        mean = np.nansum(away, axis=1) / np.maximum(known.sum(axis=1), 1) + level[cells].mean()
+        column = np.where(known.sum(axis=1) >= FEWEST, mean, np.nan) * streams.sign[cells[0]]
+        columns.append(np.exp(np.clip(column, -700, 700)) if of.scale == "ratio" else column)
+        smallest = tolerance.smallest_change.get(of.name, of.smallest_change)
+        named.append(replace(of, name=of_all_cells(of.name), smallest_change=smallest))
+        found.append(of)
+    together = np.array(columns).T if columns else np.empty((len(nights), 0))
+    return AllCells(together[:-1], together[-1], named, found)

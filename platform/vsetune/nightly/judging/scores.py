@@ -1,19 +1,17 @@
-"""Normal scores of nights, and the limits for them.
-
-Score: Wallace's (1959) transformation of Student's t, which Hawkins (1987) uses for self-starting charts. It includes
-the error of a centre and a scale estimated from few nights. Limit: the normal quantile where noise is normal. Otherwise
-the quantile of a generalised Pareto tail (Pickands 1975), fitted by moments (Hosking & Wallis 1987) to the scores above
-`ABOVE`: those of all cells of the measure, some of the whole report, and `PRIOR_SCORES` imagined ones.
-"""
+"""Normal scores of nights, their cumulative sums, and the limits for both."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import ndtri
 
-from vsetune.nightly.judging.arrays import Floats
+from vsetune.errors import UsageError
+from vsetune.nightly.judging.noise import Floats
+from vsetune.nightly.night import Measure
 
 ABOVE = 1.2815515655446004
 """Exceeded by a tenth of normal scores."""
@@ -91,3 +89,56 @@ class Tail:
         heavy = ABOVE + mean * (1 - shape) * np.expm1(shape * times) / shape
         limit: Floats = np.maximum(heavy, -ndtri(probability))
         return limit
+
+
+LEAST_ALLOWANCE, MOST_ALLOWANCE = 0.25, 1.0
+
+
+def allowance(smallest: Floats, scale: Floats) -> Floats:
+    """Half the change that matters, in scores, which finds a change of that size fastest (Moustakides 1986)."""
+    return np.clip(smallest / (2 * scale), LEAST_ALLOWANCE, MOST_ALLOWANCE)
+
+
+def limit(allowance: Floats, nights: Floats) -> Floats:
+    """Limit of the sum that one stream of quiet nights exceeds once in `nights` on average.
+
+    Siegmund (1985), "Sequential Analysis", eq. 2.57: nights = (exp(2 k b) - 2 k b - 1) / (2 k^2), b = limit + 1.166.
+    """
+    target = 2 * allowance**2 * nights
+    exponent = np.log1p(target)
+    for _ in range(12):
+        exponent = np.log1p(exponent + target)
+    height: Floats = np.maximum(exponent / (2 * allowance) - 1.166, 0.0)
+    return height
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """The promise of a report, independent of the number of its cells and measures.
+
+    false_alarm_nights: one false alarm in so many nights, over the whole report, > 1. baseline_nights: nights with a
+    value before a stream is judged, >= 2. smallest_change: by name of a measure, overrides the measure's default; in
+    its unit where linear, a fraction where ratio; > 0. Raises UsageError for other values.
+    """
+
+    false_alarm_nights: float = 30.0
+    baseline_nights: int = 7
+    smallest_change: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.false_alarm_nights) and self.false_alarm_nights > 1):
+            raise UsageError(f"false_alarm_nights: got {self.false_alarm_nights}, need a number of nights above 1; "
+                             "30 is one false alarm a month")
+        if self.baseline_nights < 2:
+            raise UsageError(f"baseline_nights: got {self.baseline_nights}, need at least 2 nights to see any noise; "
+                             "7 is the default")
+        for name, change in self.smallest_change.items():
+            if not (math.isfinite(change) and change > 0):
+                raise UsageError(f"smallest_change.{name}: got {change}, need a number above 0 in the measure's unit "
+                                 "(a fraction for times, rates and memory)")
+
+    def change_that_matters(self, measure: Measure) -> float:
+        """Smallest change of this measure that matters, as judged: in its unit where linear, in logarithms where ratio.
+        """
+        change = self.smallest_change.get(measure.name, measure.smallest_change)
+        return math.log1p(change) if measure.scale == "ratio" else change

@@ -10,9 +10,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from scipy.special import ndtri
 
-from vsetune.nightly.judging import cusum
-from vsetune.nightly.judging.arrays import Bools, Floats, Integers, Streams
-from vsetune.nightly.judging.noise import Noise, noise
+from vsetune.nightly.judging import scores
+from vsetune.nightly.judging.noise import Bools, Floats, Integers, Noise, Streams, noise
 from vsetune.nightly.judging.scores import Tail, normal_score, students_t
 
 SPENT = 0.08
@@ -23,7 +22,7 @@ REGRESSION_SHARE = 0.9
 """Share of the spent false alarms for regressions; improvements get the rest."""
 BAND_SHARE = 0.4
 """Share of a direction's false alarms for tonight alone; the rest is for two sums over many nights, FINE and COARSE."""
-FINE = (0.4, cusum.LEAST_ALLOWANCE, 2.25)
+FINE = (0.4, scores.LEAST_ALLOWANCE, 2.25)
 """Share, smallest allowance, largest score of a night; for changes that just matter."""
 COARSE = (0.2, 1.25, 2.5)
 """As FINE, for larger changes that a single night does not prove; it finds them in three nights."""
@@ -100,10 +99,10 @@ class Sum:
         """Add tonight. smallest: change that matters. chance: of a false alarm per night. Returns True where the sum is
         above its limit and may be a change that matters."""
         alike = np.sqrt(night.quiet.inflation)
-        step = np.maximum(cusum.allowance(smallest, night.quiet.scale * alike), self.least)
-        scores = np.clip(self.towards * night.score / alike, -self.most, self.most)
-        self.add(night.adds_up, night.values, scores - step, night.index)
-        limit = cusum.limit(step, 1 / (self.share * chance)) * self.patience
+        step = np.maximum(scores.allowance(smallest, night.quiet.scale * alike), self.least)
+        clipped = np.clip(self.towards * night.score / alike, -self.most, self.most)
+        self.add(night.adds_up, night.values, clipped - step, night.index)
+        limit = scores.limit(step, 1 / (self.share * chance)) * self.patience
         self.is_suspect = self.total > SUSPECT * limit
         drift = self.drift(night.quiet)
         may_matter = drift + BENEFIT * night.quiet.scale * alike / np.sqrt(np.maximum(self.nights, 1)) >= smallest

@@ -9,8 +9,7 @@ import numpy as np
 from optuna.trial import FrozenTrial
 
 from vsetune.search.sampling.generations import Generation, generations_of
-from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, learnt_from
-from vsetune.search.sampling.unit_cube import UnitCube, Vector
+from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, UnitCube, Vector, learnt_from
 from vsetune.search.trial_history import TrialHistory, worth_of
 
 _MOST_PARENTS = 20

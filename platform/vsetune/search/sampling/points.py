@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from vsetune.config.spec.base import Choices, Domain
 from vsetune.config.study.cells import Cell
-from vsetune.config.study.domains import Value, clipped
-from vsetune.config.study.published_points import PublishedPoint, tables
+from vsetune.config.study.domains import PublishedPoint, Value, clipped, tables
 from vsetune.config.study.study_spec import SearchSpec
 
 FirstPoint = tuple[dict[str, Value], str]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from vsetune.search.sampling.cma_es import CovarianceDraws
 from vsetune.search.sampling.gp import GaussianProcessDraws
 from vsetune.search.sampling.grid import GridPoints
+from vsetune.search.sampling.independent import EvenPoints, RandomDraws
 from vsetune.search.sampling.nsga_ii import GeneticDraws
-from vsetune.search.sampling.random import RandomDraws
 from vsetune.search.sampling.sampler import Sampler
-from vsetune.search.sampling.sobol import EvenPoints
 from vsetune.search.sampling.tpe import ParzenDraws
 
 _SAMPLERS: dict[str, type[Sampler]] = {

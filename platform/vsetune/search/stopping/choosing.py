@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from vsetune.config.study.study_spec import SchedulerSpec
-from vsetune.search.stopping.asha import Halving
-from vsetune.search.stopping.hyperband import Hyperband
+from vsetune.search.stopping.halving import Halving, Hyperband
 from vsetune.search.stopping.patience import PatienceOverMedian
 from vsetune.search.stopping.predicted import ChanceToWin
 from vsetune.search.stopping.rule import StoppingRule

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from vsetune.config.sources.recipe import CaptionTableSource, expand_path
-from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.making.raw import (
     FileImage,
     ImageBytes,
@@ -23,6 +22,7 @@ from vsetune.data.making.raw import (
     tar_images,
 )
 from vsetune.errors import DataError
+from vsetune.storage.foreign_text import one_line
 
 
 def read_caption_table(source: CaptionTableSource) -> RawDataset:

@@ -22,8 +22,7 @@ from vsetune.data.making.raw import (
     require_folder,
     require_text,
 )
-from vsetune.data.stored.flaws import Flaw
-from vsetune.data.stored.plain_arrays import mapped_array
+from vsetune.data.stored.plain_files import Flaw, mapped_array
 from vsetune.errors import DataError
 
 _CAPTIONS_PER_IMAGE = 5

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from vsetune.config.sources.recipe import IaprSource, SplitShares, expand_path
-from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.making.raw import (
     FileImage,
     RawDataset,
@@ -24,6 +23,7 @@ from vsetune.data.making.raw import (
 from vsetune.data.making.readers.caption_table import read_names
 from vsetune.data.stored import storage
 from vsetune.errors import DataError
+from vsetune.storage.foreign_text import one_line
 
 _TAG = r"<{0}>(.*?)</{0}>"
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from vsetune.config.sources.recipe import KarpathySource, expand_path
-from vsetune.config.spec.foreign_text import one_line
 from vsetune.data.making.raw import (
     FileImage,
     RawDataset,
@@ -17,8 +16,9 @@ from vsetune.data.making.raw import (
     require_text,
 )
 from vsetune.data.stored import storage
-from vsetune.data.stored.plain_json import is_text, parse_json
+from vsetune.data.stored.plain_files import is_text, parse_json
 from vsetune.errors import DataError
+from vsetune.storage.foreign_text import one_line
 
 
 def read_karpathy(source: KarpathySource) -> RawDataset:

@@ -1,0 +1,238 @@
+"""`vsetune leaderboard export`, `serve` and `table`: boards as files, in the browser, as a paper's table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vsetune.cli.leaderboard_reading import (
+    Baseline,
+    Every,
+    HitShare,
+    ReadBoards,
+    StudyNames,
+    named_records,
+    read_boards,
+    read_studies,
+    share_of,
+)
+from vsetune.cli.output import mlflow_server, place_to_write, results, say
+from vsetune.errors import UsageError
+from vsetune.storage.paths import home
+from vsetune.storage.whole_files import write_text
+
+if TYPE_CHECKING:
+    from vsetune.report.profile_charts import PictureKind
+
+
+EXPORT_EXAMPLE = (
+    "Example: vsetune leaderboard export quickstart --html board.html --latex table.tex; "
+    "vsetune leaderboard export one two --profile profiles.svg --hit-share 0.75"
+)
+
+
+def export(
+    study: StudyNames = None,
+    every: Every = False,
+    html: Annotated[Path | None, place_to_write(help="one self-contained page with curves")] = None,
+    csv: Annotated[Path | None, place_to_write(help="one line per cell, full precision")] = None,
+    json: Annotated[Path | None, place_to_write(help="everything, curves included")] = None,
+    markdown: Annotated[Path | None, place_to_write(help="table for issues and wikis")] = None,
+    curves: Annotated[Path | None, place_to_write(help="CSV with one line per validation")] = None,
+    latex: Annotated[Path | None, place_to_write(help="table for the booktabs package")] = None,
+    profile: Annotated[
+        Path | None, place_to_write(help="performance profiles over networks and data sets, .svg or .png")
+    ] = None,
+    hit_share: HitShare = None,
+    mlflow: MlflowUrl = None,
+    baseline: Baseline = None,
+) -> None:
+    """Write the leaderboard of a study, or those of several by data set, to files; without options, the page to
+    VSETUNE_HOME/leaderboards."""
+    from vsetune.config.study.study_spec import TrackingSpec
+    from vsetune.storage.home_files import keep_in_home
+    from vsetune.study.places import tracking_uri as store_uri
+    from vsetune.study.study_page import study_page
+
+    kind = None if profile is None else _picture_kind(profile)
+    uri = store_uri(TrackingSpec())
+    ui = mlflow_url(mlflow, uri)
+    read = read_boards("export", study or [], every=every, baseline=baseline, hit_share=hit_share)
+    if not (html or csv or json or curves or latex or markdown or profile):
+        html = home() / "leaderboards" / f"{read.name}.html"
+    wanted: list[tuple[Path | None, Callable[[], str | bytes]]] = [
+        (html, lambda: study_page(read.store, read.shown, read.attempts, mlflow_url=ui)),
+        (csv, lambda: _text("csv", read)), (json, lambda: _json(read)), (markdown, lambda: _text("md", read)),
+        (curves, lambda: _curves(read)), (latex, lambda: _text("tex", read)),
+        (profile, lambda: _profiles(read, profile, kind)),
+    ]
+    for path, content in [(path, made()) for path, made in wanted if path is not None]:
+        write_text(path, content)
+        say(f"written: {path.absolute()}")
+        keep_in_home(path)
+    server = mlflow_server(uri) if html is not None and ui is None else None
+    if server is not None:
+        say(f"runs in the MLflow UI: {server}  (with --mlflow http://127.0.0.1:5000 the page links to them)")
+
+
+def _text(kind: str, read: ReadBoards) -> str:
+    from vsetune.report.columns import COLUMNS
+    from vsetune.report.many_studies import TEXTS
+
+    return TEXTS[kind](read.shown, COLUMNS).whole()
+
+
+def _json(read: ReadBoards) -> str:
+    from vsetune.report.many_studies import shown_to_json
+
+    return shown_to_json(read.shown)
+
+
+def _curves(read: ReadBoards) -> str:
+    from vsetune.report.many_studies import curves_of_boards
+    from vsetune.report.page import boards_of
+
+    return curves_of_boards(boards_of(read.shown))
+
+
+def _picture_kind(profile: Path) -> PictureKind:
+    match profile.suffix.lower():
+        case ".svg":
+            return "svg"
+        case ".png":
+            return "png"
+    raise UsageError(f"leaderboard export: --profile {profile}: got {profile.suffix or 'no ending'}, need .svg or .png")
+
+
+def _profiles(read: ReadBoards, path: Path | None, kind: PictureKind | None) -> bytes:
+    from vsetune.report.page import boards_of
+    from vsetune.report.profile_charts import profile_picture, profiles_of
+
+    made = profile_picture(profiles_of(read.shown), boards_of(read.shown), kind or "svg")
+    if made is None:
+        raise UsageError(
+            f"leaderboard export: --profile {path}: got fewer than two networks or data sets on which a loss compares "
+            "with the baseline by finished seeds that chose nothing; need two (vsetune study confirm runs such seeds)"
+        )
+    return made
+
+
+SERVE_EXAMPLE = "Example: vsetune leaderboard serve quickstart --port 8080"
+
+MlflowUrl = Annotated[
+    str | None,
+    typer.Option("--mlflow", metavar="URL", help="MLflow UI to link runs to; default: the tracking server, if any"),
+]
+
+
+def serve(
+    studies: Annotated[
+        list[str] | None, typer.Argument(metavar="STUDY", help="default: all of the store", show_default=False)
+    ] = None,
+    port: Annotated[int, typer.Option(help="0: any that is free")] = 8080,
+    host: Annotated[
+        str, typer.Option(help="address to listen on; 0.0.0.0 shows the boards to everybody who can reach this machine")
+    ] = "127.0.0.1",
+    mlflow: MlflowUrl = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="LOSS", help="to compare with; default: each study's baseline")
+    ] = None,
+    hit_share: HitShare = None,
+) -> None:
+    """Show boards in the browser, brought up to date while their studies run. Ends with Ctrl-C."""
+    from vsetune.config.study.study_spec import TrackingSpec
+    from vsetune.records.studies import Studies
+    from vsetune.report.serving import BoardServer
+    from vsetune.study.places import tracking_uri as store_uri
+    from vsetune.study.range_ends import board_with_ends
+
+    share = share_of(hit_share)
+    if not 0 <= port <= 65535:
+        raise UsageError(f"--port: got {port}, need 0 to 65535")
+    uri, store = store_uri(TrackingSpec()), Studies()
+    ui = mlflow_url(mlflow, uri)
+    for study in studies or [each.name for each in store.studies()]:  # a home that cannot be read is refused here
+        store.record(study)
+    with BoardServer(
+        store, studies or [], host=host, port=port, baseline=baseline, mlflow_url=ui, told=board_with_ends,
+        hit_share=share,
+    ) as server:
+        say(f"leaderboard: {server.url}  (Ctrl-C ends it)")
+        command = mlflow_server(uri) if ui is None else None
+        if command is not None:
+            say(f"for links to runs start {command}  and give --mlflow http://127.0.0.1:5000")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("stopped")
+
+
+def mlflow_url(given: str | None, tracking_uri: str | None) -> str | None:
+    """As `mlflow_ui` has it."""
+    from vsetune.study.places import mlflow_ui
+
+    return mlflow_ui(given, tracking_uri)
+
+
+TABLE_EXAMPLE = "Example: vsetune leaderboard table lseh_table3 flickr8k --as LMH1=lmh --format latex"
+
+TableName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE", help="lseh_table3, lseh_table4 to 7, zhang_table2 or 3, mse_table1 or 2", show_default=False,
+    ),
+]
+TableStudies = Annotated[
+    list[str] | None, typer.Argument(help="studies with the runs; none: all in the store", show_default=False)
+]
+Names = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--as", metavar="PAPER=OURS", help="what a loss, network or data set of the paper is called here",
+        show_default=False,
+    ),
+]
+
+
+class Format(StrEnum):
+    text = "text"
+    markdown = "markdown"
+    csv = "csv"
+    latex = "latex"
+
+
+def table(
+    name: TableName,
+    study: TableStudies = None,
+    names: Names = None,
+    form: Annotated[Format, typer.Option("--format", help="how it is written")] = Format.text,
+) -> None:
+    """Print a table of a paper in its layout: our numbers, and below them those that the paper prints. Cells that are
+    empty say why."""
+    from vsetune.report.paper_table import paper_table
+    from vsetune.report.table_filling import fill, renamed
+    from vsetune.report.table_formats import FORMATS, to_terminal
+
+    layout = renamed(paper_table(name), _pairs(names or []))
+    from vsetune.records.studies import Studies
+
+    store = Studies()
+    filled = fill(layout, read_studies(store, named_records(store, study or [])))
+    if form is Format.text:
+        results.print(to_terminal(filled))
+    else:
+        results.out(FORMATS[form.value](filled), highlight=False, end="")
+
+
+def _pairs(told: list[str]) -> dict[str, str]:
+    pairs = {}
+    for each in told:
+        paper, equals, ours = each.rpartition("=")
+        if not (paper and equals and ours):
+            raise UsageError(f"leaderboard table: --as {each}: need PAPER=OURS, e.g. LMH2=lmh_lseh_settings")
+        pairs[paper] = ours
+    return pairs

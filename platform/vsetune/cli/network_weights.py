@@ -1,0 +1,199 @@
+"""`vsetune networks evaluate` and `import`: weights on any data set that they can read."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vsetune.cli.output import interruptible, place_to_write, print_json, recall_table, results, say, scoring
+from vsetune.config.spec.base import known_name
+from vsetune.config.spec.loading import dump_yaml
+from vsetune.errors import UsageError
+from vsetune.storage.paths import under_home
+
+if TYPE_CHECKING:
+    from vsetune.networks.importing.imported import Imported
+    from vsetune.networks.importing.stored import StoredNetwork
+
+
+EVALUATE_EXAMPLE = "Example: vsetune networks evaluate quickstart/vsepp.lseh-c000-s0 data/flickr30k --split test"
+
+
+def evaluate_network(
+    weights: Annotated[str, typer.Argument(
+        help="weights.safetensors of `networks import`, best.safetensors of a trial, or STUDY/TRIAL",
+        show_default=False,
+    )],
+    data: Annotated[
+        str, typer.Argument(help="data set: folder or s3:// prefix; relative: under VSETUNE_HOME", show_default=False)
+    ],
+    split: Annotated[str, typer.Option(help="which to score")] = "test",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="the numbers as JSON")] = False,
+) -> None:
+    """Score imported weights, or the best weights of a trial, on a split of a data set, without training.
+
+    Captions are numbered by the vocabulary of the weights; a word that it lacks is read as its unknown word. The data
+    set must hold features as the weights were trained with, of the same width.
+    """
+    from vsetune.study.fitting import require_readable
+    from vsetune.training.device import choose_device
+    from vsetune.training.trained import evaluate_stored, load_stored, other_features
+
+    with interruptible("nothing was written"), _named(weights) as (file, described):
+        stored = load_stored(
+            file, under_home(data), split=split, device=choose_device(device), described=described
+        )
+        require_readable(stored.trial, stored.dataset, where=weights)
+        difference = other_features(stored)
+        if difference is not None:
+            say(f"warning: {difference}; recalls mean something only where these are the same features")
+        with scoring([stored.held.name]) as (report,):
+            numbers = evaluate_stored(stored, report=report)
+    found = stored.words
+    if as_json:
+        words = None if found is None else {"found": found[0], "of": found[1]}
+        print_json({
+            "weights": weights, "network": stored.held.name, "source": stored.held.source,
+            "data": stored.dataset.manifest.name, "split": split, "words": words, **numbers,
+        })
+        return
+    name = f"{stored.held.name} ({stored.held.source})"
+    results.print(recall_table(f"recalls on {split}, per cent", [(name, numbers)], of="network"))
+    if found is not None:
+        say(f"{found[0]} of {found[1]} words of {data} are known to the weights")
+
+
+@contextmanager
+def _named(weights: str) -> Iterator[tuple[Path, StoredNetwork | None]]:
+    """The file, as long as it is needed, and the description of its network that it may lack."""
+    from vsetune.networks.importing.stored import StoredWeights
+    from vsetune.records.studies import Studies
+    from vsetune.study.kept_plugins import load_kept
+    from vsetune.study.recorded import find_attempt, require_best_weights
+    from vsetune.training.trained import described_by
+
+    path = Path(weights)
+    if path.suffix == ".safetensors" or path.exists():
+        stored = StoredWeights.open(path)
+        if stored.notes is not None:
+            load_kept(stored.notes.plugins, path.absolute().parent.parent.parent, where=weights)
+        yield path, None
+        return
+    store = Studies()
+    attempt = find_attempt(store, weights, finished=True)
+    trial = attempt.trial()
+    with tempfile.TemporaryDirectory() as into:
+        file = require_best_weights(store, attempt, Path(into))
+        yield file, described_by(file, trial)
+
+
+IMPORT_EXAMPLE = (
+    "Example: vsetune networks import --from vsepp --words vocab/f30k_precomp_vocab.pkl runs/model_best.pth.tar"
+)
+
+_ENDINGS = (".tar", ".pth", ".pt", ".safetensors")  # in this order: .pth.tar
+
+
+def import_network(
+    file: Annotated[Path, typer.Argument(help="weights file of the released code", show_default=False)],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="NAME", show_default=False,
+            help="vsepp, vsrn, sgraf, scan, gsmn, vse_infinity, pvse, pcme, tags, or uniter (to start tags from)",
+        ),
+    ],
+    words: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", show_default=False,
+            help="vocabulary released with the weights (.json, .pkl); without it they can be neither scored nor "
+            "trained further. Those with BERT need none",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, place_to_write(help="new folder for the result; default: FILE without its ending, -vsetune")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="what was found as JSON")] = False,
+) -> None:
+    """Bring trained weights of a released implementation: weights.safetensors, to score with
+    `networks evaluate`, and network.yaml, an entry for a study that trains them further (`start_from`).
+
+    Tensors and plain values are read, never code. A wrong or partial file is refused with the names that differ.
+    """
+    from vsetune.networks.importing.released_models import SOURCES, import_released
+    from vsetune.storage.whole_files import make_folder, write_whole
+
+    try:
+        known_name(source, SOURCES, "released implementation")
+    except ValueError as error:
+        raise UsageError(f"--from: {error}") from error
+    folder = output if output is not None else _folder_of(file)
+    if folder.exists():
+        raise UsageError(f"{folder}: exists already; choose another --output, or remove it.")
+    imported = import_released(file, source, words=words)
+    make_folder(folder)
+    weights = folder.absolute() / "weights.safetensors"
+    snippet = _snippet(file, imported, weights)
+    write_whole(weights, imported.to_safetensors(), durable=False)
+    write_whole(folder / "network.yaml", snippet.encode(), durable=False)
+    found = _summary(imported)
+    if as_json:
+        print_json({"weights": str(weights), "network": imported.study_entry(weights), **found})
+        return
+    results.print(snippet, end="", markup=False, highlight=False, soft_wrap=True)
+    for reason, number in Counter(imported.unused.values()).items():
+        say(f"not needed: {number} tensors, {_names(imported, reason)}: {reason}")
+    if imported.lacks_words:
+        say("no words to the word vectors: neither scored nor trained further until imported again with --words")
+    say(f"{weights}: {found['parameters']:,} numbers in {len(imported.weights)} tensors")
+
+
+def _folder_of(file: Path) -> Path:
+    name = file.name
+    for ending in _ENDINGS:
+        name = name.removesuffix(ending)
+    return file.with_name(f"{name}-vsetune")
+
+
+def _summary(imported: Imported) -> dict[str, Any]:
+    return {
+        "source": imported.source, "regions": imported.regions, "width": imported.width,
+        "vocabulary_size": imported.vocabulary_size, "words": not imported.lacks_words,
+        "parameters": sum(map(_count, imported.weights.values())),
+        "assumed": list(imported.assumed), "unused": dict(imported.unused),
+    }
+
+
+def _count(tensor: Any) -> int:
+    return int(tensor.numel())
+
+
+def _snippet(file: Path, imported: Imported, weights: Path) -> str:
+    """An entry of `networks`, with what the reader must know above it."""
+    regions = f"{imported.regions} regions of" if imported.regions > 1 else "vectors of"
+    words = f"ids of the vocabulary it was trained with: {imported.vocabulary_size}"
+    if imported.spec.reads.word_pieces is not None:
+        words = f"word pieces of {imported.spec.reads.word_pieces}"
+    lines = [
+        f"# {imported.source}, weights of {file.name}",
+        f"# reads {regions} {imported.width} numbers, and {words}",
+    ]
+    if imported.lacks_words:
+        lines.append("# import again with --words VOCABULARY to start a training from these weights (start_from)")
+    if imported.assumed:
+        lines.append(f"# the file does not tell: {', '.join(imported.assumed)}; set them as the weights were trained")
+    return "\n".join(lines) + "\n" + dump_yaml({"networks": [imported.study_entry(weights)]})
+
+
+def _names(imported: Imported, reason: str) -> str:
+    """The first of the names left over for a reason."""
+    first, *others = [name for name, why in imported.unused.items() if why == reason]
+    return f"{first}, ..." if others else first

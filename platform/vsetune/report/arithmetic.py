@@ -1,0 +1,251 @@
+"""The runs behind a row of a board, and every step from them to its numbers, as lines of text."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from scipy import special
+
+from vsetune.metrics.curves import best_of_curve
+from vsetune.metrics.seed_statistics import (
+    LEVEL,
+    MEAN_SEEDS,
+    MEDIAN_SEEDS,
+    kaplan_meier,
+    median_depth,
+    noise_tolerance,
+    paired_t,
+    sign_test,
+)
+from vsetune.records.events import AttemptRecord
+from vsetune.report import wording
+from vsetune.report.comparing import is_evidence
+from vsetune.report.rows import Leaderboard, Row, SeedResult
+
+
+@dataclass(frozen=True)
+class Step:
+    """One number of the row: its name, and the lines of its computation."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+def steps(row: Row, leaderboard: Leaderboard) -> list[Step]:
+    """Steps of every number that the row shows, in the order of its columns; for a row without seeds only the cost."""
+    if not row.seeds:
+        return [_cost(row)]
+    group = next(rows for dataset, network, rows in leaderboard.groups() if row in rows)
+    baseline = next((each for each in group if each.is_baseline), None)
+    found = [Step("best M-Recall", tuple(_height(row))), Step("epochs to best, to level", tuple(_own_epochs(row)))]
+    if baseline is not None and row.collapse is not None:
+        found.append(Step(f"against {baseline.loss}", (f"nothing: {wording.collapse(row)}",)))
+    if baseline is not None and any(seed.epochs_to_target for seed in row.seeds):
+        found += _against(row, baseline, leaderboard)
+    return [*found, _cost(row)]
+
+
+def _against(row: Row, baseline: Row, leaderboard: Leaderboard) -> list[Step]:
+    pairs, found = _pairs(row, baseline), []
+    if row.comparison is not None:
+        found.append(Step(f"M-Recall over {baseline.loss}", tuple(_gain(row, pairs, leaderboard))))
+    found.append(Step(f"epochs to the best of {baseline.loss}", tuple(_target_epochs(row, pairs))))
+    if row.comparison is not None:
+        found.append(Step("Difference", tuple(_difference(row, pairs, leaderboard))))
+    return found
+
+
+def _cost(row: Row) -> Step:
+    known = [seed.seconds_per_epoch for seed in row.headline if seed.seconds_per_epoch is not None]
+    lines = [f"seconds per epoch: median of {', '.join(map(_n, known))} = {_n(row.seconds_per_epoch)}"] if known else []
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(row.counts.items()))
+    lines.append(
+        f"charged: all {row.attempts} attempts ({counts}) at {row.trials} trials, each epoch and second once: "
+        f"{_n(row.cost.epochs)} epochs, {_n(row.cost.wasted_epochs)} of them lost; {_n(row.cost.device_seconds)} "
+        "device-seconds" + ("" if row.cost.whole_usd is None else f"; {_n(row.cost.whole_usd)} US$")
+    )
+    return Step("cost", tuple(lines))
+
+
+def _pairs(row: Row, baseline: Row) -> list[tuple[SeedResult, SeedResult]]:
+    own = {seed.seed: seed for seed in baseline.headline}
+    return [(seed, own[seed.seed]) for seed in row.headline if seed.seed in own and seed.epochs_to_target]
+
+
+def _height(row: Row) -> list[str]:
+    bests = [seed.best_m_recall for seed in row.headline]
+    chose = [seed for seed in row.seeds if seed not in row.headline]
+    lines = [f"mean of seeds {_names(row.headline)}: ({' + '.join(map(_n, bests))}) / {len(bests)} = "
+             f"{_n(statistics.fmean(bests))}"]
+    lines += [f"left out: seed {seed.seed}, {_n(seed.best_m_recall)}, which chose the configuration" for seed in chose]
+    return [*lines, *_t_interval(bests, row.m_recall_bounds, "chose or did not finish")]
+
+
+def _t_interval(values: Sequence[float], found: tuple[float, float] | None, otherwise: str) -> list[str]:
+    size = len(values)
+    if size < 2:
+        return [f"no deviation and no interval: they take {MEAN_SEEDS} seeds"]
+    deviation = statistics.stdev(values)
+    lines = [f"deviation: sqrt(sum of squares around the mean / {size - 1}) = {_n(deviation)}"]
+    if found is None:
+        return [*lines, f"no interval: seeds {otherwise}, or are equal"]
+    quantile = float(special.stdtrit(size - 1, (1 + LEVEL) / 2))
+    half = quantile * deviation / math.sqrt(size)
+    return [
+        *lines, f"95 % interval: mean ± t({size - 1}) s / sqrt({size}) = {_n(quantile)} x {_n(deviation)} / "
+        f"sqrt({size}) = ± {_n(half)}: {_n(found[0])} to {_n(found[1])}"
+    ]
+
+
+def _own_epochs(row: Row) -> list[str]:
+    lines = [f"to best: median of {_list(row.headline, lambda seed: seed.epochs_to_best)} = {_n(row.epochs_to_best)}"]
+    if row.noise is None:
+        return [*lines, "to level: not known, the curves are too short to tell their noise"]
+    return [
+        *lines, f"noise of one validation: {_n(row.noise)}; two of one level differ by at most 2.77 x {_n(row.noise)} "
+        f"= {_n(noise_tolerance(row.noise))} in 95 of 100 cases",
+        f"to level: median of {_list(row.headline, lambda seed: seed.epochs_to_level)} = {_n(row.epochs_to_level)}",
+    ]
+
+
+def _gain(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]], leaderboard: Leaderboard) -> list[str]:
+    comparison = row.comparison
+    fresh = [(seed, other) for seed, other in pairs if is_evidence(seed) and is_evidence(other)]
+    if comparison is None or not fresh:
+        return ["no pair of seeds that finished and chose nothing"]
+    gains = [seed.best_m_recall - other.best_m_recall for seed, other in fresh]
+    lines = [
+        f"seed {seed.seed}: {_n(seed.best_m_recall)} - {_n(other.best_m_recall)} = {_n(gain)}"
+        for (seed, other), gain in zip(fresh, gains, strict=True)
+    ]
+    lines.append(f"mean: {_n(statistics.fmean(gains))}")
+    lines += _t_interval(gains, comparison.m_recall_bounds, "differ in nothing")
+    if comparison.height == "cut short":
+        return [*lines, "no test: seeds were stopped at their target"]
+    lines.append(f"p of the paired t test: {_n(paired_t(gains))}; {_holm(comparison.height_p, leaderboard)}")
+    if comparison.improvement is not None and comparison.improvement_bounds is not None:
+        low, high = comparison.improvement_bounds
+        lines.append(
+            f"higher in {_n(comparison.improvement * len(gains))} of {len(gains)} seeds, {_n(comparison.improvement)}; "
+            f"95 % interval of that probability, of the non-central t: {_n(low)} to {_n(high)}"
+        )
+    return [*lines, f"so the claim that it gets higher is: {comparison.height}"]
+
+
+def _target_epochs(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]]) -> list[str]:
+    reached = [(seed, other, seed.epochs_to_target) for seed, other in pairs if seed.epochs_to_target]
+    lines = [
+        f"seed {seed.seed}: target {_n(best_of_curve(other.curve).m_recall)} of {other.trial}: "
+        + (f"not reached in {_n(told.value)} epochs" if told.censored else f"reached at {_n(told.value)}")
+        for seed, other, told in reached
+    ]
+    curve = kaplan_meier([told for *_, told in reached])
+    lines += [f"share not there yet after {_n(moment)} epochs: {_n(left)}" for moment, left in curve]
+    if row.epochs_to_target is not None:
+        bound = " at least" if row.epochs_to_target.censored else ""
+        lines.append(f"median (Kaplan-Meier):{bound} {_n(row.epochs_to_target.value)}")
+    return [*lines, _median_interval(row.epochs_bounds, len(reached))]
+
+
+def _difference(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]], leaderboard: Leaderboard) -> list[str]:
+    lines = []
+    for seed, other in pairs:
+        told = seed.epochs_to_target
+        if told is not None:
+            percent = 100 * (told.value - other.epochs_to_best) / other.epochs_to_best
+            lines.append(
+                f"seed {seed.seed}: 100 ({_n(told.value)} - {_n(other.epochs_to_best)}) / {_n(other.epochs_to_best)} = "
+                f"{'at least ' if told.censored else ''}{_n(percent)} %"
+            )
+    difference, comparison = row.difference, row.comparison
+    if difference is None or comparison is None:
+        return lines
+    ends = None if difference.low is None or difference.high is None else (difference.low, difference.high)
+    lines.append(f"median:{' at least' if difference.is_lower_bound else ''} {_n(difference.percent)} %")
+    lines.append(_median_interval(ends, difference.pairs))
+    lines.append(
+        f"sooner in {comparison.sooner}, later in {comparison.later}: p of the sign test "
+        f"{_n(sign_test(comparison.sooner, comparison.later))}; {_holm(comparison.epochs_p, leaderboard)}"
+    )
+    return [*lines, f"so the claim that it is sooner is: {comparison.epochs}"]
+
+
+def _median_interval(found: tuple[float, float] | None, seeds: int) -> str:
+    if found is not None:
+        depth, share = median_depth(seeds)
+        return (
+            f"95 % interval of the median of {seeds}: value {depth} from either end, and {_n(share)} of the way to the "
+            f"next: {_n(found[0])} to {_n(found[1])}"
+        )
+    if seeds < MEDIAN_SEEDS:
+        return f"no interval: it takes {MEDIAN_SEEDS} seeds"
+    return "no interval: seeds chose the configuration or did not finish"
+
+
+def _holm(p_value: float, leaderboard: Leaderboard) -> str:
+    count = sum(row.comparison is not None for row in leaderboard.rows)
+    return f"after Holm, among {count} comparison{'s' if count > 1 else ''}: {_n(p_value)}"
+
+
+def _names(seeds: Sequence[SeedResult]) -> str:
+    return ", ".join(str(seed.seed) for seed in seeds)
+
+
+def _list(seeds: Sequence[SeedResult], value: Callable[[SeedResult], float | None]) -> str:
+    return ", ".join(_n(value(seed)) for seed in seeds)
+
+
+def _n(value: float | None) -> str:
+    """Six significant digits, so that the arithmetic can be followed."""
+    return "unknown" if value is None else f"{value:.6g}"
+
+
+@dataclass(frozen=True)
+class RowRun:
+    """One seed. run: its id in the tracking store. counts: it is a `headline` seed, so it enters the numbers."""
+
+    seed: int
+    trial: str
+    run: str
+    phase: str
+    status: str
+    best_m_recall: float
+    epochs_to_best: float
+    counts: bool
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RowSources:
+    """revisions, data_fingerprints: of the code and of the data of these runs, each once."""
+
+    runs: tuple[RowRun, ...]
+    revisions: tuple[str, ...]
+    data_fingerprints: tuple[str, ...]
+
+
+def sources_of(row: Row, attempts: Sequence[AttemptRecord]) -> RowSources:
+    """The runs of a row. attempts: all attempts of the study; the latest of each trial counts."""
+    latest = {attempt.start.trial: attempt for attempt in sorted(attempts, key=lambda each: each.start.number)}
+    counted = {seed.trial for seed in row.headline}
+    found = [(seed, latest[seed.trial]) for seed in row.seeds]
+    told = [attempt.start.environment for _, attempt in found]
+    return RowSources(
+        tuple(
+            RowRun(
+                seed.seed, seed.trial, attempt.attempt_id, attempt.start.phase, attempt.status, seed.best_m_recall,
+                seed.epochs_to_best, seed.trial in counted,
+            )
+            for seed, attempt in found
+        ),
+        *(
+            tuple(dict.fromkeys(each[key] for each in told if each.get(key)))
+            for key in ("git_revision", "data_fingerprint")
+        ),
+    )

@@ -1,0 +1,293 @@
+"""Building of a leaderboard from attempts."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from vsetune.errors import IncompatibleCurves, UsageError
+from vsetune.metrics.best_of_k import Tried, TuningCurves, tuning_curves
+from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence, check_same_protocol, resolution
+from vsetune.metrics.efficiency import SeedDifference, difference_over_seeds, epochs_to_best, epochs_to_target
+from vsetune.metrics.performance_profiles import HIT_SHARE
+from vsetune.metrics.seed_statistics import curve_noise, epochs_over_seeds, mean_interval, noise_tolerance, still_rises
+from vsetune.records.events import SEARCH_VALUE, AttemptRecord, was_cut_short
+from vsetune.report.comparing import answered, bounds, collapse_of, compared_seeds, is_evidence
+from vsetune.report.rows import UNITS, Bounds, Collapse, Contender, Cost, Leaderboard, Row, SeedResult, headline_of
+from vsetune.report.search_budgets import SearchBudget
+from vsetune.report.selection import (
+    RUNNER_UP,
+    Trial,
+    budget_of_search,
+    by_configuration,
+    code_of,
+    configuration_key,
+    configurations_of,
+    contenders_of,
+    costs_of,
+    dataset_of,
+    keeps_constraints,
+    other_code,
+    runs_of_configuration,
+    seed_result,
+    sum_of,
+    trials_of,
+    usable,
+    why_cannot_draw,
+    winner_of,
+)
+from vsetune.report.time_profiles import pareto_front, time_profile
+
+_INCOMPLETE = ("running", "pruned", "killed")
+
+
+def build(attempts: Sequence[AttemptRecord], *, baseline: str, hit_share: float = HIT_SHARE) -> Leaderboard:
+    """Compare the losses of a study, separately for every data set and network.
+
+    The latest attempt of each trial counts, and all attempts are charged. A cell is represented by the configuration
+    that won its search. Its numbers come from the seeds that confirmed it (docs/decisions/0029), and a seed is compared
+    with the same seed of the baseline. baseline: name of the loss to compare with. hit_share: of profiles, as in
+    `TimeProfile`.
+    A row with another protocol, validation gap or code version than the baseline is shown but not compared;
+    `not_comparable` gives the reason. Raises UsageError without attempts or for a baseline that was not run.
+    """
+    if not attempts:
+        raise UsageError("leaderboard: this study has no attempts yet; wait for its first validation")
+    cells: dict[tuple[str, str], defaultdict[str, list[Trial]]] = {}
+    for trial in trials_of(attempts):
+        start = trial[-1].start
+        cells.setdefault((dataset_of(trial[-1]), start.network), defaultdict(list))[start.loss].append(trial)
+    losses = sorted({loss for group in cells.values() for loss in group})
+    if baseline not in losses:
+        raise UsageError(f"leaderboard: baseline {baseline} was not run; name one of {', '.join(losses)}")
+    rows = [row for (dataset, _), group in cells.items() for row in group_rows(dataset, group, baseline)]
+    return board_of(rows, study=attempts[0].start.study, baseline=baseline, hit_share=hit_share)
+
+
+def board_of(
+    rows: Sequence[Row], *, study: str, baseline: str, number: int = 1, hit_share: float = HIT_SHARE
+) -> Leaderboard:
+    """The board of rows from `group_rows`, with corrected p-values and performance profiles over all of them."""
+    by_epochs, by_seconds = (time_profile(rows, baseline, unit=unit, hit_share=hit_share) for unit in UNITS)
+    return Leaderboard(
+        study, baseline, tuple(answered(rows)), profile=by_epochs, seconds_profile=by_seconds, number=number,
+    )
+
+
+def group_rows(
+    dataset: str, trials_by_loss: Mapping[str, Sequence[Trial]], baseline: str, *,
+    apart: Mapping[str, str] | None = None,
+) -> list[Row]:
+    """The rows of one data set and network: the baseline first, then by M-Recall, rows that are not comparable last.
+
+    trials_by_loss: trials by the name of their row. apart: reasons for rows already known to be not comparable, which
+    are not checked again.
+    """
+    apart = apart or {}
+    rows = [
+        replace(_row(dataset, trials, is_baseline=loss == baseline), loss=loss)
+        for loss, trials in sorted(trials_by_loss.items())
+    ]
+    shown = [row for row in rows if row.seeds and row.loss not in apart]
+    reference = next((row for row in shown if row.is_baseline), shown[0] if shown else None)
+    rows = [_checked(row, trials_by_loss[row.loss], reference, apart.get(row.loss)) for row in rows]
+    fitting = [row for row in rows if row.not_comparable is None and row.seeds]
+    yardstick = next((row for row in fitting if row.is_baseline), None)
+    collapse = None if yardstick is None else collapse_of(yardstick, fitting)
+    compared = [row if row.not_comparable else _compared(row, yardstick, collapse) for row in rows]
+    front = {row.loss for row in pareto_front(compared)}
+    compared = [replace(row, is_on_front=row.loss in front) for row in compared]
+    return sorted(compared, key=lambda row: (
+        not row.is_baseline, row.not_comparable is not None, -(row.best_m_recall or -1.0), row.loss
+    ))
+
+
+def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
+    """The row of one cell, not yet compared."""
+    start = trials[0][-1].start
+    winner, costs, by_key = winner_of(trials), costs_of(trials), by_configuration(trials)
+    runs = runs_of_configuration(by_key, winner) if winner else []
+    configurations = configurations_of(by_key)
+    seeds = tuple(seed_result(run[-1], was_searched=configurations > 1) for run in runs if usable(run))
+    noise = curve_noise([seed.curve for seed in headline_of(seeds)])
+    seeds = tuple(replace(seed, epochs_to_level=_epochs_to_level(seed, noise)) for seed in seeds)
+    headline = headline_of(seeds)
+    bests = [seed.best_m_recall for seed in headline]
+    contenders = contenders_of(trials, by_key, winner, headline) if winner else ()
+    flags, budget = _flags(trials, runs, seeds, contenders), budget_of_search(trials, costs)
+    flags += [budget.flag] if budget is not None and budget.flag is not None else []
+    cannot_draw = why_cannot_draw(trials)
+    flags += [] if cannot_draw is None else ["cannot_draw"]
+    return Row(
+        dataset=dataset, network=start.network, loss=start.loss, cell=start.cell, study=start.study,
+        is_baseline=is_baseline,
+        configuration=winner.start.configuration if winner else {}, seeds=seeds,
+        best_m_recall=statistics.fmean(bests) if bests else None,
+        best_m_recall_std=statistics.stdev(bests) if len(bests) > 1 else None,
+        epochs_to_best=_median([seed.epochs_to_best for seed in headline]), epochs_to_target=None, difference=None,
+        resolution_epochs=max((resolution(seed.curve) for seed in headline), default=None),
+        seconds_per_epoch=_median([seed.seconds_per_epoch for seed in headline]),
+        test_m_recall=_mean([seed.test_m_recall for seed in headline]),
+        cost=sum_of(costs), configurations=configurations, trials=len(trials), attempts=sum(map(len, trials)),
+        counts=dict(Counter(attempt.status for trial in trials for attempt in trial)),
+        protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags), contenders=contenders,
+        noise=noise, epochs_to_level=_median([seed.epochs_to_level for seed in headline]),
+        m_recall_bounds=_recall_bounds(headline),
+        search_budget=budget, tuning=tuning_of(trials, costs, budget), cannot_draw=cannot_draw,
+        code=code_of(trials),
+    )
+
+
+def _flags(
+    trials: Sequence[Trial], runs: Sequence[Trial], seeds: tuple[SeedResult, ...], contenders: Sequence[Contender]
+) -> list[str]:
+    """Flags of one cell alone. runs: one per seed of the configuration shown; seeds: the usable ones among them."""
+    headline = headline_of(seeds)
+    shown = {seed.trial for seed in headline}
+    is_barred = not runs and any(usable(trial) and not keeps_constraints(trial[-1]) for trial in trials)
+    why_none = "all_failed" if all(trial[-1].status == "failed" for trial in trials) else "no_result"
+    flags = [] if seeds else ["none_allowed" if is_barred else why_none]
+    flags += ["seed_failed"] if len(seeds) < len(runs) else []
+    flags += ["incomplete"] if any(seed.status in _INCOMPLETE for seed in seeds) else []
+    flags += ["chosen_by_itself"] if any(seed.chose for seed in headline) else []
+    if any(run[-1].start.trial in shown and was_cut_short(run[-1].status, run[-1].error) for run in runs):
+        flags.append("stopped_at_target")
+    by_recall = not any(SEARCH_VALUE in run[-1].summary for run in runs)
+    if by_recall and any(RUNNER_UP in each.role and each.best_m_recall > each.winner_m_recall for each in contenders):
+        flags.append("runner_up_ahead")
+    return flags
+
+
+def _still_rises(seeds: Sequence[SeedResult], flags: Sequence[str]) -> bool:
+    """Whether the seeds were trained to their end and were still improving. The baseline has its own flag."""
+    ended = bool(seeds) and all(seed.status == "finished" for seed in seeds) and "stopped_at_target" not in flags
+    return ended and still_rises([seed.curve for seed in seeds])
+
+
+def _checked(row: Row, trials: Sequence[Trial], reference: Row | None, known: str | None) -> Row:
+    """The row, flagged if it cannot be compared with the reference (the baseline, else the first loss with a result).
+    known: a reason that was found before."""
+    reason = known
+    if reason is None and row.seeds and reference is not None:
+        reason = _incompatibility(row, trials, reference)
+    if reason is None:
+        return row
+    return replace(row, not_comparable=reason, flags=(*row.flags, "not_comparable"))
+
+
+def _incompatibility(row: Row, trials: Sequence[Trial], reference: Row) -> str | None:
+    """Why a row is not comparable: other code, several protocols among its own trials, another protocol or cadence."""
+    shown = row.headline[0].trial
+    if (versions := other_code(row.code, reference.code)) is not None:
+        return f"{shown}: {versions}"
+    others = [trial[-1].start for trial in trials if usable(trial) and trial[-1].start.protocol != row.protocol]
+    for other in sorted(others, key=lambda start: start.trial):
+        try:
+            check_same_protocol(row.protocol, other.protocol)
+        except IncompatibleCurves as error:
+            return f"{shown} against {other.trial}: {error}"
+    for seed, against in itertools.product(row.headline, reference.headline):
+        try:
+            check_same_protocol(reference.protocol, row.protocol)
+            check_same_cadence(seed.curve, against.curve)
+        except IncompatibleCurves as error:
+            return f"{against.trial} against {seed.trial}: {error}"
+    return None
+
+
+def _compared(row: Row, yardstick: Row | None, collapse: Collapse | None) -> Row:
+    """The row with its epochs to the baseline's best, seed by seed, and its Difference; with neither where the baseline
+    collapsed."""
+    if not row.seeds:
+        return row
+    if collapse is not None:
+        rising = ["rising"] if not row.is_baseline and _still_rises(row.headline, row.flags) else []
+        return replace(row, flags=(*row.flags, "baseline_collapsed", *rising), collapse=collapse)
+    references = yardstick.headline if yardstick else ()
+    baselines = {seed.seed: seed.curve for seed in references}
+    counted = {seed.seed for seed in row.headline} & baselines.keys()
+    seeds = tuple(
+        replace(seed, epochs_to_target=epochs_to_target(seed.curve, best_of_curve(baselines[seed.seed]).m_recall))
+        if seed.seed in counted else seed
+        for seed in row.seeds
+    )
+    reached = [seed.epochs_to_target for seed in seeds if seed.epochs_to_target is not None]
+    flags = list(row.flags)
+    is_rising = bool(baselines) and still_rises(list(baselines.values()))
+    flags += ["baseline_rising"] if is_rising and (row.is_baseline or counted) else []
+    flags += ["censored"] if any(epochs.censored for epochs in reached) else []
+    flags += [] if reached else ["no_pairs"]
+    flags += ["rising"] if not row.is_baseline and _still_rises(row.headline, flags) else []
+    told = epochs_over_seeds(reached) if reached else None
+    is_paired = bool(counted) and not row.is_baseline
+    is_evident = all(is_evidence(seed) for seed in (*row.headline, *references) if seed.seed in counted)
+    cut_short = "stopped_at_target" in {*row.flags, *(yardstick.flags if yardstick else ())}
+    return replace(
+        row, seeds=seeds, flags=tuple(flags), epochs_to_target=told.median if told else None,
+        epochs_bounds=told.bounds if told and is_evident else None,
+        difference=_difference(seeds, baselines, has_interval=is_evident) if is_paired else None,
+        comparison=compared_seeds(seeds, references, are_whole=not cut_short) if is_paired else None,
+    )
+
+
+def _difference(
+    seeds: Sequence[SeedResult], baselines: Mapping[int, Curve], *, has_interval: bool
+) -> SeedDifference:
+    pairs = [(seed.curve, baselines[seed.seed]) for seed in seeds if seed.epochs_to_target is not None]
+    difference = difference_over_seeds(pairs)
+    return difference if has_interval else replace(difference, low=None, high=None)
+
+
+def _recall_bounds(seeds: Sequence[SeedResult]) -> Bounds | None:
+    """95 % interval of the mean best M-Recall, per cent; None if any seed is no evidence (`is_evidence`)."""
+    if not all(map(is_evidence, seeds)):
+        return None
+    found = bounds(mean_interval([seed.best_m_recall for seed in seeds]))
+    return None if found is None else (max(found[0], 0.0), min(found[1], 100.0))
+
+
+def _epochs_to_level(seed: SeedResult, noise: float | None) -> float | None:
+    return None if noise is None else epochs_to_best(seed.curve, tolerance=noise_tolerance(noise))
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+_OVER = ("finished", "pruned", "failed")
+
+
+def tuning_of(trials: Sequence[Trial], costs: Sequence[Cost], budget: SearchBudget | None) -> TuningCurves | None:
+    """Expected best M-Recall of the search of one cell. trials: of the cell. costs: of each trial.
+
+    Ended trials of the search count, each with its validation curve. A trial that failed or breaks a constraint counts
+    its epochs and 0 % M-Recall. None for fewer than two configurations, and for a search with another objective than
+    M-Recall.
+    """
+    over = [
+        (trial, cost) for trial, cost in zip(trials, costs, strict=True)
+        if trial[-1].start.phase == "search" and trial[-1].status in _OVER
+    ]
+    if not _has_several([trial for trial, _ in over]) or any(SEARCH_VALUE in trial[-1].summary for trial, _ in over):
+        return None
+    tried = [
+        Tried(trial[-1].curve if usable(trial) and keeps_constraints(trial[-1]) else (), cost.budget_epochs)
+        for trial, cost in over
+    ]
+    return tuning_curves(tried, budget_epochs=budget.epochs if budget is not None else None)
+
+
+def _has_several(trials: Sequence[Trial]) -> bool:
+    """Whether the trials have more than one configuration. Stops at the first difference."""
+    keys = (configuration_key(trial[-1]) for trial in trials)
+    first = next(keys, None)
+    return any(key != first for key in keys)

@@ -1,0 +1,162 @@
+"""Heat maps of the image regions behind a caption's score: attention of the words, or gradient x input of the regions.
+
+Attention is used where words attend to regions (`Network.attention`): the weights of the score itself, per word and
+their mean over the words. Other networks use h_r = [sum_d x_rd dS/dx_rd]+ with x the region features and S the
+similarity of the pair: the loss of S, to first order, if the features of region r were removed. For a network that
+reads photographs, regions are the cells of the last feature map of its CNN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vsetune.config.sources.inputs import PixelInput
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.dataset import Dataset
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.evaluation_mode import evaluating
+from vsetune.networks.inputs import ImageInputs
+from vsetune.networks.network_base import Network
+from vsetune.networks.parts.backbone import Backbone
+from vsetune.training.validation import EncodedSplit, image_inputs, split_batches
+
+Basis = Literal["attention", "gradient"]
+
+CENTRE = 224 / 256
+"""Share of the shorter side that a centre crop covers, see `PixelInput.evaluation`."""
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """regions: (R,) >= 0, larger is warmer; attention: mean over the words, sums to 1; gradient: in units of the score.
+
+    words: (L, R) attention of every token, start and end included, rows sum to 1; None for a gradient. centre: side of
+    the central square that the regions cover, as a share of the image's shorter side; None: they cover the whole image.
+    """
+
+    basis: Basis
+    regions: np.ndarray
+    words: np.ndarray | None = None
+    centre: float | None = None
+
+
+def heat_maps(
+    network: Network, dataset: Dataset, split: str, captions: Sequence[int], *, encoded: EncodedSplit,
+    trial: TrialSpec, device: torch.device,
+) -> dict[int, HeatMap]:
+    """Heat maps by caption, over the regions of its own image. Captions whose regions have no place in the image are
+    left out.
+
+    encoded: the split, encoded by this network. The parameters get no gradient.
+    """
+    if not captions:
+        return {}
+    with evaluating(network):
+        items = {caption: encoded_caption(encoded, caption) for caption in captions}
+        found = {
+            caption: attention_map(network, encoded.images[encoded.owner[caption, None]], words)
+            for caption, words in items.items()
+        }
+        if any(heat is None for heat in found.values()):
+            images = _inputs_of(dataset, split, encoded.owner[list(captions)].tolist(), trial=trial, device=device)
+            owners = encoded.owner.tolist()
+            found = {
+                caption: gradient_map(network, images[owners[caption]], words, pixels=trial.network.reads.pixels)
+                for caption, words in items.items()
+            }
+    return {caption: heat for caption, heat in found.items() if heat is not None}
+
+
+def encoded_caption(encoded: EncodedSplit, caption: int) -> Encoded:
+    """One caption of the split, by its index there."""
+    place = int((encoded.places == caption).nonzero())
+    for group in encoded.captions:
+        if place < len(group):
+            return group[place : place + 1]
+        place -= len(group)
+    raise AssertionError(f"caption {caption} is in no group")
+
+
+def attention_map(network: Network, image: Encoded, caption: Encoded) -> HeatMap | None:
+    """Heat map of one image and one caption; None if words do not attend to regions."""
+    weights = network.attention(image, caption)
+    if weights is None:
+        return None
+    assert image.lengths is not None
+    assert caption.lengths is not None
+    words = weights[0, 0, : int(caption.lengths), : int(image.lengths)].double().cpu().numpy()
+    return HeatMap("attention", words.mean(axis=0), words)
+
+
+def gradient_map(
+    network: Network, image: ImageInputs, caption: Encoded, *, pixels: PixelInput | None
+) -> HeatMap | None:
+    """Heat map of one image (its inputs) and one encoded caption. pixels: how the network reads photographs, None for
+    region features.
+
+    None if the regions have no place: for a CNN that gives one vector instead of cells.
+    """
+    leaves: list[Tensor] = [image.features.detach().requires_grad_()] if pixels is None else []
+    features = image.features if pixels is not None else leaves[0]
+
+    def cut(_module: nn.Module, _inputs: object, cells: Tensor) -> Tensor:
+        leaves.append(cells.detach().requires_grad_())
+        return leaves[-1]
+
+    hooks = [module.register_forward_hook(cut) for module in network.modules() if isinstance(module, Backbone)]
+    # cuDNN has no backward pass of a GRU in evaluation mode, and VSRN reads the regions with one
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        try:
+            score = network.similarity(network.encode_images(replace(image, features=features)), caption).sum()
+        finally:
+            for hook in hooks:
+                hook.remove()
+        (gradient,) = torch.autograd.grad(score, leaves[0])
+    return _warm(leaves[0].detach(), gradient, int(image.counts), pixels)
+
+
+def _warm(values: Tensor, gradient: Tensor, regions: int, pixels: PixelInput | None) -> HeatMap | None:
+    """values: (1, R, D) features, or (1, D, H, W) cells."""
+    if pixels is None:
+        return HeatMap("gradient", (gradient * values).sum(dim=-1).relu()[0, :regions].double().cpu().numpy())
+    heat = (gradient * values).sum(dim=1).relu().flatten().double().cpu().numpy()
+    centre = CENTRE if pixels.evaluation == "centre_crop" else None
+    return HeatMap("gradient", heat, centre=centre) if len(heat) > 1 else None
+
+
+def _inputs_of(
+    dataset: Dataset, split: str, wanted: Sequence[int], *, trial: TrialSpec, device: torch.device
+) -> Mapping[int, ImageInputs]:
+    """Network inputs of these images, by index in the split."""
+    rest, found = set(wanted), dict[int, ImageInputs]()
+    reads = replace(trial.network.reads, pixels=_whole(trial.network.reads.pixels))
+    with split_batches(dataset, split, reads=reads, threads=trial.training.loader_workers) as batches:
+        for batch in batches:
+            here = [(row, index) for row, index in enumerate(batch.image_ids.tolist()) if index in rest]
+            if here:
+                inputs = image_inputs(batch.to(device))
+                found |= {index: _row(inputs, row) for row, index in here}
+                rest -= {index for _, index in here}
+            if not rest:
+                break
+    return found
+
+
+def _whole(pixels: PixelInput | None) -> PixelInput | None:
+    """Input without random crops: the cells of random crops have no place in the image."""
+    return None if pixels is None else replace(pixels, evaluation_crops=0)
+
+
+def _row(inputs: ImageInputs, row: int) -> ImageInputs:
+    def one(values: Tensor | None) -> Tensor | None:
+        return None if values is None else values[row : row + 1].clone()
+
+    return ImageInputs(
+        inputs.features[row : row + 1].clone(), inputs.counts[row : row + 1], one(inputs.boxes), one(inputs.pixels)
+    )

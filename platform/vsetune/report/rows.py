@@ -1,0 +1,340 @@
+"""Contents of a leaderboard, as plain frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from vsetune.metrics.best_of_k import TuningCurves
+from vsetune.metrics.efficiency import SeedDifference
+from vsetune.metrics.seed_statistics import Epochs
+from vsetune.records.events import AttemptStatus
+from vsetune.report.search_budgets import SearchBudget
+
+Answer = Literal["supported", "contradicted", "undecided", "too few seeds", "no yardstick", "cut short"]
+"""Answer to two claims: the loss has a higher M-Recall, or needs fewer epochs to the baseline's best.
+
+supported: the claim is significant, corrected for all comparisons of the board. contradicted: the opposite is
+significant. For epochs this is no evidence of a slower loss, because the baseline only has to reach its own best.
+undecided: neither is significant. too few seeds: no outcome could be significant. no yardstick: the baseline was still
+improving when it ended, so its best is no target. cut short: seeds were trained only until they reached a target, so
+their M-Recall is no best.
+"""
+ALPHA = 0.05
+"""Family-wise error rate over all comparisons of a board, separately for each claim."""
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Collapse:
+    """A baseline that collapsed (`metrics.is_collapsed`), so that nothing can be compared with it.
+
+    m_recall, last: best and last M-Recall of its worst collapsed seed, per cent. other, other_m_recall: the loss with
+    the highest M-Recall of any seed, on the same network and data, and that M-Recall. chance: M-Recall of random
+    orders, None where the split is not recorded. seeds: collapsed seeds of the baseline, out of `of_seeds`. has_ended:
+    all seeds of the baseline have been trained to their end.
+    """
+
+    m_recall: float
+    last: float
+    other: str
+    other_m_recall: float
+    chance: float | None
+    seeds: int
+    of_seeds: int
+    has_ended: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A loss and the baseline over `seeds`, which finished for both and chose the configuration of neither.
+
+    m_recall: mean of loss - baseline, points, None without seeds; m_recall_bounds: its 95 % interval. improvement:
+    share of the seeds in which the loss is higher, ties count half; improvement_bounds: interval of that probability.
+    sooner, later: number of seeds that reach the baseline's best before or after the baseline does. A seed that never
+    reaches it counts as later, unless it ended before the baseline reached it. height_p, epochs_p: p-values of a
+    paired t test and of a sign test, Holm-corrected once the board is complete. height_seeds, epochs_seeds: the fewest
+    seeds with which the board could answer. height, epochs: the answers to the claims on M-Recall and on epochs.
+    """
+
+    seeds: tuple[int, ...]
+    m_recall: float | None
+    m_recall_bounds: Bounds | None
+    improvement: float | None
+    improvement_bounds: Bounds | None
+    sooner: int
+    later: int
+    height_p: float
+    epochs_p: float
+    height: Answer = "too few seeds"
+    epochs: Answer = "too few seeds"
+    height_seeds: int = 0
+    epochs_seeds: int = 0
+
+
+@dataclass(frozen=True)
+class RangeEnd:
+    """setting: dotted name. value, searched: its value and the searched range. place, line: the section of the study
+    file that sets the range, and the line for a wider range. All but the setting are formatted as in the file."""
+
+    setting: str
+    value: str
+    end: Literal["low", "high"]
+    searched: str
+    place: str
+    line: str
+
+    def sentence(self, cell: str) -> str:
+        """cell: its name in the surrounding text."""
+        return (
+            f"{cell}: {self.setting} {self.value} of the winner is at the {self.end} end of what was searched "
+            f"({self.searched}), so a better value may lie beyond. To search wider, give a copy of the study file "
+            f"another name and write under {self.place}: {self.line}"
+        )
+
+
+Unit = Literal["epochs", "seconds"]
+UNITS: tuple[Unit, ...] = ("epochs", "seconds")
+"""Units of time to the target; seconds count training only."""
+
+
+@dataclass(frozen=True)
+class LossProfile:
+    """factors: by task, time to the target over that of the fastest loss, infinite (null in JSON) where too few seeds
+    reached it. steps: (tau, share of the tasks within the factor tau), at tau = 1 and every tau where it rises. score:
+    mean share from tau = 1 to the largest factor, 0 to 1. seeds: the smallest number of seeds on any task."""
+
+    loss: str
+    factors: tuple[float, ...]
+    steps: tuple[tuple[float, float], ...]
+    score: float
+    seeds: int
+
+
+@dataclass(frozen=True)
+class TimeProfile:
+    """Profiles over the tasks, (data set, network), of a board; losses with the highest score first.
+
+    hit_share: share of the seeds of a task, above 0 and at most 1, that must reach the target, the baseline's best. The
+    time of a loss is that of the seed that completes the share. left_out: sentences on the tasks and losses that the
+    profiles leave out.
+    """
+
+    tasks: tuple[tuple[str, str], ...]
+    hit_share: float
+    largest_factor: float
+    losses: tuple[LossProfile, ...]
+    left_out: tuple[str, ...]
+    unit: Unit = "epochs"
+
+    @property
+    def hit_words(self) -> str:
+        """`50 %`."""
+        return f"{100 * self.hit_share:.3g} %"
+
+
+AT_RANGE_END = "at_range_end"
+
+FLAGS = {
+    "baseline_rising": "the baseline was still rising when it ended, so its best is an easy target: nothing is said of "
+    "who is sooner there",
+    "baseline_collapsed": "the best M-Recall of the baseline is below half of the best that any loss reached with this "
+    "network, or its last M-Recall is that of a random order: nothing is compared with it; give it a warm-up "
+    "(warmup_epochs: 1, of losses on the hardest negative) or a smaller learning rate in a new study, or choose "
+    "another baseline (--baseline LOSS)",
+    "censored": "so many seeds never reached the baseline's best: they count as later than they ran, and a median that "
+    "they could move is a lower bound (>)",
+    "no_pairs": "no seed was run for both this loss and the baseline: no Difference",
+    "incomplete": "a run of the shown configuration has not been trained to its budget (running, pruned or killed): "
+    "beside finished ones it does not count",
+    "seed_failed": "a seed of the shown configuration failed and is missing from the means",
+    "chosen_by_itself": "the seed that searched chose this configuration and no other seed has confirmed it: the "
+    "number is the maximum over the configurations tried, and optimistic",
+    "runner_up_ahead": "the runner-up of the search is higher over the confirming seeds: the search could not tell the "
+    "two apart, and the number shown is still that of its winner",
+    "not_comparable": "taken under other conditions than the baseline: shown, and not compared",
+    "stopped_at_target": "a seed shown was trained only until it reached the target of its search, so its M-Recall is "
+    "no best; confirm it (vsetune study confirm)",
+    "less_than_budget": "the search trained more than one whole training less than its budget (it is not over, trials "
+    "failed, or nothing was left to try): the others had more chances",
+    "more_than_budget": "the search trained more than one whole training beyond its budget: it had more chances than "
+    "the others",
+    "cannot_draw": "the search found no further configuration that makes a valid trial, and ended there",
+    AT_RANGE_END: "the winner has a setting at an end of the range that its search was given",
+    "rising": "still rising at the end of training: the M-Recall is that of so many epochs, and may be higher "
+    "after more",
+    "none_allowed": "every trial of this cell breaks a constraint of the search",
+    "all_failed": "every trial of this cell failed",
+    "no_result": "no trial of this cell has a usable validation",
+}
+"""Meaning of each flag of a row, for the notes under a table."""
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """One seed of the shown configuration.
+
+    curve: (epoch, M-Recall in per cent) of every validation. epochs_to_target: to the best of the baseline of the same
+    seed; None without one. test_m_recall: per cent, of the best checkpoint; None if it was not scored. chose: the
+    search chose the configuration by this curve, so its M-Recall is a maximum and optimistic. epochs_to_level: to the
+    first validation that differs from the best by no more than the noise of the curve; None where the noise is not
+    known. hardware: the device it trained on, in words; empty where none is recorded.
+    """
+
+    seed: int
+    trial: str
+    status: AttemptStatus
+    curve: tuple[tuple[float, float], ...]
+    best_m_recall: float
+    epochs_to_best: float
+    seconds_per_epoch: float | None
+    test_m_recall: float | None
+    epochs_to_target: Epochs | None = None
+    chose: bool = False
+    epochs_to_level: float | None = None
+    hardware: str = ""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A configuration that was run again beside the winner: the runner-up of the search, or the papers' settings.
+
+    seeds: seeds that also ran for the winner and did not search. best_m_recall: mean over them, per cent;
+    best_m_recall_std: sample standard deviation, None for one seed. epochs_to_best: median. winner_m_recall: mean of
+    the winner over the same seeds.
+    """
+
+    role: str
+    configuration: Mapping[str, Any]
+    seeds: tuple[SeedResult, ...]
+    best_m_recall: float
+    best_m_recall_std: float | None
+    epochs_to_best: float
+    winner_m_recall: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of all attempts of a cell, failed, killed and pruned ones included.
+
+    budget_epochs: epochs charged to a budget. They exclude lost epochs, so that an interruption does not change what a
+    study samples. wasted_epochs: epochs lost to crashes and trained again. usd: dollars for the devices on nodes with a
+    price; None where no node has one. unpriced_seconds: part of device_seconds on nodes without a price.
+    """
+
+    budget_epochs: float
+    device_seconds: float
+    wasted_epochs: float
+    usd: float | None = None
+    unpriced_seconds: float = 0.0
+
+    @property
+    def epochs(self) -> float:
+        """All epochs, lost ones included."""
+        return self.budget_epochs + self.wasted_epochs
+
+    @property
+    def whole_usd(self) -> float | None:
+        """Dollars for all device-seconds; None where a node had no price."""
+        return None if self.unpriced_seconds else self.usd
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell: dataset x network x loss.
+
+    configuration: of the winner of its search (`selection.winner_of`); seeds: its usable runs, one per seed. All
+    numbers are over the `headline` seeds. best_m_recall: mean, per cent; best_m_recall_std: sample standard deviation,
+    None for one seed. epochs_to_best, epochs_to_level, epochs_to_target: medians, the last one by Kaplan and Meier.
+    m_recall_bounds, epochs_bounds: 95 % intervals of best_m_recall and epochs_to_target, None for too few seeds, and
+    where a seed is unfinished or chose the configuration. noise: deviation of one validation, points; None for short
+    curves. difference, comparison: with the baseline, None for the baseline and without one. collapse: the collapse of
+    the baseline, the same in all rows of a network and data set, which then have no epochs_to_target.
+    resolution_epochs: largest gap between two validations. configurations: number that the search tried. trials:
+    configurations and seeds tried. attempts: their executions; counts: the same by status. not_comparable: why it is
+    not compared, None if it is. contenders: configurations confirmed beside the winner (`vsetune study confirm`).
+    search_budget: None where none is recorded. tuning: expected best of its search after fewer trials or epochs; None
+    without a search. is_on_front: no other row of its data set and network beats it in both M-Recall and epochs to the
+    baseline's best. study: the study that it ran in. range_ends: settings of the winner at an end of the searched
+    range, where the study could be read. cannot_draw: why its search found no further valid configuration, None where
+    it did. code: sha256 of user components that it ran with, by key (`loss.my_loss`).
+    """
+
+    dataset: str
+    network: str
+    loss: str
+    cell: str
+    is_baseline: bool
+    configuration: Mapping[str, Any]
+    seeds: tuple[SeedResult, ...]
+    best_m_recall: float | None
+    best_m_recall_std: float | None
+    epochs_to_best: float | None
+    epochs_to_target: Epochs | None
+    difference: SeedDifference | None
+    resolution_epochs: float | None
+    seconds_per_epoch: float | None
+    test_m_recall: float | None
+    cost: Cost
+    configurations: int
+    trials: int
+    attempts: int
+    counts: Mapping[AttemptStatus, int]
+    protocol: Mapping[str, Any]
+    flags: tuple[str, ...]
+    not_comparable: str | None = None
+    contenders: tuple[Contender, ...] = ()
+    search_budget: SearchBudget | None = None
+    noise: float | None = None
+    epochs_to_level: float | None = None
+    m_recall_bounds: Bounds | None = None
+    epochs_bounds: Bounds | None = None
+    comparison: Comparison | None = None
+    collapse: Collapse | None = None
+    tuning: TuningCurves | None = None
+    is_on_front: bool = False
+    study: str = ""
+    range_ends: tuple[RangeEnd, ...] = ()
+    cannot_draw: str | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def headline(self) -> tuple[SeedResult, ...]:
+        """The seeds behind the numbers."""
+        return headline_of(self.seeds)
+
+    @property
+    def searching_seed(self) -> SeedResult | None:
+        """The seed whose curve chose the configuration; None without a search."""
+        return next((seed for seed in self.seeds if seed.chose), None)
+
+
+def headline_of(seeds: tuple[SeedResult, ...]) -> tuple[SeedResult, ...]:
+    """The finished seeds (all seeds if none has finished) that did not choose the configuration; if all chose it, all
+    of these."""
+    ended = tuple(seed for seed in seeds if seed.status == "finished") or seeds
+    return tuple(seed for seed in ended if not seed.chose) or ended
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """All cells of a study, by dataset and network, the baseline of each first and then by best M-Recall.
+
+    study: its name, or the names of all studies with a row here. profile: of the losses over all data sets and
+    networks, by epochs; seconds_profile: by seconds of training; both None where fewer than two losses are comparable.
+    number: of the board among several of one data set, from 1.
+    """
+
+    study: str
+    baseline: str
+    rows: tuple[Row, ...]
+    profile: TimeProfile | None = None
+    seconds_profile: TimeProfile | None = None
+    number: int = 1
+
+    def groups(self) -> list[tuple[str, str, tuple[Row, ...]]]:
+        """(dataset, network, rows) of every comparison, in order."""
+        keys = dict.fromkeys((row.dataset, row.network) for row in self.rows)
+        return [(*key, tuple(row for row in self.rows if (row.dataset, row.network) == key)) for key in keys]

@@ -1,0 +1,183 @@
+"""Resolution of a study's relative paths: one home, the same for the shell and for cluster jobs.
+
+The home is a folder, or a prefix on object storage, `VSETUNE_HOME=s3://bucket/prefix`, for nodes without a shared disk.
+Then every node works in a folder of its own, and files that must outlive the node are also stored under the prefix.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
+
+from vsetune.errors import ConfigError
+from vsetune.storage.addresses import shown_url
+from vsetune.storage.hashes import sha256_hex
+
+HOME_VARIABLE, NODE_FOLDER_VARIABLE = "VSETUNE_HOME", "VSETUNE_NODE_FOLDER"
+NODE_CACHE_VARIABLE = "VSETUNE_NODE_CACHE"
+_REMOTE = "s3://"
+
+_LONGEST_PATH, _LONGEST_NAME = 4095, 255
+"""Bytes that Linux accepts for a path, and for each name in it."""
+
+
+def home() -> Path:
+    """The folder on this machine for data and results: $VSETUNE_HOME, or ~/vsetune.
+
+    With a remote home it is a folder of this node: $VSETUNE_NODE_FOLDER, or one under ~/.cache/vsetune for each home.
+    ConfigError for an impossible folder, or when a user's home folder is unknown.
+    """
+    remote = remote_home()
+    if remote is None:
+        return _folder_in(HOME_VARIABLE, "~/vsetune")
+    return _folder_in(NODE_FOLDER_VARIABLE, f"~/.cache/vsetune/{sha256_hex(remote.encode())[:12]}")
+
+
+def make_folders_absolute() -> None:
+    """Make the folders absolute for this process and for processes that inherit its environment, such as Ray's workers:
+    each works in another folder, where a relative path would mean another folder. ConfigError as in `home`."""
+    for variable in (HOME_VARIABLE, NODE_FOLDER_VARIABLE, NODE_CACHE_VARIABLE):
+        given = os.environ.get(variable)
+        if given and not given.startswith(_REMOTE):
+            os.environ[variable] = str(_folder_in(variable, given))
+
+
+def home_variable() -> str:
+    """The variable that sets the folder `home()`; for messages."""
+    is_remote = (os.environ.get(HOME_VARIABLE) or "").startswith(_REMOTE)
+    return NODE_FOLDER_VARIABLE if is_remote else HOME_VARIABLE
+
+
+def remote_home() -> str | None:
+    """The home on object storage, `s3://bucket/prefix` without a slash at its end; None if the home is a folder.
+
+    ConfigError for an address without a bucket, with keys in it, or with a `?` or `#`.
+    """
+    given = os.environ.get(HOME_VARIABLE) or ""
+    if not given.startswith(_REMOTE):
+        return None
+    if shown_url(given) != given:
+        raise ConfigError(
+            f"{HOME_VARIABLE}: got {shown_url(given)}, keys do not belong in the address; need s3://bucket/prefix, and "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
+        )
+    names = given.removeprefix(_REMOTE).rstrip("/").split("/")
+    if not given.isprintable() or set(given) & set("?# ") or set(names) & {"", ".", ".."}:
+        raise ConfigError(f"{HOME_VARIABLE}: got {given!r}, need s3://bucket/prefix")
+    return _REMOTE + "/".join(names)
+
+
+def remote_place(path: Path) -> str | None:
+    """The address under the remote home for a file or folder of `home()`; None with a local home.
+
+    ConfigError for a path that is not in `home()`.
+    """
+    remote = remote_home()
+    if remote is None:
+        return None
+    if not path.is_relative_to(home()):
+        raise ConfigError(f"{path}: is not in {home()}, so it has no place in {remote}; need a relative folder")
+    return f"{remote}/{path.relative_to(home()).as_posix()}"
+
+
+def under_home(path: str) -> str:
+    """An absolute path or URL unchanged; a relative path under the home, which may be remote.
+
+    ConfigError for an impossible path.
+    """
+    try:
+        if "://" in path:
+            return usable_path(path)
+        remote, expanded = remote_home(), expand_user(usable_path(path))
+        if remote is not None and not Path(expanded).is_absolute():
+            return f"{remote}/{Path(expanded).as_posix()}"
+        return str(home() / expanded)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def on_this_node(path: str) -> str:
+    """As `under_home`, but a relative path is always under the folder `home()` of this machine."""
+    return under_home(path if "://" in path else str(home() / _expanded(path)))
+
+
+def _expanded(path: str) -> str:
+    try:
+        return expand_user(usable_path(path))
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _folder_in(variable: str, default: str) -> Path:
+    try:
+        return Path(local_path(os.environ.get(variable) or default)).absolute()
+    except ValueError as error:
+        raise ConfigError(f"{variable}: {error}") from error
+
+
+def usable_path(text: str) -> str:
+    """The text if it can be a path or URL; ValueError in one line otherwise. Does not access the disk."""
+    if not text.strip():
+        raise ValueError(f"got {text!r}, need a path")
+    if "\0" in text:
+        raise ValueError(f"got {text[:60]!r} with a NUL character in it, need a path; remove it")
+    if not _is_unicode(text):
+        raise ValueError(f"got {text[:60]!r}, need a path in UTF-8")
+    if len(text.encode()) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_NAME for part in text.split("/")):
+        raise ValueError(
+            f"got a path of {len(text):,} characters ({text[:40]}...), need at most {_LONGEST_PATH:,} bytes, "
+            f"{_LONGEST_NAME} in each of its names"
+        )
+    if "://" not in text:
+        expand_user(text)
+    return text
+
+
+def local_path(text: str) -> str:
+    """A path on this machine with its `~` replaced; ValueError in one line for a URL or an impossible path."""
+    if "://" in text:
+        raise ValueError(f"got {text}, need a local or shared folder; results go to object storage by {HOME_VARIABLE}=s3://...")
+    return expand_user(usable_path(text))
+
+
+def expand_user(text: str) -> str:
+    """The text with a leading `~` or `~user` replaced. ValueError in one line when there is no such user."""
+    try:
+        return str(Path(text).expanduser())
+    except RuntimeError as error:
+        user = text.split("/")[0]
+        raise ValueError(f"{text}: no home folder of {user} on this machine; write the path in full") from error
+
+
+def usable_uri(text: str) -> str:
+    """The text if it can be a URI; ValueError in one line otherwise. Does not check whether anything answers there."""
+    if not text.strip() or any(character.isspace() for character in text):
+        raise ValueError("need a URI, got one that is empty or has blanks in it")
+    try:
+        _ = urlsplit(text).port  # raises for a port that is not a number
+    except ValueError as error:
+        raise ValueError(f"need a URI ({error})") from error
+    return text
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _local(text: str) -> str:
+    local_path(text)
+    return text
+
+
+PathText = Annotated[str, AfterValidator(usable_path)]
+"""A path or URL in a file, stored as it was written."""
+
+UriText = Annotated[str, AfterValidator(usable_uri)]
+"""The address of a database or a server. It may hold a password, so no message repeats it."""
+
+LocalPathText = Annotated[str, AfterValidator(_local)]
+"""A local path in a file, stored as it was written; no URL."""

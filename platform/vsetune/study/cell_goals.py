@@ -1,0 +1,93 @@
+"""Objectives of a study's cells, and their targets, which may depend on the baseline's search."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from vsetune.config.study.cells import Cell
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.metrics.curves import best_of_curve
+from vsetune.records.events import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptStatus
+from vsetune.report.selection import winner_of
+from vsetune.search.configurations import Outcome
+from vsetune.search.objectives import Objective, excess_of
+from vsetune.study.trials import TrialProgress
+
+_log = logging.getLogger(__name__)
+_OUTCOMES: Mapping[AttemptStatus, Outcome] = {"finished": "finished", "pruned": "pruned", "failed": "failed"}
+
+
+class CellGoals:
+    """The objective of every cell. A target that is the baseline's best is known once the search of the baseline's cell
+    on the same network is over: it is the best M-Recall of that cell's winner with the search seed. The baseline's cell
+    itself is searched for M-Recall, as are cells whose baseline has no finished winner."""
+
+    def __init__(
+        self, study: StudySpec, cells: Mapping[str, Cell], *, searched: Callable[[Cell], Sequence[TrialProgress] | None]
+    ) -> None:
+        """searched: gives the trials of a cell's search, None while it is not over."""
+        self._study, self._cells, self._searched = study, cells, searched
+        self._known: dict[str, Objective] = {}
+
+    def objective(self, cell: Cell) -> Objective | None:
+        """The objective of a cell; None while its target is unknown, during which the cell cannot be searched."""
+        if cell.name not in self._known:
+            found = self._objective(cell)
+            if found is None:
+                return None
+            self._known[cell.name] = found
+        return self._known[cell.name]
+
+    def target(self, cell: str) -> float | None:
+        """The M-Recall, in per cent, at which a trial of the cell's search stops; None without a target."""
+        known = self.objective(self._cells[cell])
+        return known.target if known is not None else None
+
+    def numbers(self, progress: TrialProgress, summary: Mapping[str, float]) -> dict[str, float]:
+        """Numbers of a search trial that are stored with its summary: the value of its objective, unless that is the
+        best M-Recall, and by how much it breaks a constraint."""
+        objective = self.objective(self._cells[progress.assignment.trial.cell])
+        found: dict[str, float] = {}
+        if objective is not None and objective.kind != "best_m_recall" and progress.curve:
+            found[SEARCH_VALUE] = objective.value(progress.curve)
+        if self._study.search.constraints.given:
+            found[CONSTRAINT_EXCESS] = excess_of(self._study.search.constraints, summary)
+        return found
+
+    def told(self, progress: TrialProgress) -> tuple[Outcome, Sequence[tuple[float, float]]]:
+        """The outcome and curve of an ended trial, as reported to the sampler. If the objective is not the best
+        M-Recall, a pruned trial with a curve is reported as finished, because its value already accounts for a missed
+        target."""
+        assert progress.status in _OUTCOMES, f"{progress.assignment.trial.trial}: has not ended"
+        objective = self.objective(self._cells[progress.assignment.trial.cell])
+        outcome = _OUTCOMES[progress.status]  # type: ignore[index]
+        if objective is None or outcome == "failed":
+            return outcome, progress.curve
+        attempts = progress.attempts()
+        curve = objective.told(progress.curve, attempts[-1].summary.get(CONSTRAINT_EXCESS, 0.0) if attempts else 0.0)
+        is_final = objective.kind != "best_m_recall" and bool(curve)
+        return "finished" if is_final else outcome, curve
+
+    def _objective(self, cell: Cell) -> Objective | None:
+        search, whole = self._study.search, float(cell.training["epochs"])
+        plain = Objective(search.objective, whole)
+        if search.objective != "epochs_to_target":
+            return plain
+        if not isinstance(search.target, str):
+            return replace(plain, target=search.target)
+        if cell.loss_name == self._study.baseline:
+            return Objective("best_m_recall", whole)
+        baseline = self._cells[f"{cell.network_name}.{self._study.baseline}"]
+        searched = self._searched(baseline)
+        if searched is None:
+            return None
+        winner = winner_of([trial.attempts() for trial in searched if trial.attempts()])
+        if winner is None or winner.status != "finished":
+            _log.warning(
+                "cell %s: nothing of the baseline %s has finished, so there is no target; it is searched for the best "
+                "M-Recall", cell.name, baseline.name,
+            )
+            return Objective("best_m_recall", whole)
+        return replace(plain, target=best_of_curve(winner.curve).m_recall)

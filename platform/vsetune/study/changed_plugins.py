@@ -1,0 +1,103 @@
+"""Cells of a study whose plugins have changed since it began: which of them may run with the loaded code.
+
+A cell runs with one version of its code. Once a trial of the cell has begun, its attempts record the version (`plugins`
+of the resolved trial). Before that the cell may begin with any version, if the user who resumes the study asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vsetune.config.study.cells import Cell
+from vsetune.config.study.loss_settings import plugins_in
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import StudyConflict
+from vsetune.records.events import AttemptRecord
+from vsetune.report.selection import Trial, budget_of_search, code_of, code_words, costs_of, trials_of
+from vsetune.study.kept_plugins import PLUGINS_FOLDER
+from vsetune.study.preparation import PreparedStudy
+
+OPTION = "--changed-plugins"
+
+
+@dataclass(frozen=True)
+class RefusedCell:
+    """A cell that must not continue with the loaded code. is_whole: no trial is left to run. reason: in one line."""
+
+    cell: str
+    is_whole: bool
+    reason: str
+
+
+def refused_cells(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> list[RefusedCell]:
+    """The cells that have begun with other code, and the cells whose target would come from one of them.
+
+    attempts: all attempts of the study.
+    """
+    begun: dict[str, list[Trial]] = {}
+    for trial in trials_of(attempts):
+        begun.setdefault(trial[-1].start.cell, []).append(trial)
+    found = {}
+    for cell in prepared.cells:
+        trials = begun.get(cell.name, [])
+        now, then = plugins_in(cell.network, cell.loss), code_of(trials)
+        changed = {key: then[key] for key in sorted(now.keys() & then.keys()) if then[key] != now[key]}
+        if changed:
+            is_whole = _is_whole(prepared.spec, trials)
+            found[cell.name] = RefusedCell(cell.name, is_whole, _why(cell, changed, now, prepared.folder, is_whole))
+    waiting = [cell for cell in prepared.cells if cell.name not in found and _target_of(prepared.spec, cell) in found]
+    return [*found.values(), *(
+        RefusedCell(
+            cell.name, False, f"cell {cell.name}: its target is the best of {_target_of(prepared.spec, cell)}, which "
+            "has begun with other code; put that code back, or give the study another name",
+        ) for cell in waiting
+    )]
+
+
+def not_begun(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> list[str]:
+    """The cells that use plugins and have no begun trial."""
+    begun = {trial[-1].start.cell for trial in trials_of(attempts) if code_of([trial])}
+    return [cell.name for cell in prepared.cells if plugins_in(cell.network, cell.loss) and cell.name not in begun]
+
+
+def require_own_code(study: str, refused: Sequence[RefusedCell], *, cells: int) -> None:
+    """StudyConflict if cells are refused and the user has not asked to leave them as they are, or no other is left.
+
+    cells: number of cells of the study; 0 if the user has not asked.
+    """
+    if refused and len(refused) >= cells:
+        advice = "" if cells else f"; {OPTION} goes on with the other cells"
+        raise StudyConflict(f"study {study}: {'; '.join(each.reason for each in refused)}{advice}")
+
+
+def _why(cell: Cell, changed: Mapping[str, str], now: Mapping[str, str], study_folder: Path, is_whole: bool) -> str:
+    words = ", ".join(f"{code_words(key, sha256)} (loaded: {now[key][:12]})" for key, sha256 in changed.items())
+    copies = [
+        str(next((study_folder / PLUGINS_FOLDER).glob(f"[!.]*-{sha256[:12]}"), study_folder / PLUGINS_FOLDER))
+        for sha256 in changed.values()
+    ]
+    if is_whole:
+        return f"cell {cell.name}: has run with {words} and stays as it is"
+    return (
+        f"cell {cell.name}: has begun with {words}; to finish it put that code back ({', '.join(copies)}), or give the "
+        "study another name"
+    )
+
+
+def _is_whole(study: StudySpec, trials: Sequence[Trial]) -> bool:
+    """Whether a cell is complete by its records: all trials have ended, the budget is used, every seed has finished."""
+    budget = budget_of_search(trials, costs_of(trials))
+    left = 0.0 if budget is None or budget.is_out_of_time else budget.epochs - budget.trained
+    is_spent = budget is None or left < budget.epochs_of_a_trial / 2
+    is_over = all(trial[-1].status in ("finished", "pruned", "failed") for trial in trials)
+    return is_over and is_spent and {*study.seeds} <= {
+        trial[-1].start.seed for trial in trials if trial[-1].status == "finished"
+    }
+
+
+def _target_of(study: StudySpec, cell: Cell) -> str | None:
+    """The cell whose best M-Recall is the target of this one; None if it needs no such target."""
+    is_needed = study.search.objective == "epochs_to_target" and isinstance(study.search.target, str)
+    return f"{cell.network_name}.{study.baseline}" if is_needed and cell.loss_name != study.baseline else None

@@ -1,0 +1,177 @@
+"""Connection to a running Ray cluster, or to one that is started on this machine while the study runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import ray
+
+from vsetune.config.study.resources import Needs, ResourceSpec
+from vsetune.errors import ConfigError, UsageError
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.paths import make_folders_absolute
+from vsetune.study.capacity import Capacity, RayCluster
+from vsetune.study.loopback import loopback_only
+from vsetune.study.node_types import known_node_types, refused
+from vsetune.study.ray_watch import LocalRay, RayParts, RayWatch, RemoteRay, children, ended_unless_started
+from vsetune.study.stopping import StopRequest
+from vsetune.training.code_revision import REVISION_VARIABLE, git_revision
+
+PACKAGE_FOLDER = Path(__file__).parents[1]
+
+# Readers fill shuffle buffers in threads. By default, glibc gives threads up to 8 heaps per core, and each heap keeps
+# the memory that a reader once needed: a worker after six trials on Flickr8k used 5 GB, with two heaps it uses 1 GB.
+_WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
+_ANSWERS_WITHIN_S = 5.0
+_GREETS_WITHIN_S = 30.0
+"""The operating system accepts a connection at once; a GCS on a busy machine needs longer to send its first bytes."""
+_FRAME_BYTES, _SETTINGS = 9, b"\x04"
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00" + _SETTINGS + b"\x00" * 5
+"""Client preface of HTTP/2, which gRPC uses; a server answers with a settings frame."""
+_JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Environment variable that Ray sets for the process of a job."""
+
+
+@contextmanager
+def ray_cluster(
+    address: str | None, stop: StopRequest, *, farewell: str, modules: Sequence[Path] = (),
+) -> Iterator[None]:
+    """A connection to Ray.
+
+    address: of a running cluster, `auto`, or None to start Ray here unless RAY_ADDRESS is set.
+
+    A connection that this process already has is used and left open. Ray's processes are watched for any other
+    connection: `stop` is requested when Ray dies, and the process exits with the message `farewell` if Ray blocks its
+    exit. `stop` listens inside the context.
+
+    Token authentication is on unless RAY_AUTH_MODE sets another mode (see `vsetune.study`).
+    A cluster that runs elsewhere receives this package with the job, so that its workers run the driver's code, and
+    also the folders in `modules`.
+    """
+    if ray.is_initialized():  # the caller that connected this process to Ray also ends the connection
+        with stop.listening():
+            yield
+        return
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    target = cluster_address(address)
+    with stop.listening():
+        before = children()
+        try:
+            _connect(target, modules)
+            stop.listen_again()
+        except SystemExit:  # of Ray's own handler of SIGTERM, which stands until `listen_again`
+            raise KeyboardInterrupt from None
+        parts: RayParts = RemoteRay.of_this_driver() if target else LocalRay.started_since(before)
+        with RayWatch(parts, stop, farewell=farewell).watching():
+            try:
+                if stop.is_requested:  # while Ray started
+                    raise KeyboardInterrupt
+                yield
+            finally:
+                ray.shutdown()
+
+
+def cluster_address(given: str | None) -> str | None:
+    """The address of the cluster to connect to: the given one, else RAY_ADDRESS; None without either. UsageError for
+    the address of a dashboard, which only `vsetune job` accepts."""
+    target = given or os.environ.get("RAY_ADDRESS")
+    if target and target.startswith(("http://", "https://")):
+        raise UsageError(
+            f"{'--address' if given else 'RAY_ADDRESS'}: got {one_line(target)}, the address of a dashboard; need that "
+            "of the cluster, HOST:6379 or auto, on one of its nodes; from elsewhere send it with `vsetune job submit`"
+        )
+    return target or None
+
+
+def _connect(target: str | None, modules: Sequence[Path]) -> None:
+    """Connects to Ray. target: None starts one on this machine. UsageError of one line if that fails."""
+    try:
+        if target:
+            _require_listener(target)
+            ray.init(
+                address=target, log_to_driver=False, logging_level=logging.WARNING,
+                runtime_env={
+                    "py_modules": [*map(str, (PACKAGE_FOLDER, *modules))],
+                    "env_vars": {**_WORKER_ENVIRONMENT, **_revision()},
+                },
+            )
+        else:
+            for name, value in _WORKER_ENVIRONMENT.items():
+                os.environ.setdefault(name, value)  # workers inherit it
+            make_folders_absolute()
+            _token_where_home_holds_none()
+            # `local`, or Ray would join the cluster that was last started on this machine
+            with loopback_only(), ended_unless_started():
+                ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:  # Ray raises Exception itself if the GCS or the raylet does not start
+        if target is None:
+            raise UsageError(f"ray: did not start here ({_first_line(error)}); repeat with --resume") from error
+        raise UsageError(
+            f"ray: cannot reach {target} ({_first_line(error)}); start it with `ray start --head`, and set "
+            "RAY_AUTH_MODE=token in both shells"
+        ) from error
+
+
+def _token_where_home_holds_none() -> None:
+    """Sets a token in the environment if ~/.ray, where Ray writes the token of a cluster, is not writable."""
+    if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH"):
+        return
+    try:
+        folder = Path.home() / ".ray"
+        folder.mkdir(parents=True, exist_ok=True)
+        is_writable = (folder / "auth_token").is_file() or os.access(folder, os.W_OK)
+    except (OSError, RuntimeError):  # RuntimeError: the home folder is unknown
+        is_writable = False
+    if not is_writable:
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+
+
+def _require_listener(target: str) -> None:
+    """OSError if nothing listens at HOST:PORT or ray://HOST:PORT, or if the listener does not use HTTP/2 as Ray does,
+    such as a web server. Ray would try for a quarter of an hour and ignore signals."""
+    parts = urlsplit(target if "://" in target else f"//{target}")
+    if not parts.hostname or not parts.port:
+        return
+    with socket.create_connection((parts.hostname, parts.port), timeout=_ANSWERS_WITHIN_S) as listener:
+        if os.environ.get("RAY_USE_TLS", "0") != "0":
+            return
+        listener.settimeout(_GREETS_WITHIN_S)
+        listener.sendall(_GREETING)
+        with listener.makefile("rb") as answer:
+            if answer.read(_FRAME_BYTES)[3:4] != _SETTINGS:
+                raise ConnectionError("what answers there is no Ray")
+
+
+def _revision() -> dict[str, str]:
+    """The variable that gives workers the revision of the driver's code; none if the job sets it. The variables of a
+    job reach workers anyway, and Ray refuses a variable that is set twice."""
+    if os.environ.get(_JOB_VARIABLE) and os.environ.get(REVISION_VARIABLE):
+        return {}
+    return {REVISION_VARIABLE: git_revision(PACKAGE_FOLDER)}
+
+
+def capacity_of(resources: ResourceSpec, needs: Iterable[Needs]) -> Capacity:
+    """The capacity of the connected cluster, which limits how many trials run at once. needs: of every cell.
+
+    ConfigError if some trial fits neither an existing node nor one that may be added.
+    """
+    cluster, types = RayCluster(), known_node_types()
+    nodes = [node for _, node in cluster.nodes()]
+    for each in sorted(set(needs)):
+        reason = refused(each, types, nodes)
+        if reason is not None:
+            raise ConfigError(
+                f"resources: one trial asks for {reason}; lower `resources`, or add a node that has room for it"
+            )
+    return Capacity(cluster, types, limit=resources.concurrent_trials)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,126 @@
+"""Confirmations: configurations of a searched cell that run again, unpruned and with further seeds, for the board."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+
+from vsetune.config.study.cells import Cell, Configuration, build_trial
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.report.selection import PAPERS, RUNNER_UP, WINNER, runner_up_of, winner_of
+from vsetune.study.trials import Assignment, TrialProgress
+
+
+@dataclass(frozen=True)
+class Confirming:
+    """The confirming runs of every cell. seeds: without the search seed. contenders: also the runner-up and the papers'
+    settings, not only the winner."""
+
+    seeds: tuple[int, ...]
+    contenders: bool = False
+
+
+class Confirmations:
+    """The confirmations of a study. A cell has them once its search is over; they do not change after that."""
+
+    def __init__(
+        self, study: StudySpec, confirming: Confirming, *, searched: Callable[[Cell], Sequence[TrialProgress] | None]
+    ) -> None:
+        """searched: gives the trials of a cell's search, None while it is not over."""
+        self._study, self._confirming, self._searched = study, confirming, searched
+        self._known: dict[str, list[Assignment]] = {}
+        self._done: set[str] = set()
+
+    def of(self, cell: Cell) -> list[Assignment]:
+        """The confirming trials of a cell; none before its search is over, or if none of its trials has finished."""
+        if cell.name not in self._known:
+            searched = self._searched(cell)
+            if searched is None:
+                return []
+            self._known[cell.name] = confirmations_of(self._study, cell, searched, self._confirming)
+        return self._known[cell.name]
+
+    def left(self, cell: Cell, handed_out: Container[str]) -> list[Assignment]:
+        """The confirming trials of a cell that are not in handed_out. A cell without any left is not checked again."""
+        if cell.name in self._done:
+            return []
+        left = [assignment for assignment in self.of(cell) if assignment.trial.trial not in handed_out]
+        if not left and cell.name in self._known:
+            self._done.add(cell.name)
+        return left
+
+    def promised(self, cell: Cell) -> int:
+        """Estimated number of a cell's confirming trials."""
+        return len(self.of(cell)) or len(self._confirming.seeds)
+
+
+@dataclass(frozen=True)
+class _Contender:
+    """A configuration to confirm. number: of the configuration; None if the search never asked for it."""
+
+    roles: tuple[str, ...]
+    number: int | None
+    configuration: Configuration
+
+
+def further_seeds(study: StudySpec) -> Confirming:
+    """The confirmations that a study promises: its winners, with every seed except the search seed."""
+    return Confirming(tuple(study.seeds[1:]))
+
+
+def confirming_again(study: StudySpec, seeds: int) -> Confirming:
+    """Confirmations with this many seeds: first the study's other seeds, then the smallest unused ones. A larger number
+    extends the list of a smaller one."""
+    others = (seed for seed in itertools.count() if seed not in study.seeds)
+    return Confirming(tuple(itertools.islice(itertools.chain(study.seeds[1:], others), seeds)), contenders=True)
+
+
+def trial_id(cell: str, number: int | None, seed: int) -> str:
+    """The name of a trial. number: of its configuration; None for the papers' settings if the search never asked for
+    them."""
+    return f"{cell}-papers-s{seed}" if number is None else f"{cell}-c{number:03d}-s{seed}"
+
+
+def number_of(trial: str, cell: str) -> int | None:
+    """The number of the configuration in a `trial_id`; None if it has none."""
+    number, _, _ = trial.removeprefix(f"{cell}-c").partition("-s")
+    return int(number) if number.isdecimal() else None
+
+
+def confirmations_of(
+    study: StudySpec, cell: Cell, searched: Sequence[TrialProgress], confirming: Confirming
+) -> list[Assignment]:
+    """Every confirming trial of a cell whose search is over, seed by seed. Empty if no trial of it has finished."""
+    contenders = _contenders(cell, searched)
+    if not confirming.contenders:
+        contenders = contenders[:1]
+    return [
+        Assignment(
+            build_trial(
+                study, cell, each.configuration, trial=trial_id(cell.name, each.number, seed), seed=seed,
+            ),
+            -1 if each.number is None else each.number, "confirm", each.configuration,
+            roles=each.roles if confirming.contenders else (),
+        )
+        for seed in confirming.seeds for each in contenders
+    ]
+
+
+def _contenders(cell: Cell, searched: Sequence[TrialProgress]) -> list[_Contender]:
+    """The configurations to confirm, the winner first. A configuration with two roles is listed once."""
+    trials = [trial.attempts() for trial in searched if trial.attempts()]
+    by_name = {trial.assignment.trial.trial: trial.assignment for trial in searched}
+    winner, second = winner_of(trials), runner_up_of(trials)
+    if winner is None or winner.status != "finished":
+        return []
+    found = [(WINNER, by_name[winner.start.trial])]
+    found += [(RUNNER_UP, by_name[second.start.trial])] if second is not None else []
+    contenders = [_Contender((role,), each.number, each.configuration) for role, each in found]
+    defaults = cell.defaults()
+    for place, known in enumerate(contenders):
+        if dict(known.configuration) == defaults:
+            contenders[place] = _Contender((*known.roles, PAPERS), known.number, known.configuration)
+            return contenders
+    number = next((each.number for each in by_name.values() if dict(each.configuration) == defaults), None)
+    return [*contenders, _Contender((PAPERS,), number, defaults)]

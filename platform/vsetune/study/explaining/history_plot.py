@@ -1,0 +1,81 @@
+"""Geometry of a cell's history: the best M-Recall so far over the total epochs trained by its trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vsetune.report.axis_scale import Scale
+from vsetune.report.charts import Tick, nice_ticks
+from vsetune.study.explaining.drawn_trials import RecallAxis, drawn_trials, recall_axis, words_of
+from vsetune.study.explaining.explained import ExplainedCell, TriedTrial
+from vsetune.study.explaining.slice_plots import Mark
+
+WIDTH, HEIGHT = 560, 260
+LEFT, RIGHT, TOP, BOTTOM = 34, 22, 26, 38
+
+
+@dataclass(frozen=True)
+class History:
+    """line: SVG path of the best so far. budget: pixel of the epoch budget, None where it is not known."""
+
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    line: str
+    marks: tuple[Mark, ...]
+    budget: float | None
+    summary: str
+
+
+def best_so_far(trials: Sequence[TriedTrial]) -> list[tuple[float, float]]:
+    """(epochs trained by all trials, best M-Recall until then) at every improvement.
+
+    Trials count one after another in the order in which they started, as a single worker would have run them, because
+    the store does not record how concurrent trials interleaved. Failed trials add epochs but no M-Recall.
+    """
+    steps: list[tuple[float, float]] = []
+    before = 0.0
+    for trial in trials:
+        for epoch, m_recall in trial.curve if trial.outcome != "failed" else ():
+            if not steps or m_recall > steps[-1][1]:
+                steps.append((before + min(epoch, trial.epochs), m_recall))
+        before += trial.epochs
+    return steps
+
+
+def history(cell: ExplainedCell) -> History | None:
+    """None where no trial has a result."""
+    recalls, steps = recall_axis(cell.trials), best_so_far(cell.trials)
+    if recalls is None or not steps:
+        return None
+    given, spent = cell.account.given, cell.account.spent
+    x_values = nice_ticks(0.0, max(spent, given or 0.0, steps[-1][0]), 6)
+    x, y = Scale(0.0, x_values[-1], LEFT, WIDTH - RIGHT), recalls.scale(HEIGHT - BOTTOM, TOP)
+    return History(
+        tuple(Tick(x(value), f"{value:g}") for value in x_values), recalls.ticks(HEIGHT - BOTTOM, TOP),
+        stairs([(x(epochs), y(best)) for epochs, best in steps], x(max(spent, steps[-1][0]))),
+        tuple(_marks(cell, recalls, x, y)), None if given is None else x(given),
+        f"Best M-Recall of {cell.name}: {steps[-1][1]:.1f} per cent after {steps[-1][0]:.1f} of {spent:.1f} epochs.",
+    )
+
+
+def stairs(points: Sequence[tuple[float, float]], end: float) -> str:
+    """A path that stays level until the next point and on to `end`."""
+    path = f"M{points[0][0]} {points[0][1]}"
+    for across, up in points[1:]:
+        path += f" H{across} V{up}"
+    return f"{path} H{end}"
+
+
+def _marks(cell: ExplainedCell, recalls: RecallAxis, x: Scale, y: Scale) -> list[Mark]:
+    """A mark for every plotted trial at its best; failed trials are at the lower edge."""
+    drawn = {trial.name for trial in drawn_trials(cell)}
+    marks, before = [], 0.0
+    for trial in cell.trials:
+        if trial.name in drawn and (trial.best is not None or trial.outcome == "failed"):
+            height = recalls.low if trial.best is None else trial.best
+            reached = trial.epochs if trial.best_epoch is None else min(trial.best_epoch, trial.epochs)
+            kind = "edge" if height < recalls.low else trial.outcome
+            marks.append(Mark(x(before + reached), y(height), kind, trial is cell.winner, words_of(trial)))
+        before += trial.epochs
+    return marks

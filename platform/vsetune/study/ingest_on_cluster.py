@@ -1,0 +1,106 @@
+"""Ingest on a Ray cluster: shards are made on its nodes, one task each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+import ray
+from ray.exceptions import RayError
+from rich.console import Console
+
+from vsetune.config.components.catalogue import code_of
+from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.making.parallel_ingest import ShardTask, ingest_in_parallel
+from vsetune.data.stored.manifest import Manifest
+from vsetune.data.terminal_progress import terminal_progress
+from vsetune.errors import ConfigError, StorageError, VsetuneError
+from vsetune.storage.addresses import mask_output
+from vsetune.study.cluster import ray_cluster
+from vsetune.study.stopping import StopRequest, sigterm_like_ctrl_c
+
+T = TypeVar("T")
+
+_WAITING = 1000
+"""Tasks submitted to Ray at a time: enough to trigger any autoscaler, and to keep as many CPUs busy."""
+_LOST = 20
+"""Retries of a shard whose process or node was lost; losing a spot node is not a failure."""
+_LOOK_EVERY_S = 1.0
+
+
+def ingest_on_cluster(
+    recipe: IngestRecipe, *, address: str | None, console: Console, cpus_per_shard: int = 1
+) -> Manifest:
+    """The data set of a recipe, its shards made in parallel on the nodes of a cluster; its bytes equal those of
+    `ingest`.
+
+    address: of a running Ray cluster, or `auto`; None starts Ray on this machine unless RAY_ADDRESS is set.
+    After a kill or a loss of nodes, the same call continues and does not repeat finished shards. The call may come from
+    another machine if the data set is written to a bucket. An extractor on `cuda` asks for a GPU per shard.
+    Raises the errors of `ingest_in_parallel`, ConfigError for a plugin's reader, and KeyboardInterrupt after Ctrl-C,
+    SIGTERM or the death of Ray.
+    """
+    if code_of(type(recipe.source)) is not None:
+        raise ConfigError(
+            f"source.layout: {recipe.source.layout} is read by a plugin, whose code is on this machine only; ingest "
+            "here, without --address"
+        )
+    stop = StopRequest()
+    gpus = 1 if str(getattr(recipe.features, "device", "cpu")).startswith("cuda") else 0
+    placed = partial(_placed, stop, {"num_cpus": cpus_per_shard, "num_gpus": gpus})
+    farewell = "shards that are finished stay, the same command goes on"
+    with (
+        sigterm_like_ctrl_c(), ray_cluster(address, stop, farewell=farewell),
+        terminal_progress(console) as progress,
+    ):
+        return ingest_in_parallel(recipe, placed, progress=progress)
+
+
+def _placed(
+    stop: StopRequest, resources: dict[str, int], function: Callable[[ShardTask], T], tasks: Sequence[ShardTask], /
+) -> Iterator[tuple[ShardTask, T]]:
+    """A `Place` that runs Ray tasks. The first error of a task ends all."""
+    run = ray.remote(max_retries=_LOST, **resources)(_run)
+    coming = iter(tasks)
+    waiting = {run.remote(function, task): task for task in islice(coming, _WAITING)}
+    try:
+        while waiting:
+            done, _ = ray.wait(list(waiting), timeout=_LOOK_EVERY_S)
+            if stop.is_requested:
+                raise KeyboardInterrupt
+            for reference in done:
+                task = waiting.pop(reference)
+                yield task, _result(reference, task)
+                waiting |= {run.remote(function, following): following for following in islice(coming, 1)}
+    finally:
+        with suppress(RayError, RuntimeError):  # of a Ray that has died
+            for reference in waiting:
+                ray.cancel(reference)
+
+
+def _run(function: Callable[[ShardTask], Any], task: ShardTask) -> Any:
+    """Runs a task in a worker. Returns the result, or a VsetuneError, whose message Ray would hide in a traceback."""
+    mask_output()
+    try:
+        return function(task)
+    except VsetuneError as error:
+        return error
+
+
+def _result(reference: Any, task: ShardTask) -> Any:
+    try:
+        found = ray.get(reference)
+    except RayError as error:
+        if getattr(error, "cause", None) is not None:  # a bug in our code: keep its traceback
+            raise
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise StorageError(
+            f"shard {task.plan.name}: its process was lost again and again ({reason}); repeat the command, with more "
+            "memory per node or smaller shards if it happens again."
+        ) from error
+    if isinstance(found, VsetuneError):
+        raise found
+    return found

@@ -1,0 +1,405 @@
+"""The trials of a study: which one runs next, and what has happened so far. Does not depend on Ray.
+
+The study's log is the source of truth for sampled configurations and attempts. Everything here is a copy that
+`StudyLedger` rebuilds from the log when a study is resumed, so a killed driver loses nothing. A trial is handed out
+once the log has its configuration, on object storage too if the home is there.
+
+An interrupted trial (its process died, a disk was full, a server did not answer) has not failed: it pauses, continues
+from its checkpoint, and after `resources.retries` interruptions without a new validation it is left open for the next
+run of the study. While a trial of a cell is interrupted, the cell asks for no further configuration. The search then
+has the same results when it asks as in a run without the interruption.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from vsetune.config.study.cells import Cell, build_trial
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import ConfigError, StorageError
+from vsetune.metrics.curves import best_of_curve
+from vsetune.records.events import (
+    DRAWN_BY,
+    NO_CONFIGURATION,
+    WARM_START,
+    AttemptRecord,
+    AttemptStart,
+    AttemptStatus,
+    ValidationPoint,
+)
+from vsetune.records.writer import StudyWriter
+from vsetune.report.selection import ROLES
+from vsetune.search.configurations import ConfigurationSearch, DeadEnd, Suggestion
+from vsetune.study.cell_budget import at_once
+from vsetune.study.cell_goals import CellGoals
+from vsetune.study.confirmations import Confirmations, Confirming, further_seeds, trial_id
+from vsetune.study.study_tally import StudyTally
+from vsetune.study.trials import TERMINAL, Assignment, CellTrials, Requeued, TrialProgress, pause_after
+from vsetune.study.warm_start import WarmStart
+from vsetune.training.failures import raised_by_code
+
+_SETTLE_WITHIN_S, _AGAIN_AFTER_S, _AT_MOST_S = 2.0, 5.0, 600.0
+"""Constants for a log that accepts no events: how long to wait for it, when to try again, and when the study ends."""
+
+
+class StudyLedger:
+    """The trials of one study: hands them out, records and closes them. One process per study may have a ledger."""
+
+    def __init__(
+        self, study: StudySpec, cells: Sequence[Cell], writer: StudyWriter, search: ConfigurationSearch, *,
+        clock: Callable[[], float] = time.monotonic, confirming: Confirming | None = None,
+        warm_start: Mapping[str, WarmStart] | None = None,
+    ) -> None:
+        """confirming: the trials that run again after the search of a cell; None: its winner, with the study's other
+        seeds. warm_start: by cell, the trials of other studies that the search learns from."""
+        self.study = study
+        self.cells = {cell.name: cell for cell in cells}
+        self._writer, self._search, self._clock = writer, search, clock
+        self.trials: dict[str, TrialProgress] = {}
+        self._by_cell = CellTrials(study, cells)
+        self.tally = StudyTally(self.cells)
+        """The counts of trials that are shown while the study runs."""
+        self.outage: str | None = None
+        """Why no trial can be handed out at present; None while the log accepts events."""
+        self._requeued = Requeued(not_before=lambda name: self.trials[name].not_before)
+        self._settle_not_before = float("-inf")
+        self._silent_since: float | None = None
+        self._warm_start = warm_start or {}
+        self._taught: set[str] = set()
+        self._recorded: Mapping[str, Sequence[AttemptRecord]] = {}
+        """By trial, the attempts that the log had when this process began."""
+        self._retries_failed = False
+        self._goals = CellGoals(study, self.cells, searched=self._by_cell.searched)
+        self._confirmations = Confirmations(
+            study, further_seeds(study) if confirming is None else confirming, searched=self._by_cell.searched
+        )
+
+    def recover(self, *, retry_failed: bool = False) -> None:
+        """Rebuilds the ledger, and the outcomes that the search knows, after an earlier process ended.
+
+        The trial of a killed attempt is handed out again and continues from its checkpoint. retry_failed: failed trials
+        are handed out again too.
+        """
+        by_trial: dict[str, list[AttemptRecord]] = {}
+        for record in self._writer.attempts():
+            by_trial.setdefault(record.start.trial, []).append(record)
+        self._recorded, self._retries_failed = by_trial, retry_failed
+        for cell in self.cells.values():
+            for suggestion in self._search.suggestions(cell.name):
+                self._recover_trial(self._search_assignment(cell, suggestion))
+            is_exhausted, dead_end = self._search.is_exhausted(cell.name), self._search.dead_end(cell.name)
+            if dead_end is not None and (is_exhausted or not retry_failed):
+                self._fail_to_draw(cell, dead_end)
+            elif is_exhausted:
+                self._by_cell.exhaust(cell)
+        for name in list(self.trials):  # the outcome of a trial may depend on trials of another cell
+            self._tell(name)
+        for cell in self.cells.values():
+            for assignment in self._confirmations.of(cell):
+                if assignment.trial.trial in by_trial:
+                    self._recover_trial(assignment)
+
+    def next(self, cells: Container[str] | None = None) -> Assignment | Literal["wait", "done"]:
+        """The next trial, once the log has it. Trials that are nearest to a result come first.
+
+        The order: interrupted trials, confirmations of cells whose search is over, a new configuration for the cell
+        with the fewest epochs committed. "wait": none can start now; "done": none is left, or the log has not accepted
+        events for too long. cells: only trials of these cells, while the other cells wait; None: of all cells.
+        """
+        now = self._clock()
+        if now < self._settle_not_before:
+            return "wait"
+        found = self._chosen(cells)
+        if isinstance(found, str):
+            return found
+        try:
+            self._writer.settle(_SETTLE_WITHIN_S)
+        except StorageError as error:
+            self._requeued.add(found.trial.trial)
+            self.outage, self._settle_not_before = str(error), now + _AGAIN_AFTER_S
+            self._silent_since = now if self._silent_since is None else self._silent_since
+            is_given_up = now - self._silent_since > _AT_MOST_S and not self._by_cell.count("running")
+            return "done" if is_given_up else "wait"
+        self.outage = self._silent_since = None
+        return found
+
+    def _chosen(self, cells: Container[str] | None) -> Assignment | Literal["wait", "done"]:
+        now, may = self._clock(), [cell for cell in self.cells.values() if cells is None or cell.name in cells]
+        ready = self._requeued.next(
+            now, may=lambda name: cells is None or self.trials[name].assignment.trial.cell in cells
+        )
+        if ready is not None:
+            return self.trials[ready].assignment
+        confirmation = self._next_confirmation(may)
+        if confirmation is not None and confirmation.trial.trial in self._recorded:  # the cell's search was resumed
+            self._recover_trial(confirmation)
+            return self._chosen(cells)
+        if confirmation is not None:
+            return self._add(confirmation)
+        cell = self._cell_to_search(may)
+        if cell is not None:
+            return self._asked(cell, cells)
+        is_passed_over = len(may) < len(self.cells) and self._has_more()
+        return "wait" if is_passed_over or self._by_cell.count("due") else "done"
+
+    def unfinished(self) -> list[str]:
+        """The cells that have trials to run now or later."""
+        due = {
+            trial.assignment.trial.cell for trial in self.trials.values()
+            if not (trial.is_closed or trial.is_left_open)
+        }
+        return [
+            cell.name for cell in self.cells.values()
+            if cell.name in due or not self._by_cell.is_exhausted(cell) or self._confirmations.left(cell, self.trials)
+        ]
+
+    def searching(self) -> list[str]:
+        """The cells whose search is not over."""
+        return [cell.name for cell in self.cells.values() if self._by_cell.is_searching(cell)]
+
+    def target_of(self, cell: str) -> float | None:
+        """The M-Recall, in per cent, at which trials of the cell's search stop; None without a target."""
+        return self._goals.target(cell)
+
+    def has_work(self) -> bool:
+        """Whether a trial is unfinished or still to be asked for. Does not ask for one."""
+        return bool(self._by_cell.count("open")) or self._has_more()
+
+    def _has_more(self) -> bool:
+        """Whether a trial is still to be asked for."""
+        cells = list(self.cells.values())
+        return self._cell_to_search(cells) is not None or self._next_confirmation(cells) is not None
+
+    def promised(self) -> int:
+        """Estimate of the study's number of trials. Pruned trials make room for others, and a budget in seconds may end
+        a cell early."""
+        asked = {cell.name: self._by_cell.asked(cell) for cell in self.cells.values()}
+        return sum(
+            asked[cell.name] + self._by_cell.budget(cell).room(asked[cell.name]) + self._confirmations.promised(cell)
+            for cell in self.cells.values()
+        )
+
+    def open_attempt(
+        self, trial: str, *, number: int, environment: Mapping[str, str], protocol: Mapping[str, object],
+        inherited: Sequence[ValidationPoint],
+    ) -> None:
+        """Records that attempt `number` of a trial started, with the points it inherits from its checkpoint."""
+        progress = self.trials[trial]
+        if progress.status == "running" and progress.number != number:
+            self._end(progress, "killed", {}, [], "its process died; a new attempt continues from the checkpoint")
+        assignment, spec = progress.assignment, progress.assignment.trial
+        cell = self.cells[spec.cell]
+        told = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
+        told |= {WARM_START: self._warm_start[cell.name].tag} if cell.name in self._warm_start else {}
+        told |= {DRAWN_BY: assignment.drawn_by} if assignment.drawn_by else {}
+        told |= self._by_cell.recorded_budget(cell) if assignment.phase == "search" else {}
+        start = AttemptStart(
+            study=self.study.study, trial=trial, cell=cell.name, network=cell.network_name, loss=cell.loss_name,
+            number=number, seed=spec.seed, phase=assignment.phase, configuration=dict(assignment.configuration),
+            resolved=spec.to_plain(), environment={**environment, **told}, protocol=protocol,
+        )
+        progress.begin(self._writer.start_attempt(start), start)
+        self._changed(progress)
+        self._note_points(progress, inherited)
+        self._changed(progress)
+
+    def record_point(self, trial: str, point: ValidationPoint, *, summary: Mapping[str, float] | None = None) -> None:
+        """Records one validation of a running attempt, in one batch. summary: the attempt's totals so far."""
+        progress = self.trials[trial]
+        self._note_points(progress, [point])
+        progress.summary = dict(summary or {})
+        self._changed(progress)
+
+    def close(
+        self, trial: str, status: AttemptStatus, *, summary: Mapping[str, float], artifacts: Iterable[Path] = (),
+        error: str | None = None,
+    ) -> None:
+        """Ends a trial, in the log and then for the search. artifacts: files of the trial's folder."""
+        progress = self.trials[trial]
+        if progress.is_closed:
+            return
+        self._require_attempt(progress)
+        self._end(progress, status, summary, list(artifacts), error)
+        self._tell(trial)
+
+    def interrupted(self, trial: str, reason: str, *, was_asked: bool = False) -> float | None:
+        """Requeues a trial that was stopped from outside. Returns the seconds that it pauses before it continues.
+
+        was_asked: its machine was taken away with a warning; it continues at once, and the interruption is not counted.
+        None: the trial has been interrupted too often without a new validation and is left open for the next run of the
+        study; or it has failed, because its code raised the same error at the same place before (`raised_by_code`); or
+        it was closed already.
+        """
+        progress = self.trials[trial]
+        if progress.is_closed:
+            return None
+        origin = raised_by_code(reason)
+        if origin is not None and origin in [raised_by_code(attempt.error) for attempt in progress.attempts()]:
+            again = f"{reason} (twice at this place, so it is no outage)"
+            self.close(trial, "failed", summary=progress.summary, error=again)
+            return None
+        if origin is not None:
+            self._require_attempt(progress)  # its record identifies the next error there as the second
+        if progress.status == "running":
+            self._end(progress, "killed", progress.summary, [], reason)
+        pause = self._paused(progress, reason, was_asked=was_asked)
+        self._changed(progress)
+        if pause is not None:
+            self._requeued.add(trial)
+        return pause
+
+    def interrupt(self) -> list[str]:
+        """Marks every running attempt as killed (Ctrl-C); a resumed study hands their trials out again. Returns the
+        names of these trials."""
+        running = [name for name, progress in self.trials.items() if progress.status == "running"]
+        for name in running:
+            progress = self.trials[name]
+            self._end(progress, "killed", progress.summary, [], "the study was interrupted")
+        return running
+
+    def _require_attempt(self, progress: TrialProgress) -> None:
+        """Makes sure that the log has the attempt, even if it ended before it could report anything."""
+        if progress.status == "waiting":
+            trial, number = progress.assignment.trial.trial, progress.number + 1
+            self.open_attempt(trial, number=number, environment={}, protocol={}, inherited=[])
+
+    def _paused(self, progress: TrialProgress, reason: str, *, was_asked: bool) -> float | None:
+        """Seconds that an interrupted trial waits; None if it is left open."""
+        progress.status, progress.error = "waiting", reason
+        if was_asked:
+            return 0.0
+        progress.interruptions += 1
+        if progress.interruptions > self.study.resources.retries:
+            progress.is_left_open = True
+            return None
+        pause = pause_after(progress.interruptions)
+        progress.not_before = self._clock() + pause
+        return pause
+
+    def _end(
+        self, progress: TrialProgress, status: AttemptStatus, summary: Mapping[str, float], artifacts: list[Path],
+        error: str | None,
+    ) -> None:
+        known = {**_from_curve(progress.curve), **summary}
+        if progress.assignment.phase == "search" and status in TERMINAL:
+            known |= self._goals.numbers(progress, known)
+        files = [f"trials/{progress.assignment.trial.trial}/{path.name}" for path in artifacts]
+        self._writer.finish_attempt(progress.attempt_id, status, summary=known, files=files, error=error)
+        progress.end(status, known, error)
+        self._changed(progress)
+
+    def _recover_trial(self, assignment: Assignment) -> None:
+        name, progress = assignment.trial.trial, self._know(self._as_recorded(assignment))
+        if not progress.is_closed or (self._retries_failed and progress.status == "failed"):
+            progress.status = "waiting"
+            self._changed(progress)
+            self._requeued.add(name)
+
+    def _as_recorded(self, assignment: Assignment) -> TrialProgress:
+        records = self._recorded.get(assignment.trial.trial, ())
+        return TrialProgress.recorded(assignment, sorted(records, key=lambda record: record.start.number))
+
+    def _asked(self, cell: Cell, cells: Container[str] | None) -> Assignment | Literal["wait", "done"]:
+        """A new configuration of a cell. cells: as in `next`."""
+        self._teach(cell)
+        try:
+            suggestion = self._search.ask(cell.name)
+        except ConfigError:
+            dead_end = self._search.dead_end(cell.name)
+            if dead_end is None:
+                raise
+            self._fail_to_draw(cell, dead_end)
+            return self._chosen(cells)
+        if suggestion is None:
+            self._by_cell.exhaust(cell)
+            return self._chosen(cells)
+        return self._add(self._search_assignment(cell, suggestion))
+
+    def _fail_to_draw(self, cell: Cell, dead_end: DeadEnd) -> None:
+        """Records a failed trial for the configuration that the cell could not find; the cell asks for no other. Its
+        name differs from the names of all configurations."""
+        seed = self.study.seeds[0]
+        name = f"{cell.name}-refused{dead_end.number:03d}-s{seed}"
+        trial = build_trial(self.study, cell, {}, trial=name, seed=seed)
+        progress = self._as_recorded(Assignment(trial, dead_end.number, "search", {}))
+        if not progress.is_closed:
+            progress.status = "waiting"
+        self._know(progress)
+        self._by_cell.exhaust(cell)
+        self.close(name, "failed", summary={}, error=f"{NO_CONFIGURATION} for {dead_end.reason}")
+
+    def _teach(self, cell: Cell) -> None:
+        """Gives the cell's warm start to the search, once per process, before the cell's first configuration. Does
+        nothing until the cell's target is known."""
+        warm, objective = self._warm_start.get(cell.name), self._goals.objective(cell)
+        if warm is None or objective is None or cell.name in self._taught:
+            return
+        self._search.teach(cell.name, warm.lessons(objective), [each.settings for each in warm.starts])
+        self._taught.add(cell.name)
+
+    def _add(self, assignment: Assignment) -> Assignment:
+        self._know(TrialProgress(assignment))
+        return assignment
+
+    def _know(self, progress: TrialProgress) -> TrialProgress:
+        trial = progress.assignment.trial
+        self.trials[trial.trial] = progress
+        self._by_cell.add(progress)
+        self.tally.changed(progress)
+        return progress
+
+    def _changed(self, progress: TrialProgress) -> None:
+        self._by_cell.changed(progress)
+        self.tally.changed(progress)
+
+    def _note_points(self, progress: TrialProgress, points: Sequence[ValidationPoint]) -> None:
+        if points:
+            self._writer.record_points(progress.attempt_id, points)
+            progress.note(points)
+
+    def _tell(self, trial: str) -> None:
+        """Reports a closed trial to the search."""
+        progress = self.trials[trial]
+        assignment = progress.assignment
+        if assignment.phase == "search" and progress.is_closed:
+            outcome, curve = self._goals.told(progress)
+            self._search.tell(assignment.trial.cell, assignment.number, outcome, curve=curve)
+
+    def _cell_to_search(self, cells: Iterable[Cell]) -> Cell | None:
+        """The cell with the fewest epochs committed so far, among the cells that may ask for a configuration now."""
+        committed: dict[str, float] = {}
+        for cell in cells:
+            if self._by_cell.count("disturbed", cell) or self._by_cell.is_exhausted(cell):
+                continue
+            if self._goals.objective(cell) is None:  # its target is not known yet
+                continue
+            if self._by_cell.count("open", cell) < at_once(self.study.search, self._by_cell.asked(cell)):
+                committed[cell.name] = self._by_cell.budget(cell).committed
+        return self.cells[min(committed, key=lambda name: committed[name])] if committed else None
+
+    def _next_confirmation(self, cells: Iterable[Cell]) -> Assignment | None:
+        """A confirmation that has not been handed out; None if none is left."""
+        return next((
+            assignment for cell in cells for assignment in self._confirmations.left(cell, self.trials)
+        ), None)
+
+    def _search_id(self, cell: Cell, number: int) -> str:
+        return trial_id(cell.name, number, self.study.seeds[0])
+
+    def _search_assignment(self, cell: Cell, suggestion: Suggestion) -> Assignment:
+        name = self._search_id(cell, suggestion.number)
+        trial = build_trial(self.study, cell, suggestion.configuration, trial=name, seed=self.study.seeds[0])
+        return Assignment(
+            trial, suggestion.number, "search", suggestion.configuration, drawn_by=suggestion.drawn_by
+        )
+
+
+
+def _from_curve(curve: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """The summary of an attempt that ended without sending one."""
+    if not curve:
+        return {"epochs": 0.0}
+    return {"epochs": curve[-1][0], "best_m_recall": best_of_curve(curve).m_recall}

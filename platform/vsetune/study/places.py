@@ -1,0 +1,66 @@
+"""Where a study's folder and its MLflow are. Imports neither torch nor MLflow."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from vsetune.config.study.study_spec import StudySpec, TrackingSpec
+from vsetune.errors import ConfigError, UsageError
+from vsetune.records.events import StudyRecord
+from vsetune.records.studies import folder_of_study
+from vsetune.storage.addresses import usable_url
+from vsetune.storage.paths import home, remote_home, usable_uri
+
+
+def study_folder(spec: StudySpec) -> Path:
+    """The folder of a study on this node."""
+    return folder_of_study(spec.study)
+
+
+def folder_of(record: StudyRecord) -> Path:
+    """The folder of a recorded study on this node."""
+    return folder_of_study(record.name)
+
+
+TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
+NOWHERE = "none"
+"""Tracking URI with which studies are not exported."""
+
+
+def tracking_uri(tracking: TrackingSpec) -> str | None:
+    """The MLflow tracking URI to which studies are exported: the given one, else MLFLOW_TRACKING_URI, else the SQLite
+    file under the home folder. None if studies are not exported: the URI is `none`, or the home is on object storage
+    and no URI is given.
+
+    It may contain a password and must not be shown. ConfigError for a URI that was masked, names an unset variable, or
+    is invalid.
+    """
+    given = tracking.uri or os.environ.get(TRACKING_VARIABLE)
+    if given == NOWHERE:
+        return None
+    if tracking.uri:
+        return usable_url(tracking.uri, where="tracking.uri")
+    if not given:
+        return None if remote_home() is not None else f"sqlite:///{home() / 'mlflow.db'}"
+    try:
+        return usable_url(usable_uri(given), where=TRACKING_VARIABLE)
+    except ValueError as error:
+        raise ConfigError(f"{TRACKING_VARIABLE}: {error}") from error
+
+
+def mlflow_ui(given: str | None, tracking_uri: str | None) -> str | None:
+    """Address of MLflow's UI without any password: the given one (`--mlflow`), else that of the tracking server; None
+    if neither is known. UsageError for an invalid address."""
+    address = given or (tracking_uri if (tracking_uri or "").startswith(("http://", "https://")) else None)
+    if address is None:
+        return None
+    try:
+        parts = urlsplit(address)
+        host, at = parts.hostname, f":{parts.port}" if parts.port else ""
+    except ValueError as error:
+        raise UsageError(f"--mlflow: got an address with {error}; need one such as http://127.0.0.1:5000") from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise UsageError("--mlflow: need an address that begins with http:// or https://, e.g. http://127.0.0.1:5000")
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{at}{parts.path.rstrip('/')}"

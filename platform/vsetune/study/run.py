@@ -1,0 +1,307 @@
+"""Run of a study to its last trial. It can be resumed after any interruption."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from vsetune.config.spec.loading import dump_yaml
+from vsetune.config.study.cells import refusal
+from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyStatus
+from vsetune.records.studies import Studies
+from vsetune.records.study_lock import LOCK_FILE
+from vsetune.records.writer import StudyWriter
+from vsetune.report.rows import Leaderboard
+from vsetune.storage.addresses import shown_plain
+from vsetune.storage.whole_files import write_text
+from vsetune.study.changed_plugins import OPTION, RefusedCell, not_begun, refused_cells, require_own_code
+from vsetune.study.cluster import cluster_address, ray_cluster
+from vsetune.study.confirmations import Confirming
+from vsetune.study.first_stages import plugins_of_stage
+from vsetune.study.kept_plugins import changed_since, keep_plugins
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.placement import credentials_not_forwarded, place_trials, require_places
+from vsetune.study.preparation import PreparedStudy
+from vsetune.study.results import log_winners, write_results
+from vsetune.study.stop_watch import stop_watched
+from vsetune.study.stopping import StopRequest, sigterm_like_ctrl_c
+from vsetune.study.study_home import StudyHome, held_home
+from vsetune.study.study_metrics import exported
+from vsetune.study.study_progress import resumed_line
+from vsetune.study.study_records import StudyRecords, kept_names, logged_search, require_sampled, study_records
+from vsetune.study.warm_start import WarmStart, kept_or_taken, lines_of
+
+_STUDY_FILE = "study.yaml"
+"""In the folder of a study that has begun on this machine."""
+DELIVER_WITHIN_S = 15.0
+"""How long the end of a study waits for an MLflow that accepts no events; the next export continues."""
+_DELIVER_IN_HASTE_S = 3.0
+"""The same for a study that was interrupted by Ctrl-C."""
+_EXPORT_OPENS_WITHIN_S = 10.0
+"""How long the start of a study waits for an error that its tracking URI cannot be used at all."""
+
+Ending = Literal["finished", "partly failed", "failed", "interrupted"]
+_RECORDED_AS: Mapping[Ending, StudyStatus] = {
+    "finished": "finished", "partly failed": "finished", "failed": "failed", "interrupted": "killed",
+}
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A trial that has not finished, and why, in one line. is_open: `--resume` continues it."""
+
+    trial: str
+    is_open: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class StudyOutcome:
+    """How a run of a study ended. counts: trials by status. board: None if there is nothing to compare, see `remark`.
+
+    page: the leaderboard as a web page, also among the files of the study's run in MLflow. troubles: trials that failed
+    or were left open. stopped_by: why the run ended before the study did, None if it did not. undelivered: number of
+    events that MLflow does not have. outage: why. attempts: all attempts in the log. experiment: the study's in MLflow,
+    None if it is not exported.
+    """
+
+    counts: Mapping[str, int]
+    ending: Ending
+    board: Leaderboard | None
+    page: Path | None
+    remark: str
+    troubles: Sequence[Trouble]
+    stopped_by: str | None
+    undelivered: int
+    outage: str
+    attempts: Sequence[AttemptRecord] = ()
+    experiment: str | None = None
+
+    @property
+    def was_interrupted(self) -> bool:
+        """Whether there is work left for `--resume`."""
+        return self.ending == "interrupted"
+
+
+def run_study(
+    prepared: PreparedStudy, *, resume: bool, retry_failed: bool, address: str | None, console: Console,
+    confirming: Confirming | None = None, changed_plugins: bool = False,
+) -> StudyOutcome:
+    """Runs every promised trial of a study.
+
+    One process may run a study, among all machines that share its home. A second process is refused. If another machine
+    takes the study over, this run ends as interrupted. A new study begins once there is a cluster with room for its
+    trials; a refused study leaves no files behind.
+
+    address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set. confirming: the trials
+    to run again, of a study whose search is over (else UsageError); None: those that the study itself promises.
+    changed_plugins: if plugins have changed since the study began, cells that have not begun run with the new code, and
+    cells that have begun stay as they are.
+    """
+    cluster_address(address)  # a wrong one is refused before anything is done
+    spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
+    with (
+        held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(),
+        _cleared_unless_begun(folder) as begun, ExitStack() as connected,
+    ):
+        def connect() -> None:
+            """Connects to Ray. ConfigError if the cluster has no room for some trial."""
+            copies = keep_plugins([*prepared.plugins, *plugins_of_stage(spec, folder)], folder)
+            going_on = "--resume" if confirming is None else "the same command"
+            farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
+            connected.enter_context(ray_cluster(address, stop, farewell=farewell, modules=copies))
+            _say(require_places(prepared), console)
+
+        is_new = not (folder / _STUDY_FILE).exists()
+        warm_start = kept_or_taken(
+            spec, prepared.cells, folder, store=Studies, data_fingerprint=prepared.data_fingerprint
+        )
+        _say(lines_of(warm_start), console)
+        if is_new:
+            connect()
+        else:
+            begun()
+        with study_records(prepared, held) as records, stop_watched(spec.study, stop):
+            require_sampled(spec.study, records.writer.history)
+            left_as = records.writer.history.status if confirming is not None else None
+            records.exporter.wait_until_open(_EXPORT_OPENS_WITHIN_S)
+            _open(records.writer, prepared, resume=resume, changed_plugins=changed_plugins)
+            begun()
+            with _left_as_it_was(records, left_as or "killed"):
+                write_text(folder / _STUDY_FILE, dump_yaml(shown_plain(spec.to_plain())))
+                held.keep()
+                left_alone = _left_alone(prepared, records.writer, console, changed_plugins=changed_plugins)
+                prepared = _without(prepared, left_alone)
+                ledger = _ledger(prepared, records.writer, confirming, warm_start, retry_failed=retry_failed)
+                closed = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
+                held.forget_ended([prepared.trial_folder(name) for name in closed], records.log)
+                if ledger.has_work():
+                    _say([resumed_line(ledger)] if resume and ledger.trials else [], console)
+                    if not is_new:
+                        connect()
+                    _place(prepared, ledger, records, held, stop, console)
+                connected.close()
+                ledger.interrupt()
+                return _ended(prepared, records, ledger, left_alone, stop, console)
+
+
+def _left_alone(
+    prepared: PreparedStudy, writer: StudyWriter, console: Console, *, changed_plugins: bool
+) -> list[RefusedCell]:
+    """Cells that have begun with other code of their plugins and stay as they are. With changed_plugins, cells that
+    have not begun are sampled again. StudyConflict if there are such cells without changed_plugins, or no others."""
+    attempts = writer.attempts()
+    left_alone = refused_cells(prepared, attempts)
+    require_own_code(prepared.spec.study, left_alone, cells=len(prepared.cells) if changed_plugins else 0)
+    _say([each.reason for each in left_alone], console)
+    for cell in not_begun(prepared, attempts) if changed_plugins else ():
+        writer.restart(cell)
+    return [*left_alone]
+
+
+def _without(prepared: PreparedStudy, left_alone: Sequence[RefusedCell]) -> PreparedStudy:
+    names = {each.cell for each in left_alone}
+    return replace(prepared, cells=[cell for cell in prepared.cells if cell.name not in names])
+
+
+def _ledger(
+    prepared: PreparedStudy, writer: StudyWriter, confirming: Confirming | None,
+    warm_start: Mapping[str, WarmStart], *, retry_failed: bool,
+) -> StudyLedger:
+    """The study's trials, rebuilt from the log. UsageError if a search that is to be confirmed is not over."""
+    spec, cells = prepared.spec, {cell.name: cell for cell in prepared.cells}
+    search = logged_search(
+        writer, prepared.cells, spec.search,
+        refuses=lambda cell, configuration: refusal(spec, cells[cell], configuration),
+    )
+    ledger = StudyLedger(spec, prepared.cells, writer, search, confirming=confirming, warm_start=warm_start)
+    ledger.recover(retry_failed=retry_failed)
+    if confirming is not None and ledger.searching():
+        raise UsageError(
+            f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it "
+            "first: vsetune study run FILE --resume"
+        )
+    return ledger
+
+
+def _place(
+    prepared: PreparedStudy, ledger: StudyLedger, records: StudyRecords, held: StudyHome, stop: StopRequest,
+    console: Console,
+) -> None:
+    """Runs trials until the ledger is done or `stop` is requested. Ray must be connected."""
+    with credentials_not_forwarded(), exported(ledger, backlog=records.exporter.pending, stop=stop) as metrics:
+        place_trials(
+            prepared, ledger, stop, console, metrics=metrics,
+            forget=lambda trial_folder: held.forget_checkpoint(trial_folder, records.log),
+        )
+
+
+def _ended(
+    prepared: PreparedStudy, records: StudyRecords, ledger: StudyLedger, left_alone: Sequence[RefusedCell],
+    stop: StopRequest, console: Console,
+) -> StudyOutcome:
+    """Writes the results, exports to MLflow, and returns how the study has ended."""
+    study, ending, attempts = prepared.spec.study, _ending(ledger, left_alone), records.writer.attempts()
+    is_away = records.exporter.deliver(DELIVER_WITHIN_S) > 0
+    results = write_results(prepared, attempts)
+    is_open = ending == "interrupted" or not all(each.is_whole for each in left_alone)
+    status = "killed" if is_open else _RECORDED_AS[ending]
+    records.writer.finish_study(status, kept_names(prepared.folder, results.files))
+    undelivered = records.exporter.deliver(0.0 if is_away else DELIVER_WITHIN_S)
+    if ending != "interrupted":
+        _say(log_winners(prepared, attempts, is_exported=not undelivered), console)
+    counts = Counter(trial.status if trial.is_closed else "open" for trial in ledger.trials.values())
+    stopped_by = stop.reason or (ledger.outage if ending == "interrupted" else None)
+    return StudyOutcome(
+        counts, ending, results.board, results.page, results.remark, _troubles(ledger, left_alone), stopped_by,
+        undelivered, records.exporter.outage() or "it is slow", tuple(attempts), Studies().in_mlflow(study)[0],
+    )
+
+
+def _say(lines: Sequence[str], console: Console) -> None:
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool, changed_plugins: bool) -> None:
+    """Opens the study in the log. StudyConflict that names the file if the code of a plugin has changed since the study
+    began, unless it is resumed with changed_plugins."""
+    try:
+        writer.open_study(prepared.record(), resume=resume)
+    except StudyConflict as error:
+        known = writer.history.record
+        tags = known.tags.items() if known is not None and resume and changed_plugins else ()
+        first = {tag.removeprefix(PLUGIN_TAG): sha256 for tag, sha256 in tags if tag.startswith(PLUGIN_TAG)}
+        if first:
+            writer.open_study(prepared.record(first), resume=True)
+            return
+        change = changed_since(prepared.folder, prepared.plugins)
+        if change is None:
+            raise
+        raise StudyConflict(
+            f"study {prepared.spec.study}: {change}; {OPTION} goes on with cells that have not begun"
+        ) from error
+
+
+@contextmanager
+def _cleared_unless_begun(folder: Path) -> Iterator[Callable[[], None]]:
+    """Yields a function that marks the study as begun. An error before it is called restores the folder, so that a
+    corrected study file meets no remains of a study that never began."""
+    lock, before, begun = folder / LOCK_FILE, set(folder.iterdir()), False
+
+    def begin() -> None:
+        nonlocal begun
+        begun = True
+
+    try:
+        yield begin
+    except BaseException:
+        if not begun:
+            for path in set(folder.iterdir()) - before if before > {lock} else folder.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+            with suppress(OSError):  # others have files there
+                folder.rmdir()
+                folder.parent.rmdir()
+        raise
+
+
+@contextmanager
+def _left_as_it_was(records: StudyRecords, status: StudyStatus) -> Iterator[None]:
+    """Records `status` for an opened study that cannot go on, so that it is not left as running. A finished study stays
+    finished."""
+    try:
+        yield
+    except StorageError:  # an interruption, or another machine has the study now
+        raise
+    except (UsageError, KeyboardInterrupt) as error:  # Ctrl-C before Ray has started, a second one, or at the end
+        records.writer.finish_study(status)
+        records.exporter.deliver(_DELIVER_IN_HASTE_S if isinstance(error, KeyboardInterrupt) else DELIVER_WITHIN_S)
+        raise
+
+
+def _ending(ledger: StudyLedger, left_alone: Sequence[RefusedCell]) -> Ending:
+    """How the run has ended. left_alone: an incomplete cell counts as failed, since no command can continue it."""
+    if ledger.has_work():
+        return "interrupted"
+    failed = sum(trial.status == "failed" for trial in ledger.trials.values())
+    if not failed:
+        return "finished" if all(each.is_whole for each in left_alone) else "partly failed"
+    return "failed" if failed == len(ledger.trials) else "partly failed"
+
+
+def _troubles(ledger: StudyLedger, left_alone: Sequence[RefusedCell]) -> list[Trouble]:
+    return [Trouble(each.cell, True, each.reason) for each in left_alone if not each.is_whole] + [
+        Trouble(name, not trial.is_closed, trial.error or "not started yet")
+        for name, trial in ledger.trials.items() if trial.status == "failed" or not trial.is_closed
+    ]

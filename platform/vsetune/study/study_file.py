@@ -1,0 +1,197 @@
+"""Reading of a study file: the plugins that it names are loaded first; all problems are reported at once."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
+
+from pydantic import ValidationError, model_validator
+
+from vsetune.config.components.catalogue import import_sibling
+from vsetune.config.loss_spec import LOSSES
+from vsetune.config.network_spec import NETWORKS
+from vsetune.config.plugin_loading import (
+    Plugin,
+    load_installed,
+    load_plugins,
+    plugin_of,
+    require_different_names,
+    resolved_reference,
+)
+from vsetune.config.spec.base import Spec
+from vsetune.config.spec.loading import Beside, parse_spec, read_yaml
+from vsetune.config.spec.yaml_files import require_kind
+from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.consistency import Place, with_stand_ins
+from vsetune.config.study.study_entries import LossEntry, NetworkEntry
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import ConfigError, MissingPlugin
+from vsetune.records.studies import folder_of_study
+from vsetune.study.kept_plugins import load_kept_by_name
+
+_log = logging.getLogger(__name__)
+SweepT = TypeVar("SweepT", bound=Spec)
+
+
+class NamesComponents(Protocol):
+    """A file that names networks, losses and plugins: a study, or a nightly sweep."""
+
+    @property
+    def plugins(self) -> list[str]: ...
+
+    @property
+    def networks(self) -> list[NetworkEntry]: ...
+
+    @property
+    def losses(self) -> list[LossEntry]: ...
+
+
+def load_study(path: Path) -> StudySpec:
+    """A study from its file, as `load_sweep` reads it. Problems of single cells are listed with the other problems."""
+    return load_sweep(path, StudySpec, beside=problems_of_cells)
+
+
+def load_sweep(path: Path, spec: type[SweepT], *, beside: Beside | None = None) -> SweepT:
+    """A spec of networks and losses from its file. The plugins that it names, and installed ones, are loaded first.
+
+    Folders under `plugins` are returned as absolute paths. If a component is gone and the study has begun, the copy in
+    the study's folder is used. ConfigError lists every problem with its key; every line begins with the path.
+    """
+    content = read_yaml(path)
+    require_kind(content, spec, where=str(path))
+    try:
+        _load_plugins(content, path.absolute().parent)
+        sweep = parse_spec(content, spec, where=str(path), beside=beside)
+        named = cast(NamesComponents, sweep)
+        _require_code(named)
+    except ConfigError as error:
+        lines = [line if line.startswith(str(path)) else f"{path}: {line}" for line in error.problems]
+        raise ConfigError(lines) from error
+    return sweep.model_copy(
+        update={"plugins": [resolved_reference(each, base=path.absolute().parent) for each in named.plugins]}
+    )
+
+
+def used_specs(study: NamesComponents) -> list[tuple[str, type[Any]]]:
+    """(name of the module beside the spec, spec) of every network and loss of a study, each once."""
+    networks = {entry.name for entry in study.networks}
+    losses = {name for entry in study.losses for name in (entry.name, *(part.name for part in entry.loss)) if name}
+    return [("network", NETWORKS[name]) for name in sorted(networks)] + [
+        ("loss", LOSSES[name]) for name in sorted(losses)
+    ]
+
+
+def used_plugins(study: NamesComponents) -> list[Plugin]:
+    """The plugins among the networks and losses of a study."""
+    found = (plugin_of(spec) for _, spec in used_specs(study))
+    return [plugin for plugin in found if plugin is not None]
+
+
+def _load_plugins(content: Mapping[str, Any], base: Path) -> None:
+    installed, broken = load_installed()
+    for name, problem in broken.items():
+        if name in set(_names_in(content)):
+            raise ConfigError(problem)
+        _log.warning("%s; the package is left out", problem)
+    references = content.get("plugins")
+    if not isinstance(references, list) or not all(isinstance(each, str) for each in references):
+        return  # parsing the file reports the problem
+    missing: MissingPlugin | None = None
+    try:
+        require_different_names([*installed, *load_plugins(references, base=base)])
+    except MissingPlugin as error:
+        missing = error
+    folder, unknown = _study_folder(content), _unknown_names(content)
+    kept = load_kept_by_name(unknown, folder) if unknown and folder is not None else []
+    if kept:
+        told = ", ".join(sorted(plugin.key for plugin in kept))
+        _log.warning("plugins: %s is gone from where the study names it; going on with the copy in %s", told, folder)
+    if missing is not None and (not kept or _unknown_names(content)):
+        raise missing
+
+
+def _unknown_names(content: Mapping[str, Any]) -> set[str]:
+    return set(_names_in(content)) - {*LOSSES, *NETWORKS}
+
+
+def _names_in(content: Any) -> Iterator[str]:
+    """The names of networks and losses in a file that has not been checked."""
+    for key in ("networks", "losses"):
+        entries = content.get(key)
+        for entry in entries if isinstance(entries, list) else []:
+            parts = entry.get("loss") if isinstance(entry, Mapping) else None
+            for each in (entry, *(parts if isinstance(parts, list) else [])):
+                if isinstance(each, Mapping) and isinstance(each.get("name"), str):
+                    yield each["name"]
+
+
+def _study_folder(content: Mapping[str, Any]) -> Path | None:
+    """The folder of the study; None if the file has no valid name of a study."""
+    name = content.get("study")
+    if not isinstance(name, str) or re.fullmatch(r"[\w-]+", name) is None:
+        return None
+    return folder_of_study(name)
+
+
+def _require_code(study: NamesComponents) -> None:
+    """ConfigError when the code beside the spec of a plugin cannot be imported."""
+    for file, spec in used_specs(study):
+        if plugin_of(spec) is not None:
+            import_sibling(spec, file)
+
+
+_DECIDE_ON_CELLS = {"training", "overrides", "cells", "plugins"}
+"""Keys that decide on cells: without them a valid cell may look wrong."""
+
+
+class _AnyStudy(StudySpec):
+    """A study whose parts may contradict one another, so that its cells can be checked despite contradictions."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> _AnyStudy:
+        return self
+
+
+def problems_of_cells(content: Mapping[str, Any], wrong: Sequence[Place], *, where: str) -> list[str]:
+    """The problems of `resolve_cells` for the cells whose network and loss are valid in a file that is not.
+
+    wrong: places of values that are wrong by themselves. Empty if these places affect how cells train.
+    """
+    places = [place for place in wrong if place]
+    keys = {str(place[0]) for place in places}
+    if keys & _DECIDE_ON_CELLS or keys - StudySpec.model_fields.keys():  # an unknown key may be one of them, misspelled
+        return []
+    kept = with_stand_ins(content, places)
+    if any(key in content and key not in kept for key in _DECIDE_ON_CELLS):
+        return []
+    try:
+        study = _AnyStudy.model_validate(kept)
+    except ValidationError:
+        return []
+    return _problems(_without_stand_ins(study, places), where)
+
+
+def _without_stand_ins(study: StudySpec, wrong: Sequence[Place]) -> StudySpec:
+    """The study reduced to the cells of which no part was replaced."""
+    sound = {}
+    networks = [entry.cell_name for entry in study.networks]
+    losses = [entry.cell_name for entry in study.losses]
+    for kind, names in (("networks", networks), ("losses", losses)):
+        places = [place for place in wrong if place[0] == kind]
+        replaced = {place[1] for place in places if len(place) > 1}
+        are_known = len(set(names)) == len(names) and all(len(place) > 1 for place in places)
+        sound[kind] = [name for number, name in enumerate(names) if number not in replaced] if are_known else []
+    cells = [f"{network}.{loss}" for network in sound["networks"] for loss in sound["losses"]]
+    listed = cells if study.cells is None else [name for name in cells if name in study.cells]
+    return study.model_copy(update={"cells": listed})
+
+
+def _problems(study: StudySpec, where: str) -> list[str]:
+    try:
+        resolve_cells(study, where=where)
+    except ConfigError as error:
+        return error.problems
+    return []

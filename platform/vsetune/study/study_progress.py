@@ -1,0 +1,139 @@
+"""Progress display of a running study: a live table on a terminal, and one line per trial that has ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from vsetune.study.ledger import StudyLedger
+from vsetune.study.trials import TERMINAL, TrialProgress
+
+_REDRAW_S = 0.5
+_STYLES = {"finished": "green", "pruned": "yellow", "failed": "red"}
+
+
+def resumed_line(ledger: StudyLedger) -> str:
+    """One line on the state of a resumed study. A trial without a validation has no checkpoint to continue from."""
+    ended, begun = ledger.tally.ended, sum(not each.is_closed and each.epoch > 0 for each in ledger.trials.values())
+    told = f"{ended} of {ledger.promised()} trials {'has' if ended == 1 else 'have'} ended"
+    then = f", {begun} {'continues from its checkpoint' if begun == 1 else 'continue from their checkpoints'}"
+    return f"{ledger.study.study}: goes on; {told}{then if begun else ''}"
+
+
+
+class StudyProgress:
+    """Shows a ledger. A context manager; call `changed` after each report, and `tick` at any rate."""
+
+    def __init__(
+        self, ledger: StudyLedger, console: Console, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """clock: seconds from any start, for elapsed and remaining time."""
+        self._ledger, self._console, self._clock = ledger, console, clock
+        self._started, self._drawn = clock(), 0.0
+        self._heard = len(ledger.tally.closed)
+        self._told: set[str] = set()
+        self._done = self._ended_before = ledger.tally.ended
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> StudyProgress:
+        if self._live is not None:
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, value, trace)
+
+    def changed(self) -> None:
+        """Prints trials that ended since the last call."""
+        closed = self._ledger.tally.closed
+        while self._heard < len(closed):
+            name = closed[self._heard]
+            self._heard, self._done = self._heard + 1, self._done + 1
+            self._console.print(self._line(name, self._ledger.trials[name]), highlight=False, soft_wrap=True)
+
+    def paused(self, name: str, reason: str, pause_s: float | None) -> None:
+        """Prints that a trial was interrupted. pause_s: seconds until it continues; None leaves it to `--resume`."""
+        then = "left open for --resume" if pause_s is None else f"goes on from its checkpoint in {pause_s:g} s"
+        self._console.print(
+            Text("interrupted ", style="yellow").append(name, style="bold").append(f": {reason[:300]}; {then}"),
+            highlight=False, soft_wrap=True,
+        )
+
+    def warned(self, lines: Sequence[str]) -> None:
+        """Prints warnings of workers; a warning that several workers give is printed once."""
+        for line in lines:
+            if line not in self._told:
+                self._told.add(line)
+                self._console.print(
+                    Text("a worker says ", style="yellow").append(line, style="none"), highlight=False, soft_wrap=True
+                )
+
+    def say(self, line: str) -> None:
+        """Prints a line in addition to the table."""
+        self._console.print(Text(line, style="yellow"), highlight=False, soft_wrap=True)
+
+    def tick(self) -> None:
+        """Redraws the live table, at most every _REDRAW_S."""
+        now = self._clock()
+        if self._live is not None and now - self._drawn > _REDRAW_S:
+            self._drawn = now
+            self._live.update(self._view(), refresh=True)
+
+    def _line(self, name: str, trial: TrialProgress) -> Text:
+        done, promised = self._done, self._ledger.promised()
+        text = Text(f"{self._clock() - self._started:6.0f} s  [{done}/{promised}] ", style="dim")
+        style = _STYLES.get(trial.status, "none")
+        text.append(f"{trial.status:8} ", style=style).append(name, style="bold")
+        if trial.best_m_recall is not None:
+            text.append(f"  best M-Recall {trial.best_m_recall:.1f} % in {trial.epoch:.4g} epochs", style="none")
+        if trial.error:
+            text.append(f"  {trial.error[:160]}", style="red" if trial.status == "failed" else "dim")
+        return text
+
+    def _left(self, done: int, promised: int, elapsed_s: float) -> str:
+        """Estimate of the remaining time, from the pace of this process. Trials that ended before a resume are left
+        out, because they took none of its time."""
+        ended_here = done - self._ended_before
+        if ended_here <= 0:
+            return "first trials running"
+        return f"about {elapsed_s / ended_here * max(0, promised - done) / 60:.0f} min left"
+
+    def _others(self) -> str:
+        """Counts of trials that neither run nor have ended, by their status in the ledger: `, 2 waiting`."""
+        counts = sorted(self._ledger.tally.statuses.items())
+        return "".join(
+            f", {count} {status}" for status, count in counts if count and status not in (*TERMINAL, "running")
+        )
+
+    def _view(self) -> Group:
+        done, promised = self._ledger.tally.ended, self._ledger.promised()
+        elapsed = self._clock() - self._started
+        head = Text(
+            f"{self._ledger.study.study}: {done} of {promised} trials, {elapsed / 60:.1f} min, "
+            f"{self._left(done, promised, elapsed)}{self._others()}"
+        )
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for column in ("cell", "ended", "running now", "best M-Recall"):
+            table.add_column(column, justify="left" if column in ("cell", "running now") else "right")
+        for name in self._ledger.cells:
+            tally = self._ledger.tally.cell(name)
+            table.add_row(
+                name, str(tally.ended),
+                ", ".join(
+                    f"{trial.assignment.trial.trial.removeprefix(name + '-')} at epoch {trial.epoch:.2f}"
+                    for trial in tally.running
+                ),
+                f"{tally.best:.1f} %" if tally.best else "",
+            )
+        bar = ProgressBar(total=max(promised, 1), completed=done, width=60)
+        return Group(head, bar, Text(), table)  # a bar does not end its line, the empty text does

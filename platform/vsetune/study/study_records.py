@@ -1,0 +1,112 @@
+"""Records of a study's driver: the log, its writer, and the exporter that copies it to MLflow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import Cell
+from vsetune.config.study.study_spec import SearchSpec, TrackingSpec
+from vsetune.errors import StudyConflict, UsageError
+from vsetune.records.events import Drawn
+from vsetune.records.exporter import Export, Exporter
+from vsetune.records.log import LogWriter
+from vsetune.records.studies import Studies, folder_of_study
+from vsetune.records.study_history import StudyHistory
+from vsetune.records.writer import StudyWriter
+from vsetune.search.configurations import ConfigurationSearch, Refusal, Sampled
+from vsetune.storage.paths import remote_place
+from vsetune.study.confirmations import trial_id
+from vsetune.study.places import tracking_uri
+from vsetune.study.preparation import PreparedStudy
+from vsetune.study.study_home import StudyHome, held_home
+
+
+@dataclass(frozen=True)
+class StudyRecords:
+    """Open records of a study. log: the source of truth. writer: adds the driver's decisions and reports as events.
+    exporter: copies the events to MLflow."""
+
+    log: LogWriter
+    writer: StudyWriter
+    exporter: Exporter
+
+
+@contextmanager
+def study_records(prepared: PreparedStudy, held: StudyHome) -> Iterator[StudyRecords]:
+    """Opens the log of a locked study. StorageError if it cannot be written, DataError if it is damaged."""
+    tracking = prepared.spec.tracking
+    with _opened(prepared.folder, held, tracking_uri(tracking), tracking.series) as records:
+        yield records
+
+
+@contextmanager
+def _opened(folder: Path, held: StudyHome, uri: str | None, series: str) -> Iterator[StudyRecords]:
+    log = LogWriter(folder, remote_place(folder), on_overtaken=held.on_lost)
+
+    def open_export() -> Export:
+        from vsetune.records.mlflow_export import MlflowExport
+
+        assert uri is not None, "else nothing is exported"
+        return MlflowExport(uri, folder, series=series, file=held.file, until=lambda: log.settled_end)
+
+    exporter = Exporter(None if uri is None else open_export, log)
+    try:
+        yield StudyRecords(log, StudyWriter(log), exporter)
+    finally:
+        exporter.close()
+        log.close()
+
+
+def require_sampled(study: str, history: StudyHistory) -> None:
+    """StudyConflict if the log lacks the configurations of some search trials: the search would sample others under
+    their names."""
+    searched = [each.start for each in history.attempts() if each.start.phase == "search" and each.start.configuration]
+    sampled = {
+        trial_id(each.cell, each.number, seed): each.configuration
+        for seed in {start.seed for start in searched} for each in history.draws
+    }
+    lost = [each.trial for each in searched if sampled.get(each.trial) != each.configuration]
+    if lost:
+        raise StudyConflict(
+            f"study {study}: its log does not say what was sampled for trials of its search ({len(lost)} of "
+            f"{len(searched)} attempts, the first of {lost[0]}), like that of a study of version 0.2, so the search "
+            f"cannot go on; give the study another name and let it learn from this one: search.warm_start: [{study}]"
+        )
+
+
+def logged_search(
+    writer: StudyWriter, cells: Sequence[Cell], spec: SearchSpec, *, refuses: Refusal | None = None
+) -> ConfigurationSearch:
+    """A search that begins with the configurations sampled in the log, and adds to the log those that it samples.
+    refuses, ConfigError: see `ConfigurationSearch`."""
+    sampled = [{name: value for name, value in vars(each).items() if name != "at"} for each in writer.history.draws]
+    return ConfigurationSearch(
+        cells, spec, sampled=[Sampled(**each) for each in sampled], first_numbers=writer.history.first_numbers,
+        keep=lambda each: writer.draw(Drawn(**vars(each), at=time.time())), refuses=refuses,
+    )
+
+
+def export_records(study: str, tracking: TrackingSpec | None, *, patience_s: float) -> tuple[int, str]:
+    """Exports the log of a study to MLflow. Returns (number of events left, why). tracking: None for that of its file.
+
+    UsageError if there is no MLflow to export to; StudyConflict while the study's driver runs, which exports it itself.
+    """
+    record = Studies().record(study)
+    if tracking is None:
+        tracking = parse_spec(dict(record.config.get("tracking") or {}), TrackingSpec, where=f"study {study}: tracking")
+    uri, folder = tracking_uri(tracking), folder_of_study(study)
+    if uri is None:
+        raise UsageError(f"study {study}: is not exported; give --tracking-uri, or set MLFLOW_TRACKING_URI")
+    with held_home(folder) as held, _opened(folder, held, uri, tracking.series) as records:
+        left = records.exporter.deliver(patience_s)
+        return left, records.exporter.outage() or "it is slow; repeat"
+
+
+def kept_names(folder: Path, files: Sequence[Path]) -> list[str]:
+    """Files of a study as its log names them: paths relative to its folder. Files elsewhere are left out."""
+    return [file.relative_to(folder).as_posix() for file in files if file.is_relative_to(folder)]

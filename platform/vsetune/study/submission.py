@@ -1,0 +1,321 @@
+"""The jobs of a cluster, through Ray's Jobs API: submit a study, list, follow and stop jobs.
+
+Every method raises a UsageError of one line if nothing answers, the token is not the cluster's, or the cluster runs
+another Ray or Python. Ray's client reads the token from RAY_AUTH_TOKEN, the file that RAY_AUTH_TOKEN_PATH names, or
+~/.ray/auth_token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+import re
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import ray
+from ray.exceptions import AuthenticationError
+from ray.job_submission import JobSubmissionClient
+
+from vsetune.errors import UsageError
+from vsetune.storage.foreign_text import one_line
+from vsetune.storage.whole_files import FULL
+from vsetune.study.job_package import STOP_WITHIN_S, JobPackage, cannot_pack
+
+STUDY_KEY = "vsetune.study"
+"""Metadata key of a job: the name of the study that it runs."""
+
+_OVER = {"SUCCEEDED", "FAILED", "STOPPED"}
+_OUR_CODES = {1, 2, 3, 4, 130}
+_CARRIERS = {"aiohttp", "requests", "urllib3"}
+"""HTTP libraries of Ray's client, whose exceptions it passes on."""
+
+_TALKATIVE = (
+    "ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk", "ray._private.runtime_env.packaging",
+    "ray._private.runtime_env.working_dir",
+)
+"""Loggers of Ray's client that report how it packs and uploads."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as the cluster reports it. status: Ray's name of it. started, ended: seconds since 1970, None if not yet.
+
+    study: None for a job that was not submitted by vsetune. message: one line from Ray.
+    """
+
+    id: str
+    study: str | None
+    status: str
+    command: str
+    started: float | None
+    ended: float | None
+    driver_exit_code: int | None
+    message: str
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in _OVER
+
+    @property
+    def exit_code(self) -> int:
+        """The exit status of `vsetune study run` in the job: 0, 1, 2, 3, 4, or 130 for a job that was stopped."""
+        if self.status in ("SUCCEEDED", "STOPPED"):
+            return 0 if self.status == "SUCCEEDED" else 130
+        return self.driver_exit_code if self.driver_exit_code in _OUR_CODES else 1
+
+
+class JobServer:
+    """The Jobs API of one cluster. address: None for the address in the environment, see `job_address`."""
+
+    def __init__(self, address: str | None = None) -> None:
+        """Connects and compares versions."""
+        self.address = job_address(address)
+        require_listener(self.address)
+        for name in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        with self._answering(), _no_other_address():
+            self._client = JobSubmissionClient(self.address)
+            self._require_same_versions()
+
+    def jobs(self) -> list[Job]:
+        """All jobs that the cluster lists, the newest first. Drivers that were not submitted as jobs are left out."""
+        with self._answering():
+            found = [_job(details) for details in self._client.list_jobs() if details.submission_id]
+        return sorted(found, key=lambda job: job.started or 0.0, reverse=True)
+
+    def job(self, name: str) -> Job:
+        """The job with this id, or the newest job of the study with this name. UsageError if there is none."""
+        known = self.jobs()
+        found = [job for job in known if name == job.id] or [job for job in known if name == job.study]
+        if not found:
+            there = ", ".join(job.id for job in known[:5]) or "none"
+            raise UsageError(f"job {name}: not on cluster {self.address}, which has: {there}; see `vsetune job list`")
+        return found[0]
+
+    def running(self, study: str) -> Job | None:
+        """The job of a study that has not ended; None if there is none."""
+        return next((job for job in self.jobs() if job.study == study and not job.is_over), None)
+
+    def submit(self, package: JobPackage) -> tuple[Job, bool]:
+        """(the job, whether it is new). A study that runs already is not started a second time, even if two people
+        submit it at once: both jobs get the same id (STUDY-1, STUDY-2, ...), and Ray accepts only one of them.
+        """
+        earlier = self.running(package.study)
+        if earlier is not None:
+            return earlier, False
+        job_id = f"{package.study}-{self._next_number(package.study)}"
+        try:
+            with self._answering():
+                self._client.submit_job(
+                    entrypoint=package.command, submission_id=job_id,
+                    runtime_env={"working_dir": str(package.folder), "env_vars": dict(package.variables)},
+                    metadata={STUDY_KEY: package.study},
+                )
+        except UsageError as error:
+            if "already exists" not in str(error.__cause__):
+                raise
+            return self.job(job_id), False
+        return self.job(job_id), True
+
+    def log(self, job: Job) -> str:
+        """The job's output so far."""
+        with self._answering():
+            return str(self._client.get_job_logs(quote(job.id)))
+
+    def follow(self, job: Job) -> Iterator[str]:
+        """The job's output from the beginning, in pieces, until it ends. UsageError when the connection breaks."""
+        loop = asyncio.new_event_loop()
+        pieces = self._client.tail_job_logs(quote(job.id))
+        try:
+            while True:
+                with self._answering():
+                    try:
+                        piece = loop.run_until_complete(anext(pieces))
+                    except StopAsyncIteration:
+                        return
+                yield piece
+        finally:
+            _end(loop)
+
+    def stop(self, job: Job) -> Job:
+        """Asks a job to stop and waits until it has stopped, which includes writing checkpoints. Waits for at most
+        STOP_WITHIN_S + 30 seconds. Returns the job as it is then."""
+        with self._answering():
+            self._client.stop_job(quote(job.id))
+        until = time.monotonic() + STOP_WITHIN_S + 30
+        while not job.is_over and time.monotonic() < until:
+            time.sleep(0.5)
+            job = self.job(job.id)
+        return job
+
+    def _next_number(self, study: str) -> int:
+        numbers = [re.fullmatch(rf"{re.escape(study)}-(\d+)", job.id) for job in self.jobs()]
+        return max((int(found[1]) for found in numbers if found), default=0) + 1
+
+    def _require_same_versions(self) -> None:
+        """UsageError if the cluster runs another version of Ray, or another minor version of Python."""
+        answer = self._client._do_request("GET", "/api/v0/cluster_metadata")  # no public method reports Python
+        facts: Mapping[str, Any] = answer.json().get("data") or {}
+        there = str(facts.get("rayVersion", "?")), _minor(str(facts.get("pythonVersion", "?")))
+        here = ray.__version__, _minor(platform.python_version())
+        if there != here:
+            raise UsageError(
+                f"cluster {self.address}: runs Ray {there[0]} on Python {there[1]}, here are Ray {here[0]} on Python "
+                f"{here[1]}; install the same on both sides (constraints.txt pins Ray), or submit from the head node"
+            )
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Turns the errors of Ray's client into a UsageError of one line."""
+        try:
+            yield
+        except AuthenticationError as error:
+            raise UsageError(f"cluster {self.address}: {_token_trouble(str(error))}") from error
+        except RuntimeError as error:
+            raise UsageError(f"cluster {self.address}: {_refusal(str(error))}") from error
+        except Exception as error:
+            if not isinstance(error, OSError | ValueError) and type(error).__module__.split(".")[0] not in _CARRIERS:
+                raise
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise cannot_pack(error) from error
+            if "exceeds the maximum size" in str(error):
+                raise UsageError(
+                    f"job: too large to send ({one_line(error)}); name what it does not need in .rayignore"
+                ) from error
+            raise UsageError(
+                f"cluster {self.address}: does not answer as a Ray dashboard does ({one_line(error)}); check the "
+                "address, and whether the head node is up"
+            ) from error
+
+
+def _end(loop: asyncio.AbstractEventLoop) -> None:
+    """Closes the loop, also in the middle of waiting for the next piece, as after Ctrl-C."""
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+        with suppress(asyncio.CancelledError, RuntimeError):
+            loop.run_until_complete(task)
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+def _job(details: Any) -> Job:
+    started, ended = (
+        None if moment is None else moment / 1000 for moment in (details.start_time, details.end_time)
+    )
+    return Job(
+        details.submission_id, (details.metadata or {}).get(STUDY_KEY), str(details.status.value), details.entrypoint,
+        started, ended, details.driver_exit_code, one_line(details.message or "nothing told"),
+    )
+
+
+def _token_trouble(text: str) -> str:
+    if "couldn't find an authentication token" in text:
+        return (
+            "needs a token and none was found here; copy the cluster's into ~/.ray/auth_token, or name its file in "
+            "RAY_AUTH_TOKEN_PATH"
+        )
+    if "cannot be opened or is empty" in text:
+        return (
+            f"needs a token, and RAY_AUTH_TOKEN_PATH names {os.environ.get('RAY_AUTH_TOKEN_PATH')}, which cannot be "
+            "read or is empty; put the cluster's token there"
+        )
+    mode = os.environ.get("RAY_AUTH_MODE", "token")
+    if mode.lower() != "token":
+        return f"needs a token, and RAY_AUTH_MODE is {mode!r} here, so that none was sent; set it to token"
+    return (
+        "refuses the token found here (RAY_AUTH_TOKEN, else the file of RAY_AUTH_TOKEN_PATH, else ~/.ray/auth_token); "
+        "copy the cluster's"
+    )
+
+
+def _refusal(text: str) -> str:
+    if "No available agent" in text or "head node agent" in text:
+        return "has only just started and takes no jobs yet; repeat in a minute"
+    if "ray[default]" in text:
+        return "cannot be asked from here: Ray's client for jobs is missing; pip install 'vsetune[jobs]'"
+    if text.startswith("WebSocket"):
+        return f"the connection broke ({one_line(text)})"
+    if "Version check returned 404" in text:
+        return "does not answer as a Ray dashboard does (404 for its version); check the address"
+    return f"refused ({one_line(text.replace('Traceback (most recent call last):', ''))})"
+
+
+@contextmanager
+def _no_other_address() -> Iterator[None]:
+    """Removes variables that Ray's client prefers to the address that it is given; restores them afterwards."""
+    names = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
+    before = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(before)
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+DEFAULT_ADDRESS = "http://127.0.0.1:8265"
+_VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
+_PORT = 8265
+_ANSWERS_WITHIN_S = 5.0
+
+
+def job_address(given: str | None) -> str:
+    """The address without a slash at its end: the given one, else that of the environment, else this machine's.
+
+    `HOST` and `HOST:PORT` are read as http. RAY_ADDRESS may name the port of the cluster itself (`HOST:6379`, `auto`,
+    `ray://HOST:10001`), as in shells on a node; the dashboard is then assumed at its own port on that host.
+    UsageError for text that cannot be an address.
+    """
+    if given is not None:
+        return _as_http(given, where="--address")
+    for name in _VARIABLES:
+        value = os.environ.get(name)
+        if value:
+            return _as_http(value if "://" in value or name == _VARIABLES[0] else _dashboard_of(value), where=name)
+    return DEFAULT_ADDRESS
+
+
+def require_listener(address: str) -> None:
+    """UsageError if nothing listens there. Ray's client would wait forever for a host that drops packets."""
+    parts = urlsplit(address)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((str(parts.hostname), port), timeout=_ANSWERS_WITHIN_S).close()
+    except OSError as error:
+        raise UsageError(
+            f"cluster {address}: nothing answers there ({error.strerror or error}); start it (`ray up cluster.yaml`, "
+            "`ray start --head`), open a tunnel to it (`ray dashboard cluster.yaml`), or name it with --address"
+        ) from error
+
+
+def _as_http(text: str, *, where: str) -> str:
+    if text.startswith("ray://"):
+        text = _dashboard_of(text.removeprefix("ray://"))
+    address = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(address)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one or any(sign.isspace() for sign in text):
+        raise UsageError(f"{where}: got {text[:80]!r}, need the address of the dashboard, as in {DEFAULT_ADDRESS}")
+    if parts.username or parts.password:
+        raise UsageError(f"{where}: holds a user or password; Ray takes a token instead, see ~/.ray/auth_token")
+    return address.rstrip("/") if parts.port or parts.scheme == "https" else f"http://{parts.hostname}:{_PORT}"
+
+
+def _dashboard_of(cluster: str) -> str:
+    """The dashboard's address on the host of a cluster. cluster: HOST:PORT, or `auto` or `local` for this machine."""
+    if cluster in ("auto", "local"):
+        return DEFAULT_ADDRESS
+    return f"http://{cluster.rpartition(':')[0] or cluster}:{_PORT}"

@@ -1,0 +1,184 @@
+"""The numbers of the best checkpoint, computed once at the end of a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vsetune.config.sources.inputs import DataSpec
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.captions.relevance_lists import relevant_pairs
+from vsetune.data.captions.semantic_sources import semantic_vectors_of, source_name
+from vsetune.data.stored.dataset import Dataset
+from vsetune.errors import DataError
+from vsetune.metrics.positives import Positives
+from vsetune.metrics.ranks import rank_averages
+from vsetune.metrics.recall import COCO_TEST_1K, COCO_TEST_5K, RetrievalScores, owner_scores
+from vsetune.metrics.relevance import pair_scores
+from vsetune.metrics.score_blocks import MeanScores, Scores
+from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
+from vsetune.networks.evaluation_mode import evaluating
+from vsetune.networks.network_base import Network
+from vsetune.storage.paths import under_home
+from vsetune.training.reranking import FirstStage, reranked_scores
+from vsetune.training.validation import OnBatch, Report, encode_split, split_scores
+
+PROTOCOLS = {protocol.name: protocol for protocol in (COCO_TEST_5K, COCO_TEST_1K)}
+_SIZES = frozenset({"images", "captions", "folds"})  # stated once, in the protocol
+
+
+def evaluated_split(data: DataSpec, dataset: Dataset) -> str:
+    """The split on which the best checkpoint is scored: test where the data set has it, else validation."""
+    has_test = data.test_split is not None and data.test_split in dataset.manifest.splits
+    return data.test_split if has_test and data.test_split is not None else data.validation_split
+
+
+def recalls(scores: RetrievalScores) -> dict[str, float]:
+    """Recalls and ranks by name, without the fields that the protocol already has."""
+    return {name: value for name, value in scores.as_dict().items() if name not in _SIZES}
+
+
+def score_split(
+    network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
+    images: int | None = None, first: FirstStage | None = None, report: Report | None = None,
+    on_batch: OnBatch | None = None,
+) -> RetrievalScores:
+    """Recalls and ranks of the split. images: only this many of it, evenly spaced, with their captions.
+
+    first: proposes the pairs that are scored; None: all pairs are. report: called with pairs scored and pairs in total,
+    by networks that score pairs. on_batch: called after each encoded batch. NumericError if any similarity is not
+    finite, DataError when there are fewer images than requested.
+    """
+    with evaluating(network):
+        return owner_scores(*_scores(network, dataset, split, trial, device, images, first, report, on_batch))
+
+
+def evaluate(
+    network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
+    images: int | None = None, first: FirstStage | None = None, report: Report | None = None,
+    on_batch: OnBatch | None = None,
+) -> dict[str, float]:
+    """Recalls of the split and all other scores that the trial's `evaluation` asks for, by name; with a first stage
+    also its own recalls, `first_stage_...`.
+
+    images, first, report, on_batch, errors: as in `score_split`; DataError also when an external list or the folds do
+    not fit the split, or need all of it.
+    """
+    whole = trial.evaluation.of_whole_split
+    if images is not None and whole:
+        raise DataError(f"evaluation.{whole[0]}: needs the whole split {split}, got {images} of its images")
+    with evaluating(network):
+        scores, owner = _scores(network, dataset, split, trial, device, images, first, report, on_batch)
+        found = recalls(owner_scores(scores, owner)) | _extras(scores, owner, dataset, split, trial)
+        if first is None:
+            return found
+        alone = recalls(first.proposals(dataset, split, device=device, images=images).alone)
+        return found | {f"first_stage_{name}": value for name, value in alone.items()}
+
+
+@dataclass(frozen=True)
+class RerankedNumbers:
+    """first: the scores of the first stage alone. both: of both stages. proposed: pairs that the second stage
+    scored."""
+
+    first: dict[str, float]
+    both: dict[str, float]
+    proposed: int
+
+
+def evaluate_reranked(
+    first: FirstStage, second: tuple[Network, TrialSpec], dataset: Dataset, split: str, *, device: torch.device,
+    report: Report | None = None,
+) -> RerankedNumbers:
+    """Recalls of the first stage on a split, and of the second stage on its proposals. Errors as in `evaluate`."""
+    network, trial = second
+    scores = score_split(network, dataset, split, trial=trial, device=device, first=first, report=report)
+    proposals = first.proposals(dataset, split, device=device)
+    return RerankedNumbers(recalls(proposals.alone), recalls(scores), proposals.pairs)
+
+
+@dataclass(frozen=True)
+class EnsembleNumbers:
+    """members: the scores of each alone. ensemble: those of the mean of their similarities."""
+
+    members: list[dict[str, float]]
+    ensemble: dict[str, float]
+
+
+def evaluate_ensemble(
+    members: Sequence[tuple[Network, TrialSpec]], dataset: Dataset, split: str, *, device: torch.device,
+    reports: Sequence[Report | None] | None = None,
+) -> EnsembleNumbers:
+    """Recalls of the mean of the members' scores, as SGRAF combines SAF and SGR. The settings of the first trial decide
+    which other scores are computed.
+
+    Scores are averaged unscaled: members should give scores of the same range. Every pair is scored once by each
+    network that scores pairs. reports: one for each member, as in `evaluate`. Errors as in `evaluate`.
+    """
+    with ExitStack() as stack:
+        scores: list[Scores] = []
+        for (network, trial), report in zip(members, reports or [None] * len(members), strict=True):
+            stack.enter_context(evaluating(network))
+            encoded = encode_split(network, dataset, split, trial=trial, device=device)
+            scores.append(split_scores(network, encoded, trial=trial, report=report))
+            owner = encoded.owner
+            del encoded  # of a network that scores pairs, before the next one's items are made
+
+        def numbers(ranked: Scores) -> dict[str, float]:
+            return recalls(owner_scores(ranked, owner)) | _extras(ranked, owner, dataset, split, members[0][1])
+
+        return EnsembleNumbers([numbers(each) for each in scores], numbers(MeanScores(scores)))
+
+
+def _scores(
+    network: Network, dataset: Dataset, split: str, trial: TrialSpec, device: torch.device, images: int | None,
+    first: FirstStage | None, report: Report | None, on_batch: OnBatch | None,
+) -> tuple[Scores, Tensor]:
+    """The scores, to be read inside `evaluating`, and the image of each caption."""
+    where: dict[str, Any] = {"device": device, "images": images, "on_batch": on_batch}
+    proposals = None if first is None else first.proposals(dataset, split, **where)
+    encoded = encode_split(network, dataset, split, trial=trial, **where)
+    if proposals is None:
+        return split_scores(network, encoded, trial=trial, report=report), encoded.owner
+    return reranked_scores(network, encoded, proposals, trial=trial, report=report), encoded.owner
+
+
+def _extras(scores: Scores, owner: Tensor, dataset: Dataset, split: str, trial: TrialSpec) -> dict[str, float]:
+    wanted = trial.evaluation
+    images, captions = scores.shape
+    numbers: dict[str, float] = {}
+    for name in wanted.protocols:
+        found = recalls(PROTOCOLS[name].scores(scores, owner))
+        numbers |= {f"{name}_{key}": value for key, value in found.items()}
+    if wanted.positive_ranks:
+        positives = Positives.of_owner(owner, images=images, captions=captions)
+        numbers |= rank_averages(scores, positives).as_dict()
+    if wanted.relevance is not None:
+        pairs = relevant_pairs(dataset, split, under_home(wanted.relevance)).to(owner.device)
+        listed = pair_scores(scores, pairs).as_dict()
+        numbers |= {f"relevance_{name}": value for name, value in listed.items() if name not in _SIZES}
+    if wanted.srd_at:
+        numbers |= _semantic_ranking(scores, owner, dataset, split, trial)
+    return numbers
+
+
+def _semantic_ranking(
+    scores: Scores, owner: Tensor, dataset: Dataset, split: str, trial: TrialSpec
+) -> dict[str, float]:
+    """SRD@k; the encoder is part of the name, because SRD by another encoder is another metric."""
+    vectors = torch.tensor(semantic_vectors_of(dataset, trial.data, "encoder", split=split)).to(owner.device)
+    semantics = CaptionSemantics(vectors, owner, images=scores.shape[0], image_score="max")
+    encoder = source_name(trial.data, "encoder")
+    numbers: dict[str, float] = {}
+    for distance in semantic_ranking_distance(scores, semantics, trial.evaluation.srd_at):
+        numbers |= {
+            f"srd_{distance.k}_{encoder}": distance.value,
+            f"srd_share_{distance.k}_{encoder}": distance.share,
+            f"srd_tied_queries_{distance.k}_{encoder}": float(distance.tied_queries),
+        }
+    return numbers

@@ -1,0 +1,280 @@
+"""Encodes a split with a network in batches, and scores its pairs in blocks."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from vsetune.config.network_spec import PairCost
+from vsetune.config.sources.inputs import NetworkReads, PixelInput
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.bank_batches import BankRows, bank_rows
+from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.reader import Batches, evaluation_batches
+from vsetune.data.stored.dataset import Dataset
+from vsetune.errors import DataError
+from vsetune.metrics import EmbeddingScores, MatrixScores, Scores
+from vsetune.networks.encoded import Encoded, joined
+from vsetune.networks.evaluation_mode import evaluating
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network
+from vsetune.training.device import tower_precision
+
+OnBatch = Callable[[], None]
+Enough = Callable[[], bool]
+
+_IMAGES_PER_BATCH = 128
+"""Images encoded at once, with all their captions; bounds memory, and changes scores only by rounding."""
+
+_PIXEL_BYTES = 2**25
+"""Pixels of the images encoded at once; a few such batches are prefetched, and a CNN takes many times as much."""
+
+_CAPTIONS_PER_GROUP = 256
+"""Captions of similar length encoded at once for a network that scores pairs."""
+
+
+@dataclass(frozen=True)
+class EncodedSplit:
+    """images: N items, in the order of the split. captions: M items in groups; a network that scores pairs has many
+    groups, each of captions of similar length, other networks have one. places: (M,) int64, position of each caption in
+    the split. owner: (M,) int64, row of each caption's image, in the order of the split.
+
+    For a part of a split, rows and places count only the images and captions of that part.
+    """
+
+    images: Encoded
+    captions: list[Encoded]
+    places: Tensor
+    owner: Tensor
+
+
+def evenly_spread(chosen: int, images: int) -> list[int]:
+    """`count` of the images 0, 1, ..., ascending, each in the middle of an equal part of them. Deterministic.
+
+    DataError for more than there are, or none.
+    """
+    if not 1 <= chosen <= images:
+        raise DataError(f"evaluation.validation_images: got {chosen}, need 1 to the {images} images of the split")
+    return [(2 * number + 1) * images // (2 * chosen) for number in range(chosen)]
+
+
+def split_scores(
+    network: Network, encoded: EncodedSplit, *, trial: TrialSpec, report: Report | None = None
+) -> Scores:
+    """Scores of every image with every caption, to be read inside `evaluating` with `encode_split`'s items.
+
+    Embeddings are compared in float64 when a block is requested. Pairs are scored here, each once, in float32 like the
+    network's parameters, and take 4 bytes per pair: 500 MB for the test split of MS-COCO.
+    """
+    if network.kind != "score":
+        return EmbeddingScores(encoded.images, encoded.captions[0], network.similarity)
+    items = encoded.images, encoded.captions, encoded.places
+    return MatrixScores(pair_scores(network, *items, cost=trial.network.pair_cost, report=report))
+
+
+def encode_split(
+    network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
+    images: int | None = None, on_batch: OnBatch | None = None, enough: Enough | None = None,
+) -> EncodedSplit:
+    """Every image and caption of a split, encoded without gradient, with the network in evaluation mode.
+
+    images: only this many of the split, evenly spaced, with all their captions. on_batch: called after each batch.
+    enough: called after each batch; True skips the rest, to time a part.
+    """
+    chosen = None if images is None else evenly_spread(images, dataset.split(split).images)
+    encoded, captions, words, owners = [], [], [], []
+    reads, threads = trial.network.reads, trial.training.loader_workers
+    all_batches = split_batches(
+        dataset, split, reads=reads, threads=threads, images=chosen,
+        rows=bank_rows(dataset, split, reads, device=device),
+    )
+    with evaluating(network), tower_precision(trial.training, device), all_batches as batches:
+        for batch in batches:
+            moved = batch.to(device)
+            encoded.append(network.encode_images(image_inputs(moved)))
+            if network.kind == "score":
+                words.append(caption_inputs(moved))
+            else:
+                captions.append(network.encode_captions(caption_inputs(moved)))
+            owners.append(moved.image_ids[moved.caption_rows])
+            if on_batch is not None:
+                on_batch()
+            if enough is not None and enough():
+                break
+        owner = torch.cat(owners)
+        if chosen is not None:
+            owner = torch.searchsorted(torch.tensor(chosen, device=device), owner)
+        if network.kind != "score":
+            return EncodedSplit(joined(encoded), [joined(captions)], torch.arange(len(owner), device=device), owner)
+        places = torch.cat([group.lengths for group in words]).argsort(stable=True)
+        groups = [network.encode_captions(group) for group in _by_length(words, places)]
+    return EncodedSplit(joined(encoded), groups, places, owner)
+
+
+def split_batches(
+    dataset: Dataset, split: str, *, reads: NetworkReads, threads: int, images: Sequence[int] | None = None,
+    for_masking: bool = False, rows: BankRows | None = None,
+) -> Batches:
+    """A split in order, or these images of it, with all inputs of a network. threads: that decode photographs.
+
+    for_masking: also the phrases and siblings, which it reads only in training. rows: the source of its feature rows.
+    """
+    return evaluation_batches(
+        dataset, split, batch_size=images_per_batch(reads.pixels), reads=reads, threads=threads, images=images,
+        for_masking=for_masking, rows=rows,
+    )
+
+
+def images_per_batch(pixels: PixelInput | None) -> int:
+    """Number of images encoded at once: fewer if they are large or read in several crops; at least one."""
+    if pixels is None:
+        return _IMAGES_PER_BATCH
+    crops = max(1, pixels.evaluation_crops)
+    return max(1, min(_IMAGES_PER_BATCH, _PIXEL_BYTES // (crops * 3 * pixels.size**2)))
+
+
+def _by_length(groups: Sequence[CaptionInputs], places: Tensor) -> Iterator[CaptionInputs]:
+    """The captions of all groups in the order of places, shortest first, without unnecessary padding."""
+    most = max(group.tokens.shape[1] for group in groups)
+    lengths = torch.cat([group.lengths for group in groups])
+    tokens = torch.cat([pad(group.tokens, (0, most - group.tokens.shape[1])) for group in groups])
+    dependencies = [
+        pad(group.dependencies, (0, most - group.tokens.shape[1]) * 2) for group in groups
+        if group.dependencies is not None
+    ]
+    joins = torch.cat(dependencies) if dependencies else None
+    for chosen in torch.split(places, _CAPTIONS_PER_GROUP):
+        longest = int(lengths[chosen].max())
+        yield CaptionInputs(
+            tokens[chosen, :longest], lengths[chosen], None if joins is None else joins[chosen, :longest, :longest],
+        )
+
+
+_log = logging.getLogger(__name__)
+
+SCORING_BYTES = 2**30
+"""Memory limit of a block of pairs besides the encoded items and the scores, which are complete (derivation: decision
+0023). A block has at least one pair."""
+
+_LOG_EVERY_S = 30.0
+_LONGEST_OF_SHELF = 1.5
+"""Longest group of a shelf relative to its shortest; every caption takes the time of the longest."""
+
+Report = Callable[[int, int], None]
+"""Pairs scored so far, pairs in all."""
+
+
+class CostOfPair(Protocol):
+    """`NetworkSpec.pair_cost`."""
+
+    def __call__(self, *, regions: int, words: int) -> PairCost:
+        """Cost of an image with this many regions and a caption with this many words."""
+
+
+def pair_scores(
+    network: Network, images: Encoded, captions: Sequence[Encoded], places: Tensor, *, cost: CostOfPair,
+    budget_bytes: int = SCORING_BYTES, report: Report | None = None,
+) -> Tensor:
+    """(N, M) scores, float32 or wider like the items. places: (M,) column of each caption, group after group.
+
+    Captions of a group should have similar lengths: each takes the time of the longest. report: called after each
+    block.
+    """
+    total = sum(map(len, captions))
+    scores = images.vectors.new_empty(len(images), total)
+    first = done = 0
+    for group in captions:
+        numbers = cost(regions=images.vectors.shape[1], words=group.vectors.shape[1]).numbers
+        rows, columns = block_shape(len(images), len(group), pairs=int(budget_bytes / (4 * numbers)))
+        for start in range(0, len(group), columns):
+            part = group[start : start + columns]
+            place = places[first + start : first + start + len(part)]
+            for row in range(0, len(images), rows):
+                some = images[row : row + rows]
+                scores[row : row + rows].index_copy_(1, place, network.similarity(some, part))
+                done += len(some) * len(part)
+                if report is not None:
+                    report(done, len(images) * total)
+        first += len(group)
+    return scores
+
+
+def proposed_pair_scores(
+    network: Network, images: Encoded, captions: Sequence[Encoded], places: Tensor, proposed: Tensor, *,
+    cost: CostOfPair, budget_bytes: int = SCORING_BYTES, report: Report | None = None,
+) -> Tensor:
+    """(N, M) scores as in `pair_scores`, of the proposed pairs alone; 0 elsewhere. proposed: (N, M) bool, some True.
+
+    One image at a time is compared with several of its captions: captions of similar length, joined to a shelf for this
+    image.
+    """
+    total, done = int(proposed.sum()), 0
+    scores = images.vectors.new_zeros(proposed.shape)
+    for shelf, place in _shelves(captions, places):
+        numbers = cost(regions=images.vectors.shape[1], words=shelf.vectors.shape[1]).numbers
+        pairs = max(1, int(budget_bytes / (4 * numbers)))
+        here = proposed[:, place]
+        columns = here.nonzero()[:, 1]  # image after image
+        for image, wanted in enumerate(torch.split(columns, here.sum(dim=1).tolist())):
+            for some in torch.split(wanted, pairs) if len(wanted) else ():
+                scores[image].index_copy_(0, place[some], network.similarity(images[image : image + 1], shelf[some])[0])
+                done += len(some)
+                if report is not None:
+                    report(done, total)
+    return scores
+
+
+def _shelves(captions: Sequence[Encoded], places: Tensor) -> Iterator[tuple[Encoded, Tensor]]:
+    """Neighbouring groups of similar length joined, each with the columns of its captions."""
+    first = start = 0
+    for end in range(1, len(captions) + 1):
+        shortest = captions[start].vectors.shape[1]
+        if end < len(captions) and captions[end].vectors.shape[1] <= _LONGEST_OF_SHELF * shortest:
+            continue
+        shelf = joined(captions[start:end])
+        yield shelf, places[first : first + len(shelf)]
+        first, start = first + len(shelf), end
+
+
+def block_shape(images: int, captions: int, *, pairs: int) -> tuple[int, int]:
+    """Images and captions of a block of at most this many pairs (at least one), about equally many of each."""
+    columns = min(captions, max(1, math.isqrt(pairs)))
+    rows = min(images, max(1, pairs // columns))
+    return rows, min(captions, max(1, pairs // rows))
+
+
+class LoggedProgress:
+    """A `Report` that logs the progress of scoring at intervals; short scorings log nothing."""
+
+    def __init__(self, where: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._where, self._clock = where, clock
+        self._last = clock()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = self._clock()
+        if now - self._last >= _LOG_EVERY_S:
+            self._last = now
+            _log.info("%s: scored %.0f %% of %d pairs", self._where, 100 * done / total, total)
+
+
+def image_inputs(batch: Batch) -> ImageInputs:
+    """The images of a batch, with boxes where it has them."""
+    return ImageInputs(
+        batch.image_features, batch.region_counts, batch.boxes, batch.pixels, host_counts=batch.host_region_counts
+    )
+
+
+def caption_inputs(batch: Batch) -> CaptionInputs:
+    """The captions of a batch; with parses, phrases and the other captions of their images where it has them."""
+    return CaptionInputs(
+        batch.captions, batch.caption_lengths, batch.dependencies, phrases=batch.phrases, siblings=batch.siblings,
+        host_lengths=batch.host_caption_lengths,
+    )
