@@ -36,7 +36,7 @@ from gpu.cases import Case, every_case, published_network, small_network
 from gpu.made_data import Made, make_data
 from gpu.side_by_side import side_by_side
 from gpu.waits import stand_in_device
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import NETWORKS
 from vsetune.training.device import choose_device
 
 PARTS = ("curves", "waits", "resume", "memory", "share", "rates")

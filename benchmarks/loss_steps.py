@@ -24,13 +24,13 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from vsetune.config.loss_spec import LOSSES, LossSpec
+from vsetune.config.component_specs import LOSSES, LossSpec
 from vsetune.config.study.training import TrainingSpec
 from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.networks.network_building import build_network
 from vsetune.networks.vsepp.spec import VseppSpec
-from vsetune.training.optimizers import Optimizers
+from vsetune.training.step import Optimizers
 
 D, WIDTH, WORDS, VOCABULARY, SEMANTIC, CONCEPTS = 1024, 1280, 14, 5000, 400, 1000
 CAPTIONS_PER_IMAGE = 5

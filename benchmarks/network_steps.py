@@ -43,7 +43,7 @@ from rich.table import Table
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import NETWORKS
 from vsetune.data.stored.vocabulary import Vocabulary, tokenise
 from vsetune.losses.lmh.spec import LmhSpec
 from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs

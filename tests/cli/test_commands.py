@@ -10,8 +10,7 @@ import pytest
 import typer
 
 from vsetune.cli.main import app
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.training.attempt import Attempt
 
 

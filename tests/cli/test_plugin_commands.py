@@ -12,7 +12,7 @@ from plugin_folders import write_loss, write_network
 from typer.testing import CliRunner
 
 from vsetune.cli.main import app
-from vsetune.config.plugin_loading import forget_plugins
+from vsetune.config.plugins import forget_plugins
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from vsetune.cli.study_report import in_mlflow
+from vsetune.cli.study import in_mlflow
 from vsetune.records.mlflow_views import VIEW_TAG
 from vsetune.records.studies import Studies
 

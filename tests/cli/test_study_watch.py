@@ -17,7 +17,7 @@ from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.study_lock import locked_study
 from vsetune.records.writer import StudyWriter
-from vsetune.study.stop_watch import stop_watched
+from vsetune.study.run import stop_watched
 from vsetune.study.stopping import StopRequest
 
 CONFIG = {

@@ -91,7 +91,7 @@ def _answers_are_those_of_the_network(model, run):
 
     from vsetune.data.batches.reader import evaluation_batches
     from vsetune.data.stored.shards import iter_captions
-    from vsetune.networks.evaluation_mode import evaluating
+    from vsetune.networks.network_base import evaluating
     from vsetune.records.studies import Studies
     from vsetune.report.gallery.rankings import caption_rankings, image_rankings
     from vsetune.study.recorded import find_attempt, load_recorded

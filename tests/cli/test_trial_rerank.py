@@ -14,7 +14,7 @@ from mock_bucket import bucket
 from plugin_folders import write_network
 from rich.console import Console
 
-from vsetune.config.plugin_loading import forget_plugins, known_plugins
+from vsetune.config.plugins import forget_plugins, known_plugins
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec

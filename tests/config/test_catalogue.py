@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from vsetune.config.component_specs import LossSpec
 from vsetune.config.components.catalogue import Catalogue
-from vsetune.config.loss_spec import LossSpec
 
 SPEC = """
 from typing import ClassVar, Literal
-from vsetune.config.loss_spec import LossSpec
+from vsetune.config.component_specs import LossSpec
 
 class Spec(LossSpec):
     name: Literal["{name}"] = "{name}"

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.network_spec import NETWORKS, NetworkSpec
+from vsetune.config.component_specs import LOSSES, NETWORKS, NetworkSpec
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.training import TrialSpec
 from vsetune.losses.many_to_many.spec import ManyToManySpec

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import LOSSES, NetworkSpec, SumSpec
 from vsetune.config.spec.base import ALL_KINDS, ALL_SCORES, Kind, Score, conditions, tunables
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, resolve_cells
@@ -17,7 +16,6 @@ from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.loss_settings import setting, with_setting
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
-from vsetune.config.sum_spec import SumSpec
 from vsetune.errors import ConfigError
 from vsetune.losses.lmh.spec import LmhSpec
 from vsetune.losses.luwm.spec import LuwmSpec

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vsetune.config.network_spec import NETWORKS, NetworkSpec
+from vsetune.config.component_specs import NETWORKS, NetworkSpec
 from vsetune.config.sources.inputs import FEATURES_AND_WORDS, NetworkReads, TextModel
 from vsetune.errors import ConfigError
 

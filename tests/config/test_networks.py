@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.spec.base import conditions, tunables
 from vsetune.networks.pcme.spec import PcmeNetworkSpec
 from vsetune.networks.published_recalls import published_recalls

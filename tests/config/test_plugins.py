@@ -12,10 +12,9 @@ import pytest
 import torch
 from plugin_folders import LOSS, NEGATIVES, SPEC, write_files, write_loss, write_network
 
+from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.components.plugin_import import read_source
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.network_spec import NETWORKS
-from vsetune.config.plugin_loading import Plugin, forget_plugins, known_plugins, load_plugin, load_plugins, plugin_of
+from vsetune.config.plugins import Plugin, forget_plugins, known_plugins, load_plugin, load_plugins, plugin_of
 from vsetune.errors import ConfigError, MissingPlugin
 from vsetune.losses.loss_base import LossInputs
 from vsetune.losses.loss_building import build_loss

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, refusal, resolve_cells
 from vsetune.config.study.compatibility import mismatch

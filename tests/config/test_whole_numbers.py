@@ -13,7 +13,7 @@ from plugin_folders import LOSS, SPEC, write_loss
 from pydantic import Field, PositiveInt, StrictInt
 from typing_extensions import TypeAliasType
 
-from vsetune.config.plugin_loading import forget_plugins, load_plugin
+from vsetune.config.plugins import forget_plugins, load_plugin
 from vsetune.config.spec.base import Choices, Count, Range, Spec, tunable, tunables
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, refusal, resolve_cells

@@ -14,8 +14,7 @@ from vsetune.records.events import StudyRecord
 from vsetune.study.explaining import explain, to_html
 from vsetune.study.explaining.drawn_trials import MOST_DRAWN, drawn_trials
 from vsetune.study.explaining.explained import has_levelled
-from vsetune.study.explaining.front_plot import front_points, leaders_of
-from vsetune.study.explaining.history_plot import best_so_far
+from vsetune.study.explaining.history_plot import best_so_far, front_points, leaders_of
 from vsetune.study.explaining.parallel_plot import parallel
 from vsetune.study.explaining.setting_axes import SettingAxis, seen_domain
 from vsetune.study.explaining.slice_plots import slices

@@ -16,8 +16,7 @@ from gpu.cases import every_case, published_network, small_network, trial_of
 from gpu.curves import FACTOR, Compared, compare
 from gpu.made_data import Made, make_data
 from gpu.rates import opened
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.training.batches import TrainingBatches
 
 ROOT = Path(gpu_check.__file__).parents[1]

@@ -13,7 +13,7 @@ import yaml
 from rich.console import Console
 from safetensors.torch import load_file
 
-from vsetune.config.plugin_loading import forget_plugins
+from vsetune.config.plugins import forget_plugins
 from vsetune.config.study.cells import build_trial
 from vsetune.quality.checks import Result
 from vsetune.quality.loss_batches import LossSubject

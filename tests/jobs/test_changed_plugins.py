@@ -12,7 +12,7 @@ import yaml
 from logged_studies import begun
 from plugin_folders import NEGATIVES, write_loss, write_network
 
-from vsetune.config.plugin_loading import forget_plugins
+from vsetune.config.plugins import forget_plugins
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.errors import StudyConflict
 from vsetune.records.events import NO_CONFIGURATION, AttemptRecord, AttemptStart

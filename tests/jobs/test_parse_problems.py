@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.sources.inputs import DataSpec, NetworkReads
 from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.study.training import TrialSpec

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.network_spec import PairCost
+from vsetune.config.component_specs import PairCost
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.resources import Needs

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from plugin_folders import LOSS, NEGATIVES, SPEC, write_files, write_loss, write_network
 
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.plugin_loading import forget_plugins, known_plugins
+from vsetune.config.component_specs import LOSSES
+from vsetune.config.plugins import forget_plugins, known_plugins
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec

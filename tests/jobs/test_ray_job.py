@@ -13,7 +13,7 @@ import yaml
 from plugin_folders import write_loss
 from ray_heads import environment_of, ray_command, running_head
 
-from vsetune.config.plugin_loading import forget_plugins, load_plugin
+from vsetune.config.plugins import forget_plugins, load_plugin
 from vsetune.study.kept_plugins import keep_plugins
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +89,7 @@ from vsetune.study.stopping import StopRequest
 def module_of(wanted):
     from vsetune.study.kept_plugins import load_kept
     from vsetune.losses.loss_building import build_loss
-    from vsetune.config.loss_spec import LOSSES
+    from vsetune.config.component_specs import LOSSES
 
     load_kept(wanted, Path("/no/such/study"), where="task")
     return type(build_loss(LOSSES["half_hinge"]())).__module__

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from vsetune.study import ray_watch
-from vsetune.study.ray_watch import LocalRay, RayWatch, children
+from vsetune.study import cluster
+from vsetune.study.cluster import LocalRay, RayWatch, children
 from vsetune.study.stopping import StopRequest, forget_interruptions, interrupt, sigterm_like_ctrl_c
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def test_a_look_that_fails_is_followed_by_another_one(
                 raise answer
             return answer
 
-    monkeypatch.setattr(ray_watch, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.001)
     stop = StopRequest()
     with RayWatch(Failing(), stop, farewell="resume").watching():
         for _ in range(5_000):
@@ -109,7 +109,7 @@ def test_what_an_earlier_ray_of_this_process_left_is_none_of_the_next_one(tmp_pa
 
 def test_after_a_kill_9_of_the_driver_the_guardian_ends_what_stayed() -> None:
     code = (
-        "import os, psutil, signal, subprocess; from vsetune.study.ray_watch import LocalRay\n"
+        "import os, psutil, signal, subprocess; from vsetune.study.cluster import LocalRay\n"
         "sleepers = [subprocess.Popen(['sleep', '300'], start_new_session=True) for _ in range(2)]\n"
         "first, second = (psutil.Process(each.pid) for each in sleepers)\n"
         "ray = LocalRay({}, {first}); ray.below.add(second); ray.lost()\n"

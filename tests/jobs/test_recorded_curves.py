@@ -15,8 +15,7 @@ from vsetune.errors import UsageError
 from vsetune.records.events import TARGET_REACHED, AttemptStart, ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
-from vsetune.search.nearest import Nearest
-from vsetune.study.simulation.recorded_curves import RecordedLandscape, recorded_landscapes
+from vsetune.study.simulation.recorded_curves import Nearest, RecordedLandscape, recorded_landscapes
 from vsetune.study.simulation.simulated_search import SimulationSettings, simulate_search
 from vsetune.study.simulation.simulated_studies import summaries, target_summaries
 

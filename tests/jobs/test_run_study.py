@@ -21,7 +21,7 @@ from plugin_folders import NEGATIVES, SPEC, write_loss, write_network
 from rich.console import Console
 
 from chaos.logged import export_problems, read_log, twice
-from vsetune.config.plugin_loading import forget_plugins
+from vsetune.config.plugins import forget_plugins
 from vsetune.errors import ConfigError, StudyConflict, UnusableStore, UsageError
 from vsetune.records.events import AttemptRecord
 from vsetune.records.studies import Studies

@@ -12,7 +12,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.records.studies import Studies
-from vsetune.study.stop_watch import stop_watched
+from vsetune.study.run import stop_watched
 from vsetune.study.stopping import StopRequest
 
 __all__ = ["logs"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.loss_spec import MemorySpec
+from vsetune.config.component_specs import MemorySpec
 from vsetune.losses.loss_base import Items, LossContext, LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.parts.cross_batch_memory import CrossBatchMemory

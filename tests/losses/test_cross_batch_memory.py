@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from vsetune.config.sum_spec import SumSpec
+from vsetune.config.component_specs import SumSpec
 from vsetune.errors import ConfigError
 from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
 from vsetune.losses.contrastive.spec import ContrastiveSpec

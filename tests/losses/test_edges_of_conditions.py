@@ -11,7 +11,7 @@ from vsetune.losses.loss_building import build_loss
 from vsetune.losses.parts.pairing import QueryTerms
 from vsetune.losses.pcme.loss import uniformity
 from vsetune.losses.pcme.spec import PcmeSpec
-from vsetune.losses.top_f.active_triplets import active_triplets
+from vsetune.losses.top_f.loss import active_triplets
 
 
 def test_a_hinge_of_exactly_zero_is_not_active(e, make_pairs) -> None:
@@ -40,7 +40,7 @@ def test_centres_alone_are_one_group_of_parameters(train_classifiers, make_cente
 @pytest.mark.parametrize("one_by_one", [0, 128])
 def test_the_first_negative_left_out_does_not_count_however_close_it_is(one_by_one, monkeypatch) -> None:
     """Two of four negatives are used; the third is the next smaller float."""
-    monkeypatch.setattr("vsetune.losses.top_f.active_triplets._MOST_POSITIVES_ONE_BY_ONE", one_by_one)
+    monkeypatch.setattr("vsetune.losses.top_f.loss._MOST_POSITIVES_ONE_BY_ONE", one_by_one)
     half = torch.tensor(0.5, dtype=torch.float64)
     row = torch.stack([half - 0.3, half, half + 0.4, torch.nextafter(half, half - 1), half - 0.4])[None]
     positives = torch.tensor([[True, False, False, False, False]])

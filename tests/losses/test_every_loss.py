@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.sum_spec import SumSpec
+from vsetune.config.component_specs import LOSSES, SumSpec
 from vsetune.losses.loss_building import build_loss
 from vsetune.quality.checks import Check, Result
 from vsetune.quality.loss_batches import CONTEXT, LossSubject, pairs, surroundings_of

@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from vsetune.config.loss_spec import MemorySpec
+from vsetune.config.component_specs import MemorySpec
 from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
 from vsetune.losses.contrastive.spec import ContrastiveSpec
 from vsetune.losses.loss_base import Items, LossInputs

@@ -12,8 +12,16 @@ from vsetune.losses.lmh.spec import LmhSpec
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.lsh.spec import LshSpec
 from vsetune.losses.parts.pairing import pools_of_batch
-from vsetune.losses.top_f.active_triplets import active_triplets, both_directions, hardest_count
-from vsetune.losses.top_f.loss import anchor_means, mean_of_anchors, sum_of_all_triplets, top_f_loss, top_fraction
+from vsetune.losses.top_f.loss import (
+    active_triplets,
+    anchor_means,
+    both_directions,
+    hardest_count,
+    mean_of_anchors,
+    sum_of_all_triplets,
+    top_f_loss,
+    top_fraction,
+)
 from vsetune.losses.top_f.spec import TopFSpec
 
 SEVERAL_POSITIVES = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 1]], dtype=torch.bool)
@@ -187,7 +195,7 @@ def test_sorting_counts_the_same_triplets_as_one_positive_after_the_other(fracti
     for matrix, matches in ((similarity, positives), (similarity.T.contiguous(), positives.T)):
         found = []
         for most in (0, 1000):
-            monkeypatch.setattr("vsetune.losses.top_f.active_triplets._MOST_POSITIVES_ONE_BY_ONE", most)
+            monkeypatch.setattr("vsetune.losses.top_f.loss._MOST_POSITIVES_ONE_BY_ONE", most)
             found.append(active_triplets(matrix, matches, ~matches, margin=0.2, fraction=fraction))
         for sorted_out, one_by_one in zip(*found, strict=True):
             assert torch.equal(sorted_out, one_by_one)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.loss_spec import LOSSES, LossSpec
+from vsetune.config.component_specs import LOSSES, LossSpec
 from vsetune.errors import ConfigError
 from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
 from vsetune.losses.irtm.spec import IrtmSpec

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vsetune.losses.irtm import loss as irtm
 from vsetune.losses.parts.loss_devices import beside
-from vsetune.losses.top_f import active_triplets as triplets
+from vsetune.losses.top_f import loss as triplets
 
 
 def numbers(rows: int, columns: int, *, ties: bool) -> Tensor:

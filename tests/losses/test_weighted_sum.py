@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.sum_spec import SumSpec
+from vsetune.config.component_specs import SumSpec
 from vsetune.losses.loss_base import LossContext, LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.weighted_sum.loss import WeightedSum

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
 

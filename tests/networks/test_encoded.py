@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.gsmn.network import Gsmn
 from vsetune.networks.gsmn.spec import GsmnSpec

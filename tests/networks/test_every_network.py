@@ -11,7 +11,7 @@ import pytest
 import torch
 from network_cases import CASES
 
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import NETWORKS
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.quality.checks import Check, Result
 from vsetune.quality.network_checks import NETWORK_CHECKS

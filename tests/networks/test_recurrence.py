@@ -13,8 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from vsetune.errors import UsageError
 from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD, hand_derived
 from vsetune.networks.parts.packing import Repeated, pack, shared_states
-from vsetune.networks.parts.recurrence import run_gru
-from vsetune.networks.parts.words import drop_numbers, embed_words
+from vsetune.networks.parts.recurrence import drop_numbers, embed_words, run_gru
 
 LENGTHS = {"any": [3, 1, 7, 7, 2], "equal": [4, 4, 4], "one sequence": [5], "one element each": [1, 1, 1]}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.network_spec import NETWORKS, NetworkSpec
+from vsetune.config.component_specs import NETWORKS, NetworkSpec
 from vsetune.errors import ConfigError
 from vsetune.networks.encoded import Encoded, joined
 from vsetune.networks.network_base import Network

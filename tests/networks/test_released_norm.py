@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import NETWORKS
 from vsetune.networks.cgmn.network import Cgmn, node_matching_scores, released_weights
 from vsetune.networks.cgmn.spec import CgmnSpec
 from vsetune.networks.inputs import ImageInputs

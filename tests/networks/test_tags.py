@@ -25,10 +25,9 @@ from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD
 from vsetune.networks.tags import pair_blocks
-from vsetune.networks.tags.joint_encoder import EncoderLayer, EncoderShape, bert_linear
+from vsetune.networks.tags.joint_encoder import EncoderLayer, EncoderShape, bert_linear, box_places, grid_boxes
 from vsetune.networks.tags.network import Tags
 from vsetune.networks.tags.spec import TagsSpec
-from vsetune.networks.tags.token_inputs import box_places, grid_boxes
 
 ROWS = torch.tensor([0, 2, 1, 0])
 

@@ -29,8 +29,8 @@ from vsetune.nightly.bisecting import (
     first_difference,
     shift_of,
 )
+from vsetune.nightly.blaming import Reruns
 from vsetune.nightly.night import BY_NAME
-from vsetune.nightly.rerunning import Reruns
 from vsetune.nightly.revisions import Commit, Repository
 
 EPOCH_TIME, BEST = BY_NAME["epoch_time"], BY_NAME["best_m_recall"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vsetune.config.plugin_loading import forget_plugins
+from vsetune.config.plugins import forget_plugins
 from vsetune.quality.subjects import write_draft
 
 

@@ -17,7 +17,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.search.drawing import REFUSED, distributions_of, draw
-from vsetune.search.even_points import even_point
+from vsetune.search.sampling.sampler import even_point
 
 
 def study_of(loss: str = "top_f", **search: Any) -> tuple[StudySpec, Cell]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from vsetune.search.even_points import even_point, value_at
+from vsetune.search.sampling.sampler import even_point, value_at
 
 SPACE = {
     "rate": FloatDistribution(1e-5, 1e-2, log=True), "margin": FloatDistribution(0.1, 0.5),

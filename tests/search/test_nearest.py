@@ -9,8 +9,8 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.search.drawing import distributions_of
-from vsetune.search.even_points import even_point
-from vsetune.search.nearest import Nearest
+from vsetune.search.sampling.sampler import even_point
+from vsetune.study.simulation.recorded_curves import Nearest
 
 
 def test_distances_are_those_of_a_plain_loop() -> None:

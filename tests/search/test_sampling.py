@@ -20,11 +20,11 @@ from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.errors import ConfigError
 from vsetune.search.configurations import ConfigurationSearch, Lesson, Sampled, Suggestion
 from vsetune.search.drawing import CellDrawing, distributions_of
-from vsetune.search.even_points import value_at
 from vsetune.search.objectives import Objective
 from vsetune.search.sampling import gp
 from vsetune.search.sampling.gp import _finished_for_good
 from vsetune.search.sampling.optuna_asking import asked
+from vsetune.search.sampling.sampler import value_at
 from vsetune.search.sampling.sampler_choice import sampler_named
 from vsetune.search.sampling.tpe import _from_arrays
 from vsetune.search.trial_history import NOTES, TrialHistory

@@ -11,9 +11,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import TrialState, create_trial
 
 from vsetune.search.configurations import _ended
-from vsetune.search.sampling.cma_es import _first, _moved, _Rates
+from vsetune.search.sampling.evolution import _child, _crossed, _first, _moved, _Rates, survivors
 from vsetune.search.sampling.grid import axes_of
-from vsetune.search.sampling.nsga_ii import _child, _crossed, survivors
 from vsetune.search.sampling.sampler import UnitCube
 from vsetune.search.sampling.tpe import log_density
 from vsetune.search.stopping.patience import _middle_of_others

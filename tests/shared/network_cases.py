@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import NETWORKS
 from vsetune.quality.network_learning import NetworkSubject
 
 TINY_CNN = {"model": "random", "depths": (1,), "widths": (4,)}

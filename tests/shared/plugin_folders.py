@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from vsetune.config.spec.base import Range, tunable
-from vsetune.config.loss_spec import LossSpec
+from vsetune.config.component_specs import LossSpec
 
 
 class HalfHingeSpec(LossSpec):
@@ -64,7 +64,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from vsetune.config.spec.base import Choices, tunable
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import NetworkSpec
 
 
 class BagSpec(NetworkSpec):

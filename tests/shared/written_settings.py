@@ -16,8 +16,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import parse_spec, read_yaml

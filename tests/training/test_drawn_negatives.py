@@ -11,7 +11,7 @@ from plain_tags import gradients, make, plain_score
 from pydantic import ValidationError
 from torch import Tensor
 
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import NETWORKS
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.training import TrainingSpec
 from vsetune.data.batches.batch import Batch

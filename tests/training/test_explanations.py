@@ -12,14 +12,14 @@ import pytest
 import torch
 from PIL import Image
 
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import NETWORKS
 from vsetune.config.study.evaluation_settings import GallerySpec
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.looking.show import read_pictures
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError, NumericError
 from vsetune.metrics import MatrixScores
-from vsetune.networks.evaluation_mode import evaluating
+from vsetune.networks.network_base import evaluating
 from vsetune.networks.network_building import build_network
 from vsetune.report.gallery import caption_rankings, hardest_negatives, heat_maps, image_rankings, make_gallery
 from vsetune.report.gallery.gallery import Gallery

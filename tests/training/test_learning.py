@@ -15,7 +15,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from vsetune.config.loss_spec import LOSSES
+from vsetune.config.component_specs import LOSSES
 from vsetune.config.study.study_spec import ScenesSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.parses import parse_dataset

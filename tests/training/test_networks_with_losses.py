@@ -7,8 +7,7 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset

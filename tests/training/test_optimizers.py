@@ -14,7 +14,7 @@ from torch.optim import Adam, AdamW
 from vsetune.config.study.training import TrainingSpec
 from vsetune.losses.loss_base import Loss
 from vsetune.networks.network_base import NetworkGroup
-from vsetune.training.optimizers import Optimizers
+from vsetune.training.step import Optimizers
 
 SIZES = [(7, 5), (5,), (1024, 33), ()]
 NO_LOSS = cast(Loss, SimpleNamespace(parameter_groups=list))

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.network_spec import NETWORKS, PairCost
+from vsetune.config.component_specs import NETWORKS, PairCost
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.stored.dataset import Dataset
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs
-from vsetune.networks.network_base import Network
+from vsetune.networks.network_base import Network, evaluating
 from vsetune.networks.network_building import build_network
 from vsetune.training import validation
 from vsetune.training import validation as module

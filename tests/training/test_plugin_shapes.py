@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from plugin_folders import LOSS, NETWORK, write_loss, write_network
 
-from vsetune.config.plugin_loading import forget_plugins, load_plugin
+from vsetune.config.plugins import forget_plugins, load_plugin
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError
 from vsetune.training.attempt import Attempt

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import NETWORKS
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
@@ -17,8 +17,7 @@ from vsetune.errors import ConfigError, DataError, IncompatibleCurves
 from vsetune.metrics import matrix_scores
 from vsetune.metrics.curves import check_same_protocol
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.evaluation_mode import evaluating
-from vsetune.networks.network_base import Network
+from vsetune.networks.network_base import Network, evaluating
 from vsetune.networks.network_building import build_network
 from vsetune.training.attempt import Attempt
 from vsetune.training.evaluation import evaluate, evaluate_reranked, score_split

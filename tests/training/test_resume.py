@@ -14,8 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import Preempted, StaleCheckpoint, StorageError
 from vsetune.training.attempt import Attempt
@@ -265,7 +264,7 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from vsetune.config.study.training import TrialSpec
-from vsetune.config.loss_spec import LOSSES
+from vsetune.config.component_specs import LOSSES
 from vsetune.training.attempt import Attempt
 from vsetune.training import executions
 

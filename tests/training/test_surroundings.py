@@ -17,9 +17,9 @@ from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, ParameterGrou
 from vsetune.networks.network_base import NetworkGroup
 from vsetune.training.code_revision import git_revision
 from vsetune.training.device import choose_device, effective_precision, product_precision, tower_precision, use_threads
-from vsetune.training.optimizers import Optimizers
 from vsetune.training.random_state import RandomState, undisturbed
 from vsetune.training.schedule import rate_factor
+from vsetune.training.step import Optimizers
 
 CPU = torch.device("cpu")
 

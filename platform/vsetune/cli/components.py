@@ -15,9 +15,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from vsetune.cli.output import complain, print_json, results, say
-from vsetune.config.loss_spec import LOSSES, LossSpec
-from vsetune.config.network_spec import NETWORKS, NetworkSpec
-from vsetune.config.plugin_loading import load_installed, load_plugin
+from vsetune.config.component_specs import LOSSES, NETWORKS, LossSpec, NetworkSpec
+from vsetune.config.plugins import load_installed, load_plugin
 from vsetune.config.spec.base import Choices, Domain, Kind, Score, Spec, conditions, known_name, tunables
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.compatibility import mismatch

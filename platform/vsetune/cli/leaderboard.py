@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vsetune.cli import leaderboard_explain, leaderboard_output
-from vsetune.cli.leaderboard_reading import Baseline, Every, HitShare, StudyNames, read_boards
+from vsetune.cli.leaderboard_output import Baseline, Every, HitShare, StudyNames, read_boards
 from vsetune.cli.output import results
 
 if TYPE_CHECKING:

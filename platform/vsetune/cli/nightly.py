@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import date as Day
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,24 +12,260 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from vsetune.cli import nightly_history
-from vsetune.cli.output import interruptible, messages, results, say
-from vsetune.errors import ConfigError
+from vsetune.cli.output import interruptible, messages, place_to_write, print_json, results, say
+from vsetune.config.spec.base import known_name
+from vsetune.errors import ConfigError, UsageError
+from vsetune.nightly.bisecting import FEWEST_PAIRS, MOST_PAIRS
+from vsetune.nightly.installing.placing import Entry, EntryKind
+from vsetune.storage.paths import home, remote_home
 
 if TYPE_CHECKING:
+    from vsetune.nightly.bisecting import Bisected, Tried
+    from vsetune.nightly.history import History
+    from vsetune.nightly.lines import PastNight, Stream
     from vsetune.nightly.night import NightReport
+
+
+INSTALL_EXAMPLE = "Example: vsetune nightly install studies/nightly.yaml --as systemd --at 02:30"
+HISTORY_EXAMPLE = "Example: vsetune nightly history scenes --measure epoch_time"
+BISECT_EXAMPLE = "Example: vsetune nightly bisect studies/nightly.yaml --measure first_losses"
+ACCEPT_EXAMPLE = 'Example: vsetune nightly accept scenes --measure epoch_time --reason "attention is exact now"'
+
+NightlyFile = Annotated[Path, typer.Argument(help="nightly file (YAML)", show_default=False)]
+FileOrName = Annotated[
+    str, typer.Argument(metavar="FILE_OR_NAME", help="nightly file, or its name", show_default=False)
+]
+OneMeasure = Annotated[str | None, typer.Option("--measure", help="only this measure, or first_losses")]
+OneCell = Annotated[str | None, typer.Option("--cell", help="only this cell, network.loss")]
+
+_NO_FILE = (".yaml", ".yml")
+
+
+def install(
+    file: NightlyFile,
+    kind: Annotated[EntryKind, typer.Option("--as", help="what starts the nights", show_default=False)],
+    at: Annotated[str, typer.Option(metavar="HH:MM", help="time of day")] = "02:30",
+    timezone: Annotated[
+        str | None,
+        typer.Option(metavar="ZONE", help="such as Europe/Berlin; default: UTC, with cron the clock of this machine"),
+    ] = None,
+    home_folder: Annotated[
+        str | None, typer.Option("--home", metavar="PLACE", help="VSETUNE_HOME of the nights; default: as here")
+    ] = None,
+    output: Annotated[
+        Path | None, place_to_write(metavar="FOLDER", help="write there, start nothing; default: where it works")
+    ] = None,
+    without_raycronjob: Annotated[
+        bool, typer.Option("--without-raycronjob", metavar="", help="with kubernetes: a plain CronJob")
+    ] = False,
+    remove_it: Annotated[bool, typer.Option("--remove", metavar="", help="take the entry away again")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="print it and change nothing")] = False,
+) -> None:
+    """Have a night run every day: by cron, systemd, GitHub Actions or Kubernetes.
+
+    May be repeated: an entry of the same sweep is replaced, everything else stays. No secret is written anywhere: cron
+    and systemd read ~/.config/vsetune/nightly.env, GitHub and Kubernetes their own secrets by name.
+    """
+    from vsetune.nightly.installing import placing
+    from vsetune.nightly.installing.nightly_entry import daily_time, nightly_entry
+    from vsetune.nightly.nightly_spec import load_nightly
+
+    zone = timezone if timezone or kind is EntryKind.CRON else "UTC"
+    content = nightly_entry(load_nightly(file), file, daily_time(at, zone), home_folder)
+    entry = Entry(kind, content, output, with_raycronjob=not without_raycronjob)
+    if dry_run and not remove_it:
+        for name, text in placing.entry_texts(entry).items():
+            say(f"{name}:")
+            results.out(text, highlight=False, end="")
+        return
+    for line in placing.remove(entry) if remove_it else placing.install(entry):
+        say(line)
+
+
+def history(
+    sweep: FileOrName, measure: OneMeasure = None, cell: OneCell = None,
+    last: Annotated[int, typer.Option(min=1, max=100_000, help="how many nights")] = 30,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="as JSON")] = False,
+) -> None:
+    """The nights there were, those that are missing, and with --measure the numbers of every cell."""
+    from vsetune.nightly.lines import past_nights, streams
+
+    name, kept = _sweep(sweep)
+    nights = past_nights(kept)[-last:]
+    found = [] if measure is None else streams(kept.nights(), _measure(measure), cell, [each.date for each in nights])
+    for problem in dict.fromkeys(kept.problems):
+        say(f"note: {problem}")
+    if as_json:
+        print_json({
+            "nightly": name, "nights": [asdict(night) for night in nights],
+            "accepted": [asdict(each) for each in kept.accepted()], "streams": [asdict(stream) for stream in found],
+        })
+        return
+    if not nights:
+        say(f"nightly {name}: no night yet in {kept.folder}; run one with: vsetune nightly run FILE")
+        return
+    results.print(_table_of_nights(nights) if measure is None else _table_of_streams(found, measure))
+    for each in kept.accepted():
+        said = f"{each.measure or 'all measures'}, {each.cell or 'all cells'}"
+        results.out(f"accepted {each.date}: {said}: {each.reason}", highlight=False)
+
+
+def accept(
+    sweep: FileOrName,
+    reason: Annotated[str, typer.Option(help="why the change is meant; it stays in the history", show_default=False)],
+    measure: OneMeasure = None, cell: OneCell = None,
+    date: Annotated[str | None, typer.Option(metavar="DATE", help="night the new line begins with; default: last")]
+    = None,
+) -> None:
+    """Move the line after an intended change: nights before it no longer count for what is named."""
+    from vsetune.nightly.accepting import Wish, accept_change
+    from vsetune.nightly.revisions import PACKAGE
+    from vsetune.training.code_revision import git_revision
+
+    name, kept = _sweep(sweep)
+    done = accept_change(kept, name, Wish(reason, measure, cell, date), git_revision(PACKAGE))
+    say(
+        f"nightly {name}: from {done.date} on a new line for {done.measure or 'all measures'} of "
+        f"{done.cell or 'all cells'}: {done.reason}"
+    )
+
+
+def bisect(
+    file: NightlyFile,
+    measure: Annotated[str, typer.Option(help="first_losses, epoch_time, best_m_recall, ...", show_default=False)],
+    cell: Annotated[
+        str | None, typer.Option(help="network.loss; default: where the last report has the largest change")
+    ] = None,
+    good: Annotated[
+        str | None, typer.Option(metavar="REVISION", help="default: of the last night before the change")
+    ] = None,
+    bad: Annotated[str | None, typer.Option(metavar="REVISION", help="default: of the last night, or HEAD")] = None,
+    seeds: Annotated[
+        int, typer.Option(
+            min=FEWEST_PAIRS, max=MOST_PAIRS,
+            help="of a measure: runs of each revision at least; those of a whole trial each with another seed",
+        )
+    ] = FEWEST_PAIRS,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="as JSON")] = False,
+) -> None:
+    """Find the commit that changed a measure, by measuring revisions in between. An interrupted search goes on.
+
+    Every revision runs in a worktree of its own, beside the good one, as often as it takes to tell them apart.
+
+    Exit codes: 0 found, 1 good and bad do not differ or one of them cannot run, 2 the input is wrong, 130 interrupted.
+    """
+    from vsetune.nightly.blaming import Question, answerable, search
+    from vsetune.nightly.history import History, nightly_folder
+    from vsetune.nightly.nightly_spec import load_nightly
+    from vsetune.nightly.revisions import Repository
+    from vsetune.study.stopping import sigterm_like_ctrl_c
+
+    spec, repository = load_nightly(file), Repository()
+    folder = nightly_folder(spec.nightly)
+    kept = History(folder)
+    kept.fetch()
+    asked = answerable(Question(file, measure, cell, good, bad, seeds), spec, kept, repository)
+    count = len(asked.after)
+    say(
+        f"{measure}{f' of {asked.cell}' if asked.cell else ''}: {count} commits after {asked.good.short} up to "
+        f"{asked.after[-1].short}, about {max(count - 1, 0).bit_length()} of them to measure"
+    )
+
+    def tell(tried: Tried, left: int) -> None:
+        say(f"{tried.side}: {tried.commit.short} {tried.commit.subject[:60]}: {tried.text}; {left} left")
+
+    with interruptible("the same command goes on with what was measured"), sigterm_like_ctrl_c():
+        found = search(asked, spec, folder / "bisect", repository, say=say, tell=tell)
+    if as_json:
+        print_json(asdict(found))
+        return
+    results.print(_table_of_tried(found, [commit.hash for commit in asked.after]))
+    if len(found.suspects) == 1:
+        results.out(f"changed by {found.suspects[0].text}", highlight=False)
+    else:
+        results.out(f"changed by one of these {len(found.suspects)}; all but the last cannot run:", highlight=False)
+        for commit in found.suspects:
+            results.out(f"  {commit.text}", highlight=False)
+
+
+def _sweep(file_or_name: str) -> tuple[str, History]:
+    """(name, history, fetched) of a file, or of a name that has one. UsageError with the names that have one."""
+    from vsetune.nightly.history import History, nightly_folder
+    from vsetune.nightly.nightly_spec import load_nightly
+
+    if file_or_name.endswith(_NO_FILE) or "/" in file_or_name:
+        name = load_nightly(Path(file_or_name)).nightly
+        kept = History(nightly_folder(name))
+        kept.fetch()
+        return name, kept
+    if remote_home() is not None:
+        raise UsageError(f"{file_or_name}: with VSETUNE_HOME={remote_home()} need the nightly file, not its name")
+    there = sorted(folder.name for folder in (home() / "nightly").glob("*") if (folder / "nights").is_dir())
+    try:
+        return file_or_name, History(nightly_folder(known_name(file_or_name, there, "nightly sweep")))
+    except ValueError as error:
+        nothing = f"no nightly sweep has a history in {home()}; give its file, or run a night first"
+        raise UsageError(str(error) if there else nothing) from error
+
+
+def _measure(name: str) -> str:
+    from vsetune.nightly.night import BY_NAME, FIRST_LOSSES
+
+    try:
+        return known_name(name, {*BY_NAME, FIRST_LOSSES}, "measure")
+    except ValueError as error:
+        raise UsageError(f"--measure: {error}") from error
+
+
+_NIGHT_STYLES = {"complete": "", "partial": "yellow", "failed": "red", "missed": "yellow"}
+
+
+def _table_of_nights(nights: Sequence[PastNight]) -> Table:
+    table = Table(
+        Column("night", no_wrap=True), "is", Column("revision", no_wrap=True), Column("min", justify="right"),
+        Column("exit code", justify="right"), Column("report", overflow="fold"),
+    )
+    for night in nights:
+        code = "" if night.exit_code is None else str(night.exit_code)
+        minutes = "" if night.seconds is None else f"{night.seconds / 60:.1f}"
+        state = Text(night.state, style=_NIGHT_STYLES[night.state])
+        table.add_row(night.date, state, night.revision[:10], minutes, code, Text(night.text))
+    return table
+
+
+def _table_of_streams(found: Sequence[Stream], measure: str) -> Table:
+    table = Table(
+        Column("cell", overflow="fold"), Column("nights", justify="right"), "", Column("median", justify="right"),
+        Column("last", justify="right"), title=measure, title_justify="left",
+    )
+    for stream in found:
+        table.add_row(stream.cell, str(stream.count), stream.sparkline, stream.median_text, stream.last_text)
+    return table
+
+
+def _table_of_tried(found: Bisected, order: Sequence[str]) -> Table:
+    """Commits from the good revision to the bad one. order: hashes, oldest first."""
+    table = Table(
+        Column("revision", no_wrap=True), Column("date", no_wrap=True), Column("subject", overflow="fold"), "is",
+        Column("because", overflow="fold"),
+    )
+    between = sorted(found.tried, key=lambda each: order.index(each.commit.hash))
+    for tried in (found.good, *between, found.bad):
+        subject = Text(tried.commit.subject)
+        table.add_row(tried.commit.short, tried.commit.date[:10], subject, tried.side, Text(tried.text))
+    return table
+
 
 app = typer.Typer(
     no_args_is_help=True, help="The same cells every night, held against their own history.",
     epilog="Example: vsetune nightly run studies/nightly.yaml",
 )
 
-app.command("install", epilog=nightly_history.INSTALL_EXAMPLE)(nightly_history.install)
-app.command("history", epilog=nightly_history.HISTORY_EXAMPLE)(nightly_history.history)
-app.command("bisect", epilog=nightly_history.BISECT_EXAMPLE)(nightly_history.bisect)
-app.command("accept", epilog=nightly_history.ACCEPT_EXAMPLE)(nightly_history.accept)
+app.command("install", epilog=INSTALL_EXAMPLE)(install)
+app.command("history", epilog=HISTORY_EXAMPLE)(history)
+app.command("bisect", epilog=BISECT_EXAMPLE)(bisect)
+app.command("accept", epilog=ACCEPT_EXAMPLE)(accept)
 
-NightlyFile = Annotated[Path, typer.Argument(help="nightly file (YAML)", show_default=False)]
 
 _STYLES = {"regression": "red", "changed": "red", "improvement": "green", "missing": "yellow"}
 _SAID_AT_ALL_TIMES = ("regression", "changed", "improvement", "missing")

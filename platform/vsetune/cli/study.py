@@ -1,25 +1,116 @@
-"""`vsetune study`: check a study file, run it, resume it; see and stop those that run."""
+"""`vsetune study`: check a study file, run it, resume it, confirm its winners, explain its search."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.table import Column, Table
 
-from vsetune.cli import study_after, study_plan, study_simulate, study_watch
+from vsetune.cli import study_plan, study_watch
 from vsetune.cli.components import searched_text
-from vsetune.cli.output import complain, counted, interruptible, messages, print_json, results, say
-from vsetune.cli.study_report import report
+from vsetune.cli.output import (
+    complain,
+    counted,
+    interruptible,
+    messages,
+    mlflow_server,
+    place_to_write,
+    print_json,
+    results,
+    say,
+)
+from vsetune.cli.study_watch import StudyName
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import UsageError
 from vsetune.storage.addresses import shown_plain
-from vsetune.storage.paths import under_home
+from vsetune.storage.paths import home, under_home
+from vsetune.storage.whole_files import write_text
 from vsetune.study.study_file import load_study
+
+if TYPE_CHECKING:
+    from vsetune.study.preparation import PreparedStudy
+    from vsetune.study.run import StudyOutcome, Trouble
+
+
+CONFIRM_EXAMPLE = "Example: vsetune study confirm quickstart --seeds 5"
+
+
+def confirm_study(
+    study: Annotated[
+        str, typer.Argument(metavar="STUDY_OR_FILE", help="name of a study, or its file", show_default=False)
+    ],
+    seeds: Annotated[
+        int, typer.Option(min=1, max=1000, help="of every configuration; more of them later add to these")
+    ] = 3,
+    address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Ray cluster; default: RAY_ADDRESS, or this machine")
+    ] = None,
+) -> None:
+    """Run what a study has found again: of every cell the winner, the runner-up and the papers' settings, each over the
+    same seeds, none of which has searched, and to the last epoch.
+
+    The search of the study must be over. The seeds are those that the file lists after the first, then the smallest
+    that it does not list; what has finished is not run again, so the same command goes on after an interruption. The
+    numbers of the leaderboard then come from these seeds; runner-up and papers' settings stand in its notes.
+    """
+    from vsetune.study.confirmations import confirming_again
+    from vsetune.study.run import run_study
+    from vsetune.study.stopping import sigterm_like_ctrl_c
+
+    again = f"vsetune study confirm {study} --seeds {seeds}"
+    with interruptible(f"nothing finished is lost, go on with: {again}"), sigterm_like_ctrl_c():
+        prepared = _prepared(study)
+        outcome = run_study(
+            prepared, resume=True, retry_failed=False, address=address, console=messages,
+            confirming=confirming_again(prepared.spec, seeds),
+        )
+    report(prepared, outcome, go_on=again, file=study)
+
+
+def _prepared(study: str) -> PreparedStudy:
+    """UsageError for what is neither a file nor a study that has begun."""
+    from vsetune.records.studies import Studies
+    from vsetune.study.preparation import prepare_spec
+    from vsetune.study.recorded_studies import study_of
+
+    given = load_study(Path(study)) if Path(study).is_file() else None
+    if given is None and Path(study).suffix in (".yaml", ".yml"):
+        raise UsageError(f"{study}: no such file; name a study file, or a study that has begun")
+    record = Studies().record(study if given is None else given.study)
+    spec: StudySpec = study_of(record) if given is None else given
+    return prepare_spec(spec, messages, where=study if given is not None else f"study {study}")
+
+
+EXPLAIN_EXAMPLE = "Example: vsetune study explain quickstart --output search.html"
+
+
+def explain_study(
+    study: StudyName,
+    output: Annotated[Path | None, place_to_write(help="page to write; default: under VSETUNE_HOME/searches")] = None,
+) -> None:
+    """Write a web page on the search of a study, running or ended: importances of its settings, what each was tried at,
+    the best so far, where the epochs went, why trials were stopped."""
+    from vsetune.records.studies import Studies
+    from vsetune.storage.home_files import keep_in_home
+    from vsetune.study.explaining import explain, to_html
+
+    studies = Studies()
+    attempts = studies.attempts(study)
+    if not attempts:
+        raise UsageError(f"study {study}: has no trials yet; start it, or wait for its first validation")
+    with messages.status("weighing the settings"):
+        page = to_html(explain(studies.record(study), attempts))
+    path = output or home() / "searches" / f"{study}.html"
+    write_text(path, page)
+    keep_in_home(path)
+    results.out(str(path.absolute()), highlight=False)
+
 
 app = typer.Typer(
     no_args_is_help=True, help="Check a study file, run it, go on with it; see and stop studies that run.",
@@ -28,10 +119,10 @@ app = typer.Typer(
 app.command("list", epilog=study_watch.LIST_EXAMPLE)(study_watch.list_studies)
 app.command("show", epilog=study_watch.SHOW_EXAMPLE)(study_watch.show_study)
 app.command("stop", epilog=study_watch.STOP_EXAMPLE)(study_watch.stop_study)
-app.command("confirm", epilog=study_after.CONFIRM_EXAMPLE)(study_after.confirm_study)
-app.command("explain", epilog=study_after.EXPLAIN_EXAMPLE)(study_after.explain_study)
+app.command("confirm", epilog=CONFIRM_EXAMPLE)(confirm_study)
+app.command("explain", epilog=EXPLAIN_EXAMPLE)(explain_study)
 app.command("plan", epilog=study_plan.PLAN_EXAMPLE)(study_plan.plan_study)
-app.command("simulate", epilog=study_simulate.SIMULATE_EXAMPLE)(study_simulate.simulate_study)
+app.command("simulate", epilog=study_plan.SIMULATE_EXAMPLE)(study_plan.simulate_study)
 
 StudyFile = Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)]
 
@@ -148,3 +239,65 @@ def _plain_cell(cell: Cell) -> dict[str, object]:
         "cell": cell.name, "network": dict(cell.network), "loss": dict(cell.loss), "training": dict(cell.training),
         "search": {name: domain.to_plain() for name, domain in cell.domains.items()},
     }
+
+
+def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: str) -> NoReturn:
+    """Print the leaderboard to stdout, events and places to look to stderr. Exits with the exit code.
+
+    go_on: the command that continues an interrupted study. file: the study file, for other commands.
+    """
+    from vsetune.report.terminal import render_table
+    from vsetune.study.places import tracking_uri
+
+    if outcome.board is not None:
+        results.print(render_table(outcome.board))
+    if outcome.remark:
+        say(f"{'no leaderboard' if outcome.board is None else 'leaderboard not whole on disk'}: {outcome.remark}")
+    if outcome.troubles:
+        messages.print(_table_of(outcome.troubles))
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(outcome.counts.items()))
+    lines = [f"{prepared.spec.study}: {counts}"]
+    if outcome.page is not None:
+        lines.append(f"page:      {outcome.page}")
+    lines += in_mlflow(tracking_uri(prepared.spec.tracking), outcome.experiment)
+    say("\n".join(lines))
+    if outcome.undelivered:
+        say(
+            f"{outcome.undelivered} events are not in MLflow yet ({outcome.outage}); export them with: "
+            f"vsetune tracking flush {prepared.spec.study}"
+        )
+    if outcome.was_interrupted:
+        why = f" by {outcome.stopped_by}" if outcome.stopped_by else ""
+        say(f"interrupted{why}; nothing finished is lost, go on with: {go_on}")
+    raise typer.Exit(_EXIT_CODES[outcome.ending] or (UNDELIVERED if outcome.undelivered else 0))
+
+
+def in_mlflow(uri: str | None, experiment: str | None) -> list[str]:
+    """The command that serves MLflow's UI, where none answers yet, and where in it the charts of the study are."""
+    from vsetune.records.run_descriptions import charts_link
+    from vsetune.study.places import mlflow_ui
+
+    server = mlflow_server(uri)
+    lines = [] if server is None else [f"MLflow UI: {server}"]
+    if experiment is not None:
+        lines.append(f"charts:    {mlflow_ui(None, uri) or 'http://127.0.0.1:5000'}/{charts_link(experiment)}")
+    return lines
+
+
+_EXIT_CODES = {"finished": 0, "failed": 1, "partly failed": 3, "interrupted": 130}
+UNDELIVERED = 4
+"""Exit code of a study that finished while its tracking store has not taken all records."""
+
+
+def _table_of(troubles: Sequence[Trouble]) -> Table:
+    """Trials that failed or are open, with the first line of the reason."""
+    columns = (Column("trial", overflow="fold"), "is", Column("because", overflow="fold"))
+    table = Table(*columns, title="not finished", title_justify="left")
+    for trouble in troubles[:_MOST_TROUBLES]:
+        table.add_row(trouble.trial, "open" if trouble.is_open else "failed", trouble.reason[:_LONGEST_REASON])
+    if len(troubles) > _MOST_TROUBLES:
+        table.add_row(f"and {len(troubles) - _MOST_TROUBLES} more", "", "vsetune trial show STUDY/TRIAL tells of each")
+    return table
+
+
+_MOST_TROUBLES, _LONGEST_REASON = 20, 800

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from vsetune.cli.options import Tracking, tracking_of
 from vsetune.cli.output import counted, interruptible, messages, place_to_write, print_json, results, say
-from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.errors import UsageError
 
 app = typer.Typer(

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from vsetune.cli import trial_results
 from vsetune.cli.components import value_text
+from vsetune.cli.options import Device, Run, Split, load_run
 from vsetune.cli.output import interruptible, place_to_write, print_json, recall_table, results, say, scoring
-from vsetune.cli.recorded_runs import Device, Run, Split, load_run
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.evaluation_settings import EvaluationSpec, GallerySpec
 from vsetune.errors import DamagedCheckpoint, DataError, UsageError

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vsetune.cli.options import Device, Run, Split, Tracking, load_run, tracking_of
 from vsetune.cli.output import interruptible, messages, place_to_write, print_json, recall_table, results, say, scoring
-from vsetune.cli.recorded_runs import Device, Run, Split, load_run
-from vsetune.cli.tracking_option import Tracking, tracking_of
 from vsetune.config.study.evaluation_settings import RerankSpec
 from vsetune.errors import DataError, UsageError
 from vsetune.storage.whole_files import write_text

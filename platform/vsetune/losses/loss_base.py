@@ -1,19 +1,16 @@
-"""Inputs and outputs of a loss, and the base class of all losses.
-
-Rows of a similarity matrix are images (N), columns are captions (M). With `batch_unit: pairs` N = M and pair i stands
-on the diagonal; with `batch_unit: images` each image meets all its captions and N <= M.
-"""
+"""Inputs and outputs of a loss, the base class of all losses, and the check of what a loss gives."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.loss_spec import LOSSES
+from vsetune.config.component_specs import LOSSES
 from vsetune.errors import ConfigError
 
 
@@ -140,7 +137,6 @@ class Loss(nn.Module, ABC):
         """
         output: LossOutput = super().__call__(inputs)
         if not self._is_checked:
-            from vsetune.losses.sound_output import require_sound  # it reads the classes above
 
             require_sound(output, inputs, name=self._name, forward=type(self).forward)
             self._is_checked = True
@@ -226,3 +222,45 @@ def require_semantics(inputs: LossInputs, loss: str, dtype: torch.dtype) -> Tens
             "data.semantics or data.encoder"
         )
     return vectors.to(torch.promote_types(dtype, vectors.dtype))
+
+
+def require_sound(output: object, inputs: LossInputs, *, name: str, forward: Callable[..., object]) -> None:
+    """ConfigError, which starts with file and line, unless this is a valid output. name: of the loss. Reads no
+    value."""
+    code = forward.__code__
+    for problem in _problems(output, inputs):
+        raise ConfigError(f"{code.co_filename}:{code.co_firstlineno}: loss {name}: {problem}")
+
+
+def _problems(output: object, inputs: LossInputs) -> Iterator[str]:
+    if not isinstance(output, LossOutput):
+        yield f"forward returned a {type(output).__name__}, need `LossOutput(value=...)`"
+        return
+    value = output.value
+    if not isinstance(value, Tensor):
+        yield f"value is a {type(value).__name__}, need a tensor of one number; compute it from inputs.similarity"
+        return
+    if value.dim() != 0:
+        yield f"value has shape {tuple(value.shape)}, need one number; reduce it with `.mean()` or `.sum()`"
+    elif not _is_wide(value):
+        yield f"value is of {value.dtype}, need float32 or wider; begin with `at_least_float32(inputs.similarity)`"
+    elif torch.is_grad_enabled() and inputs.similarity.requires_grad and not value.requires_grad:
+        yield "value has no gradient; compute it from inputs.similarity or the embeddings, without `.detach()`"
+    for key, part in output.parts.items():
+        if not isinstance(part, Tensor) or part.dim() != 0:
+            got = f"shape {tuple(part.shape)}" if isinstance(part, Tensor) else f"type {type(part).__name__}"
+            yield f"part {key} has {got}, need a tensor of one number to log"
+        elif part.requires_grad:
+            yield f"part {key} carries a gradient, which keeps the whole batch in memory; write `.detach()`"
+    selection = output.selection
+    if selection is not None:
+        for key, matrix in (("scores", selection.scores), ("negatives", selection.negatives)):
+            if matrix.shape != inputs.similarity.shape:
+                yield (
+                    f"selection.{key} has shape {tuple(matrix.shape)}, need {tuple(inputs.similarity.shape)} (images, "
+                    "captions)"
+                )
+
+
+def _is_wide(value: Tensor) -> bool:
+    return value.dtype in (torch.float32, torch.float64)

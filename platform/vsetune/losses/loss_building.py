@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from vsetune.config.component_specs import LossSpec, MemorySpec
 from vsetune.config.components.catalogue import Register, guarded
-from vsetune.config.loss_spec import LossSpec, MemorySpec
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_base import Loss, LossContext
 from vsetune.losses.parts.cross_batch_memory import CrossBatchMemory, MemorySettings

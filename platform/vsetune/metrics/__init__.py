@@ -55,12 +55,14 @@ if TYPE_CHECKING:
         COCO_TEST_1K,
         COCO_TEST_5K,
         RankingProtocol,
+        RelevanceScores,
         RetrievalScores,
         fold_scores,
         matrix_scores,
+        relevance_matrix_scores,
+        relevance_scores,
         retrieval_scores,
     )
-    from vsetune.metrics.relevance import RelevanceScores, relevance_matrix_scores, relevance_scores
     from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, MeanScores, PartOfScores, Scores
     from vsetune.metrics.semantic_ranking import CaptionSemantics, SemanticRankingDistance, semantic_ranking_distance
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar
@@ -11,13 +12,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.spec.base import Kind
 from vsetune.errors import ConfigError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.parts.layers import lengths, unit_by_hand
 from vsetune.networks.parts.network_devices import hand_derived
+from vsetune.networks.parts.network_fields import BackboneSpec
 from vsetune.networks.sentence_writing import SentenceWriting
 
 _SHORTEST = 1e-8
@@ -184,3 +186,72 @@ def known_counts(images: ImageInputs) -> Tensor | None:
 def word_mask(lengths: Tensor, words: int) -> Tensor:
     """(captions, words) bool, True for real words. lengths: (captions,)."""
     return torch.arange(words, device=lengths.device) < lengths[:, None]
+
+
+_DIMENSIONS = {"embedding": 2, "several_embeddings": 3, "probabilistic": 2}
+
+
+def require_sound_items(
+    network: Network, name: str, images: Encoded, captions: Encoded, *, sizes: tuple[int, int]
+) -> None:
+    """ConfigError unless the batch has as many items. name: of the network. sizes: images, captions."""
+    for encoded, side, size in ((images, "images", sizes[0]), (captions, "captions", sizes[1])):
+        encode = getattr(type(network), f"encode_{side}")
+        shape = tuple(encoded.vectors.shape)
+        if len(encoded) != size:
+            raise _wrong(encode, name, f"encode_{side} gave vectors of shape {shape} for {size} {side}; need one each")
+        wanted = _DIMENSIONS.get(network.kind)
+        if wanted is not None and len(shape) != wanted:
+            need = ("n", "D") if wanted == 2 else ("n", "K", "D")
+            raise _wrong(
+                encode, name, f"encode_{side} gave vectors of shape {shape}; kind {network.kind} needs "
+                f"({', '.join(need)})"
+            )
+
+
+def require_sound_scores(network: Network, name: str, scores: object, *, sizes: tuple[int, int]) -> None:
+    """ConfigError unless this is a similarity of every image with every caption that the network can learn from."""
+    similarity = type(network).similarity
+    if not isinstance(scores, Tensor):
+        raise _wrong(similarity, name, f"similarity gave a {type(scores).__name__}, need a tensor")
+    if tuple(scores.shape) != sizes:
+        raise _wrong(
+            similarity, name, f"similarity has shape {tuple(scores.shape)}, need {sizes}: a row per image, a column "
+            "per caption"
+        )
+    if scores.dtype not in (torch.float32, torch.float64):
+        raise _wrong(similarity, name, f"similarity is of {scores.dtype}, need float32; use `at_least_float32`")
+    learns = any(parameter.requires_grad for parameter in network.parameters())
+    if network.training and torch.is_grad_enabled() and learns and not scores.requires_grad:
+        raise _wrong(similarity, name, "similarity has no gradient, so nothing would be learned; do not detach it")
+
+
+def _wrong(function: Callable[..., object], name: str, problem: str) -> ConfigError:
+    function = getattr(function, "__wrapped__", function)
+    code = function.__code__
+    return ConfigError(f"{code.co_filename}:{code.co_firstlineno}: network {name}: {problem}")
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode and no gradient; afterwards the network is in training mode if it was before."""
+    was_training = network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        network.train(was_training)
+
+
+def groups_beside(network: nn.Module, groups: Sequence[NetworkGroup]) -> list[NetworkGroup]:
+    """These groups after one of all other parameters, which train from the start at the rate of the training."""
+    taken = {id(parameter) for group in groups for parameter in group.parameters}
+    return [NetworkGroup([each for each in network.parameters() if id(each) not in taken]), *groups]
+
+
+def backbone_groups(backbone: nn.Module | None, spec: BackboneSpec) -> list[NetworkGroup]:
+    """The group of a CNN, if there is one."""
+    if backbone is None:
+        return []
+    return [NetworkGroup(list(backbone.parameters()), spec.rate_factor, spec.start_epoch)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.components.catalogue import Register, guarded
-from vsetune.config.network_spec import NetworkSpec
 from vsetune.errors import ConfigError
 from vsetune.networks.network_base import Network
 from vsetune.networks.parts.text_transformer import Architecture, weights_follow

@@ -12,8 +12,8 @@ import csv
 from dataclasses import dataclass
 from importlib.resources import files
 
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.components.catalogue import name_of
-from vsetune.config.network_spec import NetworkSpec
 
 _FILE = "published.csv"
 

@@ -26,16 +26,16 @@ from typing import Any
 import torch
 
 import vsetune
-from vsetune.config.plugin_loading import load_installed, load_plugins
+from vsetune.config.plugins import load_installed, load_plugins
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
+from vsetune.errors import one_line
 from vsetune.nightly.night import STEP_TIME, STEP_TIMES, STEP_WALL_TIME
 from vsetune.storage.addresses import mask_output
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.whole_files import write_json
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.calibration import step_timer

@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from vsetune.errors import DataError, StorageError, StudyConflict
+from vsetune.errors import DataError, StorageError, StudyConflict, one_line
 from vsetune.nightly.night import Night, NightReport
 from vsetune.storage.addresses import join
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.home_files import find_in_home, keep_in_home
 from vsetune.storage.lease import Lease
 from vsetune.storage.locks import take_lock

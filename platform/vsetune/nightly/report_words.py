@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from vsetune.errors import one_line
 from vsetune.nightly.night import Measure, NightReport, ReportRow, Verdict
 from vsetune.report.wording import NOTHING, fixed
 from vsetune.storage.addresses import masked
-from vsetune.storage.foreign_text import one_line
 
 FIRST_LOSSES_TEXT = "first losses"
 _BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from vsetune.errors import UsageError
+from vsetune.errors import UsageError, one_line
 from vsetune.nightly.history import Accepted, History
 from vsetune.nightly.judging.judge import Judgement, all_cells, judge
 from vsetune.nightly.judging.scores import Tolerance
@@ -19,7 +19,6 @@ from vsetune.nightly.night import ALL_CELLS, FIRST_LOSSES, MEASURES, Measure, Ni
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.nightly.revisions import CommitRange, Suspects, commits_in
 from vsetune.nightly.sentences import headline, sentence
-from vsetune.storage.foreign_text import one_line
 
 _log = logging.getLogger(__name__)
 _ALIKE = 0.2

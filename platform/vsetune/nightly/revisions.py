@@ -12,8 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from vsetune.errors import UsageError, VsetuneError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import UsageError, VsetuneError, one_line
 from vsetune.storage.hashes import fingerprint_of
 
 PACKAGE = Path(__file__).resolve().parents[1]

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from vsetune.errors import ConfigError, StorageError
+from vsetune.errors import ConfigError, StorageError, one_line
 from vsetune.nightly.night import NightReport
 from vsetune.nightly.report_words import banner, counts_in_words, findings, in_a_line, plain, revision_words
 from vsetune.storage.addresses import masked, remember
-from vsetune.storage.foreign_text import one_line
 
 _log = logging.getLogger(__name__)
 _LATER = {408, 425, 429, 500, 502, 503, 504}

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 import vsetune
-from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
+from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError, one_line
 from vsetune.nightly.delivering import deliver
 from vsetune.nightly.first_steps import take_first_steps
 from vsetune.nightly.history import History, nightly_folder
@@ -26,7 +26,6 @@ from vsetune.nightly.night import Night, NightReport
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.nightly.reporting import report_of, unjudged_report
 from vsetune.records.events import AttemptRecord
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.hashes import fingerprint_of
 from vsetune.study.places import tracking_uri
 from vsetune.study.preparation import PreparedStudy, prepare_spec

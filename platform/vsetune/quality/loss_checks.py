@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
-from vsetune.config.loss_spec import LossSpec
+from vsetune.config.component_specs import LossSpec
 from vsetune.errors import ConfigError
 from vsetune.losses.lmh.spec import LmhSpec
 from vsetune.losses.loss_base import LossContext, LossInputs

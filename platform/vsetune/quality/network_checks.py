@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.spec.base import conditions, tunables
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded

@@ -9,10 +9,9 @@ from pathlib import Path
 from string import Template
 from typing import Any, Literal
 
+from vsetune.config.component_specs import LOSSES, NETWORKS, LossSpec, NetworkSpec
 from vsetune.config.components.catalogue import Catalogue, S
-from vsetune.config.loss_spec import LOSSES, LossSpec
-from vsetune.config.network_spec import NETWORKS, NetworkSpec
-from vsetune.config.plugin_loading import load_plugin
+from vsetune.config.plugins import load_plugin
 from vsetune.config.spec.base import unknown_name
 from vsetune.errors import ConfigError, MissingPlugin, UsageError
 from vsetune.storage.whole_files import make_folder, write_whole

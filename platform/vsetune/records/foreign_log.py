@@ -10,11 +10,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 from pydantic import ValidationError as NotAsWritten
 
 from vsetune.config.spec.base import Name, Seed
-from vsetune.errors import DataError, VsetuneError
+from vsetune.errors import DataError, VsetuneError, one_line
 from vsetune.records.events import PLUGIN_TAG, AttemptStatus, Opened, StudyStatus, Validated
 from vsetune.records.log import LOG_FILE, Line, lines_of
 from vsetune.records.study_history import StudyHistory
-from vsetune.storage.foreign_text import one_line
 
 _LONGEST_LINE, _LONGEST_NAME = 1 << 26, 4000
 

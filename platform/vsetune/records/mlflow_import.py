@@ -19,7 +19,7 @@ from typing import Any, cast, get_args
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from vsetune.errors import DataError, UsageError
+from vsetune.errors import DataError, UsageError, one_line
 from vsetune.records.events import (
     AttemptStart,
     AttemptStatus,
@@ -39,7 +39,6 @@ from vsetune.records.log import LOG_FILE, LogWriter
 from vsetune.records.mlflow_client import PIECE, in_one_line, open_client
 from vsetune.records.moved_study import FILES, FORMAT, HEADER, import_study
 from vsetune.storage.addresses import shown_url
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.hashes import sha256_of_file
 from vsetune.storage.whole_files import write_json
 

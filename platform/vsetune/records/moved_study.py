@@ -26,13 +26,12 @@ from typing import IO, Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from vsetune.config.spec.base import Name
-from vsetune.errors import DataError, StorageError, StudyConflict, UsageError
+from vsetune.errors import DataError, StorageError, StudyConflict, UsageError, one_line
 from vsetune.records.events import Event, Opened
 from vsetune.records.foreign_log import is_inside, require_sound_log
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.studies import folder_of_study
 from vsetune.records.study_lock import LOCK_FILE, is_led
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.hashes import sha256_of_file
 from vsetune.storage.home_files import keep_in_home
 from vsetune.storage.locks import take_lock

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from vsetune.errors import ConfigError, DataError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import ConfigError, DataError, one_line
 
 _S3 = "s3://"
 

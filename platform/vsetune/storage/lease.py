@@ -23,8 +23,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from vsetune.errors import DataError, StorageError, StudyConflict
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import DataError, StorageError, StudyConflict, one_line
 from vsetune.storage.s3 import ObjectChanged, ObjectState, find, put_bytes
 
 _log = logging.getLogger(__name__)

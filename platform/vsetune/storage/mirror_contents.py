@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from vsetune.errors import DataError, StorageError
+from vsetune.errors import DataError, StorageError, one_line
 from vsetune.storage.addresses import join
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.hashes import HashingReader, sha256_hex, sha256_of_file
 from vsetune.storage.s3 import (
     NothingThere,

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from vsetune.errors import ConfigError, DataError, StorageError
+from vsetune.errors import ConfigError, DataError, StorageError, one_line
 from vsetune.storage import s3
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.hashes import HashingWriter, sha256_of_file
 from vsetune.storage.kept_objects import WAIT_S, Arriving, Following, KeptObjects, is_hash
 from vsetune.storage.paths import NODE_CACHE_VARIABLE, home, local_path

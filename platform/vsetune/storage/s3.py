@@ -25,9 +25,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from vsetune.errors import DataError, StorageError, UsageError
+from vsetune.errors import DataError, StorageError, UsageError, one_line
 from vsetune.storage.addresses import bucket_and_key
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.hashes import sha256_hex, sha256_of_file
 
 _BUFFER = 1 << 20

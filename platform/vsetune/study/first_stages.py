@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from vsetune.config.plugin_loading import Plugin, known_plugins
+from vsetune.config.plugins import Plugin, known_plugins
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.study.evaluation_settings import RerankSpec
 from vsetune.config.study.study_spec import StudySpec

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vsetune.config.plugin_loading import Plugin
+from vsetune.config.plugins import Plugin
 from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.study.cells import Cell, build_trial, candidates, resolve_cells
 from vsetune.config.study.study_spec import ScenesSpec, StudySpec
 from vsetune.config.study.training import TrialSpec
-from vsetune.data.captions.parses import phrase_codes
-from vsetune.data.captions.phrases import lacks_phrases
+from vsetune.data.captions.parses import lacks_phrases, phrase_codes
 from vsetune.data.captions.semantic_sources import semantic_vectors_of
 from vsetune.data.making.data_place import finished
 from vsetune.data.making.ingest import ingest

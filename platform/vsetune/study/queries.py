@@ -13,8 +13,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from vsetune.errors import DataError, NumericError, UsageError
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import evaluating
 from vsetune.study.model_files import CarriedNetwork
 from vsetune.training.search_index import SearchIndex
 from vsetune.training.validation import pair_scores

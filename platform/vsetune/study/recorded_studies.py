@@ -6,10 +6,10 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vsetune.config.component_specs import SUM
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import BudgetSpec, SearchSpec, StudySpec
-from vsetune.config.sum_spec import SUM
 from vsetune.errors import UsageError
 from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyRecord
 from vsetune.report.rows import Row

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,7 +16,7 @@ from rich.console import Console
 
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import refusal
-from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.errors import StorageError, StudyConflict, UsageError, one_line
 from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyStatus
 from vsetune.records.studies import Studies
 from vsetune.records.study_lock import LOCK_FILE
@@ -31,7 +33,6 @@ from vsetune.study.ledger import StudyLedger
 from vsetune.study.placement import credentials_not_forwarded, place_trials, require_places
 from vsetune.study.preparation import PreparedStudy
 from vsetune.study.results import log_winners, write_results
-from vsetune.study.stop_watch import stop_watched
 from vsetune.study.stopping import StopRequest, sigterm_like_ctrl_c
 from vsetune.study.study_home import StudyHome, held_home
 from vsetune.study.study_metrics import exported
@@ -305,3 +306,56 @@ def _troubles(ledger: StudyLedger, left_alone: Sequence[RefusedCell]) -> list[Tr
         Trouble(name, not trial.is_closed, trial.error or "not started yet")
         for name, trial in ledger.trials.items() if trial.status == "failed" or not trial.is_closed
     ]
+
+
+LOOK_EVERY_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def stop_watched(
+    study: str, stop: StopRequest, *, every_s: float = LOOK_EVERY_S, asked: Callable[[], str | None] | None = None
+) -> Iterator[None]:
+    """Inside the context, a thread looks for a new request and passes it on to `stop`.
+
+    If the home cannot be read, the thread tries again; this is logged once. asked: reads the last request; None: from
+    the study's folder.
+    """
+    ask = asked or (lambda: Studies().stop_asked(study))
+    try:
+        known = ask()
+    except StorageError:  # an old request may then be followed, which is better than missing a new one
+        known = None
+    ended = threading.Event()
+    watch = threading.Thread(
+        target=_watch, args=(study, ask, known, stop, ended, every_s), name="stop-watch", daemon=True
+    )
+    watch.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watch.join(timeout=1.0)
+
+
+def _watch(
+    study: str, ask: Callable[[], str | None], known: str | None, stop: StopRequest, ended: threading.Event,
+    every_s: float,
+) -> None:
+    is_away = False
+    while not ended.wait(every_s):
+        try:
+            request = ask()
+        except Exception as error:  # the thread must survive to see a later request
+            if not is_away:
+                why = error if isinstance(error, StorageError) else f"{type(error).__name__}: {one_line(error)}"
+                _log.warning("study %s: requests to stop it (vsetune study stop) are not heard for now: %s", study, why)
+            is_away = True
+            continue
+        if is_away:
+            _log.warning("study %s: requests to stop it are heard again", study)
+        is_away = False
+        if request is not None and request != known:
+            stop.request(f"a request in its folder ({request})")
+            return

@@ -10,10 +10,9 @@ from typing import Any, Protocol, TypeVar, cast
 
 from pydantic import ValidationError, model_validator
 
+from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.components.catalogue import import_sibling
-from vsetune.config.loss_spec import LOSSES
-from vsetune.config.network_spec import NETWORKS
-from vsetune.config.plugin_loading import (
+from vsetune.config.plugins import (
     Plugin,
     load_installed,
     load_plugins,

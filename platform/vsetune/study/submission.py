@@ -24,8 +24,7 @@ import ray
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobSubmissionClient
 
-from vsetune.errors import UsageError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import UsageError, one_line
 from vsetune.storage.whole_files import FULL
 from vsetune.study.job_package import STOP_WITHIN_S, JobPackage, cannot_pack
 

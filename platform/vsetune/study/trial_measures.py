@@ -20,8 +20,8 @@ import ray
 import torch
 
 from vsetune.config.study.resources import Needs
+from vsetune.errors import one_line
 from vsetune.records.events import SYSTEM, ValidationPoint
-from vsetune.storage.foreign_text import one_line
 from vsetune.study.exported_metrics import (
     MOST_LOSS_PARTS,
     TRIAL_DATA_WAIT,

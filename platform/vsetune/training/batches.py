@@ -12,8 +12,7 @@ from vsetune.data.batches.assembly import CaptionTables, caption_tables
 from vsetune.data.batches.bank_batches import bank_rows
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.reader import steps_per_epoch, training_batches
-from vsetune.data.captions.parses import read_parses
-from vsetune.data.captions.phrases import phrases_name
+from vsetune.data.captions.parses import phrases_name, read_parses
 from vsetune.data.captions.semantic_sources import CosineSpread, cosine_spread, semantic_vectors_of, source_name
 from vsetune.data.captions.word_pieces import word_pieces_name
 from vsetune.data.stored.dataset import Dataset

@@ -22,9 +22,8 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, StorageError
+from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, StorageError, one_line
 from vsetune.networks.importing.stored import WeightNotes
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.hashes import sha256_hex, sha256_of_file
 from vsetune.storage.whole_files import (
     free_name,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vsetune.config.loss_spec import DrawnNegatives
+from vsetune.config.component_specs import DrawnNegatives
 from vsetune.config.study.training import TrainingSpec, TrialSpec
 from vsetune.data.batches.assembly import CaptionTables, caption_tables
 from vsetune.data.batches.bank_batches import BankRows, bank_rows
@@ -19,9 +19,8 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError
 from vsetune.losses.loss_base import Memory
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs
-from vsetune.networks.network_base import Network
+from vsetune.networks.network_base import Network, evaluating
 from vsetune.training.device import tower_precision
 from vsetune.training.random_state import undisturbed
 from vsetune.training.validation import caption_inputs, image_inputs

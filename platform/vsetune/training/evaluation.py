@@ -18,12 +18,10 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import rank_averages
-from vsetune.metrics.recall import COCO_TEST_1K, COCO_TEST_5K, RetrievalScores, owner_scores
-from vsetune.metrics.relevance import pair_scores
+from vsetune.metrics.recall import COCO_TEST_1K, COCO_TEST_5K, RetrievalScores, owner_scores, pair_scores
 from vsetune.metrics.score_blocks import MeanScores, Scores
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
-from vsetune.networks.evaluation_mode import evaluating
-from vsetune.networks.network_base import Network
+from vsetune.networks.network_base import Network, evaluating
 from vsetune.storage.paths import under_home
 from vsetune.training.reranking import FirstStage, reranked_scores
 from vsetune.training.validation import OnBatch, Report, encode_split, split_scores

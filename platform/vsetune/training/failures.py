@@ -22,7 +22,7 @@ from typing import Literal
 import torch
 from pydantic import ValidationError
 
-from vsetune.config.plugin_loading import place_in_plugin
+from vsetune.config.plugins import place_in_plugin
 from vsetune.errors import (
     AttemptError,
     ConfigError,

@@ -12,8 +12,7 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.metrics.recall import RetrievalScores, owner_scores
 from vsetune.metrics.score_blocks import RerankedScores, Scores, check_top, proposed_pairs
-from vsetune.networks.evaluation_mode import evaluating
-from vsetune.networks.network_base import Network
+from vsetune.networks.network_base import Network, evaluating
 from vsetune.training.validation import EncodedSplit, OnBatch, Report, encode_split, proposed_pair_scores, split_scores
 
 

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsetune.errors import VsetuneError
+from vsetune.errors import VsetuneError, one_line
 from vsetune.records.events import ValidationPoint
-from vsetune.storage.foreign_text import one_line
 from vsetune.training.attempt_progress import Progress
 from vsetune.training.checkpoint import OF_DAMAGE, CheckpointFolder
 from vsetune.training.random_state import RandomState, undisturbed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from vsetune.config.network_spec import AnyNetwork
+from vsetune.config.component_specs import AnyNetwork
 from vsetune.config.sources.recipe import expand_path
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS
 from vsetune.errors import ConfigError, DataError

@@ -10,20 +10,19 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from vsetune.config.loss_spec import LOSSES
+from vsetune.config.component_specs import LOSSES
 from vsetune.config.sources.inputs import DataSpec
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.loss_settings import plugins_of
 from vsetune.config.study.training import TrainingSpec, TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
-from vsetune.errors import DamagedCheckpoint, DataError, StaleCheckpoint
+from vsetune.errors import DamagedCheckpoint, DataError, StaleCheckpoint, one_line
 from vsetune.networks.importing.imported import network_of
 from vsetune.networks.importing.stored import StoredNetwork, StoredWeights, WeightNotes, read_notes
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.backbone import names_of_colours
-from vsetune.storage.foreign_text import one_line
 from vsetune.training.checkpoint import OF_DAMAGE
 from vsetune.training.evaluation import evaluate
 from vsetune.training.start import count_known

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vsetune.config.network_spec import PairCost
+from vsetune.config.component_specs import PairCost
 from vsetune.config.sources.inputs import NetworkReads, PixelInput
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.bank_batches import BankRows, bank_rows
@@ -23,9 +23,8 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 from vsetune.metrics import EmbeddingScores, MatrixScores, Scores
 from vsetune.networks.encoded import Encoded, joined
-from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network
+from vsetune.networks.network_base import Network, evaluating
 from vsetune.training.device import tower_precision
 
 OnBatch = Callable[[], None]

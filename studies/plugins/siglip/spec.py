@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.loss_spec import COSINES, LossSpec
+from vsetune.config.component_specs import COSINES, LossSpec
 from vsetune.config.spec.base import Range, Score, tunable
 from vsetune.losses.parts.spec_fields import SameImage
 

@@ -12,7 +12,7 @@ from vsetune.networks.network_base import Network, region_mask, unit_length, wor
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.polysemous import mean_of_items
-from vsetune.networks.parts.words import word_embedding
+from vsetune.networks.parts.recurrence import word_embedding
 
 from .spec import WordCnnSpec
 

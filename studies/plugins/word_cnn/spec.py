@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.spec.base import Choices, tunable
 
 

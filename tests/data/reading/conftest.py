@@ -25,9 +25,8 @@ from PIL import Image
 
 from vsetune.config.sources.inputs import EncoderSpec, NetworkReads, PixelInput
 from vsetune.data.batches.reader import evaluation_batches
-from vsetune.data.captions.parses import parse_dataset, read_parses
+from vsetune.data.captions.parses import caption_phrases, parse_dataset, read_parses
 from vsetune.data.captions.phrase_rules import Phrase
-from vsetune.data.captions.phrases import caption_phrases
 from vsetune.data.looking.verify import verify
 from vsetune.data.making.raw import png_bytes
 from vsetune.data.progress import SilentProgress

@@ -16,7 +16,7 @@ import transformers
 
 from vsetune.config.sources.inputs import EncoderSpec
 from vsetune.config.sources.pretrained_models import encoder_identity, one_line
-from vsetune.data.captions.encoder_semantics import TextEncoder
+from vsetune.data.captions.semantic_sources import TextEncoder
 from vsetune.errors import ConfigError
 
 CAPTIONS = ["a dog runs", "the man rides a red bike over the grass", "cat"]

@@ -15,8 +15,13 @@ import transformers
 
 from vsetune.config.sources.inputs import DataSpec, EncoderSpec
 from vsetune.config.sources.pretrained_models import encoder_identity
-from vsetune.data.captions.encoder_semantics import TextEncoder, encode_all, encoder_vectors
-from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vectors_of
+from vsetune.data.captions.semantic_sources import (
+    TextEncoder,
+    cosine_spread,
+    encode_all,
+    encoder_vectors,
+    semantic_vectors_of,
+)
 from vsetune.data.progress import SilentProgress
 from vsetune.errors import ConfigError, DataError
 
@@ -129,7 +134,7 @@ def test_rows_are_captions_in_the_order_of_their_ids_and_any_split_will_do(datas
 def test_vectors_that_are_kept_are_read_without_loading_the_model(dataset, spec, monkeypatch) -> None:
     made = np.array(encoder_vectors(dataset, spec(), split="validation"))
     monkeypatch.setattr(
-        "vsetune.data.captions.encoder_semantics.TextEncoder", lambda *_, **__: pytest.fail("loaded again")
+        "vsetune.data.captions.semantic_sources.TextEncoder", lambda *_, **__: pytest.fail("loaded again")
     )
     again = encoder_vectors(dataset, spec(batch_size=1), split="validation")
     np.testing.assert_array_equal(made, again)

@@ -7,9 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from vsetune.data.captions.parses import PARSES_FILE, parse_dataset
+from vsetune.data.captions.parses import PARSES_FILE, caption_phrases, parse_dataset, phrases_name
 from vsetune.data.captions.phrase_rules import Phrase, counted, decoded, encoded
-from vsetune.data.captions.phrases import caption_phrases, phrases_name
 from vsetune.data.looking.verify import verify
 from vsetune.data.progress import SilentProgress
 from vsetune.errors import DataError, StudyConflict

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from vsetune.data.batches.prefetch import Prefetched
+from vsetune.data.batches.reader import Prefetched
 
 
 def test_items_arrive_in_order_and_then_end():
@@ -63,7 +63,7 @@ def test_closing_closes_the_generator_in_its_thread():
 
 def test_an_abandoned_iterator_does_not_hold_up_the_end_of_the_program():
     program = (
-        "from vsetune.data.batches.prefetch import Prefetched\n"
+        "from vsetune.data.batches.reader import Prefetched\n"
         "import itertools\n"
         "items = Prefetched((number for number in itertools.count()), depth=2)\n"
         "print(next(items))\n"

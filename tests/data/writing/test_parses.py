@@ -12,9 +12,8 @@ from mock_bucket import bucket
 from vsetune.config.sources.inputs import NetworkReads
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.batches.reader import evaluation_batches
-from vsetune.data.captions.parses import parse_dataset, read_parses, word_heads
+from vsetune.data.captions.parses import caption_phrases, parse_dataset, read_parses, word_heads
 from vsetune.data.captions.phrase_rules import Phrase
-from vsetune.data.captions.phrases import caption_phrases
 from vsetune.data.looking.verify import verify
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset

@@ -12,7 +12,7 @@ import yaml
 from PIL import Image
 from plugin_folders import write_files
 
-from vsetune.config.plugin_loading import forget_plugins
+from vsetune.config.plugins import forget_plugins
 from vsetune.data.making.data_place import load_recipe
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.sources.inputs import PixelInput
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.malali_keller.spec import MalaliKellerSpec

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.malali_keller.spec import MalaliKellerSpec
 from vsetune.networks.mse.spec import MseSpec

@@ -11,10 +11,9 @@ import torch
 from torch.nn.functional import conv2d, max_pool2d
 
 from vsetune.errors import ConfigError
-from vsetune.networks.parts.backbone import Backbone
+from vsetune.networks.parts.backbone import Backbone, Vgg19
 from vsetune.networks.parts.network_fields import BackboneSpec
 from vsetune.networks.parts.text_transformer import weights_follow
-from vsetune.networks.parts.vgg import Vgg19
 
 CONVOLUTIONS = (0, 2, 5, 7, 10, 12, 14, 16, 19, 21, 23, 25, 28, 30, 32, 34)
 
@@ -22,9 +21,9 @@ CONVOLUTIONS = (0, 2, 5, 7, 10, 12, 14, 16, 19, 21, 23, 25, 28, 30, 32, 34)
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two convolutions, each followed by pooling, and layers of 8 units instead of 4,096."""
-    monkeypatch.setattr("vsetune.networks.parts.vgg._BLOCKS", ((1, 4), (1, 5)))
-    monkeypatch.setattr("vsetune.networks.parts.vgg._HIDDEN", 8)
-    monkeypatch.setattr("vsetune.networks.parts.vgg._CELLS", 2)
+    monkeypatch.setattr("vsetune.networks.parts.backbone._BLOCKS", ((1, 4), (1, 5)))
+    monkeypatch.setattr("vsetune.networks.parts.backbone._HIDDEN", 8)
+    monkeypatch.setattr("vsetune.networks.parts.backbone._CELLS", 2)
 
 
 @pytest.fixture

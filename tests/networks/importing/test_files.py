@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import NETWORKS
 from vsetune.errors import DataError
 from vsetune.networks.importing.imported import network_of
 from vsetune.networks.importing.released_models import SOURCES, import_released

@@ -10,8 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vsetune.config.loss_spec import LOSSES, LossSpec
-from vsetune.config.network_spec import NETWORKS
+from vsetune.config.component_specs import LOSSES, NETWORKS, SUM, LossSpec
 from vsetune.config.sources.inputs import DataSpec
 from vsetune.config.spec.base import Domain, Spec
 from vsetune.config.spec.loading import describe_problems
@@ -40,7 +39,6 @@ from vsetune.config.study.loss_settings import (
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec
-from vsetune.config.sum_spec import SUM
 from vsetune.errors import ConfigError
 
 Configuration = Mapping[str, Value]

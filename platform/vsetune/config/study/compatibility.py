@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from vsetune.config.loss_spec import LOSSES, LossSpec, MemorySpec
-from vsetune.config.network_spec import NetworkSpec
-from vsetune.config.sum_spec import SumSpec
+from vsetune.config.component_specs import LOSSES, LossSpec, MemorySpec, NetworkSpec, SumSpec
 
 _KINDS = {
     "embedding": "one embedding per item",

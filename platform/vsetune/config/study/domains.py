@@ -9,10 +9,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from vsetune.config.loss_spec import LOSSES
+from vsetune.config.component_specs import LOSSES, WeightedLoss
 from vsetune.config.spec.base import Choices, Domain, Spec, conditions, known_name, searched_domain, tunables
 from vsetune.config.study.study_entries import LossEntry, Settings
-from vsetune.config.sum_spec import WeightedLoss
 from vsetune.errors import ConfigError
 
 Value = bool | int | float | str

@@ -7,11 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vsetune.config.loss_spec import LOSSES, LossSpec
-from vsetune.config.network_spec import NETWORKS, NetworkSpec
-from vsetune.config.plugin_loading import plugin_of
+from vsetune.config.component_specs import LOSSES, NETWORKS, SUM, LossSpec, NetworkSpec, SumSpec
+from vsetune.config.plugins import plugin_of
 from vsetune.config.spec.base import Spec
-from vsetune.config.sum_spec import SUM, SumSpec
 
 
 def loss_type(plain: Mapping[str, Any]) -> type[LossSpec]:

@@ -15,15 +15,13 @@ from pydantic import (
     model_validator,
 )
 
-from vsetune.config.loss_spec import LossSpec
-from vsetune.config.network_spec import AnyNetwork, NetworkSpec
+from vsetune.config.component_specs import AnyLoss, AnyNetwork, LossSpec, NetworkSpec
 from vsetune.config.sources.inputs import DataSpec, SemanticSource
 from vsetune.config.spec.base import Count, Range, Seed, Spec, tunable
 from vsetune.config.spec.loading import describe_problems
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.loss_settings import as_settings, loss_settings_of, plugins_of, with_settings
-from vsetune.config.sum_spec import AnyLoss
 
 
 class PhaseSpec(Spec):

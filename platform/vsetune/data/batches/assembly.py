@@ -15,8 +15,7 @@ import torch
 
 from vsetune.config.sources.inputs import NetworkReads
 from vsetune.data.batches.batch import Batch
-from vsetune.data.captions.parses import joined_words, word_heads
-from vsetune.data.captions.phrases import CaptionPhrases, caption_phrases
+from vsetune.data.captions.parses import CaptionPhrases, caption_phrases, joined_words, word_heads
 from vsetune.data.captions.word_pieces import ids_of_phrases, piece_words, word_pieces, words_of_ids
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import ImageSample

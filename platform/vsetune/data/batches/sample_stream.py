@@ -15,8 +15,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
-from vsetune.errors import StorageError, VsetuneError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import StorageError, VsetuneError, one_line
 
 T = TypeVar("T")
 BatchUnit = Literal["pairs", "images"]

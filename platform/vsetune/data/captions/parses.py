@@ -1,15 +1,11 @@
-"""Dependency parses of captions: for each word the word it depends on, in one array per split; on request phrases too.
-
-They are stored beside the shards, listed in `parses.json`, which is written last: with it the parses are complete.
-Shards and manifest do not change, so parses can be added to a finished data set, and its fingerprint, hence
-checkpoints, stay valid. A data set has parses by one pipeline; another is refused: networks trained on both cannot be
-compared.
-"""
+"""Dependency parses of captions, one array per split, and phrases for networks that mask them."""
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +24,7 @@ from vsetune.data.captions.parse_files import (
     are_there,
     fetched_array,
 )
-from vsetune.data.captions.phrase_rules import PHRASE_DTYPE, counted, encoded
+from vsetune.data.captions.phrase_rules import PHRASE_DTYPE, Phrase, counted, decoded, encoded
 from vsetune.data.captions.spacy_parser import load_parser, load_phrase_finder
 from vsetune.data.captions.svd_semantics import captions_fingerprint
 from vsetune.data.progress import ProgressSink
@@ -38,10 +34,9 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import first_problem
 from vsetune.data.stored.plain_files import parse_shallow_json
 from vsetune.data.stored.shards import iter_words
-from vsetune.errors import DataError, StorageError, StudyConflict
+from vsetune.errors import DataError, StorageError, StudyConflict, one_line
 from vsetune.storage import s3
 from vsetune.storage.addresses import is_remote, join
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.whole_files import readable_json, write_whole
 
@@ -291,3 +286,48 @@ def _store(parses: Parses, files: Sequence[Path], path: str) -> None:
         if file.parent != Path(path):
             write_whole(Path(path) / file.name, file.read_bytes(), durable=True)
     write_whole(Path(path) / PARSES_FILE, readable_json(parses.to_plain()), durable=True)
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CaptionPhrases:
+    """The phrases of a split. codes: row = caption id; None where there are only single words. place: for messages."""
+
+    codes: np.ndarray | None
+    place: str
+
+    def of(self, caption: int, *, words: int) -> list[Phrase]:
+        """The phrases found in a caption of `words` words; may be empty. DataError for damaged ones."""
+        if self.codes is None:
+            return []
+        try:
+            return decoded(self.codes[caption], words=words)
+        except DataError as error:
+            raise DataError(f"{self.place}: caption {caption}: {error}; {again(self.place, phrases=True)}") from error
+
+
+def caption_phrases(dataset: Dataset, split: str) -> CaptionPhrases:
+    """The phrases of a split. For a data set without phrases single words are used, which is logged.
+
+    DataError if they are damaged or of other captions.
+    """
+    codes = phrase_codes(dataset, split)
+    if codes is None:
+        _log.warning("%s", lacks_phrases(dataset.path))
+    return CaptionPhrases(codes, dataset.path)
+
+
+def lacks_phrases(place: str) -> str:
+    """The message for a data set that lacks the phrases a network reads."""
+    return (
+        f"{place}: has no phrases of its captions, single words are masked instead; add them: vsetune data parse "
+        f"{place} --phrases"
+    )
+
+
+def phrases_name(dataset: Dataset) -> str:
+    """The pipeline that found the phrases, or `single words`; for records of attempts."""
+    parses = read_parses(dataset.path)
+    return "single words" if parses is None or not parses.has_phrases else f"{parses.pipeline} {parses.version}"

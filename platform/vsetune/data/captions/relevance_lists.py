@@ -12,8 +12,7 @@ from torch import Tensor
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import split_records
-from vsetune.errors import DataError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import DataError, one_line
 
 _COLUMNS = ("image", "caption_image", "caption")
 _LIST_BYTES = 1 << 30

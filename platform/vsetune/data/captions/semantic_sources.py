@@ -1,19 +1,35 @@
-"""Semantic vectors for a loss or metric by source, and the spread of their cosines."""
+"""Semantic vectors for a loss or metric by source, and those of a pre-trained encoder (LSEH with BERT)."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from vsetune.config.sources.inputs import DataSpec, SemanticSource
-from vsetune.config.sources.pretrained_models import encoder_identity
-from vsetune.data.captions.encoder_semantics import encoder_vectors
-from vsetune.data.captions.svd_semantics import semantic_vectors
-from vsetune.data.progress import ProgressSink
+from vsetune.config.sources.inputs import DataSpec, EncoderSpec, SemanticSource
+from vsetune.config.sources.pretrained_models import ENCODER_KEY as KEY
+from vsetune.config.sources.pretrained_models import (
+    PretrainedModel,
+    encoder_identity,
+    find_encoder,
+    loading_failures,
+    one_line,
+    quiet_transformers,
+    require_transformers,
+)
+from vsetune.data.captions.svd_semantics import captions_fingerprint, semantic_vectors
+from vsetune.data.captions.word_pieces import loading_options, require_matching_words
+from vsetune.data.devices import device_named
+from vsetune.data.progress import ProgressSink, SilentProgress
+from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.shards import iter_captions
 from vsetune.errors import ConfigError
 
 
@@ -83,3 +99,137 @@ def _cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     one, other = one.astype(np.float64), other.astype(np.float64)
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     return np.einsum("ij,ij->i", one, other) / np.where(lengths > 0, lengths, 1)  # type: ignore[no-any-return]
+
+
+_log = logging.getLogger(__name__)
+
+_METHOD = "encoder-1"
+"""Part of the file name: raise the number when the vectors of an equal recipe change."""
+
+
+def encoder_vectors(
+    dataset: Dataset, spec: EncoderSpec, *, split: str, device: str | torch.device = "cpu",
+    progress: ProgressSink | None = None,
+) -> np.ndarray:
+    """(captions, k) float32, row = caption id; k is the width of the model. Read-only, not normalised.
+
+    Computed once and kept beside the shards, or in vsetune's home when the data are remote or read-only; when it is
+    kept, the model is not loaded. ConfigError when there is no such model.
+    """
+    captions = dataset.split(split).captions
+    recipe = f"{_METHOD}-{encoder_identity(spec)}-t{spec.max_tokens}"
+    name = f"semantics-{split}-{recipe}-{captions_fingerprint(dataset, split)}.npy"
+
+    def encoded() -> np.ndarray:
+        sink = progress or SilentProgress()
+        texts = list(iter_captions(dataset, split))
+        encoder = TextEncoder(spec, device=device)
+        sink.stage(f"encoding captions of {split}", len(texts))
+        return encode_all(encoder, texts, batch_size=spec.batch_size, progress=sink)
+
+    return cached_array(dataset.path, name, rows=captions, make=encoded)
+
+
+def encode_all(encoder: TextEncoder, texts: list[str], *, batch_size: int, progress: ProgressSink) -> np.ndarray:
+    """(texts, k) float32. Texts of similar length are encoded together, longest first, to reduce padding."""
+    order = sorted(range(len(texts)), key=lambda index: (-len(texts[index]), index))
+    vectors = np.empty((len(texts), encoder.width), np.float32)
+    for start in range(0, len(order), batch_size):
+        chosen = order[start : start + batch_size]
+        vectors[chosen] = encoder.encode([texts[index] for index in chosen])
+        progress.advance(len(chosen))
+    if not np.isfinite(vectors).all():
+        broken = int((~np.isfinite(vectors).all(axis=1)).sum())
+        raise ConfigError(
+            f"data.encoder: {broken} of {len(texts)} captions get vectors that are not finite, so the weights are "
+            "damaged; use another model"
+        )
+    if encoder.cut:
+        _log.info("%d of %d captions fill the length limit of the encoder; what is beyond is cut off",
+                  encoder.cut, len(texts))
+    return vectors
+
+
+class TextEncoder:
+    """Tokeniser, model and pooling of an EncoderSpec, in evaluation mode and float32.
+
+    width: size of a vector. cut: number of texts so far that filled the length limit and so may have lost their end.
+    """
+
+    def __init__(self, spec: EncoderSpec, *, device: str | torch.device) -> None:
+        self._device = device_named(device, key="device of the encoder")
+        self._tokenizer, model = _load(find_encoder(spec))
+        config = model.config
+        self._model = model.to(self._device).float().eval()
+        self._pooling = spec.pooling
+        self._padding = self._tokenizer.pad_token_id or 0
+        room = getattr(config, "max_position_embeddings", None) or spec.max_tokens
+        self._limit = min(spec.max_tokens, self._tokenizer.model_max_length, room)
+        self.width = int(config.hidden_size)
+        self.cut = 0
+
+    @torch.inference_mode()
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """(texts, width) float32; they go through the model together. A text without any token is a zero row.
+
+        Real tokens include the special ones around a text, as in Sentence-BERT, so an empty text has some with BERT.
+        """
+        found = self._tokenizer(list(texts), truncation=True, max_length=self._limit)["input_ids"]
+        lengths = torch.tensor([len(row) for row in found])
+        self.cut += int((lengths == self._limit).sum())
+        rows = [torch.tensor(row or [self._padding]) for row in found]
+        # Padded here rather than by the tokeniser: some have no padding token, some pad on the left.
+        tokens = pad_sequence(rows, batch_first=True, padding_value=self._padding).to(self._device)
+        is_real = (torch.arange(tokens.shape[1]) < lengths.clamp(min=1)[:, None]).to(self._device)
+        states = self._model(input_ids=tokens, attention_mask=is_real.long()).last_hidden_state
+        pooled = states[:, 0] if self._pooling == "first" else _mean(states, is_real)
+        return (pooled.cpu() * (lengths > 0)[:, None]).numpy()
+
+
+def _mean(states: Tensor, is_real: Tensor) -> Tensor:
+    """(B, T, width) and (B, T) bool to (B, width): mean over the real tokens."""
+    weights = is_real[..., None].to(states.dtype)
+    return (states * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+def _load(found: PretrainedModel) -> tuple[Any, Any]:
+    """Tokeniser and model. No code of the model repository is run, and pickled weights are refused."""
+    require_transformers(KEY)
+    from transformers import AutoModel, AutoTokenizer
+
+    options = loading_options(found)
+    try:
+        # Weights missing from a checkpoint are random, which must not shift the random numbers of a training.
+        with quiet_transformers(is_local=found.commit is None), torch.random.fork_rng(devices=[]):
+            tokenizer: Any = AutoTokenizer.from_pretrained(found.place, **options)
+            model, report = AutoModel.from_pretrained(
+                found.place, use_safetensors=True, output_loading_info=True, **options
+            )
+    except loading_failures() as error:
+        raise ConfigError(
+            f"{KEY}: {found.place}: cannot load ({one_line(error)}); need a text encoder of `transformers` with its "
+            "tokeniser and safetensors weights"
+        ) from error
+    _require_text_encoder(model.config, where=found.place)
+    _require_every_weight(report, where=found.place)
+    require_matching_words(tokenizer, model.config, where=found.place, key=KEY)
+    return tokenizer, model
+
+
+def _require_text_encoder(config: Any, *, where: str) -> None:
+    if config.is_encoder_decoder or not hasattr(config, "hidden_size"):
+        raise ConfigError(
+            f"{KEY}: {where}: is a {config.model_type}, need a model with one tower that encodes text, such as BERT or "
+            "MiniLM"
+        )
+
+
+def _require_every_weight(report: dict[str, Any], *, where: str) -> None:
+    """ConfigError for missing weights, which would be random and make the vectors meaningless. The pooler follows the
+    last layer and is not used."""
+    missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
+    if missing:
+        raise ConfigError(
+            f"{KEY}: {where}: {len(missing)} weights are not in the file, the first is {missing[0]}; save the whole "
+            "model, or name another"
+        )

@@ -16,8 +16,7 @@ from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import Photograph, Record, read_some
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, with_case
-from vsetune.errors import DataError, StorageError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import DataError, StorageError, one_line
 from vsetune.storage.whole_files import whole_file
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont

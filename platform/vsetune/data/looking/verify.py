@@ -29,9 +29,8 @@ from vsetune.data.stored.shards import (
     photograph_of,
 )
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
-from vsetune.errors import DataError
+from vsetune.errors import DataError, one_line
 from vsetune.storage.addresses import is_remote, join
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.hashes import HashingReader
 from vsetune.storage.s3 import NothingThere
 from vsetune.storage.whole_files import partials_in

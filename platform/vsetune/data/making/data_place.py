@@ -6,7 +6,7 @@ import logging
 import shutil
 from pathlib import Path
 
-from vsetune.config.plugin_loading import load_installed, load_plugins, require_different_names
+from vsetune.config.plugins import load_installed, load_plugins, require_different_names
 from vsetune.config.sources.recipe import IngestRecipe, expand_path
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.spec.yaml_files import require_kind

@@ -21,10 +21,9 @@ from vsetune.data.stored.manifest import (
     write_manifest,
 )
 from vsetune.data.stored.vocabulary import Vocabulary, tokenise
-from vsetune.errors import DataError
+from vsetune.errors import DataError, one_line
 from vsetune.storage import s3
 from vsetune.storage.addresses import join
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.whole_files import write_whole
 

@@ -15,10 +15,9 @@ from vsetune.config.spec.base import Spec
 from vsetune.data.stored import storage
 from vsetune.data.stored.manifest import ShardInfo
 from vsetune.data.stored.plain_files import parse_shallow_json
-from vsetune.errors import DataError, StorageError, StudyConflict, UsageError
+from vsetune.errors import DataError, StorageError, StudyConflict, UsageError, one_line
 from vsetune.storage import s3
 from vsetune.storage.addresses import join
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.locks import take_lock
 from vsetune.storage.whole_files import partials_in, write_json, write_whole
 

@@ -21,8 +21,7 @@ from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.plain_files import Flaw, is_regular, is_text
 from vsetune.data.stored.shards import MOST_CHARACTERS
 from vsetune.data.stored.tar_members import file_places
-from vsetune.errors import DataError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import DataError, one_line
 from vsetune.storage.hashes import sha256_of_pieces
 
 _PICTURE_BYTES = 256 << 20

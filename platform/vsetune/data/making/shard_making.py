@@ -31,8 +31,7 @@ from vsetune.data.making.readers import read_raw
 from vsetune.data.making.shard_writer import TAR_END_BYTES, Sample, sample_bytes_bound, write_shard
 from vsetune.data.progress import ProgressSink
 from vsetune.data.stored.manifest import FeatureInfo
-from vsetune.errors import DataError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import DataError, one_line
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,9 @@ from vsetune.data.stored import storage
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, SplitInfo
 from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.vocabulary import Vocabulary
-from vsetune.errors import DataError, VsetuneError
+from vsetune.errors import DataError, VsetuneError, one_line
 from vsetune.storage import s3
 from vsetune.storage.addresses import is_remote, join
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.node_cache import WrongContent, node_cache
 

@@ -15,8 +15,7 @@ from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import describe_problems
 from vsetune.data.stored.plain_files import parse_shallow_json
 from vsetune.data.stored.storage import is_inside
-from vsetune.errors import DataError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import DataError, one_line
 from vsetune.storage.whole_files import readable_json, write_whole
 
 FORMAT_NAME = "vsetune-data"

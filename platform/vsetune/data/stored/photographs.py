@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from vsetune.data.stored.plain_files import Flaw
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import one_line
 
 _ORIENTATION = 0x0112
 _UPRIGHT = {

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from vsetune.data.stored import storage
-from vsetune.errors import DataError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import DataError, one_line
 
 DEEPEST = 32
 """Limit for the nesting of lists and objects; ours are 5 deep."""

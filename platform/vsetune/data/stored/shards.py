@@ -15,8 +15,7 @@ from vsetune.data.stored.manifest import FeatureInfo, ShardInfo
 from vsetune.data.stored.plain_files import HEADER_BYTES, Flaw, array_from_bytes, is_text, parse_json
 from vsetune.data.stored.tar_members import tar_members
 from vsetune.data.stored.vocabulary import mirrored_words, with_case
-from vsetune.errors import DataError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import DataError, one_line
 from vsetune.storage.hashes import HashingReader
 from vsetune.storage.node_cache import WrongContent
 

@@ -16,10 +16,9 @@ import stat
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from vsetune.errors import DataError, StorageError, UsageError
+from vsetune.errors import DataError, StorageError, UsageError, one_line
 from vsetune.storage import node_cache, s3
 from vsetune.storage.addresses import is_remote, join
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.hashes import sha256_of_stream
 from vsetune.storage.s3 import NothingThere
 

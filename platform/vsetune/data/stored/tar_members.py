@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from vsetune.data.stored.plain_files import Flaw
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import one_line
 
 _BLOCK = tarfile.BLOCKSIZE
 _SKIP_AT_ONCE = 1 << 20

@@ -11,8 +11,7 @@ from functools import cache, cached_property
 from typing import Protocol
 
 from vsetune.data.stored.plain_files import is_text, parse_shallow_json
-from vsetune.errors import DataError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import DataError, one_line
 
 PAD, START, END, UNKNOWN, MASK = range(5)
 SPECIAL_WORDS = ("<pad>", "<start>", "<end>", "<unknown>", "<mask>")

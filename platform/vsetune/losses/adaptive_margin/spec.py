@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from vsetune.config.loss_spec import MemorySpec, warmup_epochs
+from vsetune.config.component_specs import MemorySpec, warmup_epochs
 from vsetune.losses.parts.spec_fields import TripletMarginFields, refuse_random_with_memory
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.loss_spec import LossSpec, semantics_field
+from vsetune.config.component_specs import LossSpec, semantics_field
 from vsetune.config.sources.inputs import SemanticSource
 from vsetune.config.spec.base import ALL_SCORES, Range, Score, tunable
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vsetune.config.loss_spec import MemorySpec
+from vsetune.config.component_specs import MemorySpec
 from vsetune.config.spec.base import Range, tunable
 from vsetune.losses.parts.spec_fields import DistanceSpec, refuse_random_with_memory
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from vsetune.config.loss_spec import DrawnNegatives, warmup_epochs
+from vsetune.config.component_specs import DrawnNegatives, warmup_epochs
 from vsetune.config.spec.base import Kind, Range, tunable
 from vsetune.losses.parts.spec_fields import HingeSpec
 

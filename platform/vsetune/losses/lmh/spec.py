@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from vsetune.config.loss_spec import warmup_epochs
+from vsetune.config.component_specs import warmup_epochs
 from vsetune.losses.parts.spec_fields import HingeSpec
 
 

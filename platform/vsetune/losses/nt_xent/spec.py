@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.loss_spec import COSINES
+from vsetune.config.component_specs import COSINES
 from vsetune.config.spec.base import Kind, Score
 from vsetune.losses.parts.spec_fields import SameImage, SoftmaxSpec
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vsetune.config.loss_spec import COSINES, EMBEDDINGS, LossSpec, MemorySpec
+from vsetune.config.component_specs import COSINES, EMBEDDINGS, LossSpec, MemorySpec
 from vsetune.config.spec.base import Kind, Range, Score, tunable
 
 SameImage = Literal["decided", "diagonal"]

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.loss_spec import LossSpec
+from vsetune.config.component_specs import LossSpec
 from vsetune.config.spec.base import ALL_SCORES, Kind, Range, Score, tunable
 
 

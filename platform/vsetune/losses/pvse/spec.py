@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.loss_spec import COSINES, EMBEDDINGS, MemorySpec, warmup_epochs
+from vsetune.config.component_specs import COSINES, EMBEDDINGS, MemorySpec, warmup_epochs
 from vsetune.config.spec.base import Kind, Range, Score, tunable
 from vsetune.losses.parts.spec_fields import SameImage
 

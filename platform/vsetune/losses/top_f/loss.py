@@ -1,21 +1,17 @@
-"""Top-f triplet loss with several positives (Huteau et al. 2023, MSE**, Eq. 1-4).
-
-An anchor is an image or a caption of the batch. Of its n_p positives it uses the max(1, ceil(f n_p)) least similar,
-of its n_n negatives the max(1, ceil(f n_n)) most similar; f falls from 1 (all triplets) to 0 (the hardest).
-"""
+"""Top-f triplet loss with several positives (Huteau et al. 2023, MSE**, Eq. 1-4), and its count of active triplets."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32
 from vsetune.losses.loss_building import register
-from vsetune.losses.parts.pairing import Pools, pools, pools_of_batch, same_image
-from vsetune.losses.top_f.active_triplets import ActiveTriplets, both_directions
+from vsetune.losses.parts.loss_devices import is_on_cpu
+from vsetune.losses.parts.pairing import Pools, floors_of_largest, pools, pools_of_batch, same_image, sorted_rows
 from vsetune.losses.top_f.spec import TopFSpec
 
 
@@ -132,3 +128,171 @@ class TopFraction(Loss):
                 is_proxy=fraction > 0 or inputs.memory is not None,
             ),
         )
+
+
+_ROUNDING = 1e-9  # 0.07 * 100 is a hair above 7 in floating point
+_MOST_POSITIVES_ONE_BY_ONE = 128  # about where sorting becomes faster
+
+
+class ActiveTriplets(NamedTuple):
+    """Which triplets of each anchor (row) violate the margin, without gradient.
+
+    counts: (N, M) active triplets an entry stands in, plus as a negative, minus as a positive: the gradient of the sum
+    of the row's hinges. active: (N,) how many there are. used: (N,) how many triplets the anchor uses, 0 for anchors
+    that have no positive or no negative.
+    """
+
+    counts: Tensor
+    active: Tensor
+    used: Tensor
+
+    def shares(self) -> Tensor:
+        """(N,) weight of one triplet in the mean over the row; 0 for skipped anchors."""
+        return (self.used > 0) / self.used.clamp(min=1).to(self.counts.dtype)
+
+
+def hardest_count(candidates: int, fraction: float) -> int:
+    """Number of candidates used at this fraction of n: max(1, ceil(f n))."""
+    return max(1, math.ceil(fraction * candidates - _ROUNDING))
+
+
+def active_triplets(
+    similarity: Tensor, positives: Tensor, negatives: Tensor, *, margin: float, fraction: float
+) -> ActiveTriplets:
+    """Triplets among the k_p x k_n hardest of each row with [negative + m - positive]+ > 0.
+
+    similarity: (N, M), finite, float32 or wider. positives, negatives: (N, M) bool.
+    Hinges are piecewise linear, so it is enough to count them: one positive of all anchors at a time up to 128, by
+    sorting beyond; no tensor exceeds (N, M). On a tie for the last place one entry is used, not all.
+    """
+    scores = similarity.detach()
+    return _count(scores, _lifted(scores, negatives, margin), positives, negatives, fraction)
+
+
+def both_directions(
+    met: Pools, positives: Tensor, *, margin: float, fraction: float
+) -> tuple[ActiveTriplets, ActiveTriplets]:
+    """Triplets with the images and with the captions as anchors; the latter hold (M, N + P) counts.
+
+    positives: (N, M) bool, of the batch alone. See `active_triplets`.
+    """
+    scores = met.images.detach()
+    lifted = _lifted(scores, met.image_negatives, margin)
+    images = _count(scores, lifted, positives, met.image_negatives, fraction)
+    if met.captions is not met.images:
+        scores = met.captions.detach()
+        lifted = _lifted(scores, met.caption_negatives, margin)
+    captions = _count(scores.T, lifted.T, positives.T, met.caption_negatives.T, fraction)
+    return images, captions
+
+
+def _lifted(scores: Tensor, negatives: Tensor, margin: float) -> Tensor:
+    """Negatives plus margin, minus infinity elsewhere."""
+    return (scores + margin).masked_fill_(~negatives, float("-inf"))
+
+
+def _count(scores: Tensor, lifted: Tensor, positives: Tensor, negatives: Tensor, fraction: float) -> ActiveTriplets:
+    """`active_triplets` of scores and `_lifted` scores (N, M) without gradient."""
+    low = _lowest_positives(scores, positives, fraction)
+    high = _highest_negatives(lifted, negatives, fraction)
+    few = low.values.shape[1] <= _MOST_POSITIVES_ONE_BY_ONE
+    counts, violations = (_count_one_by_one if few else _count_by_sorting)(low, high)
+    if high.places is not None:
+        counts = torch.zeros_like(scores).scatter_(1, high.places, counts)
+    counts.scatter_add_(1, low.places, -violations)
+    return ActiveTriplets(counts, violations.sum(dim=1), low.used * high.used)
+
+
+def _count_one_by_one(low: Hardest, high: Highest) -> tuple[Tensor, Tensor]:
+    """Active triplets of each negative (N, k) and of each positive (N, k_p), one positive of all anchors at a time."""
+    counts, active = torch.zeros_like(high.values), torch.empty_like(high.values)
+    violations = torch.empty_like(low.values)
+    for rank in range(low.values.shape[1]):
+        level = torch.maximum(low.values[:, rank], high.floors)
+        torch.gt(high.values, level[:, None], out=active)  # floats, as sums of bools are slow
+        counts += active
+        violations[:, rank] = active.sum(dim=1)
+    return counts, violations
+
+
+def _count_by_sorting(low: Hardest, high: Highest) -> tuple[Tensor, Tensor]:
+    """The same counts, in time that hardly grows with the number of positives. Rows with a NaN differ; their means are
+    NaN either way."""
+    floors, dtype = high.floors[:, None], high.values.dtype
+    below = torch.searchsorted(sorted_rows(low.values), high.values.contiguous())
+    counts = below.to(dtype) * (high.values > floors)
+    reached = torch.searchsorted(sorted_rows(high.values), torch.maximum(low.values, floors), right=True)
+    return counts, (high.values.shape[1] - reached).to(dtype)
+
+
+class Highest(NamedTuple):
+    """The negatives each anchor uses: those of values (N, k) above floors (N,). places: (N, k) their columns; None
+    where values are whole rows. used: (N,) how many an anchor uses."""
+
+    values: Tensor
+    floors: Tensor
+    places: Tensor | None
+    used: Tensor
+
+
+class Hardest(NamedTuple):
+    """The candidates each anchor uses. values: (N, k); an infinity that makes no hinge where an anchor uses fewer.
+    places: (N, k) their columns. used: (N,) how many an anchor uses."""
+
+    values: Tensor
+    places: Tensor
+    used: Tensor
+
+
+def _highest_negatives(lifted: Tensor, negatives: Tensor, fraction: float) -> Highest:
+    used = _used(negatives.sum(dim=1), fraction)
+    everything = lifted.new_full((lifted.shape[0],), float("-inf"))
+    if fraction == 1:
+        return Highest(lifted, everything, None, used)
+    floors = floors_of_largest(lifted, used) if is_on_cpu(lifted) and int(used.max()) > 1 else None
+    if floors is not None:
+        return Highest(lifted, floors, None, used)
+    hardest = _hardest(lifted, used, fraction, largest=True)
+    return Highest(hardest.values, everything, hardest.places, used)
+
+
+def _lowest_positives(scores: Tensor, positives: Tensor, fraction: float) -> Hardest:
+    """Positives are few, so they are gathered before they are ranked; on a GPU, where reading their number would wait
+    for the queue, they are ranked in place."""
+    if not is_on_cpu(scores):
+        used = _used(positives.sum(dim=1), fraction)
+        values = scores.masked_fill(~positives, float("inf"))
+        places = torch.arange(scores.shape[1], device=scores.device).expand(scores.shape)
+        return Hardest(values, places, used) if fraction == 1 else _hardest(values, used, fraction, largest=False)
+    rows, columns = positives.nonzero(as_tuple=True)
+    counts = torch.bincount(rows, minlength=scores.shape[0])
+    ranks = torch.arange(rows.shape[0], device=rows.device) - (counts.cumsum(dim=0) - counts)[rows]
+    shape = (scores.shape[0], max(1, int(counts.max())))
+    values = scores.new_full(shape, float("inf")).index_put_((rows, ranks), scores[rows, columns])
+    places = columns.new_zeros(shape).index_put_((rows, ranks), columns)
+    used = _used(counts, fraction)
+    if fraction == 1 or shape[1] == 1:
+        return Hardest(values, places, used)
+    low = _hardest(values, used, fraction, largest=False)
+    return Hardest(low.values, places.gather(1, low.places), used)
+
+
+def _hardest(values: Tensor, used: Tensor, fraction: float, *, largest: bool) -> Hardest:
+    """The used[i] largest or smallest entries of each row i, which `_used` gave for this fraction."""
+    if is_on_cpu(values):
+        fewest, most = torch.stack([used.min(), used.max()]).tolist()
+    else:  # at most; what a row does not use is left out below
+        fewest, most = 0, hardest_count(values.shape[1], fraction)
+    if most <= 1:
+        hardest, places = values.max(dim=1, keepdim=True) if largest else values.min(dim=1, keepdim=True)
+    else:
+        hardest, places = values.topk(most, dim=1, largest=largest, sorted=fewest < most)
+    unused = torch.arange(hardest.shape[1], device=used.device) >= used[:, None]
+    return Hardest(hardest.masked_fill_(unused, float("-inf") if largest else float("inf")), places, used)
+
+
+def _used(candidates: Tensor, fraction: float) -> Tensor:
+    """`hardest_count` for a tensor of numbers of candidates; 0 for 0."""
+    if fraction == 1:
+        return candidates
+    return torch.minimum(candidates, (fraction * candidates.double() - _ROUNDING).ceil().clamp(min=1).long())

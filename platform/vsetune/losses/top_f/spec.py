@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.loss_spec import MemorySpec, warmup_epochs
+from vsetune.config.component_specs import MemorySpec, warmup_epochs
 from vsetune.config.spec.base import Range, tunable
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.sum_spec import SumSpec
+from vsetune.config.component_specs import SumSpec
 from vsetune.losses.loss_base import Loss, LossContext, LossInputs, LossOutput, ParameterGroup
 from vsetune.losses.loss_building import build_loss, register
 

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.errors import DataError
 from vsetune.networks.cgmn.spec import CgmnSpec
 from vsetune.networks.encoded import Encoded
@@ -27,8 +27,8 @@ from vsetune.networks.network_building import register
 from vsetune.networks.parts.batch_normalization import normalize_rows
 from vsetune.networks.parts.layers import lengths, xavier_linear
 from vsetune.networks.parts.packing import RealParts, pack
+from vsetune.networks.parts.recurrence import embed_words, last_state, word_embedding, word_states
 from vsetune.networks.parts.region_graph import RegionGraph, normalized_regions
-from vsetune.networks.parts.words import embed_words, last_state, word_embedding, word_states
 
 _RELATION_BLOCKS, _SPATIAL_BLOCKS = 4, 2
 _LEAST = 1e-8

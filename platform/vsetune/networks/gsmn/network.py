@@ -34,7 +34,7 @@ from vsetune.networks.parts.cross_attention import Attention, word_attention
 from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import beside
 from vsetune.networks.parts.pair_gradients import Chosen, Seen, scores_by_pair
-from vsetune.networks.parts.words import embed_words, word_embedding, word_states
+from vsetune.networks.parts.recurrence import embed_words, word_embedding, word_states
 
 _NUMBERS_PER_STEP = 2**21
 """Block similarities of a step: 8 MiB in float32. Smaller steps spend their time on calls, larger ones exceed the

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.errors import DataError
 from vsetune.networks.importing.released_file import UNKNOWN, WEIGHT_NORM, Released, rows_of
 from vsetune.networks.importing.stored import DESCRIPTION, WORD_VECTORS, StoredNetwork, StoredWeights, placed

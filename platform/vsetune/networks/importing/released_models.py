@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from vsetune import networks
-from vsetune.config.network_spec import NETWORKS, NetworkSpec
+from vsetune.config.component_specs import NETWORKS, NetworkSpec
 from vsetune.config.spec.loading import parse_spec
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.importing.imported import Imported, Recognised, mapped_weights

@@ -12,7 +12,7 @@ import safetensors.torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from vsetune.config.network_spec import NETWORKS, NetworkSpec
+from vsetune.config.component_specs import NETWORKS, NetworkSpec
 from vsetune.config.spec.loading import parse_spec
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.importing.released_file import rows_of

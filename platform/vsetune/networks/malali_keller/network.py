@@ -7,12 +7,11 @@ from torch import nn
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.malali_keller.spec import MalaliKellerSpec
-from vsetune.networks.network_base import Network, NetworkGroup, unit_length
+from vsetune.networks.network_base import Network, NetworkGroup, backbone_groups, groups_beside, unit_length
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.image_vectors import ImageVectors
-from vsetune.networks.parts.parameter_groups import backbone_groups, groups_beside
 from vsetune.networks.parts.polysemous import end_states
-from vsetune.networks.parts.words import embed_words, word_embedding
+from vsetune.networks.parts.recurrence import embed_words, word_embedding
 
 
 @register(MalaliKellerSpec)

@@ -9,12 +9,10 @@ from torch import nn
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.mse.spec import MseSpec
-from vsetune.networks.network_base import Network, NetworkGroup, unit_length
+from vsetune.networks.network_base import Network, NetworkGroup, backbone_groups, groups_beside, unit_length
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.image_vectors import ImageVectors
-from vsetune.networks.parts.parameter_groups import backbone_groups, groups_beside
-from vsetune.networks.parts.recurrence import run_gru
-from vsetune.networks.parts.words import embed_words
+from vsetune.networks.parts.recurrence import embed_words, run_gru
 
 _RELEASED_MEAN = 1.0
 """Of word embeddings in the released code, where the paper has 0."""

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from vsetune.networks.network_base import at_least_float32, unit_length
 from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.packing import packed_mask, spelt_out, unpack
-from vsetune.networks.parts.recurrence import run_gru
-from vsetune.networks.parts.words import Words
+from vsetune.networks.parts.recurrence import Words, run_gru
 
 
 class ItemAttention(nn.Module):

@@ -1,17 +1,4 @@
-"""A GRU over sequences of different lengths with a hand-written gradient: on a CPU faster than nn.GRU (decision 0034).
-
-    r = sigma(W_ir x + b_ir + W_hr h + b_hr)    u = sigma(W_iu x + b_iu + W_hu h + b_hu)
-    n = W_hn h + b_hn                           c = tanh(W_in x + b_in + r n)
-    h' = (1 - u) c + u h
-
-Automatic differentiation adds a product as large as the weights to their gradient at every step. Here a backward step
-only propagates the gradient of the state; the weights get theirs from one product over all steps. Nothing is padded,
-and repeated values are computed once: W_i x of a recurring element, h of sequences with equal beginnings
-(`shared_states.py`).
-
-Letters of shapes: S sequences, T their elements together (packed: all first elements, all second ones, ...), U rows of
-inputs (T, or of a table), N states (T, or fewer), W numbers of an element, D hidden units.
-"""
+"""Word embeddings and recurrent layers over captions, with a GRU that is faster on a CPU (decision 0034)."""
 
 from __future__ import annotations
 
@@ -24,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from vsetune.networks.network_base import at_least_float32
 from vsetune.networks.parts.network_devices import hand_derived
-from vsetune.networks.parts.packing import Repeated, States, shared_states, spelt_out, states_of_all
+from vsetune.networks.parts.packing import Repeated, States, pack, shared_states, spelt_out, states_of_all, unpack
 
 
 def run_gru(gru: nn.GRU, inputs: PackedSequence | Repeated) -> tuple[PackedSequence, Tensor]:
@@ -132,3 +119,50 @@ class _Gru(torch.autograd.Function):
         of_input_weight, of_input_bias = of_hidden.T @ inputs, of_hidden.sum(dim=0)
         of_inputs = of_hidden @ input_weight if ctx.needs_input_grad[0] else None
         return of_inputs, of_input_weight, of_weight, of_input_bias, of_bias, None
+
+
+Words = PackedSequence | Repeated
+"""Vectors of the words of captions."""
+
+_EMBEDDING_BOUND = 0.1
+
+
+def word_embedding(vocabulary_size: int, word_size: int) -> nn.Embedding:
+    """Trained word vectors, initialised from U(-0.1, 0.1) as in VSE++; the padding row is treated like the others."""
+    embedding = nn.Embedding(vocabulary_size, word_size)
+    nn.init.uniform_(embedding.weight, -_EMBEDDING_BOUND, _EMBEDDING_BOUND)
+    return embedding
+
+
+def embed_words(embedding: nn.Embedding, tokens: Tensor, lengths: Tensor) -> Words:
+    """Word vectors of all captions without padding. Ids are packed before the look-up, which is cheaper than after; on
+    a CPU each word of the batch is looked up once.
+
+    lengths: (captions,) of tokens (captions, words); this waits for a GPU unless they are on the host.
+    """
+    ids = pack(tokens, lengths.cpu())
+    if not hand_derived(embedding.weight):
+        return ids._replace(data=embedding(ids.data))
+    distinct, places = torch.unique(ids.data, return_inverse=True)
+    return Repeated(embedding(distinct), ids._replace(data=places))
+
+
+def drop_numbers(dropout: nn.Dropout, words: Words) -> Words:
+    """Dropout at each position separately: the same word elsewhere loses other numbers."""
+    if not dropout.training or dropout.p == 0:
+        return words
+    packed = spelt_out(words)
+    return packed._replace(data=dropout(packed.data))
+
+
+def last_state(gru: nn.GRU, words: Words) -> Tensor:
+    """(captions, hidden): state of a one-directional GRU after the last word of each caption."""
+    _, state = run_gru(gru, words)
+    return state[-1]
+
+
+def word_states(gru: nn.GRU, words: Words) -> Tensor:
+    """(captions, words, hidden): mean of both directions of a Bi-GRU at each word, zero rows behind the last."""
+    states, _ = run_gru(gru, words)
+    forward, backward = states.data.chunk(2, dim=-1)
+    return unpack(states._replace(data=(forward + backward) / 2))

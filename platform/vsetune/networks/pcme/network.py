@@ -28,7 +28,7 @@ from vsetune.networks.network_base import Network, at_least_float32, region_mask
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.polysemous import ItemAttention, PolysemousHead, end_states, mean_of_items, unpacked
-from vsetune.networks.parts.words import embed_words, word_embedding
+from vsetune.networks.parts.recurrence import embed_words, word_embedding
 from vsetune.networks.pcme.spec import PcmeNetworkSpec
 
 _ADDED_SQUARE = 1e-6

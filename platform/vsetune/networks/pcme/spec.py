@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vsetune.config.network_spec import NetworkSpec, PairCost
+from vsetune.config.component_specs import NetworkSpec, PairCost
 from vsetune.config.spec.base import Kind, Score
 
 

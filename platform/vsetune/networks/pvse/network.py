@@ -16,7 +16,7 @@ from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, at_least_float32, region_mask
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.polysemous import PolysemousHead, end_states, mean_of_items, unpacked
-from vsetune.networks.parts.words import drop_numbers, embed_words, word_embedding
+from vsetune.networks.parts.recurrence import drop_numbers, embed_words, word_embedding
 from vsetune.networks.pvse.spec import PvseNetworkSpec
 
 

@@ -33,7 +33,7 @@ from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import numbers_at_once
 from vsetune.networks.parts.network_fields import added_to_lengths
 from vsetune.networks.parts.pair_gradients import Chosen, Seen, scores_by_pair
-from vsetune.networks.parts.words import embed_words, word_embedding, word_states
+from vsetune.networks.parts.recurrence import embed_words, word_embedding, word_states
 from vsetune.networks.scan.spec import ScanSpec
 
 # of the (C, L, N, R) products: 4 MiB of float32 stay in a CPU's cache; 128 MiB keep a GPU busy

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vsetune.config.network_spec import NetworkSpec, PairCost
+from vsetune.config.component_specs import NetworkSpec, PairCost
 from vsetune.config.spec.base import Kind, Range, Score, tunable
 from vsetune.networks.parts.network_fields import Norm, norm_with_added_length
 

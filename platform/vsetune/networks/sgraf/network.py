@@ -32,7 +32,7 @@ from vsetune.networks.parts.network_devices import is_on_cpu, numbers_at_once
 from vsetune.networks.parts.network_fields import added_to_lengths
 from vsetune.networks.parts.packing import RealParts
 from vsetune.networks.parts.pair_gradients import Seen, SideBySide, scores_by_pair
-from vsetune.networks.parts.words import drop_numbers, embed_words, word_embedding, word_states
+from vsetune.networks.parts.recurrence import drop_numbers, embed_words, word_embedding, word_states
 from vsetune.networks.sgraf.similarity_reasoning import (
     AttentionFiltration,
     GraphReasoning,

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from vsetune.config.sources.inputs import KEY
 from vsetune.errors import ConfigError
 from vsetune.networks.parts.text_transformer import TextTransformer
-from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder
+from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder, TokenInputs
 from vsetune.networks.tags.spec import TagsSpec
-from vsetune.networks.tags.token_inputs import TokenInputs
 
 LAYER = {
     "query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value",

@@ -11,22 +11,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, region_mask
+from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, evaluating, region_mask
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.network_devices import hand_derived
 from vsetune.networks.parts.text_transformer import Architecture, weights_are_wanted
 from vsetune.networks.tags.bert_start import BertStart
 from vsetune.networks.tags.generator import MaskedCopies, Sentences, best_sentences, mask_phrases, write_sentences
-from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder, bert_linear
+from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder, TokenInputs, bert_linear
 from vsetune.networks.tags.pair_blocks import PairBlocks, scores_of_few
 from vsetune.networks.tags.sentence_terms import blocks_of, masked_word_loss, synthetic_triplets, word_discrimination
 from vsetune.networks.tags.shown_sentences import TagsWriting
 from vsetune.networks.tags.spec import INNER, TagsSpec
-from vsetune.networks.tags.token_inputs import TokenInputs
 from vsetune.networks.tags.word_masking import CaptionIds
 
 

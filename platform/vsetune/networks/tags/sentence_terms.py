@@ -11,9 +11,8 @@ from torch.nn import functional
 
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import at_least_float32, word_mask
-from vsetune.networks.tags.joint_encoder import JointEncoder
+from vsetune.networks.tags.joint_encoder import JointEncoder, TokenInputs
 from vsetune.networks.tags.pair_blocks import pairs_of_a_block
-from vsetune.networks.tags.token_inputs import TokenInputs
 
 
 def mean_by_owner(values: Tensor, owners: Tensor) -> Tensor:

@@ -11,7 +11,16 @@ from torch import Tensor, nn
 
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, NetworkGroup, at_least_float32, region_mask, unit_length, word_mask
+from vsetune.networks.network_base import (
+    Network,
+    NetworkGroup,
+    at_least_float32,
+    backbone_groups,
+    groups_beside,
+    region_mask,
+    unit_length,
+    word_mask,
+)
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.backbone import Backbone
 from vsetune.networks.parts.batch_normalization import normalize_rows
@@ -19,10 +28,8 @@ from vsetune.networks.parts.image_vectors import mean_of_crops, pixels_of
 from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import beside, is_on_cpu
 from vsetune.networks.parts.packing import RealParts, pack, unpack
-from vsetune.networks.parts.parameter_groups import backbone_groups, groups_beside
-from vsetune.networks.parts.recurrence import run_gru
+from vsetune.networks.parts.recurrence import embed_words, run_gru, word_embedding, word_states
 from vsetune.networks.parts.text_transformer import TextTransformer
-from vsetune.networks.parts.words import embed_words, word_embedding, word_states
 from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
 

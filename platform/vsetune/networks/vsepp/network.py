@@ -9,14 +9,21 @@ from torch.utils.checkpoint import checkpoint
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, NetworkGroup, at_least_float32, region_mask, unit_length
+from vsetune.networks.network_base import (
+    Network,
+    NetworkGroup,
+    at_least_float32,
+    backbone_groups,
+    groups_beside,
+    region_mask,
+    unit_length,
+)
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.backbone import Backbone
 from vsetune.networks.parts.image_vectors import pixels_of
 from vsetune.networks.parts.layers import xavier_linear
-from vsetune.networks.parts.parameter_groups import backbone_groups, groups_beside
 from vsetune.networks.parts.polysemous import mean_of_items
-from vsetune.networks.parts.words import embed_words, last_state, word_embedding
+from vsetune.networks.parts.recurrence import embed_words, last_state, word_embedding
 from vsetune.networks.vsepp.spec import VseppSpec
 
 

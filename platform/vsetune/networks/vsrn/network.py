@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vsetune.config.network_spec import NetworkSpec
+from vsetune.config.component_specs import NetworkSpec
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, unit_length, word_mask
@@ -17,9 +17,8 @@ from vsetune.networks.parts.batch_normalization import normalize_rows
 from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import beside, on_host
 from vsetune.networks.parts.packing import RealParts, pack, unpack
-from vsetune.networks.parts.recurrence import run_gru
+from vsetune.networks.parts.recurrence import embed_words, last_state, run_gru, word_embedding
 from vsetune.networks.parts.region_graph import RegionGraph, normalized_regions
-from vsetune.networks.parts.words import embed_words, last_state, word_embedding
 from vsetune.networks.vsrn.spec import VsrnSpec
 
 _BLOCKS = 4

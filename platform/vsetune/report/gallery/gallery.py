@@ -10,7 +10,7 @@ from vsetune.config.study.evaluation_settings import GallerySpec
 from vsetune.data.looking.show import Picture, read_pictures
 from vsetune.data.stored.manifest import SplitInfo
 from vsetune.metrics.recall import RetrievalScores, owner_scores
-from vsetune.networks.evaluation_mode import evaluating
+from vsetune.networks.network_base import evaluating
 from vsetune.report.gallery.heat_maps import HeatMap, heat_maps
 from vsetune.report.gallery.rankings import (
     Candidate,

@@ -20,9 +20,8 @@ from vsetune.config.sources.inputs import PixelInput
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import ImageInputs
-from vsetune.networks.network_base import Network
+from vsetune.networks.network_base import Network, evaluating
 from vsetune.networks.parts.backbone import Backbone
 from vsetune.training.validation import EncodedSplit, image_inputs, split_batches
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from vsetune.config.study.evaluation_settings import GallerySpec
 from vsetune.data.looking.show import Picture, ReadableIds
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.evaluation_mode import evaluating
 from vsetune.networks.inputs import CaptionInputs
+from vsetune.networks.network_base import evaluating
 from vsetune.networks.sentence_writing import SentenceWriting, Verdict, WordFindings, WrittenSentences
 from vsetune.report.gallery.rankings import HardestNegative, Ranking
 from vsetune.training.trained import TrainedTrial

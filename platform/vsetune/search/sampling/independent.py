@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import optuna
 
-from vsetune.search.even_points import even_point
 from vsetune.search.sampling.optuna_asking import asked
-from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace
+from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, even_point
 from vsetune.search.trial_history import TrialHistory
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from vsetune.search.sampling.cma_es import CovarianceDraws
+from vsetune.search.sampling.evolution import CovarianceDraws, GeneticDraws
 from vsetune.search.sampling.gp import GaussianProcessDraws
 from vsetune.search.sampling.grid import GridPoints
 from vsetune.search.sampling.independent import EvenPoints, RandomDraws
-from vsetune.search.sampling.nsga_ii import GeneticDraws
 from vsetune.search.sampling.sampler import Sampler
 from vsetune.search.sampling.tpe import ParzenDraws
 

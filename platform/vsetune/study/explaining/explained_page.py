@@ -9,7 +9,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from vsetune.report.axis_scale import Scale
 from vsetune.report.wording import fixed
-from vsetune.study.explaining import front_plot, history_plot, parallel_plot, slice_plots
+from vsetune.study.explaining import history_plot, parallel_plot, slice_plots
 from vsetune.study.explaining.drawn_trials import MOST_DRAWN, recall_axis, settings_text
 from vsetune.study.explaining.explained import OUTCOMES, Account, ExplainedCell, ExplainedStudy, TriedTrial
 
@@ -38,7 +38,7 @@ class _Section:
     history: history_plot.History | None
     slices: list[slice_plots.Slice]
     parallel: parallel_plot.Parallel | None
-    front: front_plot.Front | None
+    front: history_plot.Front | None
 
 
 def to_html(explained: ExplainedStudy) -> str:
@@ -54,7 +54,6 @@ def to_html(explained: ExplainedStudy) -> str:
         explained=explained, headline=_headline(explained.cells), outcomes=OUTCOMES, fixed=fixed, bar_width=BAR_WIDTH,
         sections=[_section(cell, number, longest) for number, cell in enumerate(explained.cells)],
         slice_plot=slice_plots, history_plot=history_plot, parallel_plot=parallel_plot,
-        front_plot=front_plot,
     )
 
 
@@ -69,7 +68,7 @@ def _section(cell: ExplainedCell, number: int, longest: float) -> _Section:
     return _Section(
         cell, f"cell-{number}", _lead(cell), _notes(cell), _bar(cell.account, scale),
         None if given is None else scale(given), history_plot.history(cell), slice_plots.slices(cell),
-        parallel_plot.parallel(cell), front_plot.front(cell),
+        parallel_plot.parallel(cell), history_plot.front(cell),
     )
 
 

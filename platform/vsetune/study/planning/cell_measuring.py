@@ -21,19 +21,18 @@ from typing import Any
 
 import torch
 
-from vsetune.config.plugin_loading import load_installed, load_plugins
+from vsetune.config.plugins import load_installed, load_plugins
 from vsetune.config.sources.inputs import STREAMED, Reading
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec, phase_starts
 from vsetune.data.batches.batch import Batch
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
+from vsetune.errors import one_line
 from vsetune.metrics.recall import owner_scores
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.evaluation_mode import evaluating
-from vsetune.networks.network_base import Network
+from vsetune.networks.network_base import Network, evaluating
 from vsetune.storage.addresses import mask_output
-from vsetune.storage.foreign_text import one_line
 from vsetune.storage.whole_files import write_json
 from vsetune.study.planning.cell_times import RESULT_FILE, CellTimes
 from vsetune.training.batches import TrainingBatches

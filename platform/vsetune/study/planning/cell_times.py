@@ -18,7 +18,7 @@ from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.resources import Needs
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import one_line
 from vsetune.storage.paths import home
 from vsetune.storage.whole_files import make_folder, read_json, write_json
 from vsetune.training.schedule import total_steps

@@ -1,9 +1,4 @@
-"""Searches on recorded curves: a configuration gets the curve of the nearest recorded configuration.
-
-A configuration between the recorded ones gets a measured curve, but that of another configuration. The landscape is
-coarser the fewer trials there are and the farther apart they lie. Its optimum is the best recorded trial; untried
-configurations may be better. Curves are used as recorded, noise included, and are the same in every search.
-"""
+"""Searches on recorded curves: a configuration gets the curve of the nearest recorded configuration."""
 
 from __future__ import annotations
 
@@ -14,18 +9,45 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.spatial import KDTree
 
 from vsetune.config.spec.base import Domain
 from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.domains import Value
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import UsageError
 from vsetune.metrics.curves import Curve, best_of_curve
 from vsetune.records.events import was_cut_short
 from vsetune.records.studies import Studies
 from vsetune.report.selection import Trial, trials_of, usable
-from vsetune.search.nearest import Nearest
+from vsetune.search.drawing import distributions_of
+from vsetune.search.sampling.sampler import UnitCube, Vector, even_point
 from vsetune.study.recorded_studies import study_of
-from vsetune.study.simulation.landscapes import STEPS_PER_EPOCH, Vector, validated_epochs
+from vsetune.study.simulation.landscapes import STEPS_PER_EPOCH, validated_epochs
+
+
+class Nearest:
+    """Distances are Euclidean: the two ends of a range are 1 apart (on a log scale where the range has one), two
+    different choices the square root of 2. Settings without effect count with their defaults."""
+
+    def __init__(self, cell: Cell, configurations: Sequence[Mapping[str, Value]]) -> None:
+        """configurations: at least one, of the cell's space."""
+        self._defaults, self._distributions = cell.all_defaults(), distributions_of(cell)
+        self._cube = UnitCube(self._distributions)
+        self._tree = KDTree([self._place(configuration) for configuration in configurations])
+
+    def place_of(self, configuration: Mapping[str, Value]) -> int:
+        """Which of the configurations is the nearest, counted from 0."""
+        return int(self._tree.query(self._place(configuration))[1])
+
+    def distances(self, count: int) -> Vector:
+        """(count,): from evenly spread points of the space to the nearest configuration, ascending."""
+        points = [self._place(even_point(self._distributions, number, seed=0)) for number in range(count)]
+        return np.sort(self._tree.query(points)[0])
+
+    def _place(self, configuration: Mapping[str, Value]) -> Vector:
+        return self._cube.vector_of({name: configuration.get(name, self._defaults[name]) for name in self._defaults})
+
 
 FEWEST_TRIALS = 8
 """Fewest whole trials of a cell. With fewer, the nearest recorded configuration is too far away."""

@@ -21,8 +21,7 @@ from vsetune.data.making.raw import (
     require_text,
     tar_images,
 )
-from vsetune.errors import DataError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import DataError, one_line
 
 
 def read_caption_table(source: CaptionTableSource) -> RawDataset:

@@ -22,8 +22,7 @@ from vsetune.data.making.raw import (
 )
 from vsetune.data.making.readers.caption_table import read_names
 from vsetune.data.stored import storage
-from vsetune.errors import DataError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import DataError, one_line
 
 _TAG = r"<{0}>(.*?)</{0}>"
 

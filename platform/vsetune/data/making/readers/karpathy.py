@@ -17,8 +17,7 @@ from vsetune.data.making.raw import (
 )
 from vsetune.data.stored import storage
 from vsetune.data.stored.plain_files import is_text, parse_json
-from vsetune.errors import DataError
-from vsetune.storage.foreign_text import one_line
+from vsetune.errors import DataError, one_line
 
 
 def read_karpathy(source: KarpathySource) -> RawDataset:

@@ -1,21 +1,16 @@
-"""Covariance matrix adaptation (Hansen, The CMA Evolution Strategy: A Tutorial, 2016): a Gaussian that moves, grows and
-turns towards good trials. For many settings that partly compensate for each other.
-
-Choices are coordinates of which the largest counts, whole numbers are rounded; both keep a minimum spread, or they
-would never change again. Points outside the space are sampled again, then moved to its edge.
-"""
+"""Evolutionary samplers: covariance matrix adaptation (Hansen 2016) and the genetic algorithm of Deb et al. (2002)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from optuna.trial import FrozenTrial
 
-from vsetune.search.sampling.generations import Generation, generations_of
-from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, UnitCube, Vector, learnt_from
-from vsetune.search.trial_history import TrialHistory, worth_of
+from vsetune.search.sampling.sampler import Draw, Notes, Sampler, SearchedSpace, UnitCube, Vector, learnt_from
+from vsetune.search.trial_history import NOTES, TrialHistory, worth_of
 
 FIRST_SPREAD = 0.25
 """Standard deviation of the first generation, as a share of each range."""
@@ -160,3 +155,132 @@ def _point(state: _State, cube: UnitCube, random: np.random.Generator) -> Vector
         if ((point >= 0) & (point <= 1))[cube.steps == 0].all():
             break
     return np.asarray(np.clip(point, 0.0, 1.0))
+
+
+_MOST_PARENTS = 20
+_SPREAD = 15.0
+"""Distribution index of crossover and mutation: the larger, the closer children are to their parents."""
+_CROSSED = 0.9
+
+
+class GeneticDraws(Sampler):
+    name = "nsga-ii"
+
+    def __init__(self) -> None:
+        self._known: list[tuple[tuple[int, ...], list[FrozenTrial]]] = []
+
+    def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
+        size = population_of(space.budget)
+        generations = generations_of(history, size=size)
+        parents = self._parents(generations, history, size)
+        random = np.random.default_rng(space.seed_at(len(history)))
+        now, cube = generations[-1], UnitCube(space.distributions)
+        child = _child([cube.vector_of(space.filled(trial.params)) for trial in parents], cube, random)
+        why = f"nsga-ii: generation {now.number + 1} of {len(parents)} parents, after {learnt_from(history)}"
+        return Draw(cube.configuration_at(child), why, now.notes)
+
+    def _parents(self, generations: Sequence[Generation], history: TrialHistory, size: int) -> list[FrozenTrial]:
+        """The parents of the next draw. Known generations are not computed again."""
+        same = 0
+        while same < min(len(self._known), len(generations)) and self._known[same][0] == generations[same].told:
+            same += 1
+        del self._known[same:]
+        for generation in generations[same:]:
+            told = [trial for number in generation.told if (trial := history.numbered(number)) is not None]
+            before = self._known[-1][1] if self._known else []
+            self._known.append((generation.told, survivors([*before, *told], size)))
+        return self._known[-1][1]
+
+
+def population_of(budget: int) -> int:
+    """Number of parents, such that a budget gives several generations."""
+    return max(4, min(_MOST_PARENTS, budget // 5))
+
+
+def survivors(trials: Sequence[FrozenTrial], count: int) -> list[FrozenTrial]:
+    """The best trials. Trials without a value become parents only where no other has ended."""
+    useful = [trial for trial in trials if math.isfinite(worth_of(trial))] or trials
+    return sorted(useful, key=worth_of, reverse=True)[:count]
+
+
+def _child(parents: Sequence[Vector], cube: UnitCube, random: np.random.Generator) -> Vector:
+    """A child of two tournament winners; parents are sorted best first, so the earlier one wins."""
+    if not parents:
+        return random.random(cube.width)
+    first, second = (parents[min(random.integers(len(parents), size=2))] for _ in range(2))
+    child = np.array(first)
+    if random.random() < _CROSSED:
+        for block in cube.blocks:
+            if block.stop - block.start > 1:
+                child[block] = (first if random.random() < 0.5 else second)[block]
+            elif random.random() < 0.5:
+                child[block] = _crossed(first[block.start], second[block.start], random)
+    for block in cube.blocks:
+        if random.random() >= 1 / len(cube.blocks):
+            continue
+        if block.stop - block.start > 1:
+            child[block] = random.random(block.stop - block.start)
+        else:
+            child[block] = _mutated(child[block.start], random)
+    return np.asarray(np.clip(child, 0.0, 1.0))
+
+
+def _crossed(first: float, second: float, random: np.random.Generator) -> float:
+    """Simulated binary crossover (Deb and Agrawal 1995)."""
+    share = random.random()
+    beta = (2 * share) ** (1 / (_SPREAD + 1)) if share <= 0.5 else (1 / (2 * (1 - share))) ** (1 / (_SPREAD + 1))
+    sign = 1 if random.random() < 0.5 else -1
+    return float(0.5 * (first + second) + sign * 0.5 * beta * (first - second))
+
+
+def _mutated(value: float, random: np.random.Generator) -> float:
+    """Polynomial mutation (Deb and Goyal 1996), in the unit interval."""
+    share = random.random()
+    if share < 0.5:
+        return float(value + (2 * share) ** (1 / (_SPREAD + 1)) - 1)
+    return float(value + 1 - (2 * (1 - share)) ** (1 / (_SPREAD + 1)))
+
+
+_GENERATION, _TOLD = "generation", "told"
+
+
+@dataclass(frozen=True)
+class Generation:
+    """number: from 0. told: numbers of the ended trials that it learnt from, each used by one generation only. is_new:
+    the next draw is its first. members: its draws so far."""
+
+    number: int
+    told: tuple[int, ...]
+    is_new: bool = False
+    members: list[FrozenTrial] = field(default_factory=list)
+
+    @property
+    def notes(self) -> Notes:
+        """Notes for the next draw."""
+        return {_GENERATION: self.number} | ({_TOLD: list(self.told)} if self.is_new else {})
+
+
+def generations_of(history: TrialHistory, *, size: int) -> list[Generation]:
+    """All generations so far; the last one is that of the next draw. A generation ends when `size` of its trials have
+    ended; trials that end later are not used. The first generation learns from all trials that had ended before it
+    began.
+    """
+    found: list[Generation] = []
+    for trial in history:
+        notes = trial.user_attrs.get(NOTES, {})
+        if _GENERATION not in notes:
+            continue
+        if _TOLD in notes:
+            found.append(Generation(int(notes[_GENERATION]), tuple(notes[_TOLD])))
+        if found:
+            found[-1].members.append(trial)
+    if not found:
+        return [Generation(0, _ended(history), is_new=True)]
+    ended = _ended(found[-1].members)
+    if len(ended) >= size:
+        found.append(Generation(found[-1].number + 1, ended, is_new=True))
+    return found
+
+
+def _ended(trials: Sequence[FrozenTrial]) -> tuple[int, ...]:
+    return tuple(trial.number for trial in trials if trial.state.is_finished())

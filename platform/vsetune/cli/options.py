@@ -1,4 +1,4 @@
-"""Names and loads recorded attempts for commands."""
+"""Options of several commands: the tracking URI, and recorded attempts by name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vsetune.cli.output import messages
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.study_spec import TrackingSpec
 
 if TYPE_CHECKING:
     from vsetune.records.studies import Studies
     from vsetune.study.recorded import RecordedAttempt
     from vsetune.training.trained import TrainedTrial
+
+
+Tracking = Annotated[
+    str | None,
+    typer.Option(metavar="URI", help="default: $MLFLOW_TRACKING_URI, else mlflow.db under VSETUNE_HOME"),
+]
+
+
+def tracking_of(uri: str | None) -> TrackingSpec:
+    """The store that the option names. ConfigError in one line for an invalid URI."""
+    return parse_spec({"uri": uri}, TrackingSpec, where="--tracking-uri")
+
 
 Run = Annotated[
     str, typer.Argument(help="STUDY/TRIAL for its latest attempt, or STUDY/TRIAL/NUMBER", show_default=False)
