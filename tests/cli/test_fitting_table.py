@@ -12,7 +12,7 @@ from rich.table import Column
 from vsetune.cli.output import FittingTable
 
 NAMES = ["vsepp.lmh-c000-s0", "vse_infinity.info_nce-c002-s0"]
-WHY = "asha: 24.2 at rung 2, where 38.2 goes on (1 before it)"
+WHY = "asha: 24.2 % at epoch 2, needs 38.2 % (1 earlier trial)"
 COLUMNS = [
     "trial", "is", Column("epoch", justify="right"), Column("best\nM-Recall", justify="right"), "cost", "where",
     "last sign", Column("because", overflow="fold"),

@@ -59,7 +59,7 @@ def test_a_row_is_explained_from_its_runs_to_the_command_and_one_nobody_has_is_n
         "95 % interval: mean ± t(1) s / sqrt(2) = 12.7062 x 0.707107 / sqrt(2) = ± 6.3531: 56.1469 to 68.8531",
         "left out: seed 0, 61, which chose the configuration", "seed 1: 62 - 61 = 1",
         "seed 2: target 62 of vsepp.lmh-c001-s2: reached at 0.5", "seed 1: 100 (0.5 - 0.5) / 0.5 = 0 %",
-        "no interval: it takes 5 seeds", "so the claim that it gets higher is: undecided",
+        "no interval: it takes 5 seeds", "so the claim that it is higher is: undecided",
         f"code {'ab' * 20}, data feed",
         f"git checkout {'ab' * 20} && vsetune leaderboard repeat tiny/vsepp.lseh --output tiny_vsepp_lseh_again.yaml "
         "&& vsetune study run tiny_vsepp_lseh_again.yaml",

@@ -98,10 +98,10 @@ def test_names_are_whole_on_a_terminal_of_80_columns_and_no_prices_take_no_colum
     store = opened(StudyRecord("nightly", "f00d", CONFIG))
     name = "vse_infinity.info_nce-c002-s0"
     run = store.start_attempt(start(name, node="10.0.0.7"))
-    store.finish_attempt(run, "pruned", summary={}, error="asha: 24.2 at rung 2")
+    store.finish_attempt(run, "pruned", summary={}, error="asha: 24.2 % at epoch 2")
     said = vsetune("study", "show", "nightly", "--all")
     assert name in said.out
-    assert "asha: 24.2 at rung 2" in said.out
+    assert "asha: 24.2 % at epoch 2" in said.out
     assert "cost  " not in said.out
     assert "…" not in said.out
     assert "because" not in vsetune("study", "list").out

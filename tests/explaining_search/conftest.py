@@ -72,7 +72,7 @@ def searched(store: StudyWriter, add: Callable[..., None]) -> StudyWriter:
         add(number, [best - 20, best - 10, best - 4, best - 1, best, best - 0.5])
     add(4, [30, 43, 41, 40], "pruned", error=STOPPED)
     add(5, [31, 44, 42, 40], "pruned", error=STOPPED.replace("43.0", "44.0"))
-    add(6, [5.0], "pruned", error="asha: 5.0 at rung 1, where 30.0 goes on (4 before it)")
+    add(6, [5.0], "pruned", error="asha: 5.0 % at epoch 1, needs 30.0 % (4 earlier trials)")
     add(7, [1.0], "failed", error="loss is not finite at step 140")
     add(8, [30, 41], None)
     add(2, [99.0], seed=1, phase="confirm")

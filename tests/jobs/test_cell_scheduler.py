@@ -46,7 +46,7 @@ def test_why_a_trial_was_stopped_is_kept() -> None:
     halving = scheduler()
     decided(halving, trial("first"), point(1, 50))
     decided(halving, trial("second"), point(1, 40))
-    assert halving.reasons == {"second": "asha: 40.0 at rung 1, where 50.0 goes on (1 before it)"}
+    assert halving.reasons == {"second": "asha: 40.0 % at epoch 1, needs 50.0 % (1 earlier trial)"}
 
 
 def test_the_worse_trial_of_a_rung_stops_and_the_first_goes_on() -> None:

@@ -44,7 +44,7 @@ def test_every_step_of_a_compared_row_is_told(board):
     ]
     assert told["Difference"][0] == "seed 0: 100 (2 - 3) / 3 = -33.3333 %"
     assert told["Difference"][-2:] == [
-        "sooner in 5, later in 1: p of the sign test 0.21875; after Holm, among 1 comparison: 0.21875",
+        "faster in 5, slower in 1: p of the sign test 0.21875; after Holm, among 1 comparison: 0.21875",
         "so the claim that it is sooner is: undecided",
     ]
     assert told["cost"][0] == "seconds per epoch: median of 20, 20, 20, 20, 20, 20 = 20"

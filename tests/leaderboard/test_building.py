@@ -58,7 +58,7 @@ def test_the_front_has_what_no_other_beats_in_both_height_and_epochs(attempt):
     attempts = [attempt("lmh", [50, 60, 59]), attempt("lseh", [61, 60, 60]), attempt("lsh", [50, 60, 63])]
     board = build(attempts, baseline="lmh")
     assert [row.loss for row in pareto_front(board.rows)] == ["lseh", "lsh"]
-    told = "vsepp on scenes, from the soonest to the highest (the Pareto front): lseh (0.50 epochs to the best of lmh, "
+    told = "vsepp on scenes, from the fastest to the highest (the Pareto front): lseh (0.50 epochs to the best of lmh, "
     assert any(note.startswith(told) for note in notes(board))
 
 

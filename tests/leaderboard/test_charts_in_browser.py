@@ -76,7 +76,7 @@ def test_what_was_not_searched_is_named_below_the_searches(tab):
 
 
 def test_a_loss_that_is_both_highest_and_soonest_is_named_where_no_front_is_to_be_joined(tab):
-    assert tab.run(f"({ASIDES})('heights')") == ["highest and soonest, not tested: lseh"]
+    assert tab.run(f"({ASIDES})('heights')") == ["highest and fastest, not tested: lseh"]
     tab.run("page.over = 'best'; page.changed()")
     assert tab.run(f"({ASIDES})('heights')") == [""]
 

@@ -226,7 +226,7 @@ def test_dark_and_light_can_be_chosen_and_charts_follow(tab):
 def test_where_two_networks_share_a_picture_its_words_name_the_network(tab):
     drawn(tab)
     assert tab.run("document.querySelector('[data-charts=heights] figcaption .aside').textContent") == (
-        "highest and soonest, not tested: vsepp lseh, vse_infinity lseh"
+        "highest and fastest, not tested: vsepp lseh, vse_infinity lseh"
     )
 
 

@@ -133,7 +133,7 @@ def _gain(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]], leaderboard:
             f"higher in {_n(comparison.improvement * len(gains))} of {len(gains)} seeds, {_n(comparison.improvement)}; "
             f"95 % interval of that probability, of the non-central t: {_n(low)} to {_n(high)}"
         )
-    return [*lines, f"so the claim that it gets higher is: {comparison.height}"]
+    return [*lines, f"so the claim that it is higher is: {comparison.height}"]
 
 
 def _target_epochs(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]]) -> list[str]:
@@ -168,7 +168,7 @@ def _difference(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]], leader
     lines.append(f"median:{' at least' if difference.is_lower_bound else ''} {_n(difference.percent)} %")
     lines.append(_median_interval(ends, difference.pairs))
     lines.append(
-        f"sooner in {comparison.sooner}, later in {comparison.later}: p of the sign test "
+        f"faster in {comparison.sooner}, slower in {comparison.later}: p of the sign test "
         f"{_n(sign_test(comparison.sooner, comparison.later))}; {_holm(comparison.epochs_p, leaderboard)}"
     )
     return [*lines, f"so the claim that it is sooner is: {comparison.epochs}"]

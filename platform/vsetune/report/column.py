@@ -125,7 +125,7 @@ OF_GAIN: tuple[Column, ...] = (
         lambda each: each.height_p,
     ),
     _of_comparison(
-        "gets_higher", "What the data say to the claim that the loss gets higher than the baseline",
+        "gets_higher", "What the data say to the claim that the loss is higher than the baseline",
         lambda each: each.height, kind="text",
     ),
     _of_comparison(

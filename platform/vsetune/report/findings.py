@@ -58,8 +58,8 @@ def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) ->
     if not compared:
         return f"{place}: no loss shares a seed with {baseline}, nothing is compared."
     supported = [
-        *_supported(compared, "height", ("gets", "get", f"higher than {baseline}"), _gain),
-        *_supported(compared, "epochs", ("is", "are", f"sooner at the best of {baseline}"), _soonness),
+        *_supported(compared, "height", ("is", "are", f"higher than {baseline}"), _gain),
+        *_supported(compared, "epochs", ("is", "are", f"faster to the best of {baseline}"), _soonness),
     ]
     if supported:
         return f"{place}: the data support that {', and that '.join(supported)}."
@@ -70,18 +70,19 @@ def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) ->
 
 
 def _too_few(comparisons: Sequence[Comparison], baseline: str) -> str:
-    """`2 seeds cannot tell any loss from lmh yet; it takes 8 for the epochs.`"""
+    """`no winner over lmh yet: each loss has 1 seed to compare. 1 more shows which is higher, 5 more which is faster.`"""
     most = max(len(each.seeds) for each in comparisons)
-    told = f"{_seeds(most)} cannot" if most else "no finished seed that took no part in a search can"
-    needed = {"the height": comparisons[0].height_seeds, "the epochs": comparisons[0].epochs_seeds}
-    needs = ", ".join(f"{count} for {what}" for what, count in needed.items() if count > most)
-    return f"{told} tell any loss from {baseline} yet; it takes {needs}."
+    state = f"each loss has {_seeds(most)} to compare" if most else "each loss has only the seed that it was tuned on"
+    needed = {"higher": comparisons[0].height_seeds, "faster": comparisons[0].epochs_seeds}
+    more = [f"{count - most} more {'shows' if count - most == 1 else 'show'} which is {what}"
+            for what, count in needed.items() if count > most]
+    return f"no winner over {baseline} yet: {state}. {', '.join(more)}."
 
 
 def _supported(
     rows: Sequence[Row], claim: str, words: tuple[str, str, str], amount: Callable[[Row], str]
 ) -> list[str]:
-    """`lseh (+1.3 [0.8, 1.8] points) gets higher than lmh`: all losses whose claim is supported; empty without any."""
+    """`lseh (+1.3 [0.8, 1.8] points) is higher than lmh`: all losses whose claim is supported; empty without any."""
     found = [row for row in rows if getattr(row.comparison, claim) == "supported"]
     if not found:
         return []
@@ -123,31 +124,31 @@ def _on_height(row: Row, comparison: Comparison) -> str:
     p_value, within = _p(comparison.height_p), _within([row])
     match comparison.height:
         case "supported":
-            return f"the data support that it gets higher{within}, {told}, {p_value}."
+            return f"the data support that it is higher{within}, {told}, {p_value}."
         case "contradicted":
-            return f"the data do not support that it gets higher but that it stays lower{within}, {told}, {p_value}."
+            return f"the data do not support that it is higher but that it is lower{within}, {told}, {p_value}."
         case "undecided":
-            return f"the data cannot yet tell whether it gets higher, {told}, {p_value}."
+            return f"the data cannot yet tell whether it is higher, {told}, {p_value}."
         case "cut short":
             return "nothing is said of its height, since seeds were stopped at their target."
         case _:
-            return f"whether it gets higher takes {_seeds(comparison.height_seeds)}" + (f" ({told})." if told else ".")
+            return f"whether it is higher takes {_seeds(comparison.height_seeds)}" + (f" ({told})." if told else ".")
 
 
 def _on_epochs(row: Row, comparison: Comparison, baseline: str) -> str:
-    counted = f"sooner in {comparison.sooner}, later in {comparison.later}"
+    counted = f"faster in {comparison.sooner}, slower in {comparison.later}"
     told = f"{counted}, Difference {difference(row.difference)}, {_p(comparison.epochs_p)}"
     match comparison.epochs:
         case "supported":
-            return f"The data support that it is sooner at the best of {baseline}: {told}."
+            return f"The data support that it is faster to the best of {baseline}: {told}."
         case "contradicted":
-            return f"The data do not support that it is sooner at the best of {baseline}: {told}."
+            return f"The data do not support that it is faster to the best of {baseline}: {told}."
         case "undecided":
-            return f"The data cannot yet tell whether it is sooner at the best of {baseline}: {told}."
+            return f"The data cannot yet tell whether it is faster to the best of {baseline}: {told}."
         case "no yardstick":
             return f"Nothing is said of epochs, since {baseline} was still rising when it ended."
         case _:
-            return f"Whether it is sooner at the best of {baseline} takes {_seeds(comparison.epochs_seeds)}."
+            return f"Whether it is faster to the best of {baseline} takes {_seeds(comparison.epochs_seeds)}."
 
 
 def _method(compared: Sequence[Row]) -> list[str]:

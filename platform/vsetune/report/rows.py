@@ -139,12 +139,12 @@ AT_RANGE_END = "at_range_end"
 
 FLAGS = {
     "baseline_rising": "the baseline was still rising when it ended, so its best is an easy target: nothing is said of "
-    "who is sooner there",
+    "which loss is faster there",
     "baseline_collapsed": "the best M-Recall of the baseline is below half of the best that any loss reached with this "
     "network, or its last M-Recall is that of a random order: nothing is compared with it; give it a warm-up "
     "(warmup_epochs: 1, of losses on the hardest negative) or a smaller learning rate in a new study, or choose "
     "another baseline (--baseline LOSS)",
-    "censored": "so many seeds never reached the baseline's best: they count as later than they ran, and a median that "
+    "censored": "so many seeds never reached the baseline's best: they count as slower than their last epoch, and a median that "
     "they could move is a lower bound (>)",
     "no_pairs": "no seed was run for both this loss and the baseline: no Difference",
     "incomplete": "a run of the shown configuration has not been trained to its budget (running, pruned or killed): "
@@ -158,7 +158,7 @@ FLAGS = {
     "stopped_at_target": "a seed shown was trained only until it reached the target of its search, so its M-Recall is "
     "no best; confirm it (vsetune study confirm)",
     "less_than_budget": "the search trained more than one whole training less than its budget (it is not over, trials "
-    "failed, or nothing was left to try): the others had more chances",
+    "failed, or nothing was left to try): the other losses had more chances",
     "more_than_budget": "the search trained more than one whole training beyond its budget: it had more chances than "
     "the others",
     "cannot_draw": "the search found no further configuration that makes a valid trial, and ended there",

@@ -82,7 +82,7 @@ def collapse(row: Row) -> str:
     if told is None:
         return ""
     who = f" in {told.seeds} of {told.of_seeds} seeds" if told.of_seeds > 1 else ""
-    state = f"the baseline collapsed{who}" if told.has_ended else f"the baseline has not got anywhere yet{who}"
+    state = f"the baseline collapsed{who}" if told.has_ended else f"the baseline has not learned anything yet{who}"
     if told.m_recall < told.other_m_recall / 2:
         return (
             f"{state}: its best M-Recall is {fixed(told.m_recall, 1)} %, less than half of the "
@@ -184,7 +184,7 @@ def _front_note(dataset: str, network: str, rows: Sequence[Row], baseline: str) 
         f"{fixed(row.best_m_recall, 1)} %)" for row in front
     )
     place = f"{network} on {dataset}"
-    return f"{place}, from the soonest to the highest (the Pareto front): {told}, as measured, not tested."
+    return f"{place}, from the fastest to the highest (the Pareto front): {told}, as measured, not tested."
 
 
 def _searching_note(leaderboard: Leaderboard) -> list[str]:

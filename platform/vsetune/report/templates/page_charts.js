@@ -183,7 +183,7 @@ function frontWords(shown, front) {
     const of = front.filter((key) => rowOf(key).group === group && page.shows(key));
     return of.length === 1 ? of : [];
   });
-  return alone.length ? `highest and soonest, not tested: ${alone.map((key) => name(rowOf(key))).join(", ")}` : "";
+  return alone.length ? `highest and fastest, not tested: ${alone.map((key) => name(rowOf(key))).join(", ")}` : "";
 }
 
 function heightSpec(all, over, title, front) {

@@ -50,7 +50,8 @@ class Halving(StoppingRule):
         recorded[trial] = course.best
         if course.best >= cutoff:
             return ""
-        return f"{course.best:.1f} at rung {rung:g}, where {cutoff:.1f} goes on ({count} before it)"
+        earlier = "1 earlier trial" if count == 1 else f"{count} earlier trials"
+        return f"{course.best:.1f} % at epoch {rung:g}, needs {cutoff:.1f} % ({earlier})"
 
 
 class Hyperband(StoppingRule):
