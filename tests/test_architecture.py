@@ -41,8 +41,8 @@ OTHER_FILE_CALLS = {
     ("records/log.py", "fsync"): "a log that grows at its end is not written whole",
 }
 OFTEN_USED_NAMES = {"spec.py", "loss.py", "network.py", "released.py", "__init__.py"}
-NO_COMPONENTS = {"losses/parts", "losses/weighted_sum", "networks/parts", "networks/importing"}
-"""Folders beside the components. A weighted sum is written as a mapping and has no name in the catalogue."""
+NO_COMPONENTS = {"losses/parts", "networks/parts", "networks/importing"}
+"""Folders beside the components."""
 
 
 def modules() -> list[Path]:

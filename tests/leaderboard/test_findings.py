@@ -107,8 +107,8 @@ def test_nothing_is_compared_with_a_collapsed_baseline_in_any_form(collapsed):
 def test_a_baseline_that_still_runs_is_not_called_collapsed(attempt):
     board = build([attempt("lmh", [14.9], status="running"), attempt("mine", NEW)], baseline="lmh")
     assert headline(board) == [
-        "vsepp on scenes: the baseline lmh has not learned anything yet: its best M-Recall is 14.9 %, less than half of "
-        "the 61.5 % of mine. Nothing is compared with it."
+        "vsepp on scenes: the baseline lmh has not learned anything yet: its best M-Recall is 14.9 %, less than half "
+        "of the 61.5 % of mine. Nothing is compared with it."
     ]
 
 
@@ -131,8 +131,8 @@ def test_one_seed_never_wins(attempt):
     """The sentence that boards made of these very curves: "lseh gets highest, and is first at the best of lmh"."""
     board = build([attempt("lmh"), attempt("lseh", NEW)], baseline="lmh")
     assert headline(board) == [
-        "vsepp on scenes: no winner over lmh yet: each loss has 1 seed to compare. 1 more shows which is higher, 5 more show which "
-        "is faster."
+        "vsepp on scenes: no winner over lmh yet: each loss has 1 seed to compare. 1 more shows which is higher, 5 "
+        "more show which is faster."
     ]
     assert findings(board) == [
         "vsepp lseh against lmh, 1 seed: whether it is higher takes 2 seeds (+1.3 points of M-Recall). "

@@ -9,8 +9,7 @@ import torch
 
 from vsetune.config.component_specs import SumSpec
 from vsetune.losses.loss_base import LossContext, LossInputs
-from vsetune.losses.loss_building import build_loss
-from vsetune.losses.weighted_sum.loss import WeightedSum
+from vsetune.losses.loss_building import WeightedSum, build_loss
 
 
 def sum_of(**parts: dict[str, Any]) -> WeightedSum:

@@ -70,7 +70,7 @@ def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) ->
 
 
 def _too_few(comparisons: Sequence[Comparison], baseline: str) -> str:
-    """`no winner over lmh yet: each loss has 1 seed to compare. 1 more shows which is higher, 5 more which is faster.`"""
+    """`no winner over lmh yet: each loss has 1 seed to compare. 1 more shows which is higher, ...`"""
     most = max(len(each.seeds) for each in comparisons)
     state = f"each loss has {_seeds(most)} to compare" if most else "each loss has only the seed that it was tuned on"
     needed = {"higher": comparisons[0].height_seeds, "faster": comparisons[0].epochs_seeds}

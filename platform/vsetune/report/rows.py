@@ -144,8 +144,8 @@ FLAGS = {
     "network, or its last M-Recall is that of a random order: nothing is compared with it; give it a warm-up "
     "(warmup_epochs: 1, of losses on the hardest negative) or a smaller learning rate in a new study, or choose "
     "another baseline (--baseline LOSS)",
-    "censored": "so many seeds never reached the baseline's best: they count as slower than their last epoch, and a median that "
-    "they could move is a lower bound (>)",
+    "censored": "so many seeds never reached the baseline's best: they count as slower than their last "
+    "epoch, and a median that they could move is a lower bound (>)",
     "no_pairs": "no seed was run for both this loss and the baseline: no Difference",
     "incomplete": "a run of the shown configuration has not been trained to its budget (running, pruned or killed): "
     "beside finished ones it does not count",
