@@ -23,7 +23,6 @@ from vsetune.storage.addresses import (
     remember_environment,
     shown_plain,
     shown_url,
-    url_identity,
     usable_url,
 )
 
@@ -121,13 +120,6 @@ def test_a_password_that_reads_two_ways_is_refused_without_showing_it(password: 
     with pytest.raises(ConfigError, match=r"could end in two places; write @") as refused:
         usable_url(f"postgresql://ann:{password}@host/db", where="tracking.uri")
     assert password[2:] not in str(refused.value)
-
-
-def test_an_address_leads_to_the_same_place_whatever_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PG_PASSWORD", "third")
-    urls = [f"postgresql://ann:{word}@host/db" for word in ("first", "second", "${PG_PASSWORD}")]
-    assert len({url_identity(url, where="it") for url in urls}) == 1
-    assert url_identity("postgresql://ann:first@other/db", where="it") != url_identity(urls[0], where="it")
 
 
 def test_variables_are_known_as_secret_by_their_names() -> None:

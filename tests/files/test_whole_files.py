@@ -11,8 +11,6 @@ from vsetune.errors import DataError, StorageError
 from vsetune.storage.whole_files import (
     free_name,
     make_folder,
-    move_if_absent,
-    move_in_place,
     partials_in,
     read_json,
     readable_json,
@@ -120,18 +118,6 @@ def test_what_was_left_half_written_is_found_and_removed(tmp_path: Path) -> None
     assert sorted(path.name for path in partials_in(tmp_path)) == ["a.partial", "b.tar.partial"]
     remove_partials(tmp_path)
     assert names(tmp_path) == ["a"]
-
-
-def test_the_first_of_two_that_move_a_file_to_the_same_place_wins(tmp_path: Path) -> None:
-    made, place = tmp_path / "made", tmp_path / "place"
-    made.write_text("first")
-    move_if_absent(made, place)
-    made.unlink()
-    made.write_text("second")
-    move_if_absent(made, place)
-    assert place.read_text() == "first"
-    move_in_place(made, place, durable=True)
-    assert place.read_text() == "second"
 
 
 def test_a_free_name_passes_over_links_that_lead_nowhere(tmp_path: Path) -> None:

@@ -237,10 +237,8 @@ def test_small_files_that_are_refreshed_go_without_a_send(
     files = MirroredFiles(names, refreshed=lambda name: name == "marker", refresh_s=0.02)
     first = open_mirror("one", files)
     (tmp_path / "one" / "checkpoint").write_bytes(BIG)
-    done = threading.Event()
-    first.after_sent(done.set)
     first.send()
-    assert done.wait(30)
+    first.settle(SETTLE_S)
     (tmp_path / "one" / "marker").write_bytes(b"how far it came")
     (tmp_path / "one" / "checkpoint").write_bytes(b"belongs to the next version")
     while "marker" not in read_contents(first.url).files:

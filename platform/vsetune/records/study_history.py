@@ -33,8 +33,6 @@ from vsetune.records.events import (
 from vsetune.records.log import Line
 from vsetune.storage.whole_files import write_whole
 
-KILLED_WITH_ITS_DRIVER = "its driver ended without a word"
-
 
 @dataclass
 class ReadAttempt:

@@ -131,12 +131,6 @@ def usable_url(text: str, *, where: str) -> str:
     return url
 
 
-def url_identity(text: str, *, where: str) -> str:
-    """The target of an address, independent of its password and of whether that is written out or a variable.
-    ConfigError."""
-    return shown_url(usable_url(text, where=where))
-
-
 def is_secret_variable(name: str) -> bool:
     """Whether an environment variable of this name holds a secret: AWS_SECRET_ACCESS_KEY does, RAY_AUTH_TOKEN_PATH does
     not."""

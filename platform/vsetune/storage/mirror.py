@@ -76,7 +76,6 @@ class Mirror:
         self._newest: _Snapshot | None = None
         self._taken = self._sent = 0
         self._numbers = itertools.count()
-        self._waiting: list[tuple[int, Callable[[], None]]] = []
         self._trouble: StorageError | None = None
         self._is_closing = False
         self._thread: threading.Thread | None = None
@@ -114,12 +113,6 @@ class Mirror:
                 self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
-
-    def after_sent(self, do: Callable[[], None]) -> None:
-        """Have the thread call `do` once a version taken from now on has been sent; if it raises StorageError, again
-        later."""
-        with self._changed:
-            self._waiting.append((self._taken + 1, do))
 
     def settle(self, within_s: float) -> None:
         """Wait until the last version is sent. StorageError when it is not within `within_s`, or never will be."""
@@ -276,18 +269,9 @@ class Mirror:
         with self._changed:
             self._sent = max(self._sent, number)
             was_away, self._trouble = self._trouble is not None, None
-            due = [each for each in self._waiting if each[0] <= self._sent]
-            self._waiting = [each for each in self._waiting if each[0] > self._sent]
             self._changed.notify_all()
         if was_away:
             _log.warning("%s: answers again, everything is sent", self.url)
-        for needed, do in due:
-            try:
-                do()
-            except StorageError as error:
-                _log.info("%s: put off: %s", self.url, error)
-                with self._changed:
-                    self._waiting.append((needed, do))
 
     def _note_trouble(self, trouble: StorageError, snapshot: _Snapshot, pause_s: float) -> bool:
         """Remember the trouble, keep the snapshot unless there is a newer one, and wait. Returns whether to stop."""

@@ -168,16 +168,8 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _local(text: str) -> str:
-    local_path(text)
-    return text
-
-
 PathText = Annotated[str, AfterValidator(usable_path)]
 """A path or URL in a file, stored as it was written."""
 
 UriText = Annotated[str, AfterValidator(usable_uri)]
 """The address of a database or a server. It may hold a password, so no message repeats it."""
-
-LocalPathText = Annotated[str, AfterValidator(_local)]
-"""A local path in a file, stored as it was written; no URL."""

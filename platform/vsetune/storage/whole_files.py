@@ -90,16 +90,6 @@ def move_in_place(made: Path, path: Path, *, durable: bool) -> None:
     os.replace(made, path)
 
 
-def move_if_absent(made: Path, path: Path) -> None:
-    """`move_in_place`, unless another process was there first: then that file stays, and `made` stays where it is."""
-    try:
-        os.link(made, path)
-    except FileExistsError:
-        return
-    except OSError:  # a file system without hard links
-        os.replace(made, path)
-
-
 def put_aside(path: Path, aside: Path) -> None:
     """Give a file a second name, which still names the old content when the first one is written anew. On a file system
     without hard links the file is renamed. OSError when it cannot be done."""

@@ -82,12 +82,6 @@ def trial_id(cell: str, number: int | None, seed: int) -> str:
     return f"{cell}-papers-s{seed}" if number is None else f"{cell}-c{number:03d}-s{seed}"
 
 
-def number_of(trial: str, cell: str) -> int | None:
-    """The number of the configuration in a `trial_id`; None if it has none."""
-    number, _, _ = trial.removeprefix(f"{cell}-c").partition("-s")
-    return int(number) if number.isdecimal() else None
-
-
 def confirmations_of(
     study: StudySpec, cell: Cell, searched: Sequence[TrialProgress], confirming: Confirming
 ) -> list[Assignment]:

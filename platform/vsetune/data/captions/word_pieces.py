@@ -135,8 +135,6 @@ def _in_groups(texts: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 NO_WORD, WITHOUT_WORDS = -1, -2
-_WORD_METHOD = "piece-words-1"
-"""Part of the file name: raise the number when the words of equal pieces change."""
 _WORD_DTYPE = "int16"
 
 
