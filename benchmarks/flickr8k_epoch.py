@@ -29,7 +29,7 @@ from torch.nn.functional import normalize
 from torch.nn.utils import clip_grad_norm_
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from vsetune.config.sources.inputs import Reading
+from vsetune.config.sources.trial_inputs import Reading
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.making.data_place import load_recipe
 from vsetune.data.making.ingest import ingest

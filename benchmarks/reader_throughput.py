@@ -22,8 +22,8 @@ from statistics import median
 import torch
 from rich.console import Console
 
-from vsetune.config.sources.inputs import FEATURES_AND_WORDS, Reading
 from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.config.sources.trial_inputs import FEATURES_AND_WORDS, Reading
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.bank_batches import BankRows, bank_rows
 from vsetune.data.batches.reader import training_batches

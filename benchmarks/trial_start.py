@@ -90,7 +90,7 @@ def fresh(data: str, kind: str, number: int) -> Start:
 def start(data: str, kind: str, number: int, watch: Watch) -> Start:
     """A trial as a worker opens it, and its first step."""
     import vsetune.study.trainable  # noqa: F401  what a worker imports
-    from vsetune.config.sources.inputs import STREAMED, Reading
+    from vsetune.config.sources.trial_inputs import STREAMED, Reading
     from vsetune.config.study.training import TrialSpec
     from vsetune.training.attempt import Attempt
 

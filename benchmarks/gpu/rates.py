@@ -16,7 +16,7 @@ from gpu.cases import trial_of
 from gpu.curves import learner_of
 from gpu.products import alone_seconds
 from gpu.timing import WARM, arithmetic, forget_memory, median_seconds, most_memory, queued_seconds
-from vsetune.config.sources.inputs import Reading
+from vsetune.config.sources.trial_inputs import Reading
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.reader import training_batches

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vsetune.config.component_specs import NETWORKS, NetworkSpec
-from vsetune.config.sources.inputs import FEATURES_AND_WORDS, NetworkReads, TextModel
+from vsetune.config.sources.trial_inputs import FEATURES_AND_WORDS, NetworkReads, TextModel
 from vsetune.errors import ConfigError
 
 OTHERWISE: dict[str, NetworkReads] = {

@@ -21,7 +21,7 @@ from vsetune.losses.loss_building import build_loss
 from vsetune.networks.network_building import build_network
 
 TUNABLE = 'tunable(0.2, Range(low=0.1, high=0.4), ge=0, description="alpha, in units of similarity")'
-IMPORT = "from vsetune.losses"
+IMPORT = "from vsetune.config.component_specs"
 CLASS = "class HalfHingeSpec(LossSpec)"
 
 

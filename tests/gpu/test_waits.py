@@ -13,7 +13,7 @@ from torch import Tensor
 from gpu.made_data import Made, make_data
 from gpu.rates import host_batches
 from gpu.waits import counted_waits, stand_in_device
-from vsetune.config.sources.inputs import NetworkReads, Reading
+from vsetune.config.sources.trial_inputs import NetworkReads, Reading
 from vsetune.data.batches.bank_arrays import DeviceArrays
 from vsetune.data.batches.bank_batches import BankRows, bank_rows
 from vsetune.data.batches.reader import training_batches

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from vsetune.config.component_specs import NetworkSpec
-from vsetune.config.sources.inputs import DataSpec, NetworkReads
 from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
+from vsetune.config.sources.trial_inputs import DataSpec, NetworkReads
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.parses import PARSES_FILE, parse_dataset
 from vsetune.data.making.ingest import ingest

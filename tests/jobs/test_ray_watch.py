@@ -131,10 +131,10 @@ def test_after_a_kill_9_of_the_driver_the_guardian_ends_what_stayed() -> None:
 
 def test_a_process_that_ray_does_not_let_go_leaves_with_its_line() -> None:
     code = (
-        "import time; from vsetune.study import ray_watch; from vsetune.study.stopping import StopRequest\n"
-        "ray_watch.LEAVE_WITHIN_S = 0.1; ray_watch.LOOK_EVERY_S = 0.05\n"
-        "stop = StopRequest(); parts = ray_watch.LocalRay({}, set())\n"
-        "with ray_watch.RayWatch(parts, stop, farewell='go on with --resume').watching():\n"
+        "import time; from vsetune.study import cluster; from vsetune.study.stopping import StopRequest\n"
+        "cluster.LEAVE_WITHIN_S = 0.1; cluster.LOOK_EVERY_S = 0.05\n"
+        "stop = StopRequest(); parts = cluster.LocalRay({}, set())\n"
+        "with cluster.RayWatch(parts, stop, farewell='go on with --resume').watching():\n"
         "    stop.request('Ctrl-C'); time.sleep(60)\n"
     )
     done = subprocess.run(

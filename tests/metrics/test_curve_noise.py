@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vsetune.metrics import epochs_to_best, noise_tolerance, seed_statistics, still_rises
+from vsetune.metrics import curve_noise, epochs_to_best, noise_tolerance, still_rises
 
 
 def curve(noise: float, *, seed: int = 0, epochs: float = 10.0, pace: float = 1.5, gap: float = 0.1):
@@ -16,21 +16,21 @@ def curve(noise: float, *, seed: int = 0, epochs: float = 10.0, pace: float = 1.
 
 @pytest.mark.parametrize("noise", [0.1, 0.5, 2.0])
 def test_the_noise_of_a_curve_is_found_whatever_its_course(noise) -> None:
-    found = seed_statistics([curve(noise, seed=seed) for seed in range(5)])
+    found = curve_noise([curve(noise, seed=seed) for seed in range(5)])
     assert found == pytest.approx(noise, rel=0.2)
 
 
 def test_noise_by_hand_and_with_an_extra_point_between() -> None:
     """A parabola has no contrast; one point lifted by 1 has (1, 3, 3, 1) / sqrt(20) in the four around it."""
     parabola = [(epoch, 50 - (epoch - 4) ** 2) for epoch in (0.5, 1.0, 1.5, 2.0, 2.25, 2.5, 3.0, 3.5)]
-    assert seed_statistics([parabola]) == pytest.approx(0, abs=1e-12)
+    assert curve_noise([parabola]) == pytest.approx(0, abs=1e-12)
     lifted = [(float(epoch), float(epoch == 4)) for epoch in range(1, 8)]
-    assert seed_statistics([lifted, lifted]) == pytest.approx((1 + 3) / 2 / 20**0.5 / 0.67449, rel=1e-4)
+    assert curve_noise([lifted, lifted]) == pytest.approx((1 + 3) / 2 / 20**0.5 / 0.67449, rel=1e-4)
 
 
 def test_short_curves_have_no_noise_to_speak_of() -> None:
-    assert seed_statistics([curve(0.1)[:7]]) is None
-    assert 0.03 < (seed_statistics([curve(0.1, seed=seed)[:7] for seed in range(2)]) or 0.0) < 0.3
+    assert curve_noise([curve(0.1)[:7]]) is None
+    assert 0.03 < (curve_noise([curve(0.1, seed=seed)[:7] for seed in range(2)]) or 0.0) < 0.3
 
 
 def test_within_its_noise_a_best_is_reached_when_the_curve_gets_level() -> None:

@@ -11,6 +11,7 @@ import torch
 import vsetune
 from vsetune.losses.parts import pairing
 from vsetune.losses.parts.pairing import floors_of_largest, sorted_rows
+from vsetune.losses.semantic_center import centers as centers_module
 from vsetune.losses.semantic_center.centers import repulsion_movement
 
 PACKAGE = Path(vsetune.__file__).parent
@@ -64,5 +65,5 @@ def test_both_ways_to_push_centres_apart_move_them_alike(monkeypatch: pytest.Mon
     centers = torch.randn(12, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     here = repulsion_movement(centers, delta=0.4)
     assert 0 < int((here[1].weight > 0).sum()) < 12
-    monkeypatch.setattr(centers, "is_on_cpu", lambda tensor: False)
+    monkeypatch.setattr(centers_module, "is_on_cpu", lambda tensor: False)
     torch.testing.assert_close(repulsion_movement(centers, delta=0.4), here, rtol=1e-12, atol=1e-14)

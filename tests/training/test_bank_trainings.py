@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vsetune.config.sources.inputs import STREAMED, Reading
+from vsetune.config.sources.trial_inputs import STREAMED, Reading
 from vsetune.errors import Preempted
 from vsetune.training.attempt import Attempt
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from vsetune.config.sources.inputs import NetworkReads
+from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data.captions.parses import parse_dataset
 from vsetune.data.captions.phrase_rules import Phrase
 from vsetune.data.progress import SilentProgress

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.sources.inputs import NetworkReads, PixelInput, TextModel
+from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput, TextModel
 from vsetune.config.study.training import TrainingSpec, TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.networks import network_building as registry

@@ -198,7 +198,7 @@ def semantics(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="print JSON")] = False,
 ) -> None:
     """Compute the semantic vectors of captions ahead of a study, and tell how far apart their cosines lie."""
-    from vsetune.config.sources.inputs import DataSpec
+    from vsetune.config.sources.trial_inputs import DataSpec
     from vsetune.config.spec.loading import parse_spec
     from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vectors_of, source_name
     from vsetune.data.stored.dataset import Dataset

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from vsetune.config.components.catalogue import Catalogue, selected_by_name
-from vsetune.config.sources.inputs import NetworkReads, SemanticSource
+from vsetune.config.sources.trial_inputs import NetworkReads, SemanticSource
 from vsetune.config.spec.base import ALL_KINDS, ALL_SCORES, Kind, Range, Score, Spec, tunable
 
 EMBEDDINGS: frozenset[Kind] = frozenset({"embedding", "several_embeddings"})

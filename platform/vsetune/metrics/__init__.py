@@ -85,10 +85,9 @@ _WITH_TORCH = {
     "positives": ("Positives",),
     "ranks": ("RANKING_PROTOCOL", "RankAverages", "rank_averages"),
     "recall": (
-        "COCO_TEST_1K", "COCO_TEST_5K", "RankingProtocol", "RetrievalScores", "fold_scores", "matrix_scores",
-        "retrieval_scores",
+        "COCO_TEST_1K", "COCO_TEST_5K", "RankingProtocol", "RelevanceScores", "RetrievalScores", "fold_scores",
+        "matrix_scores", "relevance_matrix_scores", "relevance_scores", "retrieval_scores",
     ),
-    "relevance": ("RelevanceScores", "relevance_matrix_scores", "relevance_scores"),
     "score_blocks": ("EmbeddingScores", "MatrixScores", "MeanScores", "PartOfScores", "Scores"),
     "semantic_ranking": ("CaptionSemantics", "SemanticRankingDistance", "semantic_ranking_distance"),
 }

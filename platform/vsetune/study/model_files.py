@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vsetune.config.sources.inputs import DataSpec, TextModel
+from vsetune.config.sources.trial_inputs import DataSpec, TextModel
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.stored.dataset import Dataset

@@ -121,7 +121,8 @@ def log_winners(prepared: PreparedStudy, attempts: Sequence[AttemptRecord], *, i
     except Exception as error:  # no error may fail a study that has ended and is recorded
         if not isinstance(error, VsetuneError):
             _log.exception("study %s: models of its winners", prepared.spec.study)
-        return [f"winners are not all logged as MLflow models: {' '.join(str(error).split())[:_LONGEST]}; {_LATER}"]
+        reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        return [f"winners are not all logged as MLflow models: {reason}; {_LATER}"]
 
 
 def _logged(

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from ray.tune import PlacementGroupFactory, Trainable
 
-from vsetune.config.sources.inputs import Reading
+from vsetune.config.sources.trial_inputs import Reading
 from vsetune.config.study.resources import Needs
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import AttemptError, ConfigError, DamagedCheckpoint, StorageError

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from vsetune.config.sources.inputs import STREAMED, Reading
+from vsetune.config.sources.trial_inputs import STREAMED, Reading
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.data.freed_memory import give_back_freed_memory, keep_freed_memory

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsetune.config.sources.inputs import DataSpec
+from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.captions.semantic_sources import semantic_vectors_of, source_name

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vsetune.config.component_specs import LOSSES
-from vsetune.config.sources.inputs import DataSpec
+from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.loss_settings import plugins_of
 from vsetune.config.study.training import TrainingSpec, TrialSpec

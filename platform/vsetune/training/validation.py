@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from vsetune.config.component_specs import PairCost
-from vsetune.config.sources.inputs import NetworkReads, PixelInput
+from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.bank_batches import BankRows, bank_rows
 from vsetune.data.batches.batch import Batch

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 from PIL import Image
 
-from vsetune.config.sources.inputs import EncoderSpec, NetworkReads, PixelInput
+from vsetune.config.sources.trial_inputs import EncoderSpec, NetworkReads, PixelInput
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.captions.parses import caption_phrases, parse_dataset, read_parses
 from vsetune.data.captions.phrase_rules import Phrase

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mock_bucket import bucket
 
-from vsetune.config.sources.inputs import STREAMED, NetworkReads, PixelInput, Reading, TextModel
+from vsetune.config.sources.trial_inputs import STREAMED, NetworkReads, PixelInput, Reading, TextModel
 from vsetune.data.batches.bank_arrays import DeviceArrays
 from vsetune.data.batches.bank_batches import BankRows, bank_rows
 from vsetune.data.batches.batch import Batch

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from vsetune.config.sources.inputs import NetworkReads
+from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions.parses import NOT_PARSED, PARSES_FILE, joined_words, parse_dataset, read_parses, word_heads
 from vsetune.data.looking.verify import verify

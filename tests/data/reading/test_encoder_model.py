@@ -14,8 +14,8 @@ import pytest
 import torch
 import transformers
 
-from vsetune.config.sources.inputs import EncoderSpec
 from vsetune.config.sources.pretrained_models import encoder_identity, one_line
+from vsetune.config.sources.trial_inputs import EncoderSpec
 from vsetune.data.captions.semantic_sources import TextEncoder
 from vsetune.errors import ConfigError
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 import transformers
 
-from vsetune.config.sources.inputs import DataSpec, EncoderSpec
 from vsetune.config.sources.pretrained_models import encoder_identity
+from vsetune.config.sources.trial_inputs import DataSpec, EncoderSpec
 from vsetune.data.captions.semantic_sources import (
     TextEncoder,
     cosine_spread,

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from started_threads import StartedThreads
 
-from vsetune.config.sources.inputs import NetworkReads, PixelInput
+from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput
 from vsetune.data.batches.reader import evaluation_batches, steps_per_epoch, training_batches
 from vsetune.data.stored.vocabulary import PAD
 from vsetune.errors import DataError

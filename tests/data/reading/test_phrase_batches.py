@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from vsetune.config.sources.inputs import NetworkReads, PixelInput, TextModel
+from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput, TextModel
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions.parses import parse_dataset
 from vsetune.data.captions.phrase_rules import Phrase

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vsetune.config.sources.inputs import TextModel
+from vsetune.config.sources.trial_inputs import TextModel
 from vsetune.data.captions.word_pieces import ids_of_phrases, piece_words, word_pieces, words_of_ids
 
 WORDS = ["a", "dog", "run", "##s", "left", "-", "handed", "don", "'", "t"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vsetune.config.sources.inputs import PixelInput
+from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.data.batches.pixels import decoded, evaluation_pixels, training_crop, training_pixels
 from vsetune.data.stored.shards import Photograph
 from vsetune.errors import DataError

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vsetune.config.sources.inputs import SemanticSpec
+from vsetune.config.sources.trial_inputs import SemanticSpec
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions.svd_semantics import semantic_vectors
 from vsetune.data.stored.dataset import Dataset

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from vsetune.config.sources.inputs import SemanticSpec
+from vsetune.config.sources.trial_inputs import SemanticSpec
 from vsetune.data.captions.svd_semantics import ENGLISH_STOP_WORDS, caption_vectors, semantic_vectors, stems
 from vsetune.data.looking.verify import verify
 from vsetune.data.stored.array_cache import forget_arrays

@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 
-from vsetune.config.sources.inputs import NetworkReads, PixelInput, TextModel
+from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput, TextModel
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions import word_pieces as module
 from vsetune.data.captions.word_pieces import WordPieces, word_pieces, word_pieces_name

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from mock_bucket import bucket
 
-from vsetune.config.sources.inputs import NetworkReads
 from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.captions.parses import caption_phrases, parse_dataset, read_parses, word_heads
 from vsetune.data.captions.phrase_rules import Phrase

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.config.sources.inputs import TextModel
+from vsetune.config.sources.trial_inputs import TextModel
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.inputs import CaptionInputs

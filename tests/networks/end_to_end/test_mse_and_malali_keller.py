@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vsetune.config.component_specs import NetworkSpec
-from vsetune.config.sources.inputs import PixelInput
+from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.malali_keller.spec import MalaliKellerSpec
 from vsetune.networks.mse.spec import MseSpec

@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from vsetune.config.sources.inputs import PixelInput
+from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.errors import DataError
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.sources.inputs import PixelInput
+from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
 from vsetune.networks.vsepp.spec import VseppSpec

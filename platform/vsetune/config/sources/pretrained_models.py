@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from vsetune.config.sources.inputs import EncoderSpec
 from vsetune.config.sources.recipe import expand_path
+from vsetune.config.sources.trial_inputs import EncoderSpec
 from vsetune.errors import ConfigError
 from vsetune.storage.hashes import sha256_hex, sha256_of_file
 from vsetune.storage.paths import on_this_node

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from vsetune.config.component_specs import LOSSES, NETWORKS, SUM, LossSpec
-from vsetune.config.sources.inputs import DataSpec
+from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.spec.base import Domain, Spec
 from vsetune.config.spec.loading import describe_problems
 from vsetune.config.study.compatibility import PROTOCOL_SETTINGS, protocol_difference

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from vsetune.config.sources.inputs import Reading, ReadingSource
+from vsetune.config.sources.trial_inputs import Reading, ReadingSource
 from vsetune.config.spec.base import Spec
 
 _MOST_CPUS, _MOST_GIB = 4096, 1_000_000

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from vsetune.config.sources.inputs import DataSpec
+from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.spec.base import Name, Problems, SearchDomain, Seed, Spec
 from vsetune.config.study.consistency import Place, inconsistencies, with_stand_ins
 from vsetune.config.study.domains import known_table

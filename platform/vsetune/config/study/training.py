@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from vsetune.config.component_specs import AnyLoss, AnyNetwork, LossSpec, NetworkSpec
-from vsetune.config.sources.inputs import DataSpec, SemanticSource
+from vsetune.config.sources.trial_inputs import DataSpec, SemanticSource
 from vsetune.config.spec.base import Count, Range, Seed, Spec, tunable
 from vsetune.config.spec.loading import describe_problems
 from vsetune.config.study.compatibility import mismatch

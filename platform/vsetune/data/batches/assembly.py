@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from vsetune.config.sources.inputs import NetworkReads
+from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data.batches.batch import Batch
 from vsetune.data.captions.parses import CaptionPhrases, caption_phrases, joined_words, word_heads
 from vsetune.data.captions.word_pieces import ids_of_phrases, piece_words, word_pieces, words_of_ids

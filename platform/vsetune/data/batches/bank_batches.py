@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from vsetune.config.sources.inputs import NetworkReads
+from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data.batches.assembly import CaptionTables, padded_groups, phrases_of
 from vsetune.data.batches.bank_arrays import BankArrays, bank_arrays
 from vsetune.data.batches.batch import Batch

@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 from PIL import Image
 
-from vsetune.config.sources.inputs import PixelInput
+from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.plain_files import Flaw

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from vsetune.config.sources.inputs import DataSpec, EncoderSpec, SemanticSource
 from vsetune.config.sources.pretrained_models import ENCODER_KEY as KEY
 from vsetune.config.sources.pretrained_models import (
     PretrainedModel,
@@ -23,6 +22,7 @@ from vsetune.config.sources.pretrained_models import (
     quiet_transformers,
     require_transformers,
 )
+from vsetune.config.sources.trial_inputs import DataSpec, EncoderSpec, SemanticSource
 from vsetune.data.captions.svd_semantics import captions_fingerprint, semantic_vectors
 from vsetune.data.captions.word_pieces import loading_options, require_matching_words
 from vsetune.data.devices import device_named

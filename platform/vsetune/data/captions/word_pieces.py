@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from vsetune.config.sources.inputs import KEY, TextModel, require_word_pieces
 from vsetune.config.sources.pretrained_models import (
     PretrainedModel,
     find_model,
@@ -20,6 +19,7 @@ from vsetune.config.sources.pretrained_models import (
     quiet_transformers,
     require_transformers,
 )
+from vsetune.config.sources.trial_inputs import KEY, TextModel, require_word_pieces
 from vsetune.data.captions.svd_semantics import captions_fingerprint
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
@@ -135,6 +135,8 @@ def _in_groups(texts: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 NO_WORD, WITHOUT_WORDS = -1, -2
+_WORD_METHOD = "piece-words-1"
+"""Part of the file name: raise the number when the words of equal pieces change."""
 _WORD_DTYPE = "int16"
 
 
@@ -146,7 +148,7 @@ def piece_words(dataset: Dataset, split: str, model: TextModel, *, mirrored: boo
     """
     captions = dataset.split(split).captions
     side = "mirrored-" if mirrored else ""
-    name = f"{_METHOD}-{split}-{side}{word_pieces_name(model)}-{captions_fingerprint(dataset, split)}.npy"
+    name = f"{_WORD_METHOD}-{split}-{side}{word_pieces_name(model)}-{captions_fingerprint(dataset, split)}.npy"
 
     def made() -> np.ndarray:
         words = iter_words(dataset, split)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from vsetune.config.sources.inputs import TextModel
+from vsetune.config.sources.trial_inputs import TextModel
 from vsetune.data.batches.pixels import decoded
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.stored.dataset import Dataset

@@ -26,7 +26,7 @@ from typing import IO, cast
 
 import numpy as np
 
-from vsetune.config.sources.inputs import NetworkReads
+from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data.stored.bank_file import BankShape, SplitBank
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import SplitInfo

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from vsetune.config.sources.inputs import STREAMED, Reading
+from vsetune.config.sources.trial_inputs import STREAMED, Reading
 from vsetune.data.stored import storage
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, SplitInfo
 from vsetune.data.stored.plain_files import Flaw

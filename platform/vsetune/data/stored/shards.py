@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 import numpy as np
 from webdataset.tariterators import group_by_keys
 
-from vsetune.config.sources.inputs import NetworkReads
+from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data.stored.dataset import Dataset, damaged_shard, wrong_hash, wrong_size
 from vsetune.data.stored.manifest import FeatureInfo, ShardInfo
 from vsetune.data.stored.plain_files import HEADER_BYTES, Flaw, array_from_bytes, is_text, parse_json

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vsetune.config.component_specs import MemorySpec, semantics_field, warmup_epochs
-from vsetune.config.sources.inputs import SemanticSource
+from vsetune.config.sources.trial_inputs import SemanticSource
 from vsetune.config.spec.base import Range, tunable
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from vsetune.config.component_specs import LossSpec, semantics_field, warmup_epochs
-from vsetune.config.sources.inputs import SemanticSource
+from vsetune.config.sources.trial_inputs import SemanticSource
 from vsetune.config.spec.base import Range, Score, tunable
 
 

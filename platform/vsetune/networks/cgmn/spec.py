@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vsetune.config.component_specs import NetworkSpec
-from vsetune.config.sources.inputs import NetworkReads
+from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.config.spec.base import Range, tunable
 from vsetune.networks.parts.network_fields import Norm, RegionNormalization, region_normalization
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from vsetune.config.component_specs import NetworkSpec
-from vsetune.config.sources.inputs import NetworkReads, PixelInput
+from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput
 from vsetune.networks.parts.network_fields import BackboneSpec
 
 

@@ -12,7 +12,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.sources.inputs import KEY, TextModel, require_word_pieces
 from vsetune.config.sources.pretrained_models import (
     PretrainedModel,
     find_model,
@@ -21,6 +20,7 @@ from vsetune.config.sources.pretrained_models import (
     quiet_transformers,
     require_transformers,
 )
+from vsetune.config.sources.trial_inputs import KEY, TextModel, require_word_pieces
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.network_base import word_mask
 

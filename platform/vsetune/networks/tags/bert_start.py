@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.sources.inputs import KEY
+from vsetune.config.sources.trial_inputs import KEY
 from vsetune.errors import ConfigError
 from vsetune.networks.parts.text_transformer import TextTransformer
 from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder, TokenInputs

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vsetune.config.component_specs import NetworkSpec, PairCost
-from vsetune.config.sources.inputs import NetworkReads, TextModel
+from vsetune.config.sources.trial_inputs import NetworkReads, TextModel
 from vsetune.config.spec.base import Kind, Range, Score, tunable
 
 _SIZES: dict[str, dict[str, int]] = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vsetune.config.sources.inputs import TextModel
+from vsetune.config.sources.trial_inputs import TextModel
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import word_mask
 from vsetune.networks.parts.text_transformer import PieceIds, read_piece_ids

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.sources.inputs import PixelInput
+from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.networks.encoded import Encoded

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from vsetune.config.plugins import load_installed, load_plugins
-from vsetune.config.sources.inputs import STREAMED, Reading
+from vsetune.config.sources.trial_inputs import STREAMED, Reading
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec, phase_starts
 from vsetune.data.batches.batch import Batch
