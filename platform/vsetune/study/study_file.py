@@ -24,9 +24,8 @@ from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import Beside, parse_spec, read_yaml
 from vsetune.config.spec.yaml_files import require_kind
 from vsetune.config.study.cells import resolve_cells
-from vsetune.config.study.consistency import Place, with_stand_ins
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry
-from vsetune.config.study.study_spec import StudySpec
+from vsetune.config.study.study_spec import Place, StudySpec, with_stand_ins
 from vsetune.errors import ConfigError, MissingPlugin
 from vsetune.records.studies import folder_of_study
 from vsetune.study.kept_plugins import load_kept_by_name
