@@ -39,13 +39,13 @@ AREAS = {
         Area(
             "ledger",
             (
-                "study/ledger.py", "study/trials.py", "study/trials.py", "study/cell_goals.py",
-                "study/cell_budget.py", "study/confirmations.py", "study/trials.py",
+                "study/ledger.py", "study/trials.py", "study/cell_goals.py", "study/cell_budget.py",
+                "study/confirmations.py",
             ),
             (
-                "jobs/test_ledger*.py", "jobs/test_trial_progress*.py", "jobs/test_progress.py",
-                "jobs/test_kept_counts.py", "jobs/test_cell_goals.py", "jobs/test_confirmations.py",
-                "jobs/test_warm_start.py",
+                "study/test_ledger*.py", "study/test_trial_progress*.py", "study/test_progress.py",
+                "study/test_kept_counts.py", "study/test_cell_goals.py", "study/test_confirmations.py",
+                "study/test_warm_start.py",
             ),
         ),
         Area("search", ("search",), ("search/**/test_*.py",)),

@@ -1,6 +1,6 @@
 """The names of all that a worker and the driver write of an attempt; what a test makes by hand has no others.
 
-`tests/jobs/test_end_of_study.py` compares them with the attempts of a study that was trained.
+`tests/study/test_end_of_study.py` compares them with the attempts of a study that was trained.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every view of three boards, byte for byte as recorded in `recorded_views/`.
 
-Renew with: VSETUNE_RENEW_GOLDEN=1 python -m pytest tests/leaderboard/test_recorded_views.py
+Renew with: VSETUNE_RENEW_GOLDEN=1 python -m pytest tests/report/test_recorded_views.py
 The change that renews them says in CHANGELOG.md what readers of a board see differently.
 """
 
