@@ -200,7 +200,7 @@ def searched_for(task: tuple[str, str, int, int, float]) -> list[SimulatedSearch
 
 
 def table_of_targets(rows: dict[str, list[TargetSummary]], title: str) -> Table:
-    names = ("soonest", "pick", "times the soonest", "within 10 %", "ends at", "trials")
+    names = ("soonest", "pick", "times the fastest", "within 10 %", "ends at", "trials")
     table = Table("landscape", "searched for", *names, title=title, title_justify="left")
     for found in zip(*rows.values(), strict=True):
         for objective, row in zip(rows, found, strict=True):

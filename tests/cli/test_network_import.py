@@ -38,7 +38,7 @@ def test_import_writes_weights_and_an_entry_for_a_study_file(vsetune: Callable[.
     folder = checkpoint.with_name("model_best-vsetune")
     assert said.code == 0
     assert said.out == (folder / "network.yaml").read_text()
-    assert "# the file does not tell: similarity; set them as the weights were trained" in said.out
+    assert "# not in the file: similarity; set them as the weights were trained" in said.out
     assert "not needed: 2 tensors, img_enc.cnn.bias, ...: the CNN; ingest vectors of this CNN" in said.err
     assert f"{folder / 'weights.safetensors'}: 476 numbers in 7 tensors" in said.err
     entry = NetworkEntry.model_validate(yaml.safe_load(said.out)["networks"][0])

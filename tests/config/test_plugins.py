@@ -147,14 +147,14 @@ def test_what_leads_nowhere(tmp_path: Path) -> None:
         (TUNABLE, "0.2", r"spec.py:16: margin is a number without a range; declare it with `tunable\(default, Range"),
         (TUNABLE, "Field(0.2, ge=0)", "spec.py:17: margin has no description"),
         ("tunable(0.2,", "tunable(-0.2,", r"spec.py:16: HalfHingeSpec\(\) is not valid \(margin: .*greater than or"),
-        ("Range, tunable", "Rang, tunable", r"spec.py:5: ImportError: cannot import name 'Rang' .*; mend this line"),
+        ("Range, tunable", "Rang, tunable", r"spec.py:5: ImportError: cannot import name 'Rang' .*; fix this line"),
         (IMPORT, f"import no_such_library\n{IMPORT}",
          r"spec.py:6: ModuleNotFoundError: No module named 'no_such_library'; install no_such_library where trials"),
         (IMPORT, f"from negatives import hardest\n{IMPORT}",
          r"spec.py:6: ModuleNotFoundError: .*; write `from .negatives import ...`, with the dot"),
         (IMPORT, f"from ..other import hardest\n{IMPORT}", "spec.py:6: .*; a component sees its own folder only"),
-        (f"{CLASS}:", CLASS, "spec.py:9: SyntaxError: expected ':'; mend this line"),
-        (CLASS, f"raise SystemExit\n{CLASS}", "spec.py:9: SystemExit; mend this line"),
+        (f"{CLASS}:", CLASS, "spec.py:9: SyntaxError: expected ':'; fix this line"),
+        (CLASS, f"raise SystemExit\n{CLASS}", "spec.py:9: SystemExit; fix this line"),
         ("(LossSpec)", "", "spec.py: defines no component; need a class derived from LossSpec or NetworkSpec"),
     ],
 )
@@ -173,7 +173,7 @@ def test_one_line_with_file_and_fix(tmp_path: Path, old: str, new: str, told: st
 def test_code_that_only_fails_when_it_is_built(tmp_path: Path) -> None:
     write_loss(tmp_path / "half_hinge", loss=LOSS.replace("from .spec", "from .specs"))
     load_plugin("half_hinge", base=tmp_path)
-    told = r"half_hinge/loss.py:7: ModuleNotFoundError: No module named '.specs'; mend this line$"
+    told = r"half_hinge/loss.py:7: ModuleNotFoundError: No module named '.specs'; fix this line$"
     with pytest.raises(ConfigError, match=told):
         build_loss(LOSSES["half_hinge"]())
 

@@ -182,8 +182,8 @@ def test_a_full_disk_is_told_and_the_rest_of_the_report_goes_out(home: Path, mon
         monkeypatch.setenv("CHAT", server.url)
         after = send_out(sample_report(), kept, spec(webhook="CHAT"))
     (note,) = new_notes(sample_report(), after)
-    assert note.startswith("the report could not be kept: reports/2026-11-21.html: cannot write")
-    assert "could not be kept" in server.requests[0][2].decode()
+    assert note.startswith("the report could not be stored: reports/2026-11-21.html: cannot write")
+    assert "could not be stored" in server.requests[0][2].decode()
     assert not was_kept(after)
     assert was_kept(sample_report())
 

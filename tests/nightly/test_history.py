@@ -83,7 +83,7 @@ def test_a_damaged_report_counts_as_none_and_is_told_in_one_line(tmp_path: Path,
 )
 def test_what_was_accepted_is_refused_with_advice_when_it_cannot_be_read(tmp_path: Path, content: str) -> None:
     (tmp_path / "accepted.json").write_text(content)
-    with pytest.raises(DataError, match=r"accepted\.json: cannot read .*; mend it or move it away$"):
+    with pytest.raises(DataError, match=r"accepted\.json: cannot read .*; fix it or move it away$"):
         History(tmp_path).accepted()
 
 

@@ -343,7 +343,7 @@ def test_a_band_of_few_nights_that_covers_almost_everything_is_not_judged_yet_an
     found = report_of(spec, nights, two_cells(4, best_m_recall=24.0), history, [])
     row = row_of(found, "best_m_recall")
     assert (row.verdict, row.low, row.high) == ("baseline", None, None)
-    assert row.text == "best M-Recall: 24.0 points, not judged yet: 3 nights do not tell how much it varies"
+    assert row.text == "best M-Recall: 24.0 points, not judged yet: 3 nights do not show how much it varies"
     far = report_of(spec, nights, two_cells(4, epoch_time=1e9), history, [])
     assert row_of(far, "epoch_time").verdict == "regression", "beyond any band it is a change all the same"
     alike = [two_cells(day, best_m_recall=40.0) for day in range(1, 8)]
@@ -357,7 +357,7 @@ def test_where_nothing_can_be_judged_after_the_baseline_the_headline_says_so(tmp
     nights = [night_of_day(day, **{name: usual * times for name, usual in USUAL.items()})
               for day, times in ((1, 1.0), (2, 2.0), (3, 0.5))]
     found = report_of(spec, nights, night_of_day(4), History(tmp_path), [])
-    assert found.headline == "nothing is judged yet: 1 cell, 11 measures; 3 nights do not tell how much they vary"
+    assert found.headline == "nothing is judged yet: 1 cell, 11 measures; 3 nights do not show how much they vary"
 
 
 RECALLS = {"image_to_text_r1": 12.5, "m_recall": 25.0}

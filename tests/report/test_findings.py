@@ -159,7 +159,7 @@ def test_a_baseline_that_still_rose_is_no_yardstick_and_the_command_that_prolong
     row = row_of(board, "top_f")
     assert "baseline_rising" in row.flags
     assert (row.comparison.sooner, row.comparison.epochs) == (7, "no yardstick")
-    assert "Nothing is said of epochs, since lmh was still rising when it ended." in findings(board)[0]
+    assert "No claim is made about epochs, since lmh was still rising when it ended." in findings(board)[0]
     assert "sooner" not in headline(board)[0]
     command = "vsetune leaderboard repeat demo/vsepp.lmh --all --epochs 6 --output demo_vsepp_longer.yaml"
     assert any(command in note for note in notes(board))

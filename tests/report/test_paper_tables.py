@@ -80,7 +80,7 @@ def test_what_was_not_measured_says_why(runs):
     filled = fill(paper_table("lseh_table3"), [runs])
     lines = lines_of(filled)
     assert lines["VSE++", "measured"].cells[4].notes == ("LMH2: no run of lmh2 with vsepp on flickr30k",)
-    assert lines["VSE++", "measured"].cells[7].notes == ("vsepp: LMH2 was not run beside lseh",)
+    assert lines["VSE++", "measured"].cells[7].notes == ("vsepp: LMH2 was not run together with lseh",)
     assert lines["SGRAF-SAF", "measured"].cells[3].notes == ("LSEH: no run of lseh with sgraf_saf on flickr30k",)
     assert "flickr30k: no run of sgraf_sgr, vse_infinity in mine." in filled.notes
     assert "MS-COCO: no run of it in mine." in filled.notes
@@ -187,4 +187,4 @@ def test_a_table_is_written_as_text_markdown_csv_and_booktabs(runs):
     rows = list(csv.DictReader(io.StringIO(to_csv(filled))))
     ours = [row for row in rows if row["source"] == "measured" and row["network"] == "VSE++"]
     assert [float(row["value"]) for row in ours if row["value"]] == [60.2, 3.0, 2.0, -1.0]
-    assert json.dumps(ours[-1]["reason"]) == '"vsepp: LMH2 was not run beside lseh"'
+    assert json.dumps(ours[-1]["reason"]) == '"vsepp: LMH2 was not run together with lseh"'

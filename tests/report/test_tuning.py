@@ -57,7 +57,7 @@ def test_a_single_configuration_and_a_search_for_something_else_have_no_such_cur
 
 def test_the_terminal_says_what_fewer_trials_would_have_found_where_four_were_tried(attempt):
     text = printed(build(searched(attempt), baseline="lmh"))
-    assert "Expected best of a search that had ended sooner, M-Recall in per cent, vsepp on scenes" in text
+    assert "Expected best of a search that had ended earlier, M-Recall in per cent, vsepp on scenes" in text
     line = next(line for line in text.splitlines() if line.split()[:2] == ["lmh", "5"])
     assert line.split()[2:] == ["44.8", "57.8", "60.4", "55.2", "58.4", "61.0"]
     # of pairs 1 has 50 as its higher one, 2 have 55, 3 have 58 and 4 have 61: 57.8
@@ -155,7 +155,7 @@ def test_profiles_by_seconds_take_the_pace_of_every_seed(attempt):
     assert by_loss == {"lmh": (1, 1), "lseh": pytest.approx((4 / 3, 8))}
     assert {each.loss: each.factors for each in board.profile.losses} == {"lmh": (3, 1), "lseh": (1, 2)}
     text = " ".join(printed(board).split())
-    assert "within a factor of the seconds of training of the soonest loss" in text
+    assert "within a factor of the seconds of training of the fastest loss" in text
     assert "Seconds are epochs at the pace of the seed's whole training" in text
 
 

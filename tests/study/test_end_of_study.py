@@ -140,7 +140,7 @@ def test_a_study_whose_log_does_not_say_how_its_trials_were_sampled_is_refused_a
     with pytest.raises(StudyConflict) as refused:
         run(finished.file, resume=True)
     assert str(refused.value) == (
-        "study tiny: its log does not say what was sampled for trials of its search (4 of 4 attempts, the first of "
+        "study tiny: its log does not contain what was sampled for trials of its search (4 of 4 attempts, the first of "
         "vsepp.lmh-c000-s0), like that of a study of version 0.2, so the search cannot go on; give the study another "
         "name and let it learn from this one: search.warm_start: [tiny]"
     )

@@ -118,5 +118,6 @@ def test_what_workers_warn_of_is_a_line_told_once() -> None:
         progress.warned(lines)
         progress.warned(lines)
     assert stream.getvalue().splitlines() == [
-        "a worker says /cache [red]: cannot keep what is read from S3; free space", "a worker says /cache: another",
+        "a worker reports /cache [red]: cannot keep what is read from S3; free space",
+        "a worker reports /cache: another",
     ]

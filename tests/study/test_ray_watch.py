@@ -76,7 +76,7 @@ def test_a_look_that_fails_is_followed_by_another_one(
             time.sleep(0.001)
     assert stop.reason == "the death of Ray (the raylet died)"
     (said,) = [record.getMessage() for record in caplog.records]
-    assert said == "whether Ray lives cannot be told for now (RuntimeError: the GCS gave no answer)"
+    assert said == "cannot find out whether Ray lives (RuntimeError: the GCS gave no answer)"
 
 
 def test_a_child_that_dies_is_seen_and_its_siblings_are_cleaned_up() -> None:

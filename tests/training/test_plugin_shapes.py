@@ -74,7 +74,7 @@ SIMILARITY = "    def similarity(self, images, captions):\n        return "
      "network bag: similarity has no gradient"),
     ("    def encode_images", f"{SIMILARITY}(images.vectors @ captions.vectors.T).half()\n\n    def encode_images",
      "network bag: similarity is of torch.float16, need float32"),
-    ("super().__init__(spec)", "super().__init__()", "bag/network.py:16: TypeError: .*; mend this line"),
+    ("super().__init__(spec)", "super().__init__()", "bag/network.py:16: TypeError: .*; fix this line"),
 ])
 def test_a_network_of_a_wrong_shape(train: Callable[..., Attempt], old: str, new: str, told: str) -> None:
     assert old in NETWORK

@@ -145,7 +145,7 @@ def verify(path: DataPath) -> None:
         results.print(Text.assemble(("error", "red"), " ", problem), soft_wrap=True, highlight=False)
     if problems:
         raise typer.Exit(2)
-    say(f"{under_home(path)}: everything is as the manifest says")
+    say(f"{under_home(path)}: everything agrees with the manifest")
 
 
 @app.command(epilog="Example: vsetune data show data/scenes --split validation")

@@ -32,7 +32,7 @@ JobName = Annotated[str, typer.Argument(metavar="JOB", help="id of a job, or nam
 def submit(
     study: Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)],
     address: Address = None,
-    no_wait: Annotated[bool, typer.Option("--no-wait", metavar="", help="do not follow what the job says")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", metavar="", help="do not follow the output of the job")] = False,
 ) -> None:
     """Run a study on a cluster, from where an earlier run ended, and follow it; Ctrl-C leaves it running.
 
@@ -121,7 +121,7 @@ def stop(job: JobName, address: Address = None) -> None:
     with interruptible("it was asked to stop all the same"), messages.status("waiting for the checkpoints"):
         ended = server.stop(found)
     if not ended.is_over:
-        say(f"job {ended.id}: asked to stop, still {_status(ended)}; see what it says: vsetune job logs {ended.id}")
+        say(f"job {ended.id}: asked to stop, still {_status(ended)}; see its output: vsetune job logs {ended.id}")
         raise typer.Exit(1)
     say(f"job {ended.id}: {_status(ended)}; go on by submitting the study again")
 

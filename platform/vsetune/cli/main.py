@@ -346,7 +346,7 @@ def _mistake(error: Exception) -> str:
     text = text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "..."
     place = place_in_plugin(error)
     if place is not None:
-        return f"{place}: {type(error).__name__}: {text}; mend the plugin, VSETUNE_LOG=DEBUG shows the whole traceback"
+        return f"{place}: {type(error).__name__}: {text}; fix the plugin, VSETUNE_LOG=DEBUG shows the whole traceback"
     return (
         f"{type(error).__name__}{at}: {text or 'no further words'}; a mistake of vsetune, please report it; "
         "VSETUNE_LOG=DEBUG shows the whole traceback"

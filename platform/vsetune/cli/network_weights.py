@@ -189,7 +189,7 @@ def _snippet(file: Path, imported: Imported, weights: Path) -> str:
     if imported.lacks_words:
         lines.append("# import again with --words VOCABULARY to start a training from these weights (start_from)")
     if imported.assumed:
-        lines.append(f"# the file does not tell: {', '.join(imported.assumed)}; set them as the weights were trained")
+        lines.append(f"# not in the file: {', '.join(imported.assumed)}; set them as the weights were trained")
     return "\n".join(lines) + "\n" + dump_yaml({"networks": [imported.study_entry(weights)]})
 
 

@@ -257,7 +257,7 @@ def _table_of_tried(found: Bisected, order: Sequence[str]) -> Table:
 
 
 app = typer.Typer(
-    no_args_is_help=True, help="The same cells every night, held against their own history.",
+    no_args_is_help=True, help="The same cells every night, compared with their own history.",
     epilog="Example: vsetune nightly run studies/nightly.yaml",
 )
 

@@ -296,7 +296,7 @@ def _table_of(troubles: Sequence[Trouble]) -> Table:
     for trouble in troubles[:_MOST_TROUBLES]:
         table.add_row(trouble.trial, "open" if trouble.is_open else "failed", trouble.reason[:_LONGEST_REASON])
     if len(troubles) > _MOST_TROUBLES:
-        table.add_row(f"and {len(troubles) - _MOST_TROUBLES} more", "", "vsetune trial show STUDY/TRIAL tells of each")
+        table.add_row(f"and {len(troubles) - _MOST_TROUBLES} more", "", "vsetune trial show STUDY/TRIAL shows each")
     return table
 
 

@@ -184,7 +184,7 @@ def simulate_study(
         settings = replace(settings, target=study.search.target)
     require_affordable(study, settings, where=str(file))
     found = []
-    with interruptible("nothing was kept"), messages.status("simulating") as status:
+    with interruptible("nothing was recorded"), messages.status("simulating") as status:
         for search in simulate(study, chosen, seeds=seeds, settings=settings):
             found.append(search)
             status.update(f"simulating: {len(found)} of {len(chosen) * seeds} searches, at {search.landscape}")
@@ -249,7 +249,7 @@ def _show_targets(
         ]
         print_json({"study": study.study, "target": settings.target, "landscapes": plain})
         return
-    names = ("soonest", "pick", "times the\nsoonest", "near", "ends at", "trials")
+    names = ("soonest", "pick", "times the\nfastest", "near", "ends at", "trials")
     shown = [
         (
             row.name, f"{row.soonest:.1f}", f"{row.pick:.1f}", f"{row.ratio:.2f}", f"{row.near:.2f}",
@@ -264,7 +264,7 @@ def _show_targets(
     say(
         f"true epochs to M-Recall {settings.target:g} % ({max(each.top for each in found):g} is the best), medians: of "
         "the soonest configuration and "
-        f"of the pick; near: share of picks within {NEAR_SOONEST:g} times the soonest; ends at: M-Recall after a "
+        f"of the pick; near: share of picks within {NEAR_SOONEST:g} times the fastest; ends at: M-Recall after a "
         "whole training of the pick"
     )
 

@@ -51,8 +51,8 @@ def _number(name: str, help_text: str) -> Any:
 def gallery(
     run: Run,
     split: Split = None,
-    captions: Annotated[int | None, _number("captions", "captions drawn as queries")] = None,
-    images: Annotated[int | None, _number("images", "images drawn as queries")] = None,
+    captions: Annotated[int | None, _number("captions", "captions sampled as queries")] = None,
+    images: Annotated[int | None, _number("images", "images sampled as queries")] = None,
     top: Annotated[int | None, _number("top", "items shown of each ranking")] = None,
     written: Annotated[int | None, _number("written", "images with sentences that it writes, if it does")] = None,
     corrected: Annotated[int | None, _number("corrected", "wrong captions it corrects, likewise")] = None,

@@ -281,13 +281,13 @@ def _problems_of_spec(spec: type[Spec], key: str, facts: Sequence[str]) -> Itera
     """(field or "", problem)"""
     yield from _name_problems(spec, key)
     if not (vars(spec).get("__doc__") or "").strip():
-        yield "", f"{spec.__name__} has no docstring; say in a sentence what it is, `list` and `show` print it"
+        yield "", f"{spec.__name__} has no docstring; write in a sentence what it is, `list` and `show` print it"
     for fact in facts:
         if not str(getattr(spec, fact, "")).strip():
             yield "", f"{spec.__name__} declares no {fact}; write `{fact}: ClassVar[str] = \"...\"`"
     stopped = getattr(spec, "stop_gradient", "")
     if not isinstance(stopped, str | property):
-        yield "stop_gradient", f"stop_gradient is {stopped}, need a sentence that says what is a constant, and why"
+        yield "stop_gradient", f"stop_gradient is {stopped}, need a sentence on what is a constant, and why"
     own = [name for name in spec.model_fields if name != key and not _is_ours(spec, name)]
     try:
         ranges = dict(tunables(spec))

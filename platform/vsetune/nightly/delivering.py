@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
-NOT_KEPT = "the report could not be kept: "
+NOT_KEPT = "the report could not be stored: "
 _LONGEST_NOTE = 400
 
 Keep = Callable[[NightReport, str, str], object]

@@ -157,13 +157,13 @@ class History:
         try:
             plain = read_json(file)
         except DataError as error:
-            raise DataError(f"{error}; mend it or move it away") from error
+            raise DataError(f"{error}; fix it or move it away") from error
         if plain is None:
             return []
         try:
             return _ENTRIES.validate_python(plain)
         except ValidationError as error:
-            raise DataError(f"{file}: cannot read ({first_of(error)}); mend it or move it away") from error
+            raise DataError(f"{file}: cannot read ({first_of(error)}); fix it or move it away") from error
 
     def accept(self, accepted: Accepted) -> None:
         """Add an accepted change. StorageError when it cannot be stored; DataError when the file is damaged."""

@@ -180,7 +180,7 @@ class NightlySpec(Spec):
     resources: ResourceSpec = ResourceSpec()
     tracking: TrackingSpec = TrackingSpec()
     target: float = Field(40.0, gt=0, le=100, description="M-Recall in per cent, for `epochs_to_target`")
-    seeds: int = Field(1, ge=1, le=100, description="trials per cell and night; their seeds are drawn from the date")
+    seeds: int = Field(1, ge=1, le=100, description="trials per cell and night; their seeds come from the date")
     first_steps: FirstSteps = FirstSteps()
     tolerances: Tolerances = Tolerances()
     report: ReportSpec = ReportSpec()

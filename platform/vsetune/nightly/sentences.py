@@ -37,7 +37,7 @@ def sentence(row: ReportRow, *, trouble: str | None) -> ReportRow:
         known = sum(value is not None for value in row.values)
         if row.centre is None:
             return replace(row, text=f"{name}: {now}, night {known} of the baseline")
-        return replace(row, text=f"{name}: {now}, not judged yet: {known - 1} nights do not tell how much it varies")
+        return replace(row, text=f"{name}: {now}, not judged yet: {known - 1} nights do not show how much it varies")
     assert row.centre is not None
     usual = value_words(row.measure, row.centre)
     if row.verdict == "quiet":
@@ -77,7 +77,7 @@ def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
     if counts["baseline"] and not counts["quiet"] - _quiet_bits(rows) and not better:
         nights = max((sum(v is not None for v in row.values) for row in rows if row.verdict == "baseline"), default=0)
         if nights > needed:
-            unknown = f"{nights - 1} nights do not tell how much they vary"
+            unknown = f"{nights - 1} nights do not show how much they vary"
             return f"nothing is judged yet: {_count(cells, 'cell')}, {_count(measured, 'measure')}{missing}; {unknown}"
         return f"baseline night {nights} of {needed}: {_count(cells, 'cell')}, {_count(measured, 'measure')}{missing}"
     quiet = counts["quiet"] - _quiet_bits(rows)

@@ -120,7 +120,7 @@ def takes_several_or_says_no(loss: LossSubject) -> Verdict:
 def _undescribed(spec: type[Any]) -> Iterator[str | None]:
     for name, meaning in (("equation", "the formula in plain text"), ("source", "the paper and its equation")):
         yield None if getattr(spec, name, "") else f"spec.py: {name} is missing, need {meaning}"
-    yield None if inspect.getdoc(spec) else "spec.py: the class has no docstring, need one line that says what it is"
+    yield None if inspect.getdoc(spec) else "spec.py: the class has no docstring, need one line that describes it"
     for name, field in spec.model_fields.items():
         is_described = name == "name" or field.description
         yield None if is_described else f"spec.py: {name} has no description, need its meaning and unit"
@@ -223,7 +223,7 @@ def _changed_by_resume(loss: LossSubject, surroundings: Surroundings) -> str | N
 
 
 LOSS_CHECKS: tuple[Check[LossSubject], ...] = (
-    Check("described", "equation, source, and every field say what they are", is_described),
+    Check("described", "equation, source, and every field are described", is_described),
     Check("value", "a scalar with gradient, in float32 also of half precision; inputs unchanged", gives_a_value),
     Check("kinds", "finite with every kind of network and of similarity that is declared", accepts_what_it_declares),
     Check("gradcheck", "autograd equals finite differences in float64", has_exact_gradients),

@@ -105,7 +105,7 @@ def _without_effect(loss: LossSubject, name: str) -> str | None:
             return None
     return (
         f"{name}: {first[name]} and {second[name]} give the same {_MANY} losses, a search of it would be wasted; use "
-        "it in the formula, or say with `when` which other field it needs"
+        "it in the formula, or name with `when` the other field that it needs"
     )
 
 

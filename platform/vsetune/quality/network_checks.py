@@ -163,7 +163,7 @@ def declares_its_cost(network: NetworkSubject) -> Verdict:
     if not (math.isfinite(cost.flops) and cost.flops > 0 and cost.numbers > 0):
         return fails(f"spec.py: pair_cost gives {cost}, need positive numbers")
     if spec.kind == "score" and type(spec).pair_cost is NetworkSpec.pair_cost:
-        return fails("spec.py: scores pairs, but pair_cost is that of a dot product; say what a pair costs")
+        return fails("spec.py: scores pairs, but pair_cost is that of a dot product; give what a pair costs")
     return holds(f"{cost.flops:g} operations, {cost.numbers:g} numbers per pair at the sizes of this check")
 
 
@@ -181,7 +181,7 @@ def attends_to_regions(network: NetworkSubject) -> Verdict:
 
 def _undescribed(spec: type[Any]) -> Iterator[str | None]:
     yield None if spec.source else "spec.py: source is missing, need the paper and where it appeared"
-    yield None if inspect.getdoc(spec) else "spec.py: the class has no docstring, need one line that says what it is"
+    yield None if inspect.getdoc(spec) else "spec.py: the class has no docstring, need one line that describes it"
     for name, field in spec.model_fields.items():
         is_described = name == "name" or field.description
         yield None if is_described else f"spec.py: {name} has no description, need its meaning and unit"
@@ -289,13 +289,13 @@ def _changed(before: Tensor, after: Tensor, by: str) -> str | None:
 
 
 NETWORK_CHECKS: tuple[Check[NetworkSubject], ...] = (
-    Check("described", "source, and every field say what they are", is_described),
+    Check("described", "source, and every field are described", is_described),
     Check("scores", "a row per image, a column per caption, in the range that `score` declares", scores_every_pair),
     Check("small batches", "one image, one caption of one word: finite scores and gradients", takes_small_batches),
     Check("zeros", "regions and images of zeros: finite scores, moderate gradients", survives_zeros),
     Check("padding", "what lies beyond the lengths of captions and images changes nothing", ignores_padding),
     Check("pairs alone", "in evaluation a score depends on its pair alone, not on the batch", scores_pairs_alone),
-    Check("evaluation", "in evaluation nothing is drawn: equal inputs, equal scores", evaluates_repeatably),
+    Check("evaluation", "in evaluation nothing is random: equal inputs, equal scores", evaluates_repeatably),
     Check("seed", "the seed of a training decides every parameter", starts_from_its_seed),
     Check("saved", "saved and loaded, it gives the same scores bit for bit", keeps_its_scores_when_saved),
     Check("autocast", "scores are float32 under bfloat16 autocast", keeps_float32_under_autocast),

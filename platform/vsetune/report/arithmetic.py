@@ -104,7 +104,7 @@ def _t_interval(values: Sequence[float], found: tuple[float, float] | None, othe
 def _own_epochs(row: Row) -> list[str]:
     lines = [f"to best: median of {_list(row.headline, lambda seed: seed.epochs_to_best)} = {_n(row.epochs_to_best)}"]
     if row.noise is None:
-        return [*lines, "to level: not known, the curves are too short to tell their noise"]
+        return [*lines, "to level: not known, the curves are too short to estimate their noise"]
     return [
         *lines, f"noise of one validation: {_n(row.noise)}; two of one level differ by at most 2.77 x {_n(row.noise)} "
         f"= {_n(noise_tolerance(row.noise))} in 95 of 100 cases",
@@ -171,7 +171,7 @@ def _difference(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]], leader
         f"faster in {comparison.sooner}, slower in {comparison.later}: p of the sign test "
         f"{_n(sign_test(comparison.sooner, comparison.later))}; {_holm(comparison.epochs_p, leaderboard)}"
     )
-    return [*lines, f"so the claim that it is sooner is: {comparison.epochs}"]
+    return [*lines, f"so the claim that it is faster is: {comparison.epochs}"]
 
 
 def _median_interval(found: tuple[float, float] | None, seeds: int) -> str:

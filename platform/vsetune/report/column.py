@@ -125,7 +125,7 @@ OF_GAIN: tuple[Column, ...] = (
         lambda each: each.height_p,
     ),
     _of_comparison(
-        "gets_higher", "What the data say to the claim that the loss is higher than the baseline",
+        "gets_higher", "What the data support of the claim that the loss is higher than the baseline",
         lambda each: each.height, kind="text",
     ),
     _of_comparison(
@@ -158,14 +158,14 @@ OF_EPOCHS: tuple[Column, ...] = (
     ),
 )
 OF_SIGNS: tuple[Column, ...] = (
-    _of_comparison("seeds_sooner", "Seeds that reach the target sooner than the baseline", lambda each: each.sooner),
+    _of_comparison("seeds_sooner", "Seeds that reach the target faster than the baseline", lambda each: each.sooner),
     _of_comparison("seeds_later", "Seeds that reach it later, or never", lambda each: each.later),
     _of_comparison(
         "epochs_p", "P-value of seeds_sooner against seeds_later being chance (signs, Holm over the board)",
         lambda each: each.epochs_p,
     ),
     _of_comparison(
-        "is_sooner", "What the data say to the claim that the loss is sooner at the baseline's best",
+        "is_sooner", "What the data support of the claim that the loss is faster to the baseline's best",
         lambda each: each.epochs, kind="text",
     ),
 )

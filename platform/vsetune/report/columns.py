@@ -158,7 +158,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         key="device_seconds", heading="device-\nseconds", unit="seconds", better="lower", digits=0, part="cost",
-        meaning="How long everything that ran held its device, pruned and failed trials included",
+        meaning="How long everything that ran occupied its device, pruned and failed trials included",
         value=lambda row: row.cost.device_seconds, views=_SCREEN,
     ),
     Column(

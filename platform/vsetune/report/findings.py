@@ -66,7 +66,7 @@ def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) ->
     short = [row for row in compared if _answers(row) & {"too few seeds"}]
     if len(short) == len(compared):
         return f"{place}: {_too_few([row.comparison for row in compared if row.comparison], baseline)}"
-    return f"{place}: the data cannot yet tell any loss from {baseline}."
+    return f"{place}: the data do not yet separate any loss from {baseline}."
 
 
 def _too_few(comparisons: Sequence[Comparison], baseline: str) -> str:
@@ -130,7 +130,7 @@ def _on_height(row: Row, comparison: Comparison) -> str:
         case "undecided":
             return f"the data cannot yet tell whether it is higher, {told}, {p_value}."
         case "cut short":
-            return "nothing is said of its height, since seeds were stopped at their target."
+            return "no claim is made about its height, since seeds were stopped at their target."
         case _:
             return f"whether it is higher takes {_seeds(comparison.height_seeds)}" + (f" ({told})." if told else ".")
 
@@ -146,7 +146,7 @@ def _on_epochs(row: Row, comparison: Comparison, baseline: str) -> str:
         case "undecided":
             return f"The data cannot yet tell whether it is faster to the best of {baseline}: {told}."
         case "no yardstick":
-            return f"Nothing is said of epochs, since {baseline} was still rising when it ended."
+            return f"No claim is made about epochs, since {baseline} was still rising when it ended."
         case _:
             return f"Whether it is faster to the best of {baseline} takes {_seeds(comparison.epochs_seeds)}."
 
@@ -157,7 +157,7 @@ def _method(compared: Sequence[Row]) -> list[str]:
     return [
         f"Tested over paired seeds: M-Recall by Student's t, epochs by signs; p after Holm, for {len(compared)} "
         f"comparison{'s' if len(compared) > 1 else ''} of each kind, at {fixed(100 * ALPHA, 0)} %; intervals are each "
-        "for itself. Seeds were drawn anew, validation images were not: nothing is said of other images."
+        "for itself. Seeds were drawn anew, validation images were not: no claim is made about other images."
     ]
 
 

@@ -28,7 +28,7 @@ COLOURS = ("#1b2129", "#0072b2", "#c44e00", "#00805f", "#b3568c", "#b87d00", "#2
 _LINE_LENGTH = 92
 _APART, _ALL_APART = 3.0, 12.0
 """Pixels between neighbouring lines, and the most from the first to the last."""
-_SIDE_BY_SIDE = "Lines that run into one another are drawn side by side."
+_SIDE_BY_SIDE = "Lines that coincide are plotted side by side."
 
 
 def profile_chart(profile: TimeProfile | None, baseline: str) -> dict[str, Any] | None:
@@ -115,7 +115,7 @@ def _spec(profile: TimeProfile, lines: Sequence[dict[str, Any]]) -> dict[str, An
     encoding = {
         "x": {
             "field": "tau", "type": "quantitative", "scale": {"domain": [1, profile.largest_factor]},
-            "axis": {"offset": _ALL_APART / 2}, "title": f"factor of the {profile.unit} of the soonest loss",
+            "axis": {"offset": _ALL_APART / 2}, "title": f"factor of the {profile.unit} of the fastest loss",
         },
         "y": {
             "field": "share", "type": "quantitative", "scale": {"domain": [0, 1]},

@@ -246,7 +246,7 @@ def _cannot_listen(host: str, port: int, error: OSError | OverflowError) -> str:
     if number == errno.EADDRINUSE:
         why = f"port {port} is taken; choose another with --port, or --port 0 for any that is free"
     elif number == errno.EACCES:
-        why = f"port {port} is kept for administrators; choose one above 1023 with --port"
+        why = f"port {port} is reserved for administrators; choose one above 1023 with --port"
     else:
         why = f"{getattr(error, 'strerror', None) or error}; need an address of this machine (--host) and a port"
     return f"leaderboard serve: cannot listen on {host}, {why}"

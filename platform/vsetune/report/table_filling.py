@@ -63,7 +63,7 @@ def measured(
     if row.collapse is not None:
         return missing(f"{row.network}: {wording.collapse(row)}")
     if baseline is None:
-        return missing(f"{row.network}: {column.against} was not run beside {row.loss}")
+        return missing(f"{row.network}: {column.against} was not run together with {row.loss}")
     return missing(f"{row.loss} of {row.network} shares no seed with {baseline.loss}")
 
 

@@ -123,7 +123,7 @@ def tuning_table(board: Leaderboard) -> WordTable | None:
     headings = ("loss", "trials", *(f"{count} trial{'s' if count > 1 else ''}" for count in counts), *_PARTS, "all")
     rows = [_tuning_row(row, tuning, counts) for row, tuning in searched]
     places = [(row.dataset, row.network) for row, _ in searched]
-    title = "Expected best of a search that had ended sooner, M-Recall in per cent"
+    title = "Expected best of a search that had ended earlier, M-Recall in per cent"
     if len(set(places)) == 1:  # a narrow terminal has no room for it in every row
         title += f", {searched[0][0].network} on {searched[0][0].dataset}"
     else:
@@ -145,7 +145,7 @@ def profile_table(profile: TimeProfile | None, baseline: str) -> WordTable | Non
     counted = "epochs" if profile.unit == "epochs" else "seconds of training"
     return WordTable(
         f"Share of {len(profile.tasks)} tasks on which a loss is at the best of {baseline} within a factor of "
-        f"the {counted} of the soonest loss",
+        f"the {counted} of the fastest loss",
         ("loss", *(f"{tau:g}×" for tau in _TAUS), "score", "seeds"),
         tuple(_profile_row(each) for each in profile.losses), (
             f"A task is a network on a data set; a loss is there when {profile.hit_words} of its seeds "

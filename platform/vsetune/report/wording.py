@@ -199,13 +199,13 @@ def _searching_note(leaderboard: Leaderboard) -> list[str]:
 
 
 def _contenders_note(row: Row) -> str:
-    """`vsepp lseh, run again beside its winner: runner-up 61.0 ± 0.2 over the seeds 1, 2 (the winner 61.4); ...`"""
+    """`vsepp lseh, run again together with its winner: runner-up 61.0 ± 0.2 over the seeds 1, 2 ...`"""
     told = "; ".join(
         f"{each.role} {mean(each.best_m_recall, each.best_m_recall_std)} over the seeds "
         f"{', '.join(str(seed.seed) for seed in each.seeds)} (the winner {fixed(each.winner_m_recall, 1)})"
         for each in row.contenders
     )
-    return f"{row.network} {row.loss}, run again beside its winner: {told}."
+    return f"{row.network} {row.loss}, run again together with its winner: {told}."
 
 
 def _name(row: Row, flag: str) -> str:

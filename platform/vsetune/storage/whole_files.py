@@ -25,7 +25,7 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(
-            f"{folder}: cannot make this folder ({error.strerror}); choose another place or mend its rights."
+            f"{folder}: cannot make this folder ({error.strerror}); choose another place or fix its permissions."
         ) from error
 
 

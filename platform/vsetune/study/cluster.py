@@ -307,7 +307,7 @@ class RayWatch:
             return self._parts.lost()
         except Exception as error:
             if not self._has_failed:
-                _log.warning("whether Ray lives cannot be told for now (%s: %s)", type(error).__name__, one_line(error))
+                _log.warning("cannot find out whether Ray lives (%s: %s)", type(error).__name__, one_line(error))
             self._has_failed = True
             return None
 

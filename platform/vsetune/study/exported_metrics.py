@@ -78,7 +78,7 @@ CELL_WASTED_EPOCHS = ExportedMetric(
     "vsetune_cell_wasted_epochs", "gauge", "epochs", "What was trained besides and lost in a crash", OF_CELL, "driver",
 )
 CELL_DEVICE_SECONDS = ExportedMetric(
-    "vsetune_cell_device_seconds", "gauge", "s", "How long trials of the cell have held their devices", OF_CELL,
+    "vsetune_cell_device_seconds", "gauge", "s", "How long trials of the cell have occupied their devices", OF_CELL,
     "driver",
 )
 CELL_BEST_M_RECALL = ExportedMetric(

@@ -125,7 +125,7 @@ def _variables() -> tuple[str, dict[str, str], list[str]]:
     """
     given = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
     problems = [
-        f"{name}: holds a password, and whoever can list jobs would read it; write ${{VARIABLE}} in its place and set "
+        f"{name}: holds a password, and anybody who lists jobs could read it; write ${{VARIABLE}} in its place and set "
         "that variable on the nodes"
         for name, value in given.items() if shown_url(value) != value
     ]

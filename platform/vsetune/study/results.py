@@ -77,7 +77,7 @@ def _why_missing(study: str, name: str, error: Exception) -> str:
     _log.exception("study %s: %s", study, name)
     why = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
     return (
-        f"{name} cannot be made ({why}); the results are recorded, and once this is mended "
+        f"{name} cannot be made ({why}); the results are recorded, and once this is fixed "
         f"`vsetune leaderboard export {study} --html board.html --csv board.csv` writes it"
     )
 

@@ -74,9 +74,8 @@ class StudyProgress:
         for line in lines:
             if line not in self._told:
                 self._told.add(line)
-                self._console.print(
-                    Text("a worker says ", style="yellow").append(line, style="none"), highlight=False, soft_wrap=True
-                )
+                report = Text("a worker reports ", style="yellow").append(line, style="none")
+                self._console.print(report, highlight=False, soft_wrap=True)
 
     def say(self, line: str) -> None:
         """Prints a line in addition to the table."""

@@ -73,7 +73,7 @@ def require_sampled(study: str, history: StudyHistory) -> None:
     lost = [each.trial for each in searched if sampled.get(each.trial) != each.configuration]
     if lost:
         raise StudyConflict(
-            f"study {study}: its log does not say what was sampled for trials of its search ({len(lost)} of "
+            f"study {study}: its log does not contain what was sampled for trials of its search ({len(lost)} of "
             f"{len(searched)} attempts, the first of {lost[0]}), like that of a study of version 0.2, so the search "
             f"cannot go on; give the study another name and let it learn from this one: search.warm_start: [{study}]"
         )

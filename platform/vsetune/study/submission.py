@@ -211,7 +211,7 @@ def _job(details: Any) -> Job:
     )
     return Job(
         details.submission_id, (details.metadata or {}).get(STUDY_KEY), str(details.status.value), details.entrypoint,
-        started, ended, details.driver_exit_code, one_line(details.message or "nothing told"),
+        started, ended, details.driver_exit_code, one_line(details.message or "no message"),
     )
 
 

@@ -88,15 +88,15 @@ def test_a_karpathy_file_of_another_shape_is_refused(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"sentences": ["a dog"]}, "sentences.0 is 'a dog', need an object with raw; mend the file."),
-        ({"sentences": "a dog"}, "sentences is 'a dog', need a list; mend the file."),
-        ({"sentences": {"raw": "a dog"}}, "sentences is {'raw': 'a dog'}, need a list; mend the file."),
-        ({"sentences": None}, "sentences is None, need a list; mend the file."),
+        ({"sentences": ["a dog"]}, "sentences.0 is 'a dog', need an object with raw; fix the file."),
+        ({"sentences": "a dog"}, "sentences is 'a dog', need a list; fix the file."),
+        ({"sentences": {"raw": "a dog"}}, "sentences is {'raw': 'a dog'}, need a list; fix the file."),
+        ({"sentences": None}, "sentences is None, need a list; fix the file."),
         ({"sentences": [{"raw": "a"}, {"tokens": ["a"]}]}, "sentences.1: no 'raw' there, need an object with raw"),
-        ({"sentences": [{"raw": 3}]}, "raw is 3, need text; mend the file."),
-        ({"split": ["train"]}, "split is ['train'], need text; mend the file."),
-        ({"filename": ""}, "filename is '', need text; mend the file."),
-        ({"filepath": ["val2014"]}, "filepath is ['val2014'], need text; mend the file."),
+        ({"sentences": [{"raw": 3}]}, "raw is 3, need text; fix the file."),
+        ({"split": ["train"]}, "split is ['train'], need text; fix the file."),
+        ({"filename": ""}, "filename is '', need text; fix the file."),
+        ({"filepath": ["val2014"]}, "filepath is ['val2014'], need text; fix the file."),
     ],
 )
 def test_a_karpathy_entry_of_wrong_types_is_told_by_its_key(

@@ -108,7 +108,7 @@ def _content(path: Path, *, most: int) -> bytes:
         with path.open("rb") as stream:
             return stream.read(most)
     except OSError as error:
-        raise ConfigError(f"plugins: {path}: cannot be read ({error.strerror}); mend its rights") from error
+        raise ConfigError(f"plugins: {path}: cannot be read ({error.strerror}); fix its permissions") from error
 
 
 PACKAGE = "vsetune_plugins"
@@ -166,10 +166,10 @@ def told_in_one_line(folder: Path) -> Iterator[None]:
 
 
 def told(error: BaseException, folder: Path) -> str:
-    """`my_loss/loss.py:12: NameError: ...; mend this line`: where in `folder` the error arose, and how to fix it."""
+    """`my_loss/loss.py:12: NameError: ...; fix this line`: where in `folder` the error arose, and how to fix it."""
     text = " ".join(str(error).split())
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}; mend this line"
+        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}; fix this line"
     text = re.sub(rf"{PACKAGE}\.\w+?_[0-9a-f]{{12}}(?=\.)", "", text)
     text = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -198,7 +198,7 @@ def _fix(error: BaseException, folder: Path) -> str:
             return f"install {name} where trials run, or put the module into the folder and import it with a dot"
         if ".".join(error.name.split(".")[:2]) not in _sources:
             return "a component sees its own folder only; copy the module into it"
-    return "mend this line"
+    return "fix this line"
 
 
 def _identifier(name: str) -> str:

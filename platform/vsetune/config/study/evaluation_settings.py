@@ -83,8 +83,8 @@ _LATER_KEYS = ("rerank", "validation_images")
 class GallerySpec(Spec):
     """Queries sampled at random from a split, and the number of retrieved items to show for each."""
 
-    captions: int = Field(8, ge=0, le=200, description="captions drawn as queries")
-    images: int = Field(6, ge=0, le=200, description="images drawn as queries")
+    captions: int = Field(8, ge=0, le=200, description="captions sampled as queries")
+    images: int = Field(6, ge=0, le=200, description="images sampled as queries")
     top: int = Field(5, ge=1, le=50, description="items shown of a ranking, best first")
     hardest: int = Field(10, ge=0, le=100, description="hardest negatives of the whole split, in each direction")
     written: int = Field(4, ge=0, le=50, description="images with sentences that the network writes, if it does")

@@ -37,7 +37,7 @@ class Settings(Spec):
     """Settings of a network or a loss in a study file: held at a value, or searched."""
 
     label: Name | None = Field(None, description="name in cells; default: name")
-    fixed: FreeSettings = Field(default_factory=dict, description="hyperparameters held at a value")
+    fixed: FreeSettings = Field(default_factory=dict, description="hyperparameters with a fixed value")
     search: SearchOf = Field("none", description="`default`: every tunable at its declared range; `none`; or a mapping")
 
 

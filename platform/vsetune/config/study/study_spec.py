@@ -118,7 +118,7 @@ class SchedulerSpec(Spec):
     )
     fewest_trials: int = Field(
         4, ge=1, le=1000, description="patience, median: how many others must have come as far; "
-        "predicted: how many whole trials predictions must have been held against",
+        "predicted: how many whole trials predictions must have been compared with",
     )
     least_chance: float = Field(
         0.02, gt=0, lt=1, description="predicted: a trial with a smaller chance to beat the best of its cell stops",

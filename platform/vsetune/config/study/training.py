@@ -147,7 +147,7 @@ class TrainingSpec(Spec):
     validate_every_steps: Count | None = Field(
         None, ge=1, description="v, mini-batches between validations; null: at the end of epochs only",
     )
-    shuffle_pairs: Count = Field(10_000, ge=1, description="pairs held in the shuffle buffer")
+    shuffle_pairs: Count = Field(10_000, ge=1, description="pairs in the shuffle buffer")
     drop_last: bool = Field(
         False, description="leave out the last batch of an epoch if it is short (VSE-infinity, region mode); an epoch "
         "is then the pairs of the full batches",

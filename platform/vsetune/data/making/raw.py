@@ -249,7 +249,7 @@ def require_captions(captions: Iterable[str], *, place: str) -> None:
                 f"{place}: a caption of {len(caption):,} characters, need at most {MOST_CHARACTERS:,}; shorten it."
             )
         if not is_text(caption):
-            raise DataError(f"{place}: a caption holds half of a surrogate pair ({one_line(repr(caption))}); mend it.")
+            raise DataError(f"{place}: a caption holds half of a surrogate pair ({one_line(repr(caption))}); fix it.")
 
 
 def note_shared_images(splits: Mapping[str, RawSplit], notes: list[str]) -> None:

@@ -23,7 +23,7 @@ class ContrastiveSpec(DistanceSpec, MemorySpec):
     )
     negatives: Literal["random", "hardest", "all"] = Field(
         "random",
-        description="negative of each pair: one drawn per image, the nearest caption of each image, or all captions",
+        description="negative of each pair: one sampled per image, the nearest caption of each image, or all captions",
     )
     squared: bool = Field(False, description="squared instead of plain Euclidean distance")
 

@@ -28,7 +28,7 @@ class IrtmSpec(HingeSpec):
     )
     drawn: int = Field(
         0, ge=0, le=1_000_000,
-        description="images, each with one of its captions, drawn from the data set for every step as further "
+        description="images, each with one of its captions, sampled from the data set for every step as further "
         "negatives (TAGS-DC: 399); for networks that score pairs; 0: none",
     )
     warmup_epochs: int = warmup_epochs()

@@ -31,12 +31,12 @@ class MarginBasedSpec(DistanceSpec):
     )
     boundary_penalty: float = Field(0.0, ge=0, description="nu, weight of beta in the loss")
     negatives: Literal["distance_weighted", "all"] = Field(
-        "distance_weighted", description="one negative per query drawn with inverse density of its distance, or all",
+        "distance_weighted", description="one negative per query sampled with inverse density of its distance, or all",
     )
     sampling_cutoff: float = Field(
         0.5, gt=0, lt=2, description="distances below count as this when drawing (released code)",
     )
     sampling_limit: float = Field(
         1.4, gt=0, lt=2,
-        description="negatives farther than this are not drawn, unless a query has no others (released code)",
+        description="negatives farther than this are not sampled, unless a query has no others (released code)",
     )

@@ -22,7 +22,7 @@ class PcmeSpec(LossSpec):
     scores: ClassVar[frozenset[Score]] = ALL_SCORES - {"order"}
 
     name: Literal["pcme"] = "pcme"
-    samples: int = Field(7, ge=1, le=1000, description="J, embeddings drawn per item of a probabilistic network")
+    samples: int = Field(7, ge=1, le=1000, description="J, embeddings sampled per item of a probabilistic network")
     scale: float = tunable(
         15.0, Range(low=2, high=30, log=True), gt=0, description="start of a", paper="PCME on MS-COCO: 15; CUB: 5")
     shift: float = tunable(

@@ -269,7 +269,7 @@ def _of_three(name: str, given: Any, model: str, *, low: float) -> tuple[float, 
     if len(values) != 3 or not are_numbers or not all(low < value < math.inf for value in values):
         limit = "three finite numbers" if low < 0 else "three numbers above 0"
         raise ConfigError(
-            f"{KEY}.model: {model}: its preprocessor_config.json has {name} {str(given)[:60]}, need {limit}; mend it"
+            f"{KEY}.model: {model}: its preprocessor_config.json has {name} {str(given)[:60]}, need {limit}; fix it"
         )
     return tuple(float(value) for value in values)
 

@@ -39,7 +39,7 @@ class PcmeNetworkSpec(NetworkSpec):
         description="`matmul`: sum of the dot products of all pairs of samples; `match_probability`: log-odds of the "
         "mean probability that two samples match, ordered like the probability; `mean`: cosine of the means",
     )
-    samples: int = Field(7, ge=1, le=1000, description="J, embeddings drawn per item to compare images with captions")
+    samples: int = Field(7, ge=1, le=1000, description="J, embeddings sampled per item to compare images with captions")
     sample_seed: int = Field(
         0, ge=0, lt=2**63, description="of the noise in evaluation, which is the same for all images and all captions",
     )

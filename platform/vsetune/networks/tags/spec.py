@@ -132,7 +132,7 @@ class TagsSpec(NetworkSpec):
         paper="TAGS-DC, Table 5: 1e-3 (Flickr30K base), 5e-4 (others)",
     )
     woc_places: Literal["masked", "all"] = Field(
-        "masked", description="places whose word is to be told: those that were masked (released), or all (Eq. 9)",
+        "masked", description="places whose word is to be guessed: those that were masked (released), or all (Eq. 9)",
     )
 
     @model_validator(mode="before")

@@ -65,7 +65,7 @@ def with_block(crontab: str, name: str, block: str | None) -> str:
     if len(starts) != 1 or len(ends) != 1 or starts[0] > ends[0]:
         raise UsageError(
             f"crontab: has {len(starts)} lines `{begin}` and {len(ends)} lines `{end}`, need one of each in this "
-            "order; mend it with: crontab -e"
+            "order; fix it with: crontab -e"
         )
     return "".join([*lines[: starts[0]], block or "", *lines[ends[0] + 1:]])
 
@@ -180,7 +180,7 @@ def stop_timer(label: str) -> None:
 def _systemctl(words: list[str], by_hand: str) -> None:
     program = shutil.which("systemctl")
     if program is None:
-        raise VsetuneError(f"systemctl: not found, so systemd was not told; {by_hand}")
+        raise VsetuneError(f"systemctl: not found, so systemd does not know of it; {by_hand}")
     done = subprocess.run([program, "--user", *words], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"

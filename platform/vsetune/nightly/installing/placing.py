@@ -162,7 +162,8 @@ def _unlink(file: Path) -> None:
     try:
         file.unlink()
     except OSError as error:
-        raise StorageError(f"{file}: cannot be removed ({error.strerror}); mend the rights of its folder") from error
+        reason = f"cannot be removed ({error.strerror}); fix the permissions of its folder"
+        raise StorageError(f"{file}: {reason}") from error
 
 
 def _next(entry: Entry, folder: Path) -> list[str]:

@@ -116,7 +116,7 @@ def _notes(cell: ExplainedCell) -> list[str]:
     notes += [f"{end.sentence(cell.name)}." for end in cell.range_ends]
     axis = recall_axis(cell.trials)
     if len(cell.trials) > MOST_DRAWN:
-        notes.append(f"{MOST_DRAWN} of {len(cell.trials)} trials are drawn: the best, and others all over the search.")
+        notes.append(f"{MOST_DRAWN} of {len(cell.trials)} trials are plotted: the best, and a sample of others.")
     if axis is not None and axis.below:
         notes.append(f"{_trials(axis.below)} below {fixed(axis.low, 1)} % stand at the lower edge.")
     if cell.importances.shares and cell.importances.trials < _FEW_TRIALS:

@@ -42,10 +42,10 @@ def read_iapr(source: IaprSource) -> RawDataset:
             continue
         place, description = parse_annotation(path)
         if not storage.is_inside(place):
-            raise DataError(f"{path}: IMAGE {one_line(place)} leads out of the folder of images; mend the file.")
+            raise DataError(f"{path}: IMAGE {one_line(place)} leads out of the folder of images; fix the file.")
         below = PurePosixPath(place.removeprefix("images/"))
         if not below.name:
-            raise DataError(f"{path}: IMAGE {one_line(place)} names no file; mend the file.")
+            raise DataError(f"{path}: IMAGE {one_line(place)} names no file; fix the file.")
         id_ = str(below.with_suffix(""))
         if id_ in captions:
             raise DataError(f"{path}: IMAGE {one_line(place)} is that of another .eng file too; remove one of them.")

@@ -62,23 +62,23 @@ def _entries(path: Path) -> list[Any]:
 def _fields(entry: Any, *, where: str) -> tuple[str, str, list[str]]:
     """(split, file name, captions). A missing `sentences` list is an image without captions."""
     if not isinstance(entry, dict):
-        raise DataError(f"{where}: no object there, need one with split, filename and sentences; mend the file.")
+        raise DataError(f"{where}: no object there, need one with split, filename and sentences; fix the file.")
     split, name = _text(entry, "split", where=where), _text(entry, "filename", where=where)
     sentences = entry.get("sentences", [])
     if not isinstance(sentences, list):
-        raise DataError(f"{where}: sentences is {_shown(sentences)}, need a list; mend the file.")
+        raise DataError(f"{where}: sentences is {_shown(sentences)}, need a list; fix the file.")
     return split, name, [_caption(each, where=where, number=number) for number, each in enumerate(sentences)]
 
 
 def _caption(sentence: Any, *, where: str, number: int) -> str:
     if not isinstance(sentence, dict):
         raise DataError(
-            f"{where}: sentences.{number} is {_shown(sentence)}, need an object with raw; mend the file."
+            f"{where}: sentences.{number} is {_shown(sentence)}, need an object with raw; fix the file."
         )
     if "raw" not in sentence:
-        raise DataError(f"{where}: sentences.{number}: no 'raw' there, need an object with raw; mend the file.")
+        raise DataError(f"{where}: sentences.{number}: no 'raw' there, need an object with raw; fix the file.")
     if not is_text(sentence["raw"]):
-        raise DataError(f"{where}: raw is {_shown(sentence['raw'])}, need text; mend the file.")
+        raise DataError(f"{where}: raw is {_shown(sentence['raw'])}, need text; fix the file.")
     return " ".join(sentence["raw"].split())
 
 
@@ -86,7 +86,7 @@ def _text(entry: dict[str, Any], key: str, *, where: str) -> str:
     if key not in entry:
         raise DataError(f"{where}: no {key!r} there, need split, filename and sentences with raw.")
     if not is_text(entry[key]) or not entry[key]:
-        raise DataError(f"{where}: {key} is {_shown(entry[key])}, need text; mend the file.")
+        raise DataError(f"{where}: {key} is {_shown(entry[key])}, need text; fix the file.")
     return str(entry[key])
 
 
@@ -97,7 +97,7 @@ def _shown(value: Any) -> str:
 def _file(folder: Path, entry: dict[str, Any], name: str, *, where: str) -> Path:
     below = _text(entry, "filepath", where=where) if entry.get("filepath") else ""
     if not storage.is_inside(name) or not storage.is_inside(f"{below or '.'}/{name}"):
-        raise DataError(f"{where}: {one_line(f'{below}/{name}')} leads out of the folder of images; mend the file.")
+        raise DataError(f"{where}: {one_line(f'{below}/{name}')} leads out of the folder of images; fix the file.")
     inside = folder / below / name
     return inside if inside.is_file() else folder / name
 
