@@ -50,19 +50,13 @@ def commands_in(text: str) -> Iterator[list[str]]:
             yield words
 
 
-def is_command(text: str) -> bool:
-    """Whether code in a sentence names a program with what it is told: `make test`, but not `make`."""
-    words = [word for word in text.split() if not _ASSIGNMENT.fullmatch(word)]
-    return len(words) > 1 and Path(words[0]).name in PROGRAMS
-
-
 def without_variables(words: Sequence[str]) -> list[str]:
     """A command without the variables that are set for it."""
     return list(dropwhile(_ASSIGNMENT.fullmatch, words))
 
 
-def trouble(words: Sequence[str], *, may_be_a_name: bool = False) -> str | None:
-    """What is wrong with a command; None where nothing is. may_be_a_name: `vsetune data parse` may name the command."""
+def trouble(words: Sequence[str]) -> str | None:
+    """What is wrong with a command; None where nothing is."""
     rest = without_variables(words)
     for assignment in words[: len(words) - len(rest)]:
         if problem := _variable_trouble(assignment):
@@ -76,22 +70,20 @@ def trouble(words: Sequence[str], *, may_be_a_name: bool = False) -> str | None:
     if missing:
         return f"{', '.join(missing)}: not in this repository"
     if program == "vsetune":
-        return vsetune_trouble(arguments, may_be_a_name=may_be_a_name)
+        return vsetune_trouble(arguments)
     return PROGRAMS[program](arguments)
 
 
-def vsetune_trouble(arguments: Sequence[str], *, may_be_a_name: bool = False) -> str | None:
+def vsetune_trouble(arguments: Sequence[str]) -> str | None:
     """Parses as the command line does, without calling the command."""
-    return click_trouble(typer.main.get_command(app), arguments, may_be_a_name=may_be_a_name)
+    return click_trouble(typer.main.get_command(app), arguments)
 
 
-def click_trouble(command: Any, arguments: Sequence[str], *, may_be_a_name: bool = False) -> str | None:
+def click_trouble(command: Any, arguments: Sequence[str]) -> str | None:
     """For a tree of Click commands: are there such subcommands and options, and every argument they need?"""
     rest = list(arguments)
     while rest and rest[0] in getattr(command, "commands", {}):
         command = command.commands[rest.pop(0)]
-    if not rest and may_be_a_name:
-        return None
     if hasattr(command, "commands") and not (rest and rest[0].startswith("-")):
         return f"{rest[0] if rest else 'nothing'}: no command of {command.name}"
     try:
@@ -103,22 +95,6 @@ def click_trouble(command: Any, arguments: Sequence[str], *, may_be_a_name: bool
             return f"{command.name}: {error.format_message()}"
         raise
     return None
-
-
-@cache
-def options_of_vsetune() -> set[str]:
-    return options_of(typer.main.get_command(app))
-
-
-def options_of(tree: Any) -> set[str]:
-    """Every option of every command in a tree of Click commands."""
-    pending = [tree]
-    found = {"--help"}
-    while pending:
-        command = pending.pop()
-        pending += getattr(command, "commands", {}).values()
-        found |= {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-    return {option for option in found if option.startswith("-")}
 
 
 @cache

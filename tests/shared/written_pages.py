@@ -47,14 +47,6 @@ def blocks(page: Path) -> list[Snippet]:
     ]
 
 
-def spans(page: Path) -> list[Snippet]:
-    """The code in the sentences and tables of a page; a line that ends inside of it counts as a space."""
-    return [
-        Snippet(page, _line(token), "inline", child.content)
-        for token in _tokens(page) for child in token.children or () if child.type == "code_inline"
-    ]
-
-
 def links(page: Path) -> list[Snippet]:
     """What a page links to or shows."""
     return [

@@ -9,16 +9,10 @@ plugins may be is tested in `test_plugins.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import yaml
-from pydantic import TypeAdapter, ValidationError
-
-from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.sources.recipe import IngestRecipe
-from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
@@ -72,42 +66,3 @@ def _check(content: dict[str, Any]) -> None:
         parse_spec(EXAMPLE_RECIPE | content, IngestRecipe, where="recipe")
     else:
         raise ConfigError(f"{', '.join(content)}: keys of no study file and of no recipe; say how they are checked")
-
-
-def is_setting(text: str) -> bool:
-    """Whether code in a sentence is a setting: `image_input: pixels`, `data.semantics.iterations: 100`."""
-    return _SETTING.fullmatch(text) is not None
-
-
-def trouble_of_setting(text: str) -> str | None:
-    """A setting must be a field of some spec that takes the value; None where it is."""
-    found = _SETTING.fullmatch(text)
-    assert found is not None
-    name, value = found[1], yaml.safe_load(found[2])
-    fields = list(_fields(name))
-    if not fields:
-        return f"{name}: no spec has this field"
-    if not any(_takes(field, value) for field in fields):
-        return f"{text}: no spec with the field {name} takes this value"
-    return None
-
-
-def _takes(field: TypeAdapter[Any], value: Any) -> bool:
-    try:
-        field.validate_python(value)
-    except ValidationError:
-        return False
-    return True
-
-
-def _fields(name: str) -> Iterator[TypeAdapter[Any]]:
-    """This field of every spec there is; study files and recipes bring in all but components, found when asked for."""
-    assert all(NETWORKS.values())
-    assert all(LOSSES.values())
-    pending = [Spec]
-    while pending:
-        spec = pending.pop()
-        pending += spec.__subclasses__()
-        if name in spec.model_fields:
-            field = spec.model_fields[name]
-            yield TypeAdapter(Annotated[field.annotation, field])
