@@ -9,11 +9,14 @@ from night_files import tiny_spec
 from rich.console import Console
 
 from vsetune.config.study.cells import build_trial
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.batch import Batch
 from vsetune.nightly.first_steps import first_steps, take_first_steps
 from vsetune.nightly.night import STEP_TIME, STEP_WALL_TIME
 from vsetune.study.preparation import PreparedStudy, prepare_spec
 from vsetune.training.attempt import Attempt
 from vsetune.training.calibration import Calibration
+from vsetune.training.step import Learner, StepResult
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +35,30 @@ def test_they_are_those_of_an_attempt_with_this_seed(prepared: PreparedStudy, tm
     assert first_steps(trial, 2, timed=4).losses == losses
     assert len(first_steps(trial, 100).losses) == 4
     assert first_steps(trial.model_copy(update={"seed": 4}), 2).losses != losses
+
+
+def test_a_phase_that_begins_within_an_epoch_begins_as_in_an_attempt(
+    prepared: PreparedStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its loss has other settings, and the warm-up epoch is over."""
+    plain = build_trial(prepared.spec, prepared.cells[0], {}, trial="first-steps", seed=3).to_plain()
+    plain["loss"]["warmup_epochs"] = 1
+    plain["training"] |= {"epochs": 2, "phases": [{"epochs": 1.5}, {"loss": {"margin": 0.4}}]}
+    trial, step = TrialSpec.model_validate(plain), Learner.step
+    seen: list[float] = []
+
+    def noted(learner: Learner, batch: Batch, drawn: Batch | None = None) -> StepResult:
+        result = step(learner, batch, drawn)
+        seen.append(result.loss.item())
+        return result
+
+    monkeypatch.setattr(Learner, "step", noted)
+    attempt = Attempt(trial, tmp_path, device="cpu", threads=1)
+    while not attempt.is_finished:
+        attempt.advance()
+    own = list(seen)
+    assert first_steps(trial, 100).losses == own
+    assert len(own) == 4
 
 
 def test_steps_are_timed_after_the_first_ones_however_few_there_are(prepared: PreparedStudy) -> None:
