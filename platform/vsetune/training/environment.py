@@ -29,7 +29,7 @@ _PACKAGES = (
 def describe_environment(training: TrainingSpec, *, device: torch.device, data_fingerprint: str) -> dict[str, str]:
     """Strings for `AttemptStart.environment`: git revision, versions, platform, device, precision, threads, data."""
     described = {
-        "git_revision": git_revision(Path(__file__).parent),
+        "git_revision": git_revision(Path(vsetune.__file__).parent),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
