@@ -19,7 +19,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,8 @@ _REFUSED = re.compile(r"[^A-Za-z0-9_.\-: /]")
 @dataclass
 class _Noted:
     """Progress of the export. offset, number: end and number of the last exported line. log: the log's first bytes,
-    which differ for another log of the same name. uri: of the store. runs: run ids by attempt. began, ended: time of
-    begin and last status of each attempt."""
+    which differ for another log of the same name. uri: of the store. runs: run ids by attempt. ended: last status
+    of each attempt."""
 
     log: str = ""
     uri: str = ""
@@ -77,7 +77,6 @@ class _Noted:
     experiment: str | None = None
     parent: str | None = None
     runs: dict[str, str] = field(default_factory=dict)
-    began: dict[str, float] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
 
 
@@ -197,7 +196,6 @@ class MlflowExport:
     def _begin(self, event: Begun) -> None:
         start, name = event.start, _name_of(event.start)
         self._starts[name] = start
-        self._noted.began.setdefault(name, event.at)
         run_id = self._noted.runs.get(name) or self._found("attempt", name)
         if run_id is None:
             tags = {**attempt_tags(start), KIND: "attempt", ATTEMPT: name, STATUS: "running",
@@ -299,7 +297,9 @@ class MlflowExport:
     def _read_note(self) -> _Noted:
         """The note of the export; a new one if it belongs to another log or another store."""
         plain = read_json(self._folder / EXPORT_FILE, most_bytes=1 << 28)
-        noted, log = _Noted(**plain) if isinstance(plain, Mapping) else _Noted(), name_of_log(self._folder / LOG_FILE)
+        known = {each.name for each in fields(_Noted)}
+        noted = _Noted(**{key: plain[key] for key in known & plain.keys()}) if isinstance(plain, Mapping) else _Noted()
+        log = name_of_log(self._folder / LOG_FILE)
         if noted.log == log and noted.uri == shown_url(self._uri):
             return noted
         return _Noted(log=log, uri=shown_url(self._uri))

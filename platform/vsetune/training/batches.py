@@ -26,11 +26,6 @@ _spreads: dict[str, CosineSpread] = {}
 """Cache for the next trial of this process, by data set, its settings and source."""
 
 
-def forget_spreads() -> None:
-    """Drop the data that this process keeps for its next trial."""
-    _spreads.clear()
-
-
 def training_steps_per_epoch(trial: TrialSpec, dataset: Dataset) -> int:
     """Steps of a trial in one epoch; with dropped last batches 0 where no batch is full."""
     training = trial.training
