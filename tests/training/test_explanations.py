@@ -21,9 +21,9 @@ from vsetune.errors import DataError, NumericError
 from vsetune.metrics import MatrixScores
 from vsetune.networks.network_base import evaluating
 from vsetune.networks.network_building import build_network
-from vsetune.report.gallery import caption_rankings, hardest_negatives, heat_maps, image_rankings, make_gallery
-from vsetune.report.gallery.gallery import Gallery
-from vsetune.report.gallery.heat_maps import CENTRE, encoded_caption, gradient_map
+from vsetune.report.gallery.gallery import Gallery, make_gallery
+from vsetune.report.gallery.heat_maps import CENTRE, encoded_caption, gradient_map, heat_maps
+from vsetune.report.gallery.rankings import caption_rankings, hardest_negatives, image_rankings
 from vsetune.training.trained import TrainedTrial
 from vsetune.training.validation import EncodedSplit, encode_split, image_inputs, split_scores
 

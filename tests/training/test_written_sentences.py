@@ -18,7 +18,8 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_building import build_network
 from vsetune.networks.sentence_writing import SentenceWriting, WordFindings, WrittenSentences
-from vsetune.report.gallery import About, Gallery, make_gallery, to_html
+from vsetune.report.gallery.gallery import Gallery, make_gallery
+from vsetune.report.gallery.gallery_page import About, to_html
 from vsetune.report.gallery.written_sentences import CaptionLook, Word
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import BEST_FILE

@@ -18,7 +18,6 @@ from rich.text import Text
 from vsetune.cli.output import place_to_write, print_json, results, say
 from vsetune.config.spec.base import known_name
 from vsetune.errors import UsageError
-from vsetune.report.wording import new_study_file
 from vsetune.storage.whole_files import write_text
 
 if TYPE_CHECKING:
@@ -106,6 +105,8 @@ def _origin(sources: RowSources) -> str:
 
 def repeat_command(row: str, sources: RowSources) -> str:
     """One command line that reproduces the row, with a checkout of its revision where that is known and unchanged."""
+    from vsetune.report.wording import new_study_file
+
     revision = sources.revisions[0] if len(sources.revisions) == 1 else ""
     clean = revision and revision != "unknown" and not revision.endswith("+changes")
     checkout = f"git checkout {revision} && " if clean else ""

@@ -22,7 +22,7 @@ from vsetune.storage.whole_files import write_text
 
 if TYPE_CHECKING:
     from vsetune.records.studies import Studies
-    from vsetune.report.gallery import About
+    from vsetune.report.gallery.gallery_page import About
     from vsetune.study.recorded import RecordedAttempt
     from vsetune.training.trained import TrainedTrial
 
@@ -63,7 +63,8 @@ def gallery(
     """Write a web page of what a trial's best network retrieves: queries with their top items, the hardest negatives
     of the split, and heat maps of where in the image it looks. Of a network that writes sentences (tags) also those,
     the words it finds wrong, and captions it corrects. The page is kept with the run, under gallery/."""
-    from vsetune.report.gallery import make_gallery, to_html
+    from vsetune.report.gallery.gallery import make_gallery
+    from vsetune.report.gallery.gallery_page import to_html
     from vsetune.storage.home_files import keep_in_home
     from vsetune.study.recorded import find_attempt
     from vsetune.training.evaluation import evaluated_split
@@ -178,7 +179,7 @@ def _file_name(attempt: RecordedAttempt, split: str) -> str:
 
 
 def _about(attempt: RecordedAttempt, trained: TrainedTrial) -> About:
-    from vsetune.report.gallery import About
+    from vsetune.report.gallery.gallery_page import About
 
     start = attempt.record.start
     facts = [("run", attempt.record.attempt_id), *_facts(attempt)]
