@@ -150,6 +150,8 @@ def test_what_leads_nowhere(tmp_path: Path) -> None:
         ("Range, tunable", "Rang, tunable", r"spec.py:5: ImportError: cannot import name 'Rang' .*; fix this line"),
         (IMPORT, f"import no_such_library\n{IMPORT}",
          r"spec.py:6: ModuleNotFoundError: No module named 'no_such_library'; install no_such_library where trials"),
+        (IMPORT, f"from vsetune.losses.loss_spec import LossSpec\n{IMPORT}",
+         r"spec.py:6: ModuleNotFoundError: .*; this version has no such module; see the imports of a new draft"),
         (IMPORT, f"from negatives import hardest\n{IMPORT}",
          r"spec.py:6: ModuleNotFoundError: .*; write `from .negatives import ...`, with the dot"),
         (IMPORT, f"from ..other import hardest\n{IMPORT}", "spec.py:6: .*; a component sees its own folder only"),

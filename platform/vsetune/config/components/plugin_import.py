@@ -194,6 +194,8 @@ def _fix(error: BaseException, folder: Path) -> str:
         name = error.name.partition(".")[0]
         if (folder / f"{name}.py").is_file() or (folder / name).is_dir():
             return f"write `from .{error.name} import ...`, with the dot: the folder is a package of its own"
+        if name == "vsetune":
+            return "this version has no such module; see the imports of a new draft: vsetune losses new NAME"
         if name != PACKAGE:
             return f"install {name} where trials run, or put the module into the folder and import it with a dot"
         if ".".join(error.name.split(".")[:2]) not in _sources:
