@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 from typing import Any, get_args
 
 import numpy as np
-import optuna
 import pytest
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import TrialState, create_trial
 from threadpoolctl import threadpool_info
 
 from vsetune.config.spec.loading import parse_spec
@@ -24,9 +21,7 @@ from vsetune.search.objectives import Objective
 from vsetune.search.sampling import gp
 from vsetune.search.sampling.gp import _finished_for_good
 from vsetune.search.sampling.optuna_asking import asked
-from vsetune.search.sampling.sampler import value_at
 from vsetune.search.sampling.sampler_choice import sampler_named
-from vsetune.search.sampling.tpe import _from_arrays
 from vsetune.search.trial_history import NOTES, TrialHistory
 
 SAMPLERS = get_args(SearchSpec.model_fields["sampler"].annotation)
@@ -127,61 +122,6 @@ def test_what_made_a_draw_is_kept_with_it() -> None:
     kept: list[Sampled] = []
     (drawn,) = searched(study, cell, 1, kept=kept)
     assert ConfigurationSearch([cell], study.search, sampled=kept).suggestions(cell.name) == [drawn]
-
-
-SPACE: dict[str, BaseDistribution] = {
-    "margin": FloatDistribution(0.05, 0.4), "rate": FloatDistribution(1e-4, 3e-3, log=True),
-    "steps": IntDistribution(200, 20_000, log=True), "layers": IntDistribution(1, 12),
-    "pooling": CategoricalDistribution(["mean", "max", 3]), "held": FloatDistribution(0.5, 0.5),
-}
-
-
-def made_up(count: int, seed: int, *, is_conditional: bool = False) -> list[FrozenTrial]:
-    """Complete, stopped and running trials with equal values among them; conditional: `rate` belongs to one choice."""
-    random, trials = np.random.default_rng(seed), []
-    for number in range(count):
-        params = {name: value_at(each, float(random.random())) for name, each in SPACE.items()}
-        if is_conditional and params["pooling"] != "mean":
-            del params["rate"]
-        state = [TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING][int(random.integers(3))]
-        state = TrialState.PRUNED if seed == 3 and random.random() < 0.97 else state
-        trial = create_trial(
-            params=params, distributions={name: SPACE[name] for name in params}, state=state,
-            value=float(random.integers(40)) if state == TrialState.COMPLETE else None,
-            intermediate_values={1000 * step: float(random.integers(30)) for step in range(random.integers(4))},
-        )
-        trial.number = number
-        trials.append(trial)
-    return trials
-
-
-@pytest.mark.parametrize(("seed", "is_conditional"), [*itertools.product(range(4), (False, True))])
-def test_a_draw_of_tpe_from_arrays_is_the_one_that_optuna_makes(seed: int, is_conditional: bool) -> None:
-    trials = made_up(260, seed, is_conditional=is_conditional)
-    first, second = (
-        optuna.samplers.TPESampler(seed=seed, n_startup_trials=0, constant_liar=True) for _ in range(2)
-    )
-    columns = TrialHistory(trials).columns
-    found = _from_arrays(first, SPACE, columns)
-    assert found == asked(second, SPACE, trials)
-    assert [type(value).__name__ for value in found.values()] == ["float", "float", "int", "int", "str", "float"] or (
-        found["pooling"] == 3
-    )
-
-
-def test_arrays_hear_of_trials_that_end_later() -> None:
-    trials = made_up(240, 5)
-    history = TrialHistory(trials)
-    ended = create_trial(
-        params=trials[7].params, distributions=trials[7].distributions, value=99.0, intermediate_values={9000: 99.0}
-    )
-    ended.number = 7
-    history.update(ended)
-    trials[7] = ended
-    again = TrialHistory(trials)
-    samplers = [optuna.samplers.TPESampler(seed=1, n_startup_trials=0, constant_liar=True) for _ in range(2)]
-    assert _from_arrays(samplers[0], SPACE, history.columns) == _from_arrays(samplers[1], SPACE, again.columns)
-    assert (history.ended, len(history)) == (again.ended, 240)
 
 
 def valley(configuration: dict[str, Any]) -> float:

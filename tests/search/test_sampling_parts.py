@@ -1,4 +1,4 @@
-"""What samplers are made of: coordinates of choices, survivors, masses of whole numbers, ends of trials, grids."""
+"""What samplers are made of: coordinates of choices, survivors, ends of trials, grids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from vsetune.search.configurations import _ended
 from vsetune.search.sampling.evolution import _child, _crossed, _first, _moved, _Rates, survivors
 from vsetune.search.sampling.grid import axes_of
 from vsetune.search.sampling.sampler import UnitCube
-from vsetune.search.sampling.tpe import log_density
 from vsetune.search.stopping.patience import _middle_of_others
 from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT
 
@@ -40,28 +39,6 @@ def test_the_best_survive_and_of_equals_the_first() -> None:
     trials = [create_trial(value=value, state=TrialState.COMPLETE, user_attrs={"at": at})
               for at, value in enumerate(values)]
     assert [trial.user_attrs["at"] for trial in survivors(trials, 3)] == [1, 3, 2]
-
-
-@pytest.mark.parametrize("high", [5, 4000])
-def test_masses_of_whole_numbers_come_to_one(high: int) -> None:
-    """Of few, whose intervals are wide, and of many, whose intervals are narrow."""
-    distribution = IntDistribution(1, high)
-    points = np.arange(1.0, high + 1)
-    log_masses = log_density(points[None], [np.array([2.0, high / 2, high / 2, high - 1])], [distribution])
-    assert np.exp(log_masses).sum() == pytest.approx(1.0, abs=1e-6)
-
-
-def test_density_between_two_observations_is_worked_by_hand() -> None:
-    """0.4 and 0.6 of 0 to 1 are 0.2 apart, but no kernel is narrower than 1 / (2 + 2); the prior is 1 wide."""
-    at = 0.45
-    kernels = [(0.4, 0.25), (0.6, 0.25), (0.5, 1.0)]
-    density = sum(
-        statistics.NormalDist(middle, width).pdf(at)
-        / (statistics.NormalDist(middle, width).cdf(1.0) - statistics.NormalDist(middle, width).cdf(0.0))
-        for middle, width in kernels
-    ) / 3
-    found = log_density(np.array([[at]]), [np.array([0.4, 0.6])], [FloatDistribution(0.0, 1.0)])
-    assert found.tolist() == pytest.approx([math.log(density)])
 
 
 def test_a_stopped_trial_has_its_last_point_for_a_value_and_a_finished_one_what_it_is_told() -> None:
