@@ -325,13 +325,15 @@ def children() -> set[psutil.Process]:
 
 @contextmanager
 def ended_unless_started() -> Iterator[None]:
-    """Ends the processes of a Ray whose start inside the context fails. They are collected during the start, because
-    agents outlive the raylet that started them and then have no parent here."""
+    """Ends the processes of a Ray whose start inside the context fails, or whose driver is killed meanwhile. They are
+    collected during the start, because agents outlive the raylet that started them and then have no parent here."""
+    guardian = Guardian()
     before, begun, is_over = children(), set[psutil.Process](), threading.Event()
 
     def look() -> None:
         while not is_over.wait(_LOOK_WHILE_STARTING_S):
             begun.update(children() - before)
+            guardian.watch_over(begun)
 
     looking = threading.Thread(target=look, name="vsetune-ray-start", daemon=True)
     looking.start()
@@ -345,6 +347,7 @@ def ended_unless_started() -> Iterator[None]:
     finally:
         is_over.set()
         looking.join()
+        guardian.dismiss()
 
 
 def _is_alive(process: psutil.Process) -> bool:
