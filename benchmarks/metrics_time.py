@@ -19,14 +19,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vsetune.metrics import (
-    CaptionSemantics,
-    EmbeddingScores,
-    Positives,
-    rank_averages,
-    retrieval_scores,
-    semantic_ranking_distance,
-)
+from vsetune.metrics.positives import Positives
+from vsetune.metrics.ranks import rank_averages
+from vsetune.metrics.recall import retrieval_scores
+from vsetune.metrics.score_blocks import EmbeddingScores
+from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 
 CAPTIONS_PER_IMAGE, EMBEDDING_SIZE, VECTOR_SIZE = 5, 1024, 384
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vsetune.metrics import fit_seconds
+from vsetune.metrics.efficiency import fit_seconds
 
 SIZES = [0.2, 0.4, 0.6, 0.8, 1.0]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vsetune.metrics import curve_noise, epochs_to_best, noise_tolerance, still_rises
+from vsetune.metrics.efficiency import epochs_to_best
+from vsetune.metrics.seed_statistics import curve_noise, noise_tolerance, still_rises
 
 
 def curve(noise: float, *, seed: int = 0, epochs: float = 10.0, pace: float = 1.5, gap: float = 0.1):

@@ -10,22 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vsetune.errors import IncompatibleCurves
-from vsetune.metrics import (
+from vsetune.metrics.curves import best_of_curve, check_same_cadence, check_same_protocol, resolution
+from vsetune.metrics.efficiency import (
     Difference,
-    Epochs,
     SeedDifference,
-    best_of_curve,
     chance_m_recall,
-    check_same_cadence,
-    check_same_protocol,
     difference_of_curves,
     difference_over_seeds,
     difference_percent,
     epochs_to_best,
     epochs_to_target,
     is_collapsed,
-    resolution,
 )
+from vsetune.metrics.seed_statistics import Epochs
 
 
 def every_half(values: list[float]) -> list[tuple[float, float]]:

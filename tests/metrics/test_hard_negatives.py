@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vsetune.errors import NumericError
-from vsetune.metrics import expected_if_random, unique_hard_negatives
+from vsetune.metrics.hard_negatives import expected_if_random, unique_hard_negatives
 
 E_MATRIX = torch.tensor([[0.60, 0.50, 0.10], [0.30, 0.40, 0.55], [0.20, 0.45, 0.70]])
 

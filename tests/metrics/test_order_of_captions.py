@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.metrics import CaptionSemantics
 from vsetune.metrics.positives import Positives
+from vsetune.metrics.semantic_ranking import CaptionSemantics
 
 IMAGES, CAPTIONS = 3, 900
 

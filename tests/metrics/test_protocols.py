@@ -9,17 +9,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from vsetune.errors import DataError
-from vsetune.metrics import (
+from vsetune.metrics.recall import (
     COCO_TEST_1K,
     COCO_TEST_5K,
-    EmbeddingScores,
-    MatrixScores,
-    MeanScores,
     RankingProtocol,
     fold_scores,
+    owner_scores,
     retrieval_scores,
 )
-from vsetune.metrics.recall import owner_scores
+from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, MeanScores
 
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 

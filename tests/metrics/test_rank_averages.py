@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import NumericError
-from vsetune.metrics import EmbeddingScores, MatrixScores, Positives, rank_averages
-from vsetune.metrics.ranks import coverage_at_k, mean_positive_rank, mean_worst_rank, positive_ranks
+from vsetune.metrics.positives import Positives
+from vsetune.metrics.ranks import coverage_at_k, mean_positive_rank, mean_worst_rank, positive_ranks, rank_averages
+from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores
 
 
 def of_owner(owner: Tensor, images: int) -> Positives:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from vsetune.errors import DataError, NumericError
-from vsetune.metrics import EmbeddingScores, MatrixScores, Positives
+from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import RetrievalRanks, retrieval_ranks
-from vsetune.metrics.score_blocks import BLOCK_SHAPE, Scores
+from vsetune.metrics.score_blocks import BLOCK_SHAPE, EmbeddingScores, MatrixScores, Scores
 
 BLOCK_SHAPES = [(1, 1), (1, 1000), (1000, 1), (7, 5), (40, 130), BLOCK_SHAPE]
 

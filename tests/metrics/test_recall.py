@@ -10,8 +10,16 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import DataError, NumericError
-from vsetune.metrics import RetrievalScores, fold_scores, matrix_scores, relevance_matrix_scores, retrieval_scores
-from vsetune.metrics.recall import mean_rank, median_rank, recall_at_k
+from vsetune.metrics.recall import (
+    RetrievalScores,
+    fold_scores,
+    matrix_scores,
+    mean_rank,
+    median_rank,
+    recall_at_k,
+    relevance_matrix_scores,
+    retrieval_scores,
+)
 
 
 def product(rows: Tensor, columns: Tensor) -> Tensor:

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from vsetune.errors import DataError, NumericError
-from vsetune.metrics import MatrixScores, Positives, matrix_scores, relevance_matrix_scores, relevance_scores
+from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import retrieval_ranks
+from vsetune.metrics.recall import matrix_scores, relevance_matrix_scores, relevance_scores
+from vsetune.metrics.score_blocks import MatrixScores
 
 
 def plain_ranks(scores: list[list[float]], relevant: list[list[bool]]) -> list[int]:

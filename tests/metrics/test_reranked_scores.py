@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from vsetune.errors import DataError, NumericError
-from vsetune.metrics import MatrixScores, Positives
+from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import retrieval_ranks
 from vsetune.metrics.recall import matrix_scores, owner_scores
-from vsetune.metrics.score_blocks import RerankedScores, proposed_pairs
+from vsetune.metrics.score_blocks import MatrixScores, RerankedScores, proposed_pairs
 
 BLOCK_SHAPES = [(1, 1), (2, 100), (3, 4), (100, 100)]
 

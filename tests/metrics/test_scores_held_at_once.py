@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.metrics import semantic_ranking_distance
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import retrieval_ranks
 from vsetune.metrics.score_blocks import MatrixScores, Part, bands
+from vsetune.metrics.semantic_ranking import semantic_ranking_distance
 
 
 class Watched(MatrixScores):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vsetune.metrics import (
+from vsetune.metrics.seed_statistics import (
     Epochs,
     epochs_over_seeds,
     holm,

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from vsetune.errors import DataError, NumericError
-from vsetune.metrics import CaptionSemantics, EmbeddingScores, MatrixScores, semantic_ranking_distance
+from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores
+from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 
 # Rows are caption queries here, as in the definition; matrices of scores are images x captions.
 NETWORK = torch.tensor([[0.9, 0.2, 0.6, 0.4], [0.3, 0.8, 0.7, 0.5], [0.5, 0.6, 0.55, 0.1]])

@@ -18,7 +18,7 @@ from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.looking.show import read_pictures
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError, NumericError
-from vsetune.metrics import MatrixScores
+from vsetune.metrics.score_blocks import MatrixScores
 from vsetune.networks.network_base import evaluating
 from vsetune.networks.network_building import build_network
 from vsetune.report.gallery.gallery import Gallery, make_gallery

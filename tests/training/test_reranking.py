@@ -14,8 +14,8 @@ from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError, IncompatibleCurves
-from vsetune.metrics import matrix_scores
 from vsetune.metrics.curves import check_same_protocol
+from vsetune.metrics.recall import matrix_scores
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.networks.network_building import build_network

@@ -21,7 +21,7 @@ from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.reader import Batches, evaluation_batches
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
-from vsetune.metrics import EmbeddingScores, MatrixScores, Scores
+from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, Scores
 from vsetune.networks.encoded import Encoded, joined
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, evaluating
