@@ -118,6 +118,12 @@ def first_weight(saved: dict[str, Any]) -> Any:
         (put("learner", "optimizers", value={}), "network"),
         (put("learner", "optimizers", "network", "param_groups", 0, "betas", value=None), "betas is None"),
         (put("learner", "optimizers", "network", "state", 0, "exp_avg", value=torch.zeros(1)), "exp_avg does not fit"),
+        (
+            put("learner", "optimizers", "network", "state", 0, "step", value=torch.tensor(1 + 2j)),
+            "step holds complex numbers",
+        ),
+        (put("started", value=torch.zeros(0)), "its start is tensor"),
+        (put("started", value={"from": 3}), "its start is {'from': 3}"),
         (put("random", "python", value=[3, torch.zeros(2, dtype=torch.int64), None]), "state vector"),
         (put("random", "torch", value=torch.zeros(3, dtype=torch.uint8)), "Expected a CPU"),
         (put("progress", "step", value=-1), "step is -1"),

@@ -50,12 +50,21 @@ def restore(
     """
     try:
         progress = _progress(_part(saved, "progress"), between=is_between_validations(saved))
+        _require_start(saved.get("started"))
         _restore_random(random, _part(saved, "random"), learner.device)
         return _restored_learner(_part(saved, "learner"), learner, random), progress
     except VsetuneError:
         raise
     except (OSError, *OF_DAMAGE) as error:
         raise checkpoints.misfit(one_line(str(error).strip() or type(error).__name__)) from error
+
+
+def _require_start(started: Any) -> None:
+    """ValueError unless what a checkpoint says of the start is text by name, or missing, as in older ones."""
+    if started is None:
+        return
+    if not isinstance(started, dict) or not all(isinstance(each, str) for pair in started.items() for each in pair):
+        raise ValueError(f"its start is {one_line(started)}, need text by name")
 
 
 def is_between_validations(saved: Mapping[str, Any]) -> bool:
@@ -97,6 +106,8 @@ def _restored_learner(state: Mapping[str, Any], learner: Learner, random: Random
     for name, value in _tensors(state):
         if value.is_floating_point() and bool(torch.isnan(value).any()):
             raise ValueError(f"{name} holds NaN")
+        if value.is_complex():  # torch would take the real part
+            raise ValueError(f"{name} holds complex numbers")
     if phase != learner.phase:
         with random.active():
             learner = learner.enter(phase, learned=False)
