@@ -118,7 +118,7 @@ def test_too_many_trials_are_thinned_but_never_the_best(store, add, study) -> No
     drawn = drawn_trials(cell)
     assert len(drawn) == MOST_DRAWN
     assert {trial.name for trial in cell.trials if trial.best == 96.0} <= {trial.name for trial in drawn}
-    assert f"{MOST_DRAWN} of {MOST_DRAWN + 50} trials are drawn" in to_html(explain(study, store.attempts()))
+    assert f"{MOST_DRAWN} of {MOST_DRAWN + 50} trials are plotted" in to_html(explain(study, store.attempts()))
 
 
 @pytest.mark.parametrize(("domain", "value", "place", "labels"), [
