@@ -28,7 +28,7 @@ from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import UsageError
-from vsetune.storage.addresses import shown_plain
+from vsetune.storage.addresses import is_remote, join, shown_plain
 from vsetune.storage.paths import home, under_home
 from vsetune.storage.whole_files import write_text
 from vsetune.study.study_file import load_study
@@ -165,7 +165,6 @@ def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
     from vsetune.data.stored.dataset import Dataset
     from vsetune.data.stored.manifest import MANIFEST_FILE
     from vsetune.data.stored.storage import exists
-    from vsetune.storage.addresses import is_remote, join
     from vsetune.study.first_stages import check_first_stage
     from vsetune.study.fitting import require_fit
     from vsetune.study.preparation import require_scenes, stage_search

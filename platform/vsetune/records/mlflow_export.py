@@ -40,6 +40,7 @@ from vsetune.records.events import (
     Opened,
     StudyRecord,
     Validated,
+    attempt_id,
 )
 from vsetune.records.log import LOG_FILE, Line, lines_of, name_of_log
 from vsetune.records.mlflow_client import PIECE, SQLITE, artifact_location, in_one_line, log_in_batches, open_client
@@ -194,7 +195,7 @@ class MlflowExport:
         return str(run.info.run_id)
 
     def _begin(self, event: Begun) -> None:
-        start, name = event.start, _name_of(event.start)
+        start, name = event.start, attempt_id(event.start)
         self._starts[name] = start
         run_id = self._noted.runs.get(name) or self._found("attempt", name)
         if run_id is None:
@@ -284,7 +285,7 @@ class MlflowExport:
             elif line.kind == "begun":
                 event = line.event()
                 assert isinstance(event, Begun)
-                self._starts[_name_of(event.start)] = event.start
+                self._starts[attempt_id(event.start)] = event.start
         self._forget_ended()
 
     def _forget_ended(self) -> None:
@@ -370,10 +371,6 @@ def _require_not_copied(uri: str, record: StudyRecord, experiment: Any) -> None:
 
 def _path_of(file_uri: str) -> Path:
     return Path(unquote(urlsplit(file_uri).path))
-
-
-def _name_of(start: AttemptStart) -> str:
-    return f"{start.study}/{start.trial}/{start.number}"
 
 
 def _yaml(plain: Mapping[str, Any]) -> str:

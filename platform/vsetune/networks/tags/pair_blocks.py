@@ -88,12 +88,8 @@ def pairs_of_a_block(vectors: Tensor, *, places: int) -> int:
     return max(1, numbers // (places * vectors.shape[-1] * INNER))
 
 
-ScoresOf = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""Vectors of images and of captions, (pairs,) rows of both -> (pairs,) scores."""
-
-
 def scores_of_few(
-    scores_of: ScoresOf, images: Tensor, captions: Tensor, pairs: tuple[Tensor, Tensor], parameters: Sequence[Tensor],
+    scores_of: OfPairs, images: Tensor, captions: Tensor, pairs: tuple[Tensor, Tensor], parameters: Sequence[Tensor],
     *, block: int,
 ) -> Tensor:
     """scores_of(images, captions, *pairs), (pairs,), in blocks of `block` pairs, with gradient for all tensors.
@@ -109,7 +105,7 @@ def scores_of_few(
 class _FewPairs(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, scores_of: ScoresOf, block: int, fixed: Sequence[Tensor], rows: Tensor, columns: Tensor,
+        ctx: Any, scores_of: OfPairs, block: int, fixed: Sequence[Tensor], rows: Tensor, columns: Tensor,
         *tensors: Tensor,
     ) -> Tensor:
         ctx.scores_of, ctx.block, ctx.learning = scores_of, block, len(tensors)
