@@ -56,7 +56,7 @@ def test_a_seed_that_searched_is_counted_as_a_seed_and_not_as_none(attempt):
     board = build(found, baseline="lmh")
     assert len(row_of(board, "lseh").headline) == 1
     assert findings(board)[0].startswith(
-        "vsepp lseh against lmh, no finished seed in common but those that searched: whether it is higher takes 2 "
+        "vsepp lseh against lmh, only the seeds that they were tuned on: whether it is higher takes 2 "
     )
     hint = "Seeds: those that did not choose the configuration, or, where there are none, those that did."
     assert hint in to_html(board)

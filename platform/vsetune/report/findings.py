@@ -112,7 +112,7 @@ def _answers(row: Row) -> set[Answer]:
 
 
 def _finding(row: Row, comparison: Comparison, baseline: str) -> str:
-    seeds = _seeds(len(comparison.seeds)) if comparison.seeds else "no finished seed in common but those that searched"
+    seeds = _seeds(len(comparison.seeds)) if comparison.seeds else "only the seeds that they were tuned on"
     return (
         f"against {baseline}, {seeds}: "
         f"{_on_height(row, comparison)} {_on_epochs(row, comparison, baseline)}"

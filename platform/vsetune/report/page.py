@@ -206,7 +206,7 @@ def page_data(shown: Leaderboard | ManyBoards, columns: Sequence[Column], runs: 
 
 def tags_of(row: Row) -> list[str]:
     """Words to filter by: the supported claims on a row, and its flags."""
-    told = [("higher", is_ahead(row)), ("sooner", row.comparison is not None and row.comparison.epochs == "supported")]
+    told = [("higher", is_ahead(row)), ("faster", row.comparison is not None and row.comparison.epochs == "supported")]
     return [name for name, holds in told if holds] + [flag.replace("_", " ") for flag in row.flags]
 
 

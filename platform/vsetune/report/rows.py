@@ -138,8 +138,8 @@ class TimeProfile:
 AT_RANGE_END = "at_range_end"
 
 FLAGS = {
-    "baseline_rising": "the baseline was still rising when it ended, so its best is an easy target: nothing is said of "
-    "which loss is faster there",
+    "baseline_rising": "the baseline was still rising when it ended, so its best is an easy target: no claim is made "
+    "about which loss is faster there",
     "baseline_collapsed": "the best M-Recall of the baseline is below half of the best that any loss reached with this "
     "network, or its last M-Recall is that of a random order: nothing is compared with it; give it a warm-up "
     "(warmup_epochs: 1, of losses on the hardest negative) or a smaller learning rate in a new study, or choose "

@@ -175,7 +175,7 @@ function reach(values, ends) {
   ];
 }
 
-/** The front of a panel where nothing is to be joined: one loss of a network is both the highest and the soonest. */
+/** The front of a panel where nothing is to be joined: one loss of a network is both the highest and the fastest. */
 function frontWords(shown, front) {
   const groups = groupsOf(shown.map(({ key }) => key));
   const name = ({ network, loss }) => (groups.length > 1 ? `${network} ${loss}` : loss);
