@@ -1,12 +1,67 @@
-"""The errors that users see, with their exit codes, and foreign text inside their messages."""
+"""The errors that users see, with their exit codes, and the messages they carry, with their stable codes.
+
+Each package words its messages in its `messages.py`, as constants: `SHARD_CUT = Message("VSE-D004", "{shard}: ...")`,
+raised by `raise DataError(messages.SHARD_CUT(shard=path))`. The letter names the package: C config, O storage,
+M metrics, L losses, N networks, R records, D data, E search, T training, B report, Q quality, S study, G nightly,
+X cli. A code keeps its meaning for ever and is not used again.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_Plain = str | int | float | bool | None
+
+
+class Problem(str):
+    """One line of an error: a text with the stable code of its message and the fields it was made of.
+
+    Text that is not from a message has no code. The fields are plain data: others than numbers become text.
+    """
+
+    code: str
+    fields: Mapping[str, _Plain]
+
+    def __new__(cls, text: str, code: str = "", fields: Mapping[str, Any] | None = None) -> Problem:
+        problem = super().__new__(cls, text)
+        problem.code = code
+        problem.fields = {
+            name: value if isinstance(value, int | float | None) else str(value)
+            for name, value in (fields or {}).items()
+        }
+        return problem
+
+    def at(self, place: object) -> Problem:
+        """The same problem with its place in front: `place: text`."""
+        return self.worded(f"{place}: {self}")
+
+    def worded(self, text: str) -> Problem:
+        """The same problem in other words."""
+        return Problem(text, self.code, self.fields)
+
+
+@dataclass(frozen=True)
+class Message:
+    """The wording of one kind of problem. text: a format string of named fields."""
+
+    code: str
+    text: str
+
+    def __call__(self, **fields: Any) -> Problem:
+        return Problem(self.text.format_map(fields), self.code, fields)
 
 
 class VsetuneError(Exception):
     """Root of the tree; catch this to catch everything vsetune raises on purpose."""
+
+    @property
+    def problem(self) -> Problem:
+        """The text of the error, with its code and fields if it was made from a message."""
+        text = self.args[0] if self.args else ""
+        return text if isinstance(text, Problem) else Problem(str(self))
 
 
 class UsageError(VsetuneError):
@@ -22,6 +77,12 @@ class ConfigError(UsageError):
     def __init__(self, problems: str | list[str]) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
         super().__init__("\n".join(self.problems))
+
+    @property
+    def problem(self) -> Problem:
+        """The first problem."""
+        first = self.problems[0] if self.problems else ""
+        return first if isinstance(first, Problem) else Problem(first)
 
 
 class MissingPlugin(ConfigError):

@@ -24,7 +24,7 @@ from vsetune.cli import components, data, job, leaderboard, network_weights, nig
 from vsetune.cli.output import complain, place_to_write, print_json, results, say
 from vsetune.config.components.catalogue import name_of
 from vsetune.config.plugins import load_installed, place_in_plugin
-from vsetune.errors import ConfigError, UsageError, VsetuneError
+from vsetune.errors import ConfigError, Problem, UsageError, VsetuneError
 from vsetune.quality.checks import Check, Finding, Result
 from vsetune.quality.subjects import loss_at, network_at, write_draft
 from vsetune.storage.addresses import mask_output, masked
@@ -257,9 +257,9 @@ def _exit_code() -> int:
     except ConfigError as error:
         return _told("error", _with_way_out(error.problems), 2)
     except UsageError as error:
-        return _told("error", _with_way_out([str(error)]), 2)
+        return _told("error", _with_way_out([error.problem]), 2)
     except VsetuneError as error:
-        return _told("failed", [str(error)], 1)
+        return _told("failed", [error.problem], 1)
     except KeyboardInterrupt:
         say("interrupted")
         return 130
@@ -305,7 +305,7 @@ def _misuse(error: Any) -> list[str]:
 def _told(kind: str, problems: Sequence[str], code: int) -> int:
     """Prints every problem in one line, whatever line endings its quotes have. Returns the exit code."""
     for problem in problems:
-        complain(kind, " ".join(problem.split()))
+        complain(kind, " ".join(problem.split()), code=getattr(problem, "code", ""))
     return code
 
 
@@ -320,7 +320,9 @@ def _with_way_out(problems: Sequence[str]) -> list[str]:
         return [*problems]
     way_out = f"; {place} cannot be written: set {variable} to a folder that can"
     return [
-        f"{each.rstrip('.')}{way_out}" if str(place) in each and variable not in each else each for each in problems
+        Problem(f"{each.rstrip('.')}{way_out}", getattr(each, "code", ""))
+        if str(place) in each and variable not in each else each
+        for each in problems
     ]
 
 

@@ -36,11 +36,14 @@ def say(text: str) -> None:
     messages.print(masked(text), soft_wrap=True, highlight=False, markup=False)
 
 
-def complain(kind: str, text: str) -> None:
-    """Prints each problem in its own line, which starts with `error` or `failed`; a very long word is shortened to its
-    ends."""
+def complain(kind: str, text: str, *, code: str = "") -> None:
+    """Prints each problem in its own line: `error VSE-C012: text`; a very long word is shortened to its ends.
+
+    kind: `error` or `failed`.  code: of the message, if it has one.
+    """
     for line in _ENDLESS.sub(r"\1...\2", masked(text)).splitlines() or [""]:
-        messages.print(Text.assemble((kind, "red"), " ", line), soft_wrap=True, highlight=False)
+        start = Text.assemble((kind, "red"), f" {code}: " if code else " ")
+        messages.print(start + line, soft_wrap=True, highlight=False)
 
 
 def counted(number: int, one: str, several: str) -> str:
