@@ -334,7 +334,47 @@ class Leaderboard:
     seconds_profile: TimeProfile | None = None
     number: int = 1
 
+    @property
+    def profiles(self) -> list[TimeProfile]:
+        """Those that there are."""
+        return [profile for profile in (self.profile, self.seconds_profile) if profile is not None]
+
     def groups(self) -> list[tuple[str, str, tuple[Row, ...]]]:
         """(dataset, network, rows) of every comparison, in order."""
         keys = dict.fromkeys((row.dataset, row.network) for row in self.rows)
         return [(*key, tuple(row for row in self.rows if (row.dataset, row.network) == key)) for key in keys]
+
+
+@dataclass(frozen=True)
+class Boards:
+    """All boards that a page or file shows. Of several studies: one board for each data set, and another for studies
+    with their own baseline under other conditions.
+
+    notes: the differences between studies shown side by side, and the studies on no board. profile: of the losses over
+    the first board of every data set, by epochs, if these boards share a baseline; seconds_profile by seconds of
+    training. is_several: of several studies; otherwise there is one board.
+    """
+
+    boards: tuple[Leaderboard, ...]
+    notes: tuple[str, ...] = ()
+    profile: TimeProfile | None = None
+    seconds_profile: TimeProfile | None = None
+    is_several: bool = True
+
+    @property
+    def profiles(self) -> list[TimeProfile]:
+        """Those over all data sets that there are."""
+        return [profile for profile in (self.profile, self.seconds_profile) if profile is not None]
+
+    @property
+    def studies(self) -> list[str]:
+        """Names of the studies with a row on any board."""
+        return list(dict.fromkeys(row.study for board in self.boards for row in board.rows))
+
+
+Shown = Leaderboard | Boards
+"""The board of one study, or the boards of several."""
+
+
+def boards_of(shown: Shown) -> Boards:
+    return shown if isinstance(shown, Boards) else Boards((shown,), is_several=False)

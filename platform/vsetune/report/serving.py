@@ -18,7 +18,6 @@ from ipaddress import ip_address
 from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
-from markupsafe import escape
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -32,8 +31,9 @@ from vsetune.records.events import AttemptRecord, StudyRecord
 from vsetune.records.studies import Studies
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts, build_many
-from vsetune.report.page import Live, Shown, boards_of, to_html, to_update
-from vsetune.report.rows import Leaderboard
+from vsetune.report.page import Live, to_html, to_update
+from vsetune.report.page_templates import render
+from vsetune.report.rows import Leaderboard, Shown, boards_of
 from vsetune.report.shown_runs import ShownRuns, shown_runs
 
 ASKS_WITHIN_S = 10.0
@@ -166,7 +166,9 @@ class BoardServer:
         links = [(name, _address(name)) for name in known]
         if links:
             links.insert(0, (_SIDE_BY_SIDE, _ALL))
-        return _Answer(HTTPStatus.OK, list_page("Studies", links).encode())
+        why = "No study has been started yet."
+        page = render("index.html.j2", title="Studies", links=links, why=why, seconds=30)
+        return _Answer(HTTPStatus.OK, page.encode())
 
     def _of_board(self, source: Source, name: str, address: str, rest: Sequence[str], tag: str | None) -> _Answer:
         board = self._board(source)
@@ -181,7 +183,8 @@ class BoardServer:
         try:
             return _Answer(HTTPStatus.OK, board.page(f"{address}/board.json", others))
         except UsageError as error:
-            return _Answer(HTTPStatus.OK, waiting_page(name, str(error)).encode())
+            page = render("index.html.j2", title=name, links=(), why=str(error), seconds=2)
+            return _Answer(HTTPStatus.OK, page.encode())
 
     def _board_json(self, board: LiveBoard, tag: str | None) -> _Answer:
         try:
@@ -250,31 +253,6 @@ def _cannot_listen(host: str, port: int, error: OSError | OverflowError) -> str:
     else:
         why = f"{getattr(error, 'strerror', None) or error}; need an address of this machine (--host) and a port"
     return f"leaderboard serve: cannot listen on {host}, {why}"
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><meta http-equiv="refresh" content="{seconds}"><title>{title}</title>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'">
-<style>
-body {{ font: 16px/1.6 system-ui, sans-serif; max-width: 50rem; margin: 0 auto; padding: 24px; }}
-h1, li {{ overflow-wrap: anywhere; }}
-</style>
-</head><body><main><h1>{title}</h1>{body}</main></body></html>
-"""
-
-
-def list_page(title: str, links: Sequence[tuple[str, str]]) -> str:
-    """A page of links to boards. links: name and address of each."""
-    items = "".join(f'<li><a href="{escape(address)}">{escape(name)}</a></li>' for name, address in links)
-    body = f"<ul>{items}</ul>" if items else "<p>No study has been started yet. This page looks again by itself.</p>"
-    return _PAGE.format(title=title, body=body, seconds=30)
-
-
-def waiting_page(study: str, why: str) -> str:
-    """A page in place of a board that cannot be made yet. why: the reason shown."""
-    body = f"<p>{escape(why)}</p><p>This page looks again by itself.</p>"
-    return _PAGE.format(title=escape(study), body=body, seconds=2)
 
 
 PAUSE_S = 1.0
@@ -354,7 +332,7 @@ class LiveBoard:
     def _make(self, attempts: Sequence[Sequence[AttemptRecord]]) -> _Made:
         shown = self._built(attempts)
         every = [attempt for of_study in attempts for attempt in of_study]
-        runs = shown_runs(self._store, boards_of(shown), every, mlflow_url=self._mlflow_url)
+        runs = shown_runs(self._store, boards_of(shown).boards, every, mlflow_url=self._mlflow_url)
         self._number += 1
         return _Made(shown, runs, Update(f'"{self._process}-{self._number}"', to_update(shown, runs=runs).encode()))
 

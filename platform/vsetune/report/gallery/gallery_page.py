@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
 from vsetune.data.looking.show import Picture
@@ -20,6 +19,7 @@ from vsetune.networks.sentence_writing import Verdict
 from vsetune.report.gallery.gallery import Gallery
 from vsetune.report.gallery.heat_maps import HeatMap
 from vsetune.report.gallery.rankings import Candidate, Ranking
+from vsetune.report.page_templates import render
 
 _CELLS_OF_BOXES = 48
 """Cells per side of the raster for boxes."""
@@ -82,13 +82,9 @@ class _Heat:
 
 def to_html(gallery: Gallery, about: About) -> str:
     """The whole page as text. It needs no network and no JavaScript."""
-    environment = Environment(
-        loader=PackageLoader("vsetune.report.gallery", "templates"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )
     shown = _shown(gallery)
-    return environment.get_template("gallery.html.j2").render(
-        about=about, gallery=gallery, pictures=[gallery.pictures[index] for index in shown],
+    return render(
+        "gallery.html.j2", about=about, gallery=gallery, pictures=[gallery.pictures[index] for index in shown],
         captions=[(ranking, gallery.caption(ranking.query), _tiles(ranking)) for ranking in gallery.captions],
         images=[(ranking, _lines(ranking, gallery)) for ranking in gallery.images],
         heat={caption: _heat(gallery, caption, heat) for caption, heat in gallery.heat.items()},

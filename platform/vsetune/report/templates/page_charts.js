@@ -81,7 +81,7 @@ const figures = {
       const shown = inView(series);
       const { group } = rowOf(series[0].key);
       const rule = target && {
-        data: { values: [{ value: target.value }] }, mark: { type: "rule", strokeDash: [2, 2], opacity: 0.9, clip: true, color: drawing.config().axis.labelColor },
+        data: { values: [{ value: target.value }] }, mark: { type: "rule", strokeDash: [2, 2], opacity: 0.9, clip: true, color: "var(--soft)" },
         encoding: { y: axis("value", "M-Recall (%)", page.near ? { scale: nearTheBest(shown) } : {}), color: null },
       };
       return shown.length === 0 ? [] : [{
@@ -189,7 +189,7 @@ function frontWords(shown, front) {
 function heightSpec(all, over, title, front) {
   const least = page.near ? NEAR * Math.max(...all.map(({ y }) => y)) : 0;
   const shown = all.filter(({ y }) => y >= least);
-  const soft = drawing.config().axis.labelColor;
+  const soft = "var(--soft)";
   const networks = [...new Set(shown.map(({ key }) => rowOf(key).network))];
   const values = shown.map(({ key, x, y, y_low, y_high, words }) => ({
     loss: rowOf(key).loss, network: rowOf(key).network, x: x[over].value, x_low: x[over].low,
