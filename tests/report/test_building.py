@@ -6,8 +6,8 @@ from vsetune.report.building import build
 from vsetune.report.export import to_csv
 from vsetune.report.page import to_html
 from vsetune.report.selection import cost_of, trials_of, winner_of
+from vsetune.report.sentences import notes
 from vsetune.report.time_profiles import pareto_front
-from vsetune.report.wording import notes
 
 BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)

@@ -15,10 +15,10 @@ from vsetune.config.spec.base import Name
 from vsetune.report.arithmetic import steps
 from vsetune.report.building import build
 from vsetune.report.export import to_csv, to_json, to_latex, to_markdown
-from vsetune.report.findings import findings, headline, is_ahead
 from vsetune.report.page import to_html
+from vsetune.report.sentences import findings, headline, is_ahead, notes
 from vsetune.report.terminal import render_table
-from vsetune.report.wording import new_study_file, notes
+from vsetune.report.wording import new_study_file
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 CLAIMS = ("highest,", "is first at", "gets highest", "in fewer epochs")

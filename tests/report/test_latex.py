@@ -10,11 +10,12 @@ from dataclasses import replace
 import pytest
 
 from vsetune.report.building import build
-from vsetune.report.export import tex, to_latex
-from vsetune.report.many_studies import StudyAttempts, build_many, latex_texts
+from vsetune.report.export import to_latex
+from vsetune.report.many_studies import StudyAttempts, build_many
 from vsetune.report.paper_table import paper_table
 from vsetune.report.table_filling import fill
 from vsetune.report.table_formats import to_latex as paper_to_latex
+from vsetune.report.table_text import tex
 
 NASTY = r"a_b%c&d#e~f^g$h{i}j\k<l>"
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
@@ -64,7 +65,7 @@ def texts(nasty, several, attempt):
         for loss, recalls in (("lmh", NEW), ("lseh", NEW))
     ])])
     return {
-        "board": to_latex(nasty), "several": latex_texts(build_many(several)).whole(), "paper": paper_to_latex(paper),
+        "board": to_latex(nasty), "several": to_latex(build_many(several)), "paper": paper_to_latex(paper),
     }
 
 

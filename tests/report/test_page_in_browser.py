@@ -14,8 +14,8 @@ import pytest
 
 from vsetune.report.building import build
 from vsetune.report.columns import COLUMNS
-from vsetune.report.export import to_csv, to_latex
-from vsetune.report.many_studies import TEXTS, StudyAttempts, build_many, shown_to_json
+from vsetune.report.export import TEXTS, to_csv, to_json, to_latex
+from vsetune.report.many_studies import StudyAttempts, build_many
 from vsetune.report.page import Live, to_html
 from vsetune.report.shown_runs import ShownRuns
 
@@ -281,7 +281,7 @@ def test_what_is_shown_of_several_boards_is_saved_as_export_writes_it(browser, s
     tab.open(address)
     for kind, texts in TEXTS.items():
         assert tab.run(f"savedText('{kind}')") == texts(found, COLUMNS).whole()
-    assert json.loads(tab.run("savedText('json')")) == json.loads(shown_to_json(found))
+    assert json.loads(tab.run("savedText('json')")) == json.loads(to_json(found))
     tab.run("document.querySelector('[data-filter=data][data-value=flickr]').click()")
     assert [board["study"] for board in json.loads(tab.run("savedText('json')"))["boards"]] == ["first_flickr"]
     assert tab.run("savedText('tex')").count("\\begin{tabular}") == 2  # the board and the profile

@@ -14,9 +14,9 @@ from vsetune.errors import UsageError
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts
 from vsetune.report.paper_table import paper_table, published_values, table_names
+from vsetune.report.sentences import notes
 from vsetune.report.table_filling import fill, renamed
-from vsetune.report.table_formats import to_csv, to_latex, to_markdown, to_terminal
-from vsetune.report.wording import notes
+from vsetune.report.table_formats import TableView, to_csv, to_latex, to_markdown
 
 NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 SCORES = {f"test_{way}_r{k}": value for way in ("i2t", "t2i") for k, value in ((1, 40.0), (5, 60.0), (10, 74.0))}
@@ -164,7 +164,7 @@ def test_names_of_ours_are_given_by_the_papers_words(runs):
 def test_no_number_and_no_heading_of_a_table_is_cut_in_a_terminal(runs, name, width):
     console = Console(width=width, file=io.StringIO(), color_system=None)
     filled = fill(paper_table(name), [runs])
-    console.print(to_terminal(filled))
+    console.print(TableView(filled))
     text = console.file.getvalue()
     assert "…" not in text
     words = [cell.words for block in filled.blocks for line in block.lines for cell in line.cells]
@@ -175,7 +175,7 @@ def test_no_number_and_no_heading_of_a_table_is_cut_in_a_terminal(runs, name, wi
 def test_a_table_is_written_as_text_markdown_csv_and_booktabs(runs):
     filled = fill(paper_table("lseh_table3"), [runs])
     console = Console(width=180, file=io.StringIO(), color_system=None)
-    console.print(to_terminal(filled))
+    console.print(TableView(filled))
     text = console.file.getvalue()
     assert "[a] LMH2: no run of lmh2 with vsepp on flickr30k." in text
     markdown = to_markdown(filled)

@@ -13,7 +13,7 @@ from vsetune.report.building import build
 from vsetune.report.export import to_csv, to_latex
 from vsetune.report.page import to_html
 from vsetune.report.search_budgets import SearchBudget, recorded_budget
-from vsetune.report.wording import notes
+from vsetune.report.sentences import notes
 
 Make = Callable[..., AttemptRecord]
 

@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from vsetune.report.building import build
+from vsetune.report.charts import profile_chart
 from vsetune.report.export import to_json
-from vsetune.report.profile_charts import profile_chart
 from vsetune.report.terminal import render_table
 
 BESTS = (50.0, 58.0, 0.0, 61.0, 55.0)

@@ -136,7 +136,7 @@ def test_the_page_has_the_rows_of_every_text_so_that_some_can_be_saved(board):
     texts = data_of(to_html(board))["texts"]
     for kind, render in (("csv", to_csv), ("md", to_markdown), ("tex", to_latex)):
         (parts,) = texts[kind]["boards"]
-        assert "".join([parts["head"], parts["before_group"], *parts["lines"].values(), parts["tail"]]) == render(board)
+        assert "".join([texts[kind]["head"], parts["head"], parts["before_group"], *parts["lines"].values(), parts["tail"]]) == render(board)
 
 
 def test_the_page_holds_what_json_exports(confirmed):

@@ -19,7 +19,7 @@ from vsetune.records.events import NO_CONFIGURATION, AttemptRecord, AttemptStart
 from vsetune.records.writer import StudyWriter
 from vsetune.report.building import build
 from vsetune.report.search_budgets import recorded_budget
-from vsetune.report.wording import notes
+from vsetune.report.sentences import notes
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.changed_plugins import RefusedCell, not_begun, refused_cells, require_own_code
 from vsetune.study.preparation import PreparedStudy

@@ -18,7 +18,7 @@ from vsetune.report.building import build
 from vsetune.report.export import to_json, to_latex, to_markdown
 from vsetune.report.page import to_html
 from vsetune.report.rows import AT_RANGE_END
-from vsetune.report.wording import notes
+from vsetune.report.sentences import notes
 from vsetune.study.range_ends import NEAR, board_with_ends, near_end, range_ends
 
 LINEAR = Range(low=0.0, high=2.0)

@@ -9,10 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from vsetune.report import wording
-from vsetune.report.column import Column, columns_of
-from vsetune.report.columns import COLUMNS
-from vsetune.report.findings import collapses, findings, headline
+from vsetune.report.columns import COLUMNS, Column, columns_of
 from vsetune.report.rows import Boards, Leaderboard, Shown, TimeProfile, boards_of
+from vsetune.report.sentences import collapses, findings, flag_marks, headline, marks, notes, protocol_line
 from vsetune.report.table_text import (
     NEEDS_BOOKTABS,
     TableText,
@@ -40,7 +39,7 @@ def csv_texts(shown: Shown, columns: Sequence[Column] = COLUMNS) -> TableTexts:
         TableText("", "", {
             key: csv_line([
                 *([wording.board_id(board)] if found.is_several else []), row.study or board.study,
-                *(column.value(row) for column in columns_of("csv", columns, board.rows)),
+                *(column.of(row) for column in columns_of("csv", columns, board.rows)),
             ])
             for key, row in rows_by_key(board).items()
         }, "")
@@ -95,9 +94,9 @@ def _markdown(board: Leaderboard, columns: Sequence[Column]) -> TableText:
     collapsed = "".join(f"**{markdown_words(sentence)}**\n\n" for sentence in collapses(board))
     title = (
         f"{collapsed}**{markdown_words(board.study)}**: losses compared with {markdown_words(board.baseline)}. "
-        f"{markdown_words(wording.protocol_line(board))}"
+        f"{markdown_words(protocol_line(board))}"
     )
-    head, tail = markdown_frame(title, [_heading(column) for column in shown], sides, _notes(board))
+    head, tail = markdown_frame(title, [_heading(column) for column in shown], sides, [*findings(board), *notes(board)])
     return TableText(head, "", _lines(board, shown, markdown_line), tail)
 
 
@@ -107,22 +106,18 @@ def _latex(board: Leaderboard, columns: Sequence[Column]) -> TableText:
     collapsed = "".join(f"\\textbf{{{tex(sentence)}}} " for sentence in collapses(board))
     caption = (
         f"{collapsed}Losses compared with {tex(board.baseline)} in the {studies} {tex(board.study)}. "
-        f"{tex(wording.protocol_line(board))}"
+        f"{tex(protocol_line(board))}"
     )
     sides = "".join("l" if column.kind == "text" else "r" for column in shown)
-    head, tail = latex_frame(caption, sides, latex_line(map(_heading, shown)), _notes(board))
+    head, tail = latex_frame(caption, sides, latex_line(map(_heading, shown)), [*findings(board), *notes(board)])
     return TableText(NEEDS_BOOKTABS + head, "\\midrule\n", _lines(board, shown, latex_line), tail)
 
 
-def _notes(board: Leaderboard) -> list[str]:
-    return [*findings(board), *wording.notes(board)]
-
-
 def _lines(board: Leaderboard, columns: Sequence[Column], line: Callable[[list[str]], str]) -> dict[str, str]:
-    letters = wording.flag_marks(board)
+    letters = flag_marks(board)
     return {
         key: line([
-            column.words(row) + (f" ({wording.marks(row, letters)})" if column.part == "name" and row.flags else "")
+            column.words(row) + (f" ({marks(row, letters)})" if column.part == "name" and row.flags else "")
             for column in columns
         ])
         for key, row in rows_by_key(board).items()
@@ -160,7 +155,7 @@ def to_plain(board: Leaderboard) -> dict[str, Any]:
     plain = asdict(board)
     for entry, row in zip(plain["rows"], board.rows, strict=True):
         entry["difference_shown"] = wording.difference(row.difference)
-    sentences = {"headline": headline(board), "findings": findings(board), "notes": wording.notes(board)}
+    sentences = {"headline": headline(board), "findings": findings(board), "notes": notes(board)}
     finite: dict[str, Any] = finite_of(plain | sentences)
     return finite
 

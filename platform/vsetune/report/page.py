@@ -9,13 +9,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vsetune.report import charts, vega, wording
-from vsetune.report.column import Column, columns_of
-from vsetune.report.columns import COLUMNS, OF_SEVERAL
+from vsetune.report import charts, sentences, vega, wording
+from vsetune.report.columns import COLUMNS, OF_SEVERAL, Column, columns_of
 from vsetune.report.export import TEXTS, across_to_plain, finite_of, to_plain
-from vsetune.report.findings import collapses, findings, headline, is_ahead
 from vsetune.report.page_templates import environment, render
 from vsetune.report.rows import Boards, Leaderboard, Row, Shown, boards_of
+from vsetune.report.sentences import is_ahead
 from vsetune.report.shown_runs import ShownRuns
 from vsetune.report.table_text import group_of, row_key, rows_by_key
 
@@ -110,19 +109,20 @@ def _shown_boards(found: Boards, columns: Sequence[Column]) -> list[ShownBoard]:
         ShownBoard(
             place=place, id=wording.board_id(board) if several else "",
             title=wording.board_title(board) if several else board.study, level=4 if several else 3,
-            baseline=board.baseline, protocol=wording.protocol_line(board),
+            baseline=board.baseline, protocol=sentences.protocol_line(board),
             columns=columns_of("page", columns, board.rows), lines=_lines(board), is_alone=len(board.groups()) == 1,
-            headline=headline(board), collapses=collapses(board), findings=findings(board), notes=wording.notes(board),
+            headline=sentences.headline(board), collapses=sentences.collapses(board),
+            findings=sentences.findings(board), notes=sentences.notes(board),
         )
         for place, board in enumerate(found.boards)
     ]
 
 
 def _lines(board: Leaderboard) -> list[ShownLine]:
-    letters, rows = wording.flag_marks(board), rows_by_key(board)
+    letters, rows = sentences.flag_marks(board), rows_by_key(board)
     firsts = {group_of(key): key for key in reversed(rows)}
     return [
-        ShownLine(row, key, wording.marks(row, letters), is_ahead=is_ahead(row), is_first=key in firsts.values())
+        ShownLine(row, key, sentences.marks(row, letters), is_ahead=is_ahead(row), is_first=key in firsts.values())
         for key, row in rows.items()
     ]
 

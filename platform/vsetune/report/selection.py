@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from vsetune.metrics.curves import best_of_curve
 from vsetune.metrics.efficiency import epochs_to_best
 from vsetune.records.events import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord
-from vsetune.report.rows import Contender, Cost, Row, SeedResult
+from vsetune.report.rows import Contender, Cost, SeedResult
 from vsetune.report.search_budgets import SearchBudget
 
 Trial = tuple[AttemptRecord, ...]
@@ -335,17 +335,3 @@ def other_code(row: Mapping[str, str], reference: Mapping[str, str]) -> str | No
         f"{code_words(key, row[key])} against {reference[key][:12]}: two versions of its code"
         for key in sorted(row.keys() & reference.keys()) if row[key] != reference[key]
     ), None)
-
-
-def code_notes(rows: Sequence[Row]) -> list[str]:
-    """One sentence for every user component: the version that each cell ran with."""
-    cells: dict[str, dict[str, list[str]]] = {}
-    for row in rows:
-        for key, sha256 in row.code.items():
-            cells.setdefault(key, {}).setdefault(sha256, []).append(f"{row.network} {row.loss}")
-    lines = []
-    for key, versions in sorted(cells.items()):
-        words = "; ".join(f"{code_words(key, sha256)} in {', '.join(of)}" for sha256, of in versions.items())
-        several = f"{len(versions)} versions of its code, which do not compare: " if len(versions) > 1 else ""
-        lines.append(f"Own code: {several}{words}.")
-    return lines

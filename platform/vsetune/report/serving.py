@@ -25,10 +25,11 @@ from starlette.routing import Route
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from vsetune.errors import StorageError, UsageError
+from vsetune.errors import Problem, StorageError, UsageError
 from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.events import AttemptRecord, StudyRecord
 from vsetune.records.studies import Studies
+from vsetune.report import messages
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts, build_many
 from vsetune.report.page import Live, to_html, to_update
@@ -80,7 +81,7 @@ class BoardServer:
         try:
             self._socket = socket.create_server((host, port))
         except (OSError, OverflowError) as error:
-            raise UsageError(_cannot_listen(host, port, error)) from error
+            raise UsageError(_why_silent(host, port, error)) from error
         self._address, self.port = self._socket.getsockname()
         self._is_private = ip_address(self._address).is_loopback
         self._maker = ThreadPoolExecutor(1, thread_name_prefix="boards")
@@ -244,15 +245,13 @@ def _told(error: BaseException | None) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def _cannot_listen(host: str, port: int, error: OSError | OverflowError) -> str:
+def _why_silent(host: str, port: int, error: OSError | OverflowError) -> Problem:
     number = getattr(error, "errno", None)
     if number == errno.EADDRINUSE:
-        why = f"port {port} is taken; choose another with --port, or --port 0 for any that is free"
-    elif number == errno.EACCES:
-        why = f"port {port} is reserved for administrators; choose one above 1023 with --port"
-    else:
-        why = f"{getattr(error, 'strerror', None) or error}; need an address of this machine (--host) and a port"
-    return f"leaderboard serve: cannot listen on {host}, {why}"
+        return messages.PORT_TAKEN(host=host, port=port)
+    if number == errno.EACCES:
+        return messages.PORT_RESERVED(host=host, port=port)
+    return messages.CANNOT_LISTEN(host=host, why=getattr(error, "strerror", None) or error)
 
 
 PAUSE_S = 1.0
@@ -343,7 +342,7 @@ class LiveBoard:
         if not source.is_several:
             (study,), (of_study,) = source.studies, attempts
             if study not in own:
-                raise UsageError(f"study {study}: not in this store any more")
+                raise UsageError(messages.STUDY_GONE(study=study))
             board = build(of_study, baseline=source.baseline or own[study], hit_share=source.hit_share)
             return self._told(board, records)
         told = [
@@ -351,6 +350,6 @@ class LiveBoard:
             for study, of_study in zip(source.studies, attempts, strict=True)
         ]
         if not any(attempts):
-            raise UsageError("no study has attempts yet; start one, or wait for its first validation")
+            raise UsageError(messages.NO_ATTEMPTS(where="this store"))
         found = build_many(told, baseline=source.baseline, hit_share=source.hit_share)
         return replace(found, boards=tuple(self._told(board, records) for board in found.boards))

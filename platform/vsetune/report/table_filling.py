@@ -10,11 +10,12 @@ from typing import Literal
 
 from vsetune.errors import UsageError
 from vsetune.metrics.seed_statistics import Epochs
-from vsetune.report import wording
+from vsetune.report import messages, wording
 from vsetune.report.many_studies import StudyAttempts, build_many
-from vsetune.report.paper_table import PaperColumn, PaperTable, plain_name, printed_words
-from vsetune.report.rows import FLAGS, Row
+from vsetune.report.paper_table import PaperColumn, PaperTable, plain_name, printed_words, unknown
+from vsetune.report.rows import Row
 from vsetune.report.selection import dataset_of
+from vsetune.report.sentences import FLAGS
 
 _TOLD = (
     "baseline_rising", "incomplete", "seed_failed", "chosen_by_itself", "stopped_at_target",
@@ -184,15 +185,12 @@ def renamed(table: PaperTable, names: Mapping[str, str]) -> PaperTable:
     Raises UsageError for a word that the table lacks, and for a data set name without letters or digits.
     """
     words = {*table.data, *table.networks, *table.losses}
-    unknown = [name for name in names if name not in words]
-    if unknown:
-        raise UsageError(
-            f"leaderboard table: --as {unknown[0]}: no word of {table.name}, need one of {', '.join(sorted(words))}"
-        )
-
+    strange = [name for name in names if name not in words]
+    if strange:
+        raise unknown(strange[0], sorted(words), f"word of {table.name}")
     for word in table.data:
         if word in names and not plain_name(names[word]):
-            raise UsageError(f"leaderboard table: --as {word}={names[word]}: need a name with letters or digits")
+            raise UsageError(messages.NAME_WITHOUT_LETTERS(word=word, name=names[word]))
 
     def of(mapping: Mapping[str, str]) -> dict[str, str]:
         return {word: names.get(word, ours) for word, ours in mapping.items()}

@@ -11,11 +11,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from vsetune.report import wording
-from vsetune.report.column import Column, columns_of
-from vsetune.report.columns import COLUMNS
-from vsetune.report.findings import collapses, findings, is_ahead
+from vsetune.report.columns import COLUMNS, Column, columns_of
 from vsetune.report.rows import Leaderboard, Row
+from vsetune.report.sentences import collapses, findings, flag_marks, is_ahead, marks, notes, protocol_line
 from vsetune.report.table_text import WordTable, profile_table, tuning_table
 
 _UNLIMITED = 10_000
@@ -44,7 +42,7 @@ class LeaderboardView:
                 yield Text(f"\n{network} on {dataset}", style="bold")
                 for part in ("result", "epochs", "cost"):
                     yield _table(board, [rows], [column for column in columns if column.part in ("name", part)])
-        yield Text("\n".join([wording.protocol_line(board), *findings(board), *wording.notes(board)]), style="dim")
+        yield Text("\n".join([protocol_line(board), *findings(board), *notes(board)]), style="dim")
         profiles = (profile_table(each, board.baseline) for each in board.profiles)
         for words in (tuning_table(board), *profiles):
             if words is not None:
@@ -57,7 +55,7 @@ def render_table(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) 
 
 
 def _table(leaderboard: Leaderboard, groups: Sequence[tuple[Row, ...]], columns: Sequence[Column]) -> Table:
-    letters = wording.flag_marks(leaderboard)
+    letters = flag_marks(leaderboard)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for column in columns:
         side: JustifyMethod = "left" if column.kind == "text" else "right"
@@ -83,7 +81,7 @@ def render_words(words: WordTable) -> Group:
 def _words(column: Column, row: Row, letters: Mapping[str, str]) -> Text:
     words = Text(_broken(column.words(row)))
     if column.part == "name" and row.flags:
-        words.append(f" ({wording.marks(row, letters)})", style="dim")
+        words.append(f" ({marks(row, letters)})", style="dim")
     return words
 
 
