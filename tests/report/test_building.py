@@ -2,11 +2,11 @@ import pytest
 
 from vsetune.errors import UsageError
 from vsetune.metrics.seed_statistics import Epochs
+from vsetune.report.board_sentences import notes
 from vsetune.report.building import build
 from vsetune.report.export import to_csv
 from vsetune.report.page import to_html
 from vsetune.report.selection import cost_of, trials_of, winner_of
-from vsetune.report.sentences import notes
 from vsetune.report.time_profiles import pareto_front
 
 BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from vsetune.config.spec.base import Name
 from vsetune.report.arithmetic import steps
+from vsetune.report.board_sentences import findings, headline, is_ahead, notes
 from vsetune.report.building import build
 from vsetune.report.export import to_csv, to_json, to_latex, to_markdown
 from vsetune.report.page import to_html
-from vsetune.report.sentences import findings, headline, is_ahead, notes
 from vsetune.report.terminal import render_table
 from vsetune.report.wording import new_study_file
 

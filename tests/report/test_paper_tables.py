@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from vsetune.errors import UsageError
+from vsetune.report.board_sentences import notes
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts
 from vsetune.report.paper_table import paper_table, published_values, table_names
-from vsetune.report.sentences import notes
 from vsetune.report.table_filling import fill, renamed
 from vsetune.report.table_formats import TableView, to_csv, to_latex, to_markdown
 

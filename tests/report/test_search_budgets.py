@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from vsetune.records.events import AttemptRecord
+from vsetune.report.board_sentences import notes
 from vsetune.report.building import build
 from vsetune.report.export import to_csv, to_latex
 from vsetune.report.page import to_html
 from vsetune.report.search_budgets import SearchBudget, recorded_budget
-from vsetune.report.sentences import notes
 
 Make = Callable[..., AttemptRecord]
 

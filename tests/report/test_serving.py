@@ -14,13 +14,14 @@ from pathlib import Path
 
 import headless_browser
 import pytest
+from refusals import refused
 
 from vsetune.errors import StorageError, UsageError
 from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.report import serving
+from vsetune.report import messages, serving
 from vsetune.report.page import to_html
 from vsetune.report.serving import BoardServer
 
@@ -68,8 +69,8 @@ def study():
 
 
 @contextmanager
-def running(study):
-    with BoardServer(study.store, [], host="127.0.0.1", port=0) as server:
+def running(study, **options):
+    with BoardServer(study.store, [], host="127.0.0.1", port=0, **options) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -130,10 +131,9 @@ def test_studies_stand_side_by_side_by_data_set(server, study):
 def test_of_a_home_without_any_attempt_the_page_waits():
     study = RunningStudy()
     study.close()
-    with BoardServer(study.store, [], host="127.0.0.1", port=0) as server:
-        answer = server.answer("/all", host="127.0.0.1", tag=None)
-        assert b"no study has attempts yet" in answer.content
-        assert server.answer("/all/board.json", host="127.0.0.1", tag=None).status == 503
+    with running(study) as server:
+        assert b"this store has no attempts yet" in get(server, "/all")[1]
+        assert get(server, "/all/board.json")[0].status == 503
 
 
 def test_a_board_is_sent_again_only_when_it_has_changed(server, study):
@@ -233,10 +233,9 @@ def test_served_profiles_ask_for_the_stated_share_of_seeds(study):
         for step, m_recall in ((2, 31.0), (3, 25.0)):
             study.validate(loss, step, m_recall)
         study.writer.finish_attempt(study.runs[loss], "finished", summary={}, error=None)
-    with BoardServer(study.store, [], host="127.0.0.1", port=0, hit_share=0.75) as server:
+    with running(study, hit_share=0.75) as server:
         for path in (PLACE, "/all"):
-            answer = server.answer(f"{path}/board.json", host="127.0.0.1", tag=None)
-            (shown,) = json.loads(answer.content)["data"]["boards"]
+            (shown,) = json.loads(get(server, f"{path}/board.json")[1])["data"]["boards"]
             assert shown["board"]["profile"]["hit_share"] == 0.75
 
 
@@ -267,7 +266,7 @@ def test_galleries_are_served_in_a_sandbox_and_no_other_file(server, study, tmp_
 def test_a_port_that_is_taken_is_told_in_one_line(study):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1, port {port} is taken; choose another"):
+        with refused(messages.PORT_TAKEN, by=UsageError, host="127.0.0.1", port=port):
             BoardServer(study.store, [], host="127.0.0.1", port=port)
 
 

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from vsetune.report import wording
+from vsetune.report.board_sentences import collapses, findings, flag_marks, headline, marks, notes, protocol_line
 from vsetune.report.columns import COLUMNS, Column, columns_of
 from vsetune.report.rows import Boards, Leaderboard, Shown, TimeProfile, boards_of
-from vsetune.report.sentences import collapses, findings, flag_marks, headline, marks, notes, protocol_line
 from vsetune.report.table_text import (
     NEEDS_BOOKTABS,
     TableText,

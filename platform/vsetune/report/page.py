@@ -9,12 +9,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vsetune.report import charts, sentences, vega, wording
+from vsetune.report import board_sentences as sentences
+from vsetune.report import charts, vega, wording
+from vsetune.report.board_sentences import is_ahead
 from vsetune.report.columns import COLUMNS, OF_SEVERAL, Column, columns_of
 from vsetune.report.export import TEXTS, across_to_plain, finite_of, to_plain
 from vsetune.report.page_templates import environment, render
 from vsetune.report.rows import Boards, Leaderboard, Row, Shown, boards_of
-from vsetune.report.sentences import is_ahead
 from vsetune.report.shown_runs import ShownRuns
 from vsetune.report.table_text import group_of, row_key, rows_by_key
 

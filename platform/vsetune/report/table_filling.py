@@ -11,11 +11,11 @@ from typing import Literal
 from vsetune.errors import UsageError
 from vsetune.metrics.seed_statistics import Epochs
 from vsetune.report import messages, wording
+from vsetune.report.board_sentences import FLAGS
 from vsetune.report.many_studies import StudyAttempts, build_many
 from vsetune.report.paper_table import PaperColumn, PaperTable, plain_name, printed_words, unknown
 from vsetune.report.rows import Row
 from vsetune.report.selection import dataset_of
-from vsetune.report.sentences import FLAGS
 
 _TOLD = (
     "baseline_rising", "incomplete", "seed_failed", "chosen_by_itself", "stopped_at_target",

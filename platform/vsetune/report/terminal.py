@@ -11,9 +11,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from vsetune.report.board_sentences import collapses, findings, flag_marks, is_ahead, marks, notes, protocol_line
 from vsetune.report.columns import COLUMNS, Column, columns_of
 from vsetune.report.rows import Leaderboard, Row
-from vsetune.report.sentences import collapses, findings, flag_marks, is_ahead, marks, notes, protocol_line
 from vsetune.report.table_text import WordTable, profile_table, tuning_table
 
 _UNLIMITED = 10_000
