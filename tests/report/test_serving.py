@@ -151,18 +151,6 @@ def test_a_board_is_sent_again_only_when_it_has_changed(server, study):
     assert ">44.0</td>" in update["parts"]["table 0"]
 
 
-def test_a_home_that_is_away_is_told_and_the_server_goes_on(server, study, monkeypatch):
-    def away():
-        raise StorageError("home x: away")
-
-    with monkeypatch.context() as outage:
-        outage.setattr(study.store, "studies", away)
-        for path in ("/", "/all", "/all/board.json", PLACE):
-            answer, content = get(server, path)
-            assert (answer.status, content) == (503, b"home x: away")
-    assert get(server, PLACE)[0].status == 200
-
-
 def test_a_browser_that_hangs_up_is_no_news(server, capfd):
     for rest in (b"\r\n", b""):
         with socket.create_connection(("127.0.0.1", server.port)) as browser:
@@ -187,7 +175,7 @@ def test_connections_that_ask_nothing_take_no_thread_and_are_closed(study, monke
             each.close()
 
 
-def test_a_connection_too_many_is_refused_and_the_server_goes_on(study, monkeypatch):
+def test_a_connection_too_many_and_a_name_pointed_here_are_refused_and_the_server_goes_on(study, monkeypatch):
     monkeypatch.setattr(serving, "MOST_CONNECTIONS", 5)
     with running(study) as server:
         many = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(5)]
@@ -195,6 +183,8 @@ def test_a_connection_too_many_is_refused_and_the_server_goes_on(study, monkeypa
         for each in many:
             each.close()
         assert get(server, PLACE)[0].status == 200
+        answer, content = get(server, PLACE, Host="evil.example:80")
+        assert (answer.status, content) == (403, b"this server is for this machine alone")
 
 
 def test_a_page_that_many_ask_for_at_once_is_made_once(server, monkeypatch):
@@ -215,12 +205,19 @@ def test_boards_that_were_asked_for_long_ago_are_not_kept(server, study, monkeyp
     assert sum(type(each) is serving.LiveBoard for each in gc.get_objects()) <= serving.KEPT_BOARDS
 
 
-def test_a_mistake_in_an_answer_is_one_line_and_the_server_goes_on(server, study, monkeypatch, capfd, caplog):
-    with monkeypatch.context() as broken:
-        broken.setattr(study.store, "studies", lambda: 1 / 0)
-        assert get(server, "/")[0].status == 500
-        broken.setattr(study.store, "studies", Path("/nowhere/at/all").read_bytes)
-        assert get(server, "/")[0].status == 503
+def test_a_store_that_is_away_and_a_mistake_are_one_line_and_the_server_goes_on(
+    server, study, monkeypatch, capfd, caplog
+):
+    def away():
+        raise StorageError("home x: away")
+
+    for fails, paths, status in (
+        (away, ("/", "/all", "/all/board.json", PLACE), 503), (lambda: 1 / 0, ("/",), 500),
+        (Path("/nowhere/at/all").read_bytes, ("/",), 503),
+    ):
+        with monkeypatch.context() as broken:
+            broken.setattr(study.store, "studies", fails)
+            assert [get(server, path)[0].status for path in paths] == [status] * len(paths)
     assert get(server, PLACE)[0].status == 200
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
         "no answer to 127.0.0.1: ZeroDivisionError: division by zero"
@@ -237,11 +234,6 @@ def test_served_profiles_ask_for_the_stated_share_of_seeds(study):
         for path in (PLACE, "/all"):
             (shown,) = json.loads(get(server, f"{path}/board.json")[1])["data"]["boards"]
             assert shown["board"]["profile"]["hit_share"] == 0.75
-
-
-def test_a_page_whose_name_was_pointed_here_gets_nothing(server):
-    answer, content = get(server, PLACE, Host="evil.example:80")
-    assert (answer.status, content) == (403, b"this server is for this machine alone")
 
 
 def test_galleries_are_served_in_a_sandbox_and_no_other_file(server, study, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from vsetune.report.charts import curve_charts, height_chart, negatives_charts, profile_picture, seconds_chart
 from vsetune.report.export import curves_to_csv, to_csv, to_json, to_latex, to_markdown
-from vsetune.report.many_studies import StudyAttempts, build_many
+from vsetune.report.many_studies import build_many
 from vsetune.report.page import to_html, to_update
 from vsetune.report.rows import Boards
 from vsetune.report.vega import LIGHT
@@ -95,8 +95,3 @@ def test_a_picture_has_the_colours_of_the_page():
     style = (resources.files("vsetune.report") / "templates" / "page.css").read_text()
     shown = dict(re.findall(r"--(\w+): light-dark\((#[0-9a-f]{6}),", style))
     assert {name: shown[name] for name in LIGHT} == LIGHT
-
-
-def test_studies_of_no_attempts_are_told_beside_the_rest(attempt):
-    found = build_many([StudyAttempts("first", "lmh", [attempt("lmh")]), StudyAttempts("second", "lmh", [])])
-    assert "second: has no attempts yet." in to_html(found)

@@ -139,10 +139,10 @@ def test_a_curve_is_the_mean_over_the_seeds_that_count_with_the_target_of_the_ba
 
 def test_a_band_reaches_from_the_lowest_to_the_highest_seed_at_the_epochs_that_all_have():
     points = band("lseh", [[(0.5, 10.0), (1.0, 20.0), (1.5, 30.0)], [(0.5, 20.0), (1.0, 26.0)]])
-    assert [(point.epoch, point.low, point.mean, point.high) for point in points] == [
-        (0.5, 10.0, 15.0, 20.0), (1.0, 20.0, 23.0, 26.0),
+    assert [[point[name] for name in ("epoch", "low", "mean", "high")] for point in points] == [
+        [0.5, 10.0, 15.0, 20.0], [1.0, 20.0, 23.0, 26.0],
     ]
-    assert points[1].words == "lseh: M-Recall 23.0 % at epoch 1.00, 2 seeds from 20.0 to 26.0"
+    assert points[1]["words"] == "lseh: M-Recall 23.0 % at epoch 1.00, 2 seeds from 20.0 to 26.0"
 
 
 def test_heights_have_the_intervals_of_the_board_and_bounds_are_marked(attempt):

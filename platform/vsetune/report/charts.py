@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from vsetune.metrics.best_of_k import ExpectedBest
@@ -18,6 +18,7 @@ from vsetune.report.rows import Boards, Leaderboard, LossProfile, Row, TimeProfi
 from vsetune.report.table_text import profile_table, row_key, rows_by_key, tuning_table
 from vsetune.report.time_profiles import pareto_front
 from vsetune.report.vega import LIGHT, PictureKind, looks_of, picture
+from vsetune.report.wording import fixed
 
 
 @dataclass(frozen=True)
@@ -26,17 +27,6 @@ class Tick:
 
     position: float
     label: str
-
-
-@dataclass(frozen=True)
-class BandPoint:
-    """Seeds of one loss at one epoch. mean: M-Recall in per cent; low, high: of the lowest and the highest seed."""
-
-    epoch: float
-    mean: float
-    low: float
-    high: float
-    words: str
 
 
 def loss_colours(*boards: Leaderboard) -> dict[str, int]:
@@ -58,27 +48,34 @@ def nice_ticks(low: float, high: float, count: int) -> list[float]:
 
 def curve_charts(leaderboard: Leaderboard) -> list[dict[str, Any]]:
     """One chart per comparison with a curve: means with bands, over the headline seeds of the comparable rows."""
-    return [
-        {
-            "dataset": dataset, "network": network, "summary": _summary(dataset, network, shown),
-            "target": _target(shown), "series": [_series(row, leaderboard.number) for row in shown],
-        }
-        for dataset, network, rows in leaderboard.groups()
-        if (shown := [row for row in rows if row.seeds and row.not_comparable is None])
-    ]
+    charts = []
+    for dataset, network, rows in leaderboard.groups():
+        shown = [row for row in rows if row.seeds and row.not_comparable is None]
+        bests = ", ".join(f"{row.loss} {wording.recall(row)}" for row in shown)
+        series = [
+            {"key": row_key(row, leaderboard.number), "points": band(row.loss, [each.curve for each in row.headline])}
+            for row in shown
+        ]
+        if shown:
+            charts.append({
+                "dataset": dataset, "network": network, "target": _target(shown), "series": series,
+                "summary": f"Validation M-Recall over epochs, {network} on {dataset}. Best: {bests}.",
+            })
+    return charts
 
 
-def band(loss: str, curves: Sequence[Curve]) -> list[BandPoint]:
-    """Mean of the seeds and the range between them, at the epochs that all of them have."""
+def band(loss: str, curves: Sequence[Curve]) -> list[dict[str, Any]]:
+    """Mean of the seeds, and the lowest and the highest seed, at the epochs that all of them have; M-Recall in per
+    cent."""
     by_epoch = [dict(curve) for curve in curves]
     found = []
     for epoch, mean in mean_curve(curves):
         recalls = [curve[epoch] for curve in by_epoch]
         low, high = min(recalls), max(recalls)
-        told = f"{loss}: M-Recall {wording.fixed(mean, 1)} % at epoch {wording.fixed(epoch, 2)}"
+        words = f"{loss}: M-Recall {fixed(mean, 1)} % at epoch {fixed(epoch, 2)}"
         if len(recalls) > 1:
-            told += f", {len(recalls)} seeds from {wording.fixed(low, 1)} to {wording.fixed(high, 1)}"
-        found.append(BandPoint(epoch, mean, low, high, told))
+            words += f", {len(recalls)} seeds from {fixed(low, 1)} to {fixed(high, 1)}"
+        found.append({"epoch": epoch, "mean": mean, "low": low, "high": high, "words": words})
     return found
 
 
@@ -95,23 +92,12 @@ def height_chart(leaderboard: Leaderboard) -> dict[str, Any]:
         {
             "key": key, "y": row.best_m_recall, "y_low": _end(row.m_recall_bounds, 0),
             "y_high": _end(row.m_recall_bounds, 1), "words": f"{row.loss}: M-Recall {wording.recall(row)} %",
-            "x": {axis: asdict(place) for axis, place in _places(row).items()},
+            "x": _positions(row),
         }
         for key, row in rows
     ]
     axes = {axis: title for axis, title in _AXES.items() if any(axis in point["x"] for point in points)}
     return {"axes": axes, "points": points, "front": fronts}
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A row on an axis. low, high: ends of its interval, None without one; high is also None where it is infinite."""
-
-    value: float
-    words: str
-    low: float | None = None
-    high: float | None = None
-    is_bound: bool = False
 
 
 _AXES = {
@@ -121,22 +107,27 @@ _AXES = {
 """Titles of the x axes of `height_chart`, by their names in links."""
 
 
-def _places(row: Row) -> dict[str, _Place]:
-    found = {}
-    if row.epochs_to_target is not None:
-        told = row.epochs_to_target
-        high = _end(row.epochs_bounds, 1)
-        found["target"] = _Place(
-            told.value, f"{wording.epochs_to_target(row)} epochs to the baseline's best", _end(row.epochs_bounds, 0),
-            None if high is None or math.isinf(high) else high, told.censored,
+def _positions(row: Row) -> dict[str, dict[str, Any]]:
+    """The row on every axis that it has a value for. low, high: ends of its interval, None without one; high is also
+    None where it is infinite. is_bound: the value is a lower bound."""
+
+    def at(value: float, words: str, **more: Any) -> dict[str, Any]:
+        return {"value": value, "words": words, "low": None, "high": None, "is_bound": False, **more}
+
+    found, target = {}, row.epochs_to_target
+    if target is not None:
+        low, high = _end(row.epochs_bounds, 0), _end(row.epochs_bounds, 1)
+        found["target"] = at(
+            target.value, f"{wording.epochs_to_target(row)} epochs to the baseline's best", low=low,
+            high=None if high is None or math.isinf(high) else high, is_bound=target.censored,
         )
     if row.epochs_to_level is not None:
-        found["level"] = _Place(row.epochs_to_level, f"{wording.fixed(row.epochs_to_level, 2)} epochs to level")
+        found["level"] = at(row.epochs_to_level, f"{fixed(row.epochs_to_level, 2)} epochs to level")
     if row.epochs_to_best is not None:
-        found["best"] = _Place(row.epochs_to_best, f"{wording.fixed(row.epochs_to_best, 2)} epochs to best")
-    found["seconds"] = _Place(row.cost.device_seconds, f"{wording.fixed(row.cost.device_seconds, 0)} device-seconds")
+        found["best"] = at(row.epochs_to_best, f"{fixed(row.epochs_to_best, 2)} epochs to best")
+    found["seconds"] = at(row.cost.device_seconds, f"{fixed(row.cost.device_seconds, 0)} device-seconds")
     if row.cost.whole_usd is not None:
-        found["usd"] = _Place(row.cost.whole_usd, f"US$ {wording.fixed(row.cost.whole_usd, 2)}")
+        found["usd"] = at(row.cost.whole_usd, f"US$ {fixed(row.cost.whole_usd, 2)}")
     return found
 
 
@@ -145,7 +136,7 @@ def seconds_chart(leaderboard: Leaderboard) -> list[dict[str, Any]]:
     return [
         {
             "key": row_key(row, leaderboard.number), "value": row.seconds_per_epoch,
-            "words": f"{row.loss}: {wording.fixed(row.seconds_per_epoch, 1)} s per epoch, median of "
+            "words": f"{row.loss}: {fixed(row.seconds_per_epoch, 1)} s per epoch, median of "
                      f"{len(row.headline)} seed{'s' if len(row.headline) > 1 else ''}",
             "seeds": [seed.seconds_per_epoch for seed in row.headline if seed.seconds_per_epoch is not None],
         }
@@ -162,23 +153,24 @@ def negatives_charts(
     """
     found = []
     for name, title in _NEGATIVES.items():
-        series = []
-        for key, row in rows_by_key(leaderboard).items():
-            if row.not_comparable is not None:
-                continue
-            for prefix in ("", "proxy_"):
-                measured = [recorded.get((row.study, seed.trial), {}) for seed in row.headline]
-                curves = [curve for of_seed in measured if (curve := of_seed.get(f"{prefix}{name}"))]
-                if curves:
-                    points = [
-                        {"epoch": epoch, "mean": mean, "words": f"{row.loss}: {wording.fixed(mean, 1)} at epoch "
-                         f"{wording.fixed(epoch, 2)}{', proxy' if prefix else ''}"}
-                        for epoch, mean in mean_curve(curves)
-                    ]
-                    series.append({"key": key, "is_proxy": bool(prefix), "points": points})
-        if series:
-            found.append({"title": title, "series": series})
+        series = [
+            {"key": key, "is_proxy": bool(prefix), "points": [
+                {"epoch": epoch, "mean": mean, "words": f"{row.loss}: {fixed(mean, 1)} at epoch {fixed(epoch, 2)}"
+                 f"{', proxy' if prefix else ''}"} for epoch, mean in mean_curve(curves)
+            ]}
+            for key, row in rows_by_key(leaderboard).items() if row.not_comparable is None for prefix in ("", "proxy_")
+            if (curves := _recorded(row, recorded, f"{prefix}{name}"))
+        ]
+        found += [{"title": title, "series": series}] if series else []
     return found
+
+
+def _recorded(
+    row: Row, recorded: Mapping[tuple[str, str], Mapping[str, Curve]], name: str
+) -> list[Curve]:
+    """The curves of a metric, of the headline seeds that recorded it."""
+    found = (recorded.get((row.study, seed.trial), {}).get(name) for seed in row.headline)
+    return [curve for curve in found if curve]
 
 
 _NEGATIVES = {
@@ -189,22 +181,12 @@ NEGATIVE_METRICS = tuple(f"{prefix}{name}" for name in _NEGATIVES for prefix in 
 """Metrics of a validation that `negatives_charts` plots."""
 
 
-def _series(row: Row, number: int) -> dict[str, Any]:
-    points = band(row.loss, [seed.curve for seed in row.headline])
-    return {"key": row_key(row, number), "points": [asdict(point) for point in points]}
-
-
 def _target(rows: Sequence[Row]) -> dict[str, Any] | None:
     baseline = next((row for row in rows if row.is_baseline), None)
     if baseline is None or baseline.best_m_recall is None:
         return None
-    words = f"best of {baseline.loss}: {wording.fixed(baseline.best_m_recall, 1)}"
+    words = f"best of {baseline.loss}: {fixed(baseline.best_m_recall, 1)}"
     return {"value": baseline.best_m_recall, "words": words}
-
-
-def _summary(dataset: str, network: str, rows: Sequence[Row]) -> str:
-    bests = ", ".join(f"{row.loss} {wording.recall(row)}" for row in rows)
-    return f"Validation M-Recall over epochs, {network} on {dataset}. Best: {bests}."
 
 
 def _end(bounds: tuple[float, float] | None, index: int) -> float | None:
@@ -216,33 +198,23 @@ def tuning_charts(leaderboard: Leaderboard) -> dict[str, Any]:
     table = tuning_table(leaderboard)
     if table is None:
         return {"notes": [], "series": []}
-    shown = [
-        (key, row) for key, row in rows_by_key(leaderboard).items()
+    searched = [
+        {"key": key, "trials": _points(row, row.tuning.after_trials, "trials", 0),
+         "epochs": _points(row, row.tuning.after_epochs, "epochs", 1)}
+        for key, row in rows_by_key(leaderboard).items()
         if row.tuning is not None and row.tuning.trials > 1 and row.not_comparable is None
     ]
-    rest = [f"{row.network} {row.loss}" for row in leaderboard.rows if row.tuning is None]
-    why = "no search of several configurations for M-Recall"
-    return {
-        "notes": [*table.notes, *([f"Not in it, {why}: {', '.join(rest)}."] if rest else [])],
-        "series": [_searched(key, row) for key, row in shown],
-    }
-
-
-def _searched(key: str, row: Row) -> dict[str, Any]:
-    tuning = row.tuning
-    assert tuning is not None
-    return {
-        "key": key, "trials": _points(row, tuning.after_trials, "trials", 0),
-        "epochs": _points(row, tuning.after_epochs, "epochs", 1),
-    }
+    rest = ", ".join(f"{row.network} {row.loss}" for row in leaderboard.rows if row.tuning is None)
+    left_out = [f"Not in it, no search of several configurations for M-Recall: {rest}."] if rest else []
+    return {"notes": [*table.notes, *left_out], "series": searched}
 
 
 def _points(row: Row, curve: Sequence[ExpectedBest], unit: str, digits: int) -> list[dict[str, Any]]:
     return [
         {
             "epoch": each.at, "mean": each.mean, "low": each.low, "high": each.high,
-            "words": f"{row.loss}: {wording.fixed(each.mean, 1)} ({wording.fixed(each.low, 1)}–"
-                     f"{wording.fixed(each.high, 1)}) after {wording.fixed(each.at, digits)} {unit}",
+            "words": f"{row.loss}: {fixed(each.mean, 1)} ({fixed(each.low, 1)}–"
+                     f"{fixed(each.high, 1)}) after {fixed(each.at, digits)} {unit}",
         }
         for each in curve
     ]
@@ -262,7 +234,7 @@ def profile_chart(profile: TimeProfile | None, baseline: str) -> dict[str, Any] 
         return None
     lines = [
         {
-            "loss": each.loss, "score": each.score, "words": f"{each.loss}: score {wording.fixed(each.score, 2)}",
+            "loss": each.loss, "score": each.score, "words": f"{each.loss}: score {fixed(each.score, 2)}",
             "steps": _steps(each, profile.largest_factor),
         }
         for each in profile.losses

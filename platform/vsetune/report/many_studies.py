@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from vsetune.errors import IncompatibleCurves
@@ -67,35 +68,26 @@ def build_many(
     boards = []
     for dataset, networks in places.items():
         of_data = dict.fromkeys(unit.study for units in networks.values() for unit in units)
-        told = Counter(named[study] for study in of_data if named[study]).most_common(1)
-        yardstick = baseline or (told[0][0] if told else "")
-        layers: list[list[Row]] = []
-        for units in networks.values():
-            for layer, group in enumerate(_groups(units, yardstick)):
-                rows = _rows(dataset, group, yardstick)
-                notes += _differences(dataset, rows, group)
-                if layer == len(layers):
-                    layers.append([])
-                layers[layer] += rows
-        boards += [
-            board_of(
-                rows, study=" + ".join(dict.fromkeys(row.study for row in rows)), baseline=yardstick, number=layer + 1,
-                hit_share=hit_share,
-            )
-            for layer, rows in enumerate(layers)
+        most_named = Counter(named[study] for study in of_data if named[study]).most_common(1)
+        reference = baseline or (most_named[0][0] if most_named else "")
+        grouped = [
+            [(group, _rows(dataset, group, reference)) for group in _groups(units, reference)]
+            for units in networks.values()
         ]
+        notes += [note for groups in grouped for group, rows in groups for note in _differences(dataset, rows, group)]
+        for number, layer in enumerate(zip_longest(*([rows for _, rows in groups] for groups in grouped)), 1):
+            rows = [row for of_network in layer for row in of_network or ()]
+            study_names = " + ".join(dict.fromkeys(row.study for row in rows))
+            boards.append(board_of(rows, study=study_names, baseline=reference, number=number, hit_share=hit_share))
     return Boards(tuple(boards), tuple(notes), *(_profile(boards, unit, hit_share) for unit in UNITS))
 
 
 def _profile(boards: Sequence[Leaderboard], unit: Unit, hit_share: float) -> TimeProfile | None:
-    first: dict[str, Leaderboard] = {}
-    for board in boards:
-        first.setdefault(board.rows[0].dataset, board)
-    baselines = {board.baseline for board in first.values()}
+    first = [board for board in boards if board.number == 1]
+    baselines = {board.baseline for board in first}
     if len(first) < 2 or len(baselines) > 1:
         return None
-    rows = [row for board in first.values() for row in board.rows]
-    return time_profile(rows, baselines.pop(), unit=unit, hit_share=hit_share)
+    return time_profile([row for board in first for row in board.rows], baselines.pop(), unit=unit, hit_share=hit_share)
 
 
 def _units(study: StudyAttempts) -> Iterator[tuple[str, str, _Unit]]:
@@ -184,9 +176,9 @@ def _differences(dataset: str, rows: Sequence[Row], group: _Group) -> list[str]:
             revisions.setdefault(unit.study, attempt.start.environment.get("git_revision", "unknown"))
     place, notes = f"{rows[0].network} on {dataset}", []
     if len(set(budgets.values())) > 1:
-        told = ", ".join(f"{loss} {epochs}" for loss, epochs in budgets.items())
-        notes.append(f"{place}: the searches were given different epochs, so some were tuned more: {told}")
+        words = ", ".join(f"{loss} {epochs}" for loss, epochs in budgets.items())
+        notes.append(f"{place}: the searches were given different epochs, so some were tuned more: {words}")
     if len(set(revisions.values())) > 1:
-        told = ", ".join(f"{study} {revision[:12]}" for study, revision in revisions.items())
-        notes.append(f"{place}: recorded with different code: {told}")
+        words = ", ".join(f"{study} {revision[:12]}" for study, revision in revisions.items())
+        notes.append(f"{place}: recorded with different code: {words}")
     return notes

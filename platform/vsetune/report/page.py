@@ -166,8 +166,9 @@ def page_data(found: Boards, columns: Sequence[Column], runs: ShownRuns | None) 
 
 def tags_of(row: Row) -> list[str]:
     """Words to filter by: the supported claims on a row, and its flags."""
-    told = [("higher", is_ahead(row)), ("faster", row.comparison is not None and row.comparison.epochs == "supported")]
-    return [name for name, holds in told if holds] + [flag.replace("_", " ") for flag in row.flags]
+    is_faster = row.comparison is not None and row.comparison.epochs == "supported"
+    claims = [name for name, holds in (("higher", is_ahead(row)), ("faster", is_faster)) if holds]
+    return claims + [flag.replace("_", " ") for flag in row.flags]
 
 
 def filters_of(boards: Sequence[Leaderboard]) -> list[dict[str, Any]]:

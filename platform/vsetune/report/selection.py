@@ -98,21 +98,21 @@ def _cost(trial: Trial) -> Cost:
     They are more if an attempt reports more: `wasted_epochs` of its summary, counted from the start of the trial,
     includes epochs that no curve shows.
     """
-    alive = seconds = wasted = told = 0.0
+    alive = seconds = wasted = reported = 0.0
     before: AttemptRecord | None = None
     money: list[float | None] = []
     unpriced = 0.0
     for attempt in trial:
         inherited = _inherited_epochs(before, attempt) if before else 0.0
         so_far = max(seconds, _device_seconds(attempt))
-        held, seconds = so_far - seconds, so_far
-        money.append(_usd(attempt, held))
-        unpriced += held if money[-1] is None else 0.0
+        added, seconds = so_far - seconds, so_far
+        money.append(_usd(attempt, added))
+        unpriced += added if money[-1] is None else 0.0
         if before is not None and not _last_epoch(attempt):
             continue  # no validation yet: the earlier attempt still counts
-        said = attempt.summary.get("wasted_epochs", told)
-        wasted += max(alive - inherited, said - told, 0.0)
-        alive, told, before = _last_epoch(attempt), said, attempt
+        total = attempt.summary.get("wasted_epochs", reported)
+        wasted += max(alive - inherited, total - reported, 0.0)
+        alive, reported, before = _last_epoch(attempt), total, attempt
     return Cost(alive, seconds, wasted, _sum_of_known(money), unpriced)
 
 
@@ -302,11 +302,12 @@ def contenders_of(
 
 def _roles(trials: Sequence[Trial]) -> dict[str, AttemptRecord]:
     """An attempt of every configuration that was confirmed, by its role, the runner-up first."""
-    told = {
+    confirmed = {
         role: trial[-1] for trial in trials
         if trial[-1].start.phase == "confirm" and (role := trial[-1].start.environment.get(ROLES))
     }
-    return {role: told[role] for role in sorted(told, key=lambda role: (role == PAPERS, RUNNER_UP not in role, role))}
+    order = sorted(confirmed, key=lambda role: (role == PAPERS, RUNNER_UP not in role, role))
+    return {role: confirmed[role] for role in order}
 
 
 def code_of(trials: Sequence[Trial]) -> dict[str, str]:

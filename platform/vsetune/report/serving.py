@@ -332,11 +332,11 @@ class LiveBoard:
                 raise UsageError(messages.STUDY_GONE(study=study))
             board = build(of_study, baseline=source.baseline or own[study], hit_share=source.hit_share)
             return self._told(board, records)
-        told = [
+        named = [
             StudyAttempts(study, own.get(study, ""), of_study)
             for study, of_study in zip(source.studies, attempts, strict=True)
         ]
         if not any(attempts):
             raise UsageError(messages.NO_ATTEMPTS(where="this store"))
-        found = build_many(told, baseline=source.baseline, hit_share=source.hit_share)
+        found = build_many(named, baseline=source.baseline, hit_share=source.hit_share)
         return replace(found, boards=tuple(self._told(board, records) for board in found.boards))

@@ -82,12 +82,12 @@ FORMATS: Mapping[str, Callable[[FilledTable], str]] = {"markdown": to_markdown, 
 
 def marks_of(filled: FilledTable) -> dict[str, str]:
     """A letter for each note of a measured cell, in the order of the notes."""
-    told = dict.fromkeys(
+    texts = dict.fromkeys(
         note for block in filled.blocks for line in block.lines if line.source != PUBLISHED for cell in line.cells
         for note in cell.notes
     )
     letters = itertools.chain(string.ascii_lowercase, map("".join, itertools.product(string.ascii_lowercase, repeat=2)))
-    return dict(zip(told, letters, strict=False))
+    return dict(zip(texts, letters, strict=False))
 
 
 def marked(cell: Cell, marks: Mapping[str, str]) -> str:
