@@ -1,4 +1,5 @@
 import pytest
+from board_attempts import BASELINE, NEW, row_of
 from refusals import refused
 
 from vsetune.errors import UsageError
@@ -8,14 +9,6 @@ from vsetune.report.board_sentences import notes
 from vsetune.report.building import build
 from vsetune.report.selection import cost_of, trials_of, winner_of
 from vsetune.report.time_profiles import pareto_front
-
-BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
-
-
-def row_of(leaderboard, loss, network="vsepp", dataset="scenes"):
-    (row,) = [r for r in leaderboard.rows if (r.loss, r.network, r.dataset) == (loss, network, dataset)]
-    return row
 
 
 def test_the_worked_example_gives_its_difference(pair):

@@ -6,6 +6,7 @@ import csv
 import io
 
 import pytest
+from board_attempts import NEW
 from rich.console import Console
 
 from vsetune.report.building import build
@@ -13,8 +14,6 @@ from vsetune.report.columns import COLUMNS, Column
 from vsetune.report.export import to_csv, to_latex
 from vsetune.report.page import to_html
 from vsetune.report.terminal import render_table
-
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 
 FIRST = Column(
     key="first_m_recall", heading="first\nM-Recall", meaning="M-Recall of the first validation", unit="per cent",

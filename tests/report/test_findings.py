@@ -8,6 +8,7 @@ import json
 import math
 
 import pytest
+from board_attempts import NEW, reaching, row_of
 from pydantic import TypeAdapter
 from rich.console import Console
 
@@ -20,20 +21,7 @@ from vsetune.report.page import to_html
 from vsetune.report.terminal import render_table
 from vsetune.report.wording import new_study_file
 
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 CLAIMS = ("highest,", "is first at", "gets highest", "in fewer epochs")
-
-
-def row_of(board, loss):
-    return next(row for row in board.rows if row.loss == loss)
-
-
-def cell(attempt, loss, *, heights, epochs, **more):
-    """Seeds that reach their height at the epochs told, and stay just below it from then on."""
-    return [
-        attempt(loss, [*(0.9 * height,) * (at - 1), height, *(height - 0.5,) * (12 - at)], gap=1.0, seed=seed, **more)
-        for seed, (height, at) in enumerate(zip(heights, epochs, strict=True))
-    ]
 
 
 BASE = {"heights": (60.0, 60.3, 60.1, 60.5, 60.2, 60.4, 60.1), "epochs": (8, 9, 8, 10, 9, 8, 9)}
@@ -46,7 +34,7 @@ BEHIND = {"heights": (58.0, 58.4, 58.1, 58.4, 58.3, 58.2, 58.2), "epochs": (6,) 
 def seven(attempt):
     """Over seven seeds: lseh is higher and sooner, lsh neither, irtm lower."""
     losses = {"lmh": BASE, "lseh": AHEAD, "lsh": EQUAL, "irtm": BEHIND}
-    return build([each for loss, seeds in losses.items() for each in cell(attempt, loss, **seeds)], baseline="lmh")
+    return build([each for loss, seeds in losses.items() for each in reaching(attempt, loss, **seeds)], baseline="lmh")
 
 
 @pytest.fixture
@@ -155,7 +143,7 @@ def test_claims_on_losses_that_still_rise_are_limited_to_the_epochs_trained(atte
     rising = [
         attempt("luwm", [4.0 * epoch + seed / 10 for epoch in range(1, 13)], gap=1.0, seed=seed) for seed in range(7)
     ]
-    others = [*cell(attempt, "lmh", **BASE), *cell(attempt, "irtm", **BEHIND)]
+    others = [*reaching(attempt, "lmh", **BASE), *reaching(attempt, "irtm", **BEHIND)]
     board = build([*others, *rising], baseline="lmh")
     assert "rising" in row_of(board, "luwm").flags
     assert not any("rising" in row.flags for row in seven.rows)
@@ -196,7 +184,7 @@ def test_every_comparison_gets_a_sentence_and_the_method_is_told_once(seven):
 
 
 def test_comparisons_of_a_board_are_corrected_for_each_other(attempt, seven):
-    alone = build([*cell(attempt, "lmh", **BASE), *cell(attempt, "lseh", **AHEAD)], baseline="lmh")
+    alone = build([*reaching(attempt, "lmh", **BASE), *reaching(attempt, "lseh", **AHEAD)], baseline="lmh")
     single, among = (row_of(board, "lseh").comparison for board in (alone, seven))
     assert (single.epochs_p, among.epochs_p) == pytest.approx((2 / 2**7, 3 * 2 / 2**7))
     assert (single.epochs_seeds, among.epochs_seeds) == (6, 7)
@@ -204,12 +192,12 @@ def test_comparisons_of_a_board_are_corrected_for_each_other(attempt, seven):
 
 
 def test_the_headline_tells_what_is_still_missing_and_names_several_losses_in_one_sentence(attempt):
-    two = [each for loss in ("lmh", "lseh") for each in cell(attempt, loss, heights=(60, 61), epochs=(8, 9))]
+    two = [each for loss in ("lmh", "lseh") for each in reaching(attempt, loss, heights=(60, 61), epochs=(8, 9))]
     assert headline(build(two, baseline="lmh")) == [
         "vsepp on scenes: no winner over lmh yet: each loss has 2 seeds to compare. 4 more show which is faster."
     ]
     losses = {"lmh": BASE, "lseh": AHEAD, "lsh": AHEAD}
-    board = build([each for loss, seeds in losses.items() for each in cell(attempt, loss, **seeds)], baseline="lmh")
+    board = build([each for loss, seeds in losses.items() for each in reaching(attempt, loss, **seeds)], baseline="lmh")
     assert "lsh (+1.1 [1.0, 1.2] points) are higher than lmh, and that lseh" in headline(board)[0]
 
 
@@ -234,7 +222,7 @@ def test_the_searching_seed_is_not_in_the_interval_of_the_mean(attempt):
 
 
 def test_a_seed_that_has_not_finished_enters_no_test(attempt):
-    runs = cell(attempt, "lmh", **BASE) + cell(attempt, "lseh", **BASE, status="running")
+    runs = reaching(attempt, "lmh", **BASE) + reaching(attempt, "lseh", **BASE, status="running")
     row = row_of(build(runs, baseline="lmh"), "lseh")
     assert (row.comparison.seeds, row.m_recall_bounds, row.epochs_bounds) == ((), None, None)
 
@@ -248,8 +236,8 @@ def test_the_noise_tolerant_best_stands_beside_that_of_the_papers(attempt):
 
 
 def test_censored_seeds_leave_an_interval_open(attempt):
-    slow = cell(attempt, "lseh", heights=(61, 61, 61, 61, 50, 61, 50), epochs=(9, 10, 11, 11, 5, 11, 5))
-    row = row_of(build([*cell(attempt, "lmh", **BASE), *slow], baseline="lmh"), "lseh")
+    slow = reaching(attempt, "lseh", heights=(61, 61, 61, 61, 50, 61, 50), epochs=(9, 10, 11, 11, 5, 11, 5))
+    row = row_of(build([*reaching(attempt, "lmh", **BASE), *slow], baseline="lmh"), "lseh")
     assert row.epochs_to_target.value == 11
     assert row.epochs_bounds[1] == math.inf
     assert (row.comparison.sooner, row.comparison.later) == (0, 7)

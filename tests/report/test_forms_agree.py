@@ -1,4 +1,4 @@
-"""Terminal, page, Markdown, LaTeX, CSV and JSON say the same of every row, in tables and in sentences.
+"""Page, CSV and JSON have the same numbers of every row, and all forms the same sentences; the rest is recorded.
 
 Words are read back from what is written and held against the numbers of JSON: rounded, never another number.
 """
@@ -10,14 +10,12 @@ import io
 import json
 import math
 import re
-from collections import Counter
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from vsetune.report.building import build
 from vsetune.report.export import to_csv, to_json, to_latex, to_markdown
 from vsetune.report.page import to_html
 from vsetune.report.terminal import render_table
@@ -28,47 +26,6 @@ OF_TEX = {
 } | {f"\\{sign}": sign for sign in "&%$#_{}"} | {"-{}-": "--"}
 """Signs as LaTeX has them."""
 NAMES = ("data", "network", "loss")
-IN_NO_PAPER = ("device-seconds", "trials")
-
-
-def reaching(attempt, loss, *, heights, epochs, **about):
-    """Seeds that get to their height at the epochs told, and stay below it from then on."""
-    return [
-        attempt(
-            loss, [*(0.9 * height,) * (at - 1), height, *(height - 0.5,) * (12 - at)], gap=1.0, seed=seed,
-            phase="confirm" if seed else "search", **about,
-        )
-        for seed, (height, at) in enumerate(zip(heights, epochs, strict=True))
-    ]
-
-
-@pytest.fixture
-def decided(attempt):
-    """Nine seeds: one loss is higher and sooner, one lower, one cannot be told, one sometimes never gets there, one was
-    searched, one has two seeds, and one does not compare. Numbers over a thousand and below zero are among them."""
-    base = {"heights": (60.0, 60.3, 60.1, 60.5, 60.2, 60.4, 60.1, 60.3, 60.2), "epochs": (8, 9, 8, 10, 9, 8, 9, 8, 9)}
-    ahead = {"heights": [height + 1.1 + at / 90 for at, height in enumerate(base["heights"])], "epochs": (4, 5, 6) * 3}
-    behind = {"heights": [height - 2 - at / 70 for at, height in enumerate(base["heights"])], "epochs": (6,) * 9}
-    long = {"train_seconds": 54321.0, "device_seconds": 98765.4}
-    return build([
-        *reaching(attempt, "lmh", **base), *reaching(attempt, "ahead", **ahead),
-        *reaching(attempt, "equal", heights=(60.3, 60.1) * 4 + (60.4,), epochs=(8, 9, 8, 10, 9, 8, 9, 8, 9)),
-        *reaching(attempt, "behind", **behind, summary=long),
-        *reaching(attempt, "often", heights=(61, 61, 61, 61, 50, 61, 50, 61, 61),
-                  epochs=(9, 10, 11, 11, 5, 11, 5, 10, 9)),
-        *reaching(attempt, "few", heights=(61.0, 62.0), epochs=(7, 8)),
-        *reaching(attempt, "tuned", **ahead), attempt("tuned", [5.0], configuration=1, status="pruned"),
-        *reaching(attempt, "apart", heights=(70.0,) * 3, epochs=(3,) * 3, batch_unit="images"),
-    ], baseline="lmh")
-
-
-@pytest.fixture
-def rising(attempt):
-    """A baseline that rises to its end, with two networks."""
-    return build([
-        attempt(loss, [50, 55, 58 + seed / 7, 60 + seed / 3 + more], seed=seed, network=network)
-        for network in ("vsepp", "scan") for loss, more in (("lmh", 0.0), ("other", 1.37)) for seed in range(5)
-    ], baseline="lmh")
 
 
 @pytest.fixture(params=["decided", "rising"])
@@ -117,29 +74,10 @@ def of_page(board) -> list[dict[str, str]]:
     return [{title: " ".join(words.split()) for title, words in row} for row in rows]
 
 
-def of_table(lines: list[str], between: str) -> list[dict[str, str]]:
-    """Rows of a table whose first line has the headings, which begin with a capital but for units."""
-    heads, *rows = ([cell.strip() for cell in re.split(rf"(?<!\\){between}", line)] for line in lines)
-    heads = [head[:1].lower() + head[1:] if head not in ("Difference", "M-Recall over the baseline") else head
-             for head in heads]
-    rows = [dict(zip(heads, row, strict=True)) for row in rows]
-    return [row | {"loss": re.sub(r" \([a-z,]+\)$", "", row["loss"])} for row in rows]
-
-
-def of_markdown(board) -> list[dict[str, str]]:
-    lines = [line.strip("| \n") for line in to_markdown(board).splitlines() if line.startswith("|")]
-    return of_table([re.sub(r"\\([\\`*_\[\]<>|#~])", r"\1", line) for line in (lines[0], *lines[2:])], r" \| ")
-
-
 def plain(latex: str) -> str:
     for told, sign in OF_TEX.items():
         latex = latex.replace(told, sign)
     return latex
-
-
-def of_latex(board) -> list[dict[str, str]]:
-    table = to_latex(board).partition(r"\toprule")[2].partition(r"\bottomrule")[0]
-    return of_table([plain(line.removesuffix(r" \\")) for line in table.splitlines() if "&" in line], " & ")
 
 
 def of_terminal(board) -> str:
@@ -201,29 +139,6 @@ def test_every_number_of_the_page_is_that_of_json_rounded(board):
         is_bound = row["epochs_to_target"] is not None and row["epochs_to_target"]["censored"]
         assert ">" in cells["epochs to baseline's best"] if is_bound else ">" not in cells["epochs to baseline's best"]
         assert cells["Difference"] == row["difference_shown"]
-
-
-def test_markdown_and_latex_have_the_words_of_the_page(board):
-    page = of_page(board)
-    assert of_markdown(board) == page
-    assert of_latex(board) == [
-        {title: words for title, words in row.items() if title not in IN_NO_PAPER} for row in page
-    ]
-
-
-def test_the_terminal_has_the_numbers_of_the_page(board):
-    """A row takes several lines there, with intervals below what they belong to, and names in its first line."""
-    lines = of_terminal(board).partition("Protocol:")[0].splitlines()[1:]
-    beginnings = [at for at, line in enumerate(lines) if line.startswith(" scenes")]
-    page = of_page(board)
-    assert len(beginnings) == len(page)
-    for cells, at, end in zip(page, beginnings, [*beginnings[1:], len(lines)], strict=True):
-        words = " ".join(lines[at:end])
-        for name in NAMES:
-            words = words.replace(cells.pop(name), "", 1)
-        expected = Counter(number for cell in cells.values() for number in NUMBER.findall(cell))
-        found = Counter(NUMBER.findall(re.sub(r"\d+ pruned|\([a-z,]+\)", "", words)))
-        assert found == expected, words
 
 
 def test_csv_has_the_numbers_of_json_to_the_last_digit(board):

@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from board_attempts import NEW
 
 from vsetune.report.building import build
 from vsetune.report.export import to_latex
@@ -18,7 +19,6 @@ from vsetune.report.table_formats import to_latex as paper_to_latex
 from vsetune.report.table_text import tex
 
 NASTY = r"a_b%c&d#e~f^g$h{i}j\k<l>"
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 PDFLATEX = shutil.which("pdflatex")
 _CELLS = re.compile(r"\\multicolumn\{(\d+)\}")
 _LIVE = re.compile(r"(?<!\\)[%#&~]")

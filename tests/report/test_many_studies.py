@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from board_attempts import BASELINE, NEW
 
 from vsetune.records.events import AttemptRecord
 from vsetune.report.board_sentences import notes
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts, build_many
-
-BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 
 
 def study(

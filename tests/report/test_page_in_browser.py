@@ -11,6 +11,7 @@ from pathlib import Path
 
 import headless_browser
 import pytest
+from board_attempts import NEW
 
 from vsetune.report.building import build
 from vsetune.report.columns import COLUMNS
@@ -21,7 +22,6 @@ from vsetune.report.shown_runs import ShownRuns
 
 pytestmark = pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chromium on this machine")
 
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 ORDER = "board.shown().map((row) => row.dataset.key.split('\\t').slice(1).join(' '))"
 
 

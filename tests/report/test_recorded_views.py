@@ -1,4 +1,4 @@
-"""Every view of three boards, byte for byte as recorded in `__snapshots__/`.
+"""Every view of five boards, byte for byte as recorded in `__snapshots__/`.
 
 Renew with: python -m pytest tests/report/test_recorded_views.py --snapshot-update
 The change that renews them says in CHANGELOG.md what readers of a board see differently.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from board_attempts import NEW
 from rich.console import Console
 from syrupy.extensions.single_file import SingleFileSnapshotExtension
 
@@ -16,8 +17,6 @@ from vsetune.report.building import build
 from vsetune.report.export import to_csv, to_latex, to_markdown
 from vsetune.report.page import to_html
 from vsetune.report.terminal import render_table
-
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 
 
 def terminal(board, width: int) -> str:
@@ -60,6 +59,7 @@ def boards(attempt):
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("name", ["searched", "several", "hostile"])
-def test_a_view_is_as_recorded(name, view, boards, snapshot):
-    assert VIEWS[view](boards[name]).encode() == snapshot(extension_class=SingleFileSnapshotExtension)
+@pytest.mark.parametrize("name", ["searched", "several", "hostile", "decided", "rising"])
+def test_a_view_is_as_recorded(name, view, boards, request, snapshot):
+    board = boards.get(name) or request.getfixturevalue(name)
+    assert VIEWS[view](board).encode() == snapshot(extension_class=SingleFileSnapshotExtension)

@@ -17,8 +17,6 @@ from vsetune.report.page import to_html, to_update
 from vsetune.report.rows import Boards
 from vsetune.report.vega import LIGHT
 
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
-
 
 @pytest.fixture
 def found(several) -> Boards:

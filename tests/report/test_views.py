@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import drawn_classes
 import pytest
+from board_attempts import NEW
 from rich.console import Console
 
 from vsetune.metrics.efficiency import SeedDifference
@@ -18,7 +19,6 @@ from vsetune.report.export import curves_to_csv, to_csv, to_json, to_latex, to_m
 from vsetune.report.page import to_html
 from vsetune.report.terminal import render_table
 
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 HOSTILE = '<img src=x onerror="alert(1)">&\'_%$[bold]'
 
 

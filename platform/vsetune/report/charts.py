@@ -15,7 +15,7 @@ from vsetune.metrics.best_of_k import ExpectedBest
 from vsetune.metrics.curves import Curve, mean_curve
 from vsetune.report import wording
 from vsetune.report.rows import Boards, Leaderboard, LossProfile, Row, TimeProfile
-from vsetune.report.table_text import profile_table, row_key, rows_by_key, tuning_table
+from vsetune.report.table_text import profile_table, row_key, rows_by_key, tuning_table, tuning_words
 from vsetune.report.time_profiles import pareto_front
 from vsetune.report.vega import LIGHT, PictureKind, looks_of, picture
 from vsetune.report.wording import fixed
@@ -213,8 +213,7 @@ def _points(row: Row, curve: Sequence[ExpectedBest], unit: str, digits: int) -> 
     return [
         {
             "epoch": each.at, "mean": each.mean, "low": each.low, "high": each.high,
-            "words": f"{row.loss}: {fixed(each.mean, 1)} ({fixed(each.low, 1)}–"
-                     f"{fixed(each.high, 1)}) after {fixed(each.at, digits)} {unit}",
+            "words": f"{row.loss}: {tuning_words(each)} after {fixed(each.at, digits)} {unit}",
         }
         for each in curve
     ]

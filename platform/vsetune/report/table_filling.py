@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from vsetune.errors import UsageError
-from vsetune.metrics.seed_statistics import Epochs
 from vsetune.report import messages, wording
 from vsetune.report.board_sentences import FLAGS
 from vsetune.report.many_studies import StudyAttempts, build_many
@@ -17,7 +16,7 @@ from vsetune.report.paper_table import PaperColumn, PaperTable, plain_name, prin
 from vsetune.report.rows import Row
 from vsetune.report.selection import dataset_of
 
-_TOLD = (
+_NOTED = (
     "baseline_rising", "incomplete", "seed_failed", "chosen_by_itself", "stopped_at_target",
     "censored",
 )
@@ -49,14 +48,15 @@ def measured(
         return missing(f"{row.loss} of {row.network}: {row.not_comparable}")
     if not row.seeds:
         return missing(f"{row.loss} of {row.network}: {FLAGS['no_result']}")
-    notes = tuple(f"{row.network} {row.loss}: {FLAGS[flag]}" for flag in _TOLD if flag in row.flags)
+    notes = tuple(f"{row.network} {row.loss}: {FLAGS[flag]}" for flag in _NOTED if flag in row.flags)
     match column.quantity:
         case "best_m_recall" if row.best_m_recall is not None:
             return Cell(_fixed(row.best_m_recall, column), (row.best_m_recall,), notes)
         case "epochs_to_best" if row.epochs_to_best is not None:
             return Cell(_fixed(row.epochs_to_best, column), (row.epochs_to_best,), notes)
         case "epochs_to_target" if row.epochs_to_target is not None:
-            return Cell(_epochs(row.epochs_to_target, column), (row.epochs_to_target.value,), notes)
+            bound, value = "> " if row.epochs_to_target.censored else "", row.epochs_to_target.value
+            return Cell(bound + _fixed(value, column), (value,), notes)
         case "difference" if row.difference is not None and baseline is not None:
             return _difference(row, baseline, column, notes)
         case "scored" | "mean_and_spread":
@@ -128,10 +128,6 @@ def _value(summary: Mapping[str, float], key: str) -> float | None:
 
 def _fixed(value: float, column: PaperColumn) -> str:
     return wording.fixed(value, column.digits)
-
-
-def _epochs(value: Epochs, column: PaperColumn) -> str:
-    return f"{'> ' if value.censored else ''}{_fixed(value.value, column)}"
 
 
 Source = Literal["measured", "published"]
@@ -215,19 +211,14 @@ def fill(table: PaperTable, studies: Sequence[StudyAttempts]) -> FilledTable:
         for name in names or [""]:
             lines = tuple(_lines(table, word, name, runs))
             blocks += [Block(word, name, lines)] if lines else []
-            notes += [f"{name}: no run of {absent} {where}." for absent in _absent(table, lines) if name]
+            measured_networks = {line.names[0] for line in lines if line.source == "measured"}
+            absent = ", ".join(ours for network, ours in table.networks.items() if network not in measured_networks)
+            notes += [f"{name}: no run of {absent} {where}."] if absent and name else []
     notes.append(
         f"Published: as printed in {table.source}, none of it measured here. Features, text towers and tuning are the "
         "paper's, so compare differences within a source, not across."
     )
     return FilledTable(table, tuple(blocks), tuple(notes))
-
-
-def _absent(table: PaperTable, lines: Sequence[Line]) -> list[str]:
-    """Our names of the networks without a measured line, joined in one string; empty where all have one."""
-    shown = {line.names[0] for line in lines if line.source == "measured"}
-    absent = [ours for network, ours in table.networks.items() if network not in shown]
-    return [", ".join(absent)] if absent else []
 
 
 def _runs(table: PaperTable, studies: Sequence[StudyAttempts]) -> _Runs:
@@ -237,11 +228,11 @@ def _runs(table: PaperTable, studies: Sequence[StudyAttempts]) -> _Runs:
         rows: dict[tuple[str, str, str], tuple[Row, Row | None]] = {}
         for board in build_many(studies, baseline=baseline).boards:
             for dataset, network, group in board.groups():
-                yardstick = next((row for row in group if row.is_baseline), None)
+                reference = next((row for row in group if row.is_baseline), None)
                 for row in group:
                     key = (dataset, network, row.loss)
                     if key not in rows or (rows[key][0].not_comparable and not row.not_comparable):
-                        rows[key] = (row, yardstick)
+                        rows[key] = (row, reference)
         boards[baseline] = rows
     latest = sorted((each for study in studies for each in study.attempts), key=lambda each: each.start.number)
     return _Runs(

@@ -209,20 +209,16 @@ def _counts(trials: int) -> list[int]:
 def _tuning_row(row: Row, tuning: TuningCurves, counts: Sequence[int]) -> tuple[str, ...]:
     known = {int(each.at): each for each in tuning.after_trials}
     end = tuning.after_epochs[-1]
-    parts = [_at(tuning.after_epochs, share * end.at) for share in _PARTS.values()]
+    parts = [min(tuning.after_epochs, key=lambda each: abs(each.at - share * end.at)) for share in _PARTS.values()]
     return (
         row.loss, str(tuning.trials),
-        *(_tuning_words(known[count]) if count in known else wording.NOTHING for count in counts),
-        *map(_tuning_words, parts),
+        *(tuning_words(known[count]) if count in known else wording.NOTHING for count in counts),
+        *map(tuning_words, parts),
         f"{wording.fixed(end.mean, 1)} ({wording.fixed(end.at, 1)} epochs)",
     )
 
 
-def _at(points: Sequence[ExpectedBest], epochs: float) -> ExpectedBest:
-    return min(points, key=lambda each: abs(each.at - epochs))
-
-
-def _tuning_words(each: ExpectedBest) -> str:
+def tuning_words(each: ExpectedBest) -> str:
     """`58.1 (55.0–60.2)`: in parentheses, because square brackets mark intervals on boards."""
     return f"{wording.fixed(each.mean, 1)} ({wording.fixed(each.low, 1)}–{wording.fixed(each.high, 1)})"
 
