@@ -46,8 +46,10 @@ def test_a_file_is_what_the_code_makes(path: str, text: str) -> None:
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
 def test_a_dashboard_has_every_panel_and_names_no_data_source(board: Board) -> None:
     plain = json.loads((FOLDER / "grafana" / f"{board.name}.json").read_text(encoding="utf-8"))
-    assert [(panel["title"], panel["targets"][0]["expr"], panel["fieldConfig"]["defaults"]["noValue"])
-            for panel in plain["panels"]] == [(panel.title, panel.expr, WHY_EMPTY[panel.needs]) for panel in board.panels]
+    assert [
+        (panel["title"], panel["targets"][0]["expr"], panel["fieldConfig"]["defaults"]["noValue"])
+        for panel in plain["panels"]
+    ] == [(panel.title, panel.expr, WHY_EMPTY[panel.needs]) for panel in board.panels]
     used = [each["datasource"]["uid"] for panel in plain["panels"] for each in (panel, panel["targets"][0])]
     assert set(used) == {"${datasource}"}
     assert [variable["name"] for variable in plain["templating"]["list"]] == ["datasource", *board.variables]

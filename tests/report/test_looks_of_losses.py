@@ -13,7 +13,7 @@ from vsetune.report.charts import loss_colours, profile_picture
 from vsetune.report.page import to_html
 from vsetune.report.rows import boards_of
 from vsetune.report.shown_runs import ShownRuns
-from vsetune.report.vega import DASHES, LIGHT, PALETTE, SHAPES, turn_of
+from vsetune.report.vega import DASHES, LIGHT, PALETTE, turn_of
 
 LOSSES = [f"loss_{number:02}" for number in range(2 * PALETTE + 2)]
 RISING_AND_FALLING = (40, 50, 60, 59, 58, 57)
@@ -104,7 +104,3 @@ def test_a_loss_looks_in_the_picture_as_on_the_page_whatever_is_left_out(attempt
         loss: (LIGHT[f"c{index % PALETTE}"], ",".join(map(str, DASHES[turn_of(index)])))
         for loss, index in loss_colours(board).items() if loss != LOSSES[1]
     }
-
-
-def test_every_turn_of_the_colours_has_dashes_and_a_shape_of_its_own():
-    assert len(set(DASHES)) == len(DASHES) == len(set(SHAPES)) == len(SHAPES)

@@ -15,6 +15,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension
 
 from vsetune.report.building import build
 from vsetune.report.export import to_csv, to_latex, to_markdown
+from vsetune.report.many_studies import build_many
 from vsetune.report.page import to_html
 from vsetune.report.terminal import render_table
 
@@ -63,3 +64,9 @@ def boards(attempt):
 def test_a_view_is_as_recorded(name, view, boards, request, snapshot):
     board = boards.get(name) or request.getfixturevalue(name)
     assert VIEWS[view](board).encode() == snapshot(extension_class=SingleFileSnapshotExtension)
+
+
+@pytest.mark.parametrize("view", ["html", "csv", "tex", "md"])
+def test_a_view_of_several_studies_is_as_recorded(view, several, snapshot):
+    found = build_many(several)
+    assert VIEWS[view](found).encode() == snapshot(extension_class=SingleFileSnapshotExtension)
