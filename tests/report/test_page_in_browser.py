@@ -93,7 +93,7 @@ def test_rows_are_sorted_by_keyboard_and_the_address_keeps_it(browser, tab, page
 
 
 @pytest.mark.slow
-def test_a_link_brings_back_what_was_chosen(browser, tab):
+def test_a_link_brings_back_what_was_chosen_and_a_skip_to_the_table_loses_nothing(browser, tab):
     for name, value in (("loss", "lseh"), ("network", "vsepp")):
         tab.run(f"document.querySelector('[data-filter={name}][data-value={value}]').click()")
     tab.run("document.getElementById('axis').value = 'best'; document.getElementById('axis').dispatchEvent("
@@ -105,23 +105,16 @@ def test_a_link_brings_back_what_was_chosen(browser, tab):
     assert again.run("document.getElementById('axis').value") == "best"
     assert again.run("document.querySelectorAll('[data-charts=curves] figure').length") == 1
     assert again.run("document.querySelectorAll('#configurations tbody tr:not([hidden])').length") == 1
+    again.run("document.querySelector('.skip').focus()")
+    again.press("Enter")
+    again.wait("location.hash === '#tables'")
+    assert again.run(ORDER) == ["vsepp lseh"]
     again.run("document.getElementById('show-all').click()")
     assert len(again.run(ORDER)) == 6
 
 
 @pytest.mark.slow
-def test_a_keyboard_skips_to_the_table_and_nothing_chosen_is_lost(tab):
-    tab.run("document.querySelector('[data-filter=loss][data-value=lseh]').click()")
-    tab.run("document.querySelector('.skip').focus()")
-    tab.press("Enter")
-    tab.wait("location.hash === '#tables'")
-    assert len(tab.run(ORDER)) == 2
-    tab.run("document.querySelector('th[data-column=best_m_recall] button').click()")
-    assert tab.run("location.hash") == "#sort=best_m_recall.ascending&loss=lseh"
-
-
-@pytest.mark.slow
-def test_what_is_shown_can_be_saved_as_it_is_shown(tab, attempts):
+def test_what_is_shown_can_be_saved_as_export_writes_it(browser, tab, attempts, several_page):
     board = build(attempts, baseline="lmh")
     assert tab.run("savedText('csv')") == to_csv(board)
     assert tab.run("savedText('tex')") == to_latex(board)
@@ -131,6 +124,15 @@ def test_what_is_shown_can_be_saved_as_it_is_shown(tab, attempts):
     assert [(row["network"], row["loss"]) for row in rows] == [("vsepp", "lseh"), ("vse_infinity", "lseh")]
     assert [row["network"] for row in json.loads(tab.run("savedText('json')"))["rows"]] == ["vsepp", "vse_infinity"]
     assert tab.run("savedText('md')").count("| lseh") == 2
+    address, found = several_page
+    tab = browser.tab()
+    tab.open(address)
+    for kind, texts in TEXTS.items():
+        assert tab.run(f"savedText('{kind}')") == texts(found, COLUMNS).whole()
+    assert json.loads(tab.run("savedText('json')")) == json.loads(to_json(found))
+    tab.run("document.querySelector('[data-filter=data][data-value=flickr]').click()")
+    assert [board["study"] for board in json.loads(tab.run("savedText('json')"))["boards"]] == ["first_flickr"]
+    assert tab.run("savedText('tex')").count("\\begin{tabular}") == 2  # the board and the profile
 
 
 @pytest.mark.slow
@@ -263,16 +265,3 @@ def test_every_board_has_its_own_order_and_the_address_keeps_them_all(browser, s
     again.run("document.querySelector('[data-filter=study][data-value=third]').click()")
     hidden = again.run("[...document.querySelectorAll('section.board')].map((each) => each.hidden)")
     assert hidden == [False, False, True]
-
-
-@pytest.mark.slow
-def test_what_is_shown_of_several_boards_is_saved_as_export_writes_it(browser, several_page):
-    address, found = several_page
-    tab = browser.tab()
-    tab.open(address)
-    for kind, texts in TEXTS.items():
-        assert tab.run(f"savedText('{kind}')") == texts(found, COLUMNS).whole()
-    assert json.loads(tab.run("savedText('json')")) == json.loads(to_json(found))
-    tab.run("document.querySelector('[data-filter=data][data-value=flickr]').click()")
-    assert [board["study"] for board in json.loads(tab.run("savedText('json')"))["boards"]] == ["first_flickr"]
-    assert tab.run("savedText('tex')").count("\\begin{tabular}") == 2  # the board and the profile
