@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
+from vsetune.records.events import AttemptStatus
 from vsetune.report import wording
 from vsetune.report.rows import Row
 
@@ -121,6 +123,13 @@ def _interval(
         _csv(f"{key}_low", low, f"{bounds}.0", unit=unit),
         _csv(f"{key}_high", f"Upper end of that interval{high}", f"{bounds}.1", unit=unit),
     )
+
+
+_STATUSES: tuple[AttemptStatus, ...] = ("finished", "pruned", "failed", "killed", "running")
+
+
+def _attempts(row: Row, status: AttemptStatus) -> int:
+    return row.counts.get(status, 0)
 
 
 OF_SEVERAL: tuple[Column, ...] = (
@@ -266,8 +275,8 @@ COLUMNS: tuple[Column, ...] = (
     _csv("attempts", "Executions of all trials; a retry is a new one", part="cost"),
     *(
         _csv(f"attempts_{status}", f"Attempts with the status {status}",
-             lambda row, status=status: row.counts.get(status, 0), part="cost")
-        for status in ("finished", "pruned", "failed", "killed", "running")
+             partial(_attempts, status=status), part="cost")
+        for status in _STATUSES
     ),
     _csv("configurations", "Configurations that the search tried", part="cost"),
     _csv("searching_seed", "The seed whose curve chose the configuration; empty where nothing was searched",

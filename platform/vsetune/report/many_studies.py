@@ -79,7 +79,8 @@ def build_many(
             rows = [row for of_network in layer for row in of_network or ()]
             study_names = " + ".join(dict.fromkeys(row.study for row in rows))
             boards.append(board_of(rows, study=study_names, baseline=reference, number=number, hit_share=hit_share))
-    return Boards(tuple(boards), tuple(notes), *(_profile(boards, unit, hit_share) for unit in UNITS))
+    by_epochs, by_seconds = (_profile(boards, unit, hit_share) for unit in UNITS)
+    return Boards(tuple(boards), tuple(notes), by_epochs, by_seconds)
 
 
 def _profile(boards: Sequence[Leaderboard], unit: Unit, hit_share: float) -> TimeProfile | None:
