@@ -56,10 +56,11 @@ def drawing_of(answer: Answer, span: Span) -> Drawing:
     names = sorted({name_of(curve, panel.legend) for curve in curves})
     lines = [_line(curve, answer, names, span) for curve in curves[:MOST_LINES]]
     named = lines[:MOST_NAMES]
-    chart = vega.svg(spec_of(list(zip(lines, curves, strict=False)), panel.unit, span)) \
-        if lines and panel.kind == "line" else Markup()
+    plotted = list(zip(lines, curves, strict=False)) if panel.kind == "line" else []
+    explanation = panel.help.replace("`", "")
+    chart = vega.svg(spec_of(plotted, panel.unit, span), f"{panel.title}: {explanation}") if plotted else Markup()
     return Drawing(
-        panel.title, panel.help.replace("`", ""), panel.unit, panel.kind, WHY_EMPTY[panel.needs], chart, named,
+        panel.title, explanation, panel.unit, panel.kind, WHY_EMPTY[panel.needs], chart, named,
         len(curves) - len(named),
     )
 
@@ -88,7 +89,7 @@ def spec_of(lines: Sequence[tuple[Line, Curve]], unit: Unit, span: Span) -> dict
             "axis": {"tickCount": 4, **({"format": "%"} if unit == "share" else {})},
         },
         "color": {"field": "colour", "type": "nominal", "scale": None}, "detail": {"field": "stretch"},
-        "tooltip": {"field": "words", "type": "nominal"},
+        "description": {"field": "words", "type": "nominal"},
     }
     dash = {"condition": {"test": "datum.dashed", "value": [6, 4]}, "value": [1, 0]}
     return {

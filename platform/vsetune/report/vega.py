@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Mapping
 from functools import cache
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import vl_convert
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from vsetune.errors import StorageError
 from vsetune.storage.whole_files import whole_file
@@ -42,11 +43,12 @@ def theme(colours: Mapping[str, str] = ON_PAGE) -> dict[str, Any]:
         "axis": {
             "labelColor": soft, "titleColor": soft, "gridColor": line, "domainColor": soft, "tickColor": soft,
             "labelFontSize": 11.5, "titleFontSize": 12, "titleFontWeight": "normal", "gridOpacity": 0.7,
-            "labelLimit": 160,
+            "labelLimit": 160, "aria": False,
         },
         "axisX": {"grid": False}, "title": {"color": ink, "subtitleColor": soft},
         "legend": {
             "labelColor": ink, "labelFontSize": 12, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "labelLimit": 180,
+            "aria": False,
         },
         "range": {"category": [colours[f"c{index}"] for index in range(PALETTE)]},
     }
@@ -72,13 +74,17 @@ def looks_of(losses: Mapping[str, int], colours: Mapping[str, str]) -> dict[str,
     }
 
 
-def svg(spec: Mapping[str, Any]) -> Markup:
-    """A chart as an <svg> element of a page: it needs no script, and `tooltip` becomes a <title>. Its text is escaped.
+_MARK = re.compile(
+    r'<path aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="[^"]*"([^>]*)/>'
+)
 
-    The element is hidden from screen readers; the element around it has the description.
-    """
+
+def svg(spec: Mapping[str, Any], summary: str) -> Markup:
+    """A chart as an <svg> element of a page, which needs no script. summary: the chart in words. What `description`
+    encodes becomes the <title> of a mark. Text is escaped."""
     text = vl_convert.vegalite_to_svg({**spec, "config": _merged(theme(), spec.get("config", {}))})
-    return Markup(text.replace("<svg ", '<svg aria-hidden="true" ', 1))
+    text = _MARK.sub(r"<path\2><title>\1</title></path>", text)
+    return Markup(re.sub(r"<svg [^>]*?(?=width=)", f'<svg role="img" aria-label="{escape(summary)}" ', text, count=1))
 
 
 PictureKind = Literal["svg", "png"]
