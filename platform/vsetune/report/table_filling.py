@@ -256,9 +256,8 @@ def _lines(table: PaperTable, word: str, data: str, runs: _Runs) -> Iterator[Lin
             averaged.append(cells)
             if (data, our_network) in ran:
                 yield Line(names, "measured", tuple(cells), max(seeds))
-            published = _published(table, word, network, loss)
-            if published is not None:
-                yield published
+            printed = [table.printed(word, network, loss or column.loss, column) for column in table.columns]
+            yield from _published(table, names, printed, missing("the paper's cell is empty"))
     if table.average:
         yield from _averages(table, word, averaged)
 
@@ -275,12 +274,15 @@ def _measured(
     return measured(column, row, baseline, runs.summaries, prefix=table.prefix), row
 
 
-def _published(table: PaperTable, data: str, network: str, loss: str) -> Line | None:
-    printed = [table.printed(data, network, loss or column.loss, column) for column in table.columns]
-    if not any(printed):
-        return None
-    cells = _printed_cells(table, printed, missing("the paper's cell is empty"))
-    return Line((network, loss) if loss else (network,), "published", cells)
+def _published(
+    table: PaperTable, names: tuple[str, ...], printed: Sequence[tuple[str, ...] | None], empty: Cell
+) -> Iterator[Line]:
+    """The line of the paper's values; none where it prints nothing."""
+    if any(printed):
+        yield Line(names, "published", tuple(
+            empty if values is None else Cell(printed_words(values, column), tuple(map(float, values)))
+            for values, column in zip(printed, table.columns, strict=True)
+        ))
 
 
 def _averages(table: PaperTable, data: str, lines: Sequence[Sequence[Cell]]) -> Iterator[Line]:
@@ -296,14 +298,4 @@ def _averages(table: PaperTable, data: str, lines: Sequence[Sequence[Cell]]) -> 
         table.printed(data, table.average, column.loss, column) if column.quantity == "difference" else None
         for column in table.columns
     ]
-    if any(printed):
-        yield Line(names, "published", _printed_cells(table, printed, blank))
-
-
-def _printed_cells(
-    table: PaperTable, printed: Sequence[tuple[str, ...] | None], empty: Cell
-) -> tuple[Cell, ...]:
-    return tuple(
-        empty if values is None else Cell(printed_words(values, column), tuple(map(float, values)))
-        for values, column in zip(printed, table.columns, strict=True)
-    )
+    yield from _published(table, names, printed, blank)
