@@ -122,7 +122,7 @@ def name_of(curve: Curve, legend: str) -> str:
 
 
 def in_words(value: float, unit: Unit) -> str:
-    """A value as people read it, for an axis or beside a name."""
+    """A value with its unit, for the text beside a name."""
     if unit == "share":
         return f"{100 * value:.3g} %"
     if unit in _SCALED:

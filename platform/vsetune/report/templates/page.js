@@ -1,4 +1,4 @@
-// Puts the parts above together.
+// Starts the other scripts, and draws the figures of each section.
 const sections = {
   made: new Map(), // id of a figure: its element
   watcher: new IntersectionObserver((seen) => seen.forEach(({ target, isIntersecting }) => {
@@ -41,7 +41,7 @@ const sections = {
     return made;
   },
 
-  /** Anew where anything that is drawn has changed. */
+  /** Draws the figure again if its specification has changed. */
   draw(figure) {
     const spec = figure.model.spec();
     const asText = JSON.stringify(spec);
@@ -50,7 +50,7 @@ const sections = {
     drawing.draw(figure.querySelector(".plot"), spec);
   },
 
-  /** The numbers of a figure as a table, while it is open. */
+  /** Fills in the table of a figure's numbers if it is open. */
   listNumbers(figure) {
     const place = figure.querySelector("details");
     place.querySelector(".scroll")?.remove();

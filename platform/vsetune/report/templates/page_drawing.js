@@ -26,7 +26,7 @@ const drawing = {
     return { ...theme, aria: false, legend: { ...theme.legend, columns, layout: { bottom: { direction: "vertical", anchor: "start" } } } };
   },
 
-  /** How often a loss repeats the colours, and so which dashes and which shape are its. */
+  /** How often the colours repeat before a loss: the index of its dashes and shape. */
   turn(index) {
     const { palette, dashes } = page.data.looks;
     return Math.floor(index / palette) % dashes.length;
@@ -36,10 +36,10 @@ const drawing = {
     return page.data.looks.shapes[this.turn(index)];
   },
 
-  /** Of points that carry their shape, where the legend is of lines. */
+  /** Shape from the data, for points whose legend shows lines. */
   ownShape: { field: "shape", type: "nominal", scale: null, legend: null },
 
-  /** Scales that give every loss the colour, dashes and shape that it has everywhere on the page. legend: with lines or with points. */
+  /** Scales with the colour, dashes and shape that a loss has everywhere on the page. legend: of lines or of points. */
   lossScales(losses, legend = "lines") {
     const { palette, dashes } = page.data.looks;
     const domain = losses.map(([name]) => name);
@@ -54,7 +54,7 @@ const drawing = {
     };
   },
 
-  /** In place of what stood there; its height stays while it is drawn. */
+  /** Replaces the content of an element by the chart; the element keeps its height meanwhile. */
   async draw(place, spec) {
     const embed = await this.load();
     const made = element("div", { class: "drawn", "aria-hidden": "true" });
