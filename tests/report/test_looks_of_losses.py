@@ -88,12 +88,6 @@ def lines_of(svg: str) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_the_still_picture_of_profiles_tells_as_many_losses_apart(board):
-    looks = lines_of(profile_picture(boards_of(board), "svg").decode())
-    assert list(looks) == [each.loss for each in board.profile.losses]
-    assert (len({colour for colour, _ in looks.values()}), len(set(looks.values()))) == (PALETTE, len(LOSSES))
-
-
 def test_a_loss_looks_in_the_picture_as_on_the_page_whatever_is_left_out(attempts):
     """The second loss was not run with one of the networks, the page has it all the same."""
     board = build(
