@@ -30,7 +30,7 @@ PLACE = f"/studies/{NAME}"
 
 
 class RunningStudy:
-    """A study that is being recorded, of two losses with a seed each. store: what is served of the home."""
+    """A study that is being recorded, of two losses with a seed each. store: of the home that is served."""
 
     def __init__(self) -> None:
         self.store, self.runs, self._logs = Studies(), {}, []
@@ -43,15 +43,17 @@ class RunningStudy:
         writer.open_study(StudyRecord(name, "f", {"baseline": "lmh"}), resume=False)
         return writer
 
-    def start(self, loss: str) -> str:
-        self.runs[loss] = self.writer.start_attempt(AttemptStart(
-            study=NAME, trial=f"{loss}-c0-s0", cell=f"vsepp.{loss}", network="vsepp", loss=loss, number=1, seed=0,
+    def start(self, loss: str, m_recall: float, *, study: str = NAME, writer: StudyWriter | None = None) -> None:
+        """A trial with one validation."""
+        self.runs[loss] = (writer or self.writer).start_attempt(AttemptStart(
+            study=study, trial=f"{loss}-c0-s0", cell=f"vsepp.{loss}", network="vsepp", loss=loss, number=1, seed=0,
             phase="search", configuration={}, resolved={"data": {"path": "data/scenes"}},
         ))
-        return self.runs[loss]
+        self.validate(loss, 1, m_recall, writer=writer)
 
-    def validate(self, loss: str, step: int, m_recall: float) -> None:
-        self.writer.record_points(self.runs[loss], [ValidationPoint(step, step / 2, step, m_recall, 1.0 * step)])
+    def validate(self, loss: str, step: int, m_recall: float, *, writer: StudyWriter | None = None) -> None:
+        point = ValidationPoint(step, step / 2, step, m_recall, 1.0 * step)
+        (writer or self.writer).record_points(self.runs[loss], [point])
 
     def close(self) -> None:
         for log in self._logs:
@@ -61,9 +63,8 @@ class RunningStudy:
 @pytest.fixture
 def study():
     study = RunningStudy()
-    for loss, m_recall in (("lmh", 20.0), ("lseh", 30.0)):
-        study.start(loss)
-        study.validate(loss, 1, m_recall)
+    study.start("lmh", 20.0)
+    study.start("lseh", 30.0)
     yield study
     study.close()
 
@@ -108,12 +109,7 @@ def test_one_study_is_shown_at_once_and_several_are_listed(server, study):
 
 
 def test_studies_stand_side_by_side_by_data_set(server, study):
-    second = study.begin("second")
-    run = second.start_attempt(AttemptStart(
-        study="second", trial="top_f-c0-s0", cell="vsepp.top_f", network="vsepp", loss="top_f", number=1, seed=0,
-        phase="search", configuration={}, resolved={"data": {"path": "data/scenes"}},
-    ))
-    second.record_points(run, [ValidationPoint(1, 0.5, 1, 33.0, 1.0)])
+    study.start("top_f", 33.0, study="second", writer=study.begin("second"))
     assert b'<a href="/all">all studies side by side, by data set</a>' in get(server, "/")[1]
     assert b"<h1>first + second</h1>" in get(server, "/all")[1]
     first, content = get(server, "/all/board.json")
@@ -265,8 +261,7 @@ def test_a_port_that_is_taken_is_told_in_one_line(study):
 @pytest.mark.slow
 @pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chromium on this machine")
 def test_a_page_follows_its_study_and_keeps_sort_filter_and_focus(server, study, tmp_path):
-    study.start("lsh")
-    study.validate("lsh", 1, 25.0)
+    study.start("lsh", 25.0)
     order = "board.shown().map((row) => row.dataset.key.split('\\t')[2]).join()"
     with headless_browser.headless_browser(tmp_path) as browser:
         tab = browser.tab()
@@ -280,8 +275,7 @@ def test_a_page_follows_its_study_and_keeps_sort_filter_and_focus(server, study,
         tab.wait(f"{order} === 'lsh,lseh'")
         assert tab.run("document.activeElement.closest('th').dataset.column") == "best_m_recall"
         assert tab.run("document.querySelector('[data-value=lsh]').getAttribute('aria-pressed')") == "true"
-        study.start("info_nce")
-        study.validate("info_nce", 1, 10.0)
+        study.start("info_nce", 10.0)
         tab.wait("document.querySelector('[data-value=info_nce]') !== null")
         assert tab.run(order) == "lsh,lseh"
         assert tab.problems == []
