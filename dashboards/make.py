@@ -15,7 +15,7 @@ _TABLE = re.compile(r"\| metric \| kind \|.*?(?=\n\n|\Z)", re.DOTALL)
 
 
 def main() -> None:
-    """Each file is written anew; what changes is seen in the version control."""
+    """Write every file; version control shows the changes."""
     for path, text in (files_of_prometheus() | files_of_grafana()).items():
         file = FOLDER / path
         file.parent.mkdir(parents=True, exist_ok=True)

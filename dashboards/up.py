@@ -11,7 +11,7 @@ from watching.laptop import NO_PROMETHEUS, command, where_to_look, write_files
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Exits with 1 when there is no Prometheus to be had; else this process becomes Prometheus."""
+    """Exit with 1 if Prometheus is not installed; otherwise replace this process by Prometheus."""
     parser = argparse.ArgumentParser(description="Prometheus on this machine, and files ready for Grafana.")
     parser.add_argument("--port", type=int, default=9090, help="of Prometheus, on 127.0.0.1")
     given = parser.parse_args(arguments)

@@ -30,7 +30,7 @@ OWNERS = {
     "uvicorn": ["report/serving.py"],
     "spacy": ["data/captions/spacy_parser.py"],
     "typer": ["cli/"],
-    "vl_convert": ["report/profile_charts.py"],
+    "vl_convert": ["report/vega.py"],
     "fcntl": ["storage/locks.py"],
     "hashlib": ["storage/hashes.py"],
 }

@@ -1,1 +1,1 @@
-"""What people watch a cluster with: panels, alert rules and scrape configuration, made from our table of metrics."""
+"""Panels, alert rules and scrape configuration for watching a cluster, made from our table of metrics."""

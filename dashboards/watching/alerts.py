@@ -1,4 +1,4 @@
-"""Alert rules, each with the words that a person reads at night. Thresholds stand here and nowhere else."""
+"""Alert rules with their texts. All thresholds are here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SILENT_NIGHTLY_S = 36 * 3600
 
 @dataclass(frozen=True)
 class Alert:
-    """A rule. hold: how long its condition must hold. summary and fix: a sentence each, with templates."""
+    """A rule. hold: how long its condition must last. summary, fix: a sentence each, with templates."""
 
     name: str
     expr: str

@@ -1,4 +1,4 @@
-"""What Prometheus answers to every panel's query, for the page and for the table of panels."""
+"""Answers of Prometheus to the query of every panel, for the page and for the table of panels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_POINTS = 240
 
 @dataclass(frozen=True)
 class Answer:
-    """Of one panel. query: as it was asked."""
+    """The answer for one panel. query: as it was sent."""
 
     board: Board
     panel: Panel
@@ -22,13 +22,13 @@ class Answer:
 
     @property
     def points(self) -> int:
-        """Of all its series."""
+        """Number of points of all its series."""
         return sum(len(curve.points) for curve in self.curves)
 
 
 @dataclass(frozen=True)
 class Span:
-    """The time a page is about, Unix seconds, and between two points of a curve."""
+    """The time range of a page in Unix seconds, and the step between two points of a curve."""
 
     start: float
     end: float
@@ -41,7 +41,7 @@ class Span:
 
 
 def ask_all(server: Server, span: Span, **chosen: str) -> list[Answer]:
-    """Every panel, in order. chosen: studies, cells or trials as regular expressions. PrometheusError."""
+    """Query every panel, in order. chosen: studies, cells or trials as regular expressions. Raises PrometheusError."""
     rate_interval = f"{max(60, round(4 * span.step_s))}s"
     answers = []
     for board, panel in every_panel():

@@ -1,20 +1,19 @@
-"""Geometry and words of a panel on the page: no markup, no drawing library."""
+"""A panel on the page: its chart, and the names and last values below it."""
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from vsetune.report.axis_scale import Scale
-from vsetune.report.charts import PALETTE, Tick, nice_ticks
+from markupsafe import Markup
+
+from vsetune.report import vega
 from watching.answers import Answer, Span
 from watching.panels import WHY_EMPTY, Unit
 from watching.prometheus_api import Curve
 
-WIDTH, HEIGHT = 460, 190
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 24
 MOST_LINES = 14
 """Curves drawn in a panel, those with the largest last values; the caption says how many there are."""
 MOST_NAMES = 6
@@ -28,57 +27,92 @@ _SCALED: dict[Unit, Sequence[tuple[float, str]]] = {
 
 @dataclass(frozen=True)
 class Line:
-    """path: SVG path data; dots: stretches of a single point. last: the newest value, in words."""
+    """last: the newest value, in words."""
 
     name: str
     colour: int
     dashed: bool
-    path: str
-    dots: Sequence[tuple[float, float]]
     last: str
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A panel with its axes. more: how many curves are not named below it."""
+    """chart: empty where there are no curves, with the reason in `empty`. named: the lines listed below it. more: how
+    many curves are not listed."""
 
     title: str
     help: str
     unit: str
     kind: str
     empty: str
-    x_ticks: Sequence[Tick]
-    y_ticks: Sequence[Tick]
-    lines: Sequence[Line]
+    chart: Markup
     named: Sequence[Line]
     more: int
 
 
 def drawing_of(answer: Answer, span: Span) -> Drawing:
-    """An empty panel has no lines and says why."""
     panel = answer.panel
     curves = sorted(answer.curves, key=lambda curve: (has_ended(curve, span), -curve.points[-1][1]))
-    values = [value for curve in curves for _, value in curve.points]
-    low, high = min([0.0, *values]), max([0.0, *values])
-    if panel.unit == "bytes" and values and min(values) > 0.6 * high:
-        low = min(values)  # curves far from zero and close together
-    step = _round_unit(high, panel.unit)
-    ticks = [step * tick for tick in nice_ticks(low / step, (high if high > low else low + 1.0) / step, 4)]
-    x = Scale(span.start, span.end, LEFT, WIDTH - RIGHT)
-    y = Scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP)
     names = sorted({name_of(curve, panel.legend) for curve in curves})
-    colours = {name: index for index, name in enumerate(names)}
-    lines = [_line(curve, answer, colours, x, y, span) for curve in curves[:MOST_LINES]]
-    shown, empty = lines[:MOST_NAMES], WHY_EMPTY[panel.needs]
+    lines = [_line(curve, answer, names, span) for curve in curves[:MOST_LINES]]
+    named = lines[:MOST_NAMES]
+    plotted = list(zip(lines, curves, strict=False)) if panel.kind == "line" else []
+    explanation = panel.help.replace("`", "")
+    chart = vega.svg(spec_of(plotted, panel.unit, span), f"{panel.title}: {explanation}") if plotted else Markup()
     return Drawing(
-        panel.title, panel.help.replace("`", ""), panel.unit, panel.kind, empty,
-        _times(span, x), [Tick(y(value), in_words(value, panel.unit)) for value in ticks], lines, shown,
-        len(curves) - len(shown),
+        panel.title, explanation, panel.unit, panel.kind, WHY_EMPTY[panel.needs], chart, named,
+        len(curves) - len(named),
     )
 
 
+def spec_of(lines: Sequence[tuple[Line, Curve]], unit: Unit, span: Span) -> dict[str, Any]:
+    """A gap in a curve breaks its line; a point between two gaps is a dot."""
+    values = [value for _, curve in lines for _, value in curve.points]
+    factor, name = _round_unit(max(map(abs, values)), unit)
+    is_far_from_zero = unit == "bytes" and min(values) > 0.6 * max(values)
+    data = [
+        {
+            "time": 1000 * at, "value": value / factor, "colour": f"var(--c{line.colour})", "dashed": line.dashed,
+            "stretch": f"{number} {stretch}", "words": f"{line.name}: {line.last}", "is_alone": len(points) == 1,
+        }
+        for number, (line, curve) in enumerate(lines)
+        for stretch, points in enumerate(_stretches(curve, 1.5 * span.step_s)) for at, value in points
+    ]
+    encoding = {
+        "x": {
+            "field": "time", "type": "temporal", "title": None,
+            "axis": {"tickCount": 5, "format": "%H:%M" if span.end - span.start <= 2 * 86400 else "%d %b"},
+            "scale": {"domain": [1000 * span.start, 1000 * span.end], "nice": False},
+        },
+        "y": {
+            "field": "value", "type": "quantitative", "title": name or None, "scale": {"zero": not is_far_from_zero},
+            "axis": {"tickCount": 4, **({"format": "%"} if unit == "share" else {})},
+        },
+        "color": {"field": "colour", "type": "nominal", "scale": None}, "detail": {"field": "stretch"},
+        "description": {"field": "words", "type": "nominal"},
+    }
+    dash = {"condition": {"test": "datum.dashed", "value": [6, 4]}, "value": [1, 0]}
+    return {
+        "width": 460, "height": 170, "data": {"values": data}, "encoding": encoding, "layer": [
+            {"mark": {"type": "line", "strokeWidth": 1.8}, "encoding": {"strokeDash": dash}},
+            {"mark": {"type": "point", "filled": True, "size": 12, "opacity": 1},
+             "transform": [{"filter": "datum.is_alone"}]},
+        ],
+    }
+
+
+def _stretches(curve: Curve, gap_s: float) -> Iterator[list[tuple[float, float]]]:
+    stretch: list[tuple[float, float]] = []
+    for point in curve.points:
+        if stretch and point[0] - stretch[-1][0] > gap_s:
+            yield stretch
+            stretch = []
+        stretch.append(point)
+    yield stretch
+
+
 def has_ended(curve: Curve, span: Span) -> bool:
-    """Nobody has exported it for the last minutes of the page."""
+    """Whether it was not exported in the last minutes of the page."""
     return curve.points[-1][0] < span.end - max(ENDED_AFTER_S, 2 * span.step_s)
 
 
@@ -88,7 +122,7 @@ def name_of(curve: Curve, legend: str) -> str:
 
 
 def in_words(value: float, unit: Unit) -> str:
-    """A value as people read it, for an axis or beside a name."""
+    """A value with its unit, for the text beside a name."""
     if unit == "share":
         return f"{100 * value:.3g} %"
     if unit in _SCALED:
@@ -98,36 +132,13 @@ def in_words(value: float, unit: Unit) -> str:
     return f"{words} h" if unit == "hours" else f"${words}" if unit.startswith("USD") else words
 
 
-def _round_unit(largest: float, unit: Unit) -> float:
-    """In which steps of an axis are round: in MiB where the largest value has some."""
-    return next((factor for factor, _ in _SCALED.get(unit, ()) if largest >= factor), 1.0)
+def _round_unit(largest: float, unit: Unit) -> tuple[float, str]:
+    """The factor and name of the unit in which an axis is labelled: MiB where the largest value has some."""
+    return next(((factor, name) for factor, name in _SCALED.get(unit, ()) if largest >= factor), (1.0, ""))
 
 
-def _line(curve: Curve, answer: Answer, colours: dict[str, int], x: Scale, y: Scale, span: Span) -> Line:
-    stretches: list[list[tuple[float, float]]] = []
-    before = float("-inf")
-    for at, value in curve.points:
-        if at - before > 1.5 * span.step_s:
-            stretches.append([])
-        stretches[-1].append((x(at), y(value)))
-        before = at
+def _line(curve: Curve, answer: Answer, names: Sequence[str], span: Span) -> Line:
     name = name_of(curve, answer.panel.legend)
-    path = " ".join("M" + " L".join(f"{a} {b}" for a, b in stretch) for stretch in stretches if len(stretch) > 1)
-    dots = [stretch[0] for stretch in stretches if len(stretch) == 1]
-    index = colours[name]
+    index = names.index(name)
     last = "ended" if has_ended(curve, span) else in_words(curve.points[-1][1], answer.panel.unit)
-    return Line(name, index % PALETTE, index >= PALETTE, path, dots, last)
-
-
-def _times(span: Span, x: Scale) -> list[Tick]:
-    """Round times of day, about five."""
-    rough = (span.end - span.start) / 5
-    steps = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-    step = next((step for step in steps if step >= rough), 86400 * max(1, round(rough / 86400)))
-    offset = time.localtime(span.end).tm_gmtoff
-    first = (int(span.start + offset) // step + 1) * step - offset
-    form = "%H:%M" if step < 86400 else "%d %b"
-    return [
-        Tick(x(at), time.strftime(form, time.localtime(at))) for at in range(first, int(span.end) + 1, step)
-        if LEFT + 12 < x(at) < WIDTH - RIGHT - 10
-    ]
+    return Line(name, index % vega.PALETTE, index >= vega.PALETTE, last)

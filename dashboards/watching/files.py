@@ -1,4 +1,4 @@
-"""Every file under dashboards/ that is made from code: what it is called and what stands in it."""
+"""Paths and contents of every file under dashboards/ that is made from code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEADS = {
 
 
 def files_of_prometheus() -> dict[str, str]:
-    """Path under dashboards/ -> text."""
+    """Texts by path under dashboards/."""
     plain: dict[str, list[Any]] = {
         "prometheus/laptop.yaml": [laptop()], "prometheus/aws.yaml": [aws()], "prometheus/kuberay.yaml": kuberay(),
         "prometheus/alerts.yaml": [rules()],
@@ -37,7 +37,7 @@ def files_of_prometheus() -> dict[str, str]:
 
 
 def files_of_grafana() -> dict[str, str]:
-    """Path under dashboards/ -> text. Needs grafana-foundation-sdk."""
+    """Texts by path under dashboards/. Needs grafana-foundation-sdk."""
     from watching.grafana import grafana_json
 
     return {f"grafana/{board.name}.json": grafana_json(board) for board in BOARDS}

@@ -24,7 +24,7 @@ _STAT_HEIGHT, _LINE_HEIGHT = 4, 8
 
 
 def grafana_json(board: Board) -> str:
-    """The file that Grafana imports or is provisioned with. It names no data source: people choose theirs."""
+    """The file for import or provisioning in Grafana. It names no data source; users choose theirs."""
     made = (
         dashboard.Dashboard(board.title).uid(f"vsetune-{board.name}").description(board.help).tags(["vsetune"])
         .time(board.since, "now").refresh("30s").timezone("browser").editable()

@@ -16,7 +16,7 @@ NO_PROMETHEUS = (
 
 
 def write_files(url: str) -> dict[str, Path]:
-    """What Prometheus and Grafana need, written anew. url: where Prometheus will answer. Names -> files."""
+    """Write the files that Prometheus and Grafana need, by name. url: future address of Prometheus."""
     prometheus, grafana = home() / "prometheus", home() / "grafana"
     for folder in (prometheus / "targets", grafana / "dashboards", grafana / "provisioning" / "datasources",
                    grafana / "provisioning" / "dashboards"):
@@ -39,7 +39,7 @@ def write_files(url: str) -> dict[str, Path]:
 
 
 def command(binary: str, files: dict[str, Path], *, port: int) -> list[str]:
-    """Prometheus on loopback alone; two weeks are kept."""
+    """The command that starts Prometheus on loopback only, with the data of two weeks."""
     return [
         binary, f"--config.file={files['config']}", f"--storage.tsdb.path={files['data']}",
         "--storage.tsdb.retention.time=15d", f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn",
@@ -47,7 +47,7 @@ def command(binary: str, files: dict[str, Path], *, port: int) -> list[str]:
 
 
 def where_to_look(url: str, files: dict[str, Path]) -> str:
-    """For the person in front of it."""
+    """The lines to print: addresses and files."""
     return "\n".join([
         f"Prometheus   {url}, alerts at {url}/alerts; Ctrl-C ends it, its data stay",
         "             it finds the nodes of every study that runs under this VSETUNE_HOME",

@@ -1,35 +1,27 @@
-"""Every panel on one self-contained page, in the style of the leaderboard: for whoever has no Grafana."""
+"""Every panel on one self-contained page, in the style of the leaderboard, for machines without Grafana."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from importlib import resources
-from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-from vsetune.report.charts import PALETTE
-from watching import drawing
+from vsetune.report.page_templates import render
+from vsetune.report.vega import PALETTE
 from watching.answers import Answer, Span
+from watching.drawing import drawing_of
 from watching.panels import BOARDS
 
 
 def to_html(answers: Sequence[Answer], span: Span, *, source: str) -> str:
-    """The whole page as text; it asks for nothing from anywhere. source: where the numbers are from."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )
+    """The whole page as text; it makes no requests. source: where the numbers are from."""
     boards = []
     for board in BOARDS:
-        drawn = [drawing.drawing_of(answer, span) for answer in answers if answer.board is board]
-        boards.append((board, [one for one in drawn if one.kind == "stat"],
-                       [one for one in drawn if one.kind == "line"]))
-    style = resources.files("vsetune.report").joinpath("templates/page.css").read_text(encoding="utf-8")
-    return environment.get_template("page.html.j2").render(
-        boards=boards, answers=answers, source=source, period=_period(span), style=style, palette=PALETTE,
-        width=drawing.WIDTH, height=drawing.HEIGHT, left=drawing.LEFT, right=drawing.RIGHT, bottom=drawing.BOTTOM,
+        drawings = [drawing_of(answer, span) for answer in answers if answer.board is board]
+        boards.append((board, [each for each in drawings if each.kind == "stat"],
+                       [each for each in drawings if each.kind == "line"]))
+    return render(
+        "watched.html.j2", "watching", boards=boards, answers=answers, source=source, period=_period(span),
+        palette=PALETTE,
     )
 
 

@@ -1,7 +1,7 @@
-"""Every panel of every dashboard, as plain data. Grafana's files, the page and the live check are made from it.
+"""Every panel of every dashboard, as plain data, for Grafana's files, the page and the live check.
 
-Each metric is reduced by `max by` before anything is summed: when a driver or worker has just been replaced, the gauges
-of both stand beside one another for up to 20 s. Counters are summed, since each process counts its own.
+Each gauge is reduced by `max by` before it is summed: after a driver or worker is replaced, Prometheus has the gauges
+of both processes for up to 20 s. Counters are summed, since each process counts its own.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ WHY_EMPTY: Mapping[Needs, str] = {
     "price": "no node type has a price",
     "validation": "no trial trains on after a validation",
 }
-"""What an empty panel says. A trial that ends with its first validation is gone before Prometheus reads that one."""
+"""Text of an empty panel. A trial that ends with its first validation is gone before Prometheus reads it."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One query. legend: labels in braces, as Grafana has them. needs: what must be there, or it is empty."""
+    """One query. legend: with labels in braces, in Grafana's format. needs: without it the panel is empty."""
 
     title: str
     expr: str
@@ -41,10 +41,8 @@ class Panel:
 
 @dataclass(frozen=True)
 class Board:
-    """A dashboard. variables: labels by which it can be narrowed, each among the values that the one before leaves.
-
-    since: the start of what it shows at first, as Grafana has it.
-    """
+    """A dashboard. variables: labels to filter by, each among the values that the one before leaves. since: start of
+    the initial time range, in Grafana's format."""
 
     name: str
     title: str

@@ -15,7 +15,7 @@ TIMEOUT_S = 30.0
 
 
 class PrometheusError(Exception):
-    """The server does not answer, or refuses a query. One line: where, what, how to fix."""
+    """The server does not answer, or refuses a query."""
 
 
 @dataclass(frozen=True)
@@ -28,22 +28,22 @@ class Curve:
 
 @dataclass(frozen=True)
 class Server:
-    """url: `http://127.0.0.1:9090`. Proxies of the environment are not used: such a server is near."""
+    """url: `http://127.0.0.1:9090`. Proxies of the environment are not used, since such a server is near."""
 
     url: str
 
     def over_time(self, expr: str, *, start: float, end: float, step_s: float) -> list[Curve]:
-        """A query at every step from start to end (Unix time)."""
+        """The values of a query at every step from start to end (Unix time)."""
         found = self._ask("query_range", query=expr, start=f"{start:.3f}", end=f"{end:.3f}", step=f"{step_s:g}")
         return [Curve(one["metric"], _finite(one["values"])) for one in found["result"]]
 
     def at(self, expr: str, *, time: float) -> list[Curve]:
-        """A query at one time."""
+        """The values of a query at one time."""
         found = self._ask("query", query=expr, time=f"{time:.3f}")
         return [Curve(one["metric"], _finite([one["value"]])) for one in found["result"]]
 
     def alerts(self) -> list[dict[str, Any]]:
-        """What is pending or firing."""
+        """Alerts that are pending or firing."""
         return list(self._ask("alerts")["alerts"])
 
     def rules(self) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ class Server:
         return [rule for group in self._ask("rules")["groups"] for rule in group["rules"]]
 
     def targets(self) -> list[dict[str, Any]]:
-        """What the server scrapes, each with its `health`."""
+        """Targets that the server scrapes, each with its `health`."""
         return list(self._ask("targets", state="active")["activeTargets"])
 
     def _ask(self, what: str, **parameters: str) -> Any:
@@ -61,8 +61,8 @@ class Server:
             with opener.open(f"{address}?{urllib.parse.urlencode(parameters)}", timeout=TIMEOUT_S) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")[:200]
-            raise PrometheusError(f"{address}: refused ({said}); query: {parameters.get('query', 'none')}") from error
+            reason = error.read().decode(errors="replace")[:200]
+            raise PrometheusError(f"{address}: refused ({reason}); query: {parameters.get('query', 'none')}") from error
         except (OSError, ValueError, KeyError) as error:
             raise PrometheusError(
                 f"{self.url}: no Prometheus answers there ({error}); start it with `make dashboards`, or name another "

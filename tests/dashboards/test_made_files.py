@@ -20,6 +20,7 @@ from watching.panels import BOARDS, WHY_EMPTY, Board, Panel, every_panel, filled
 
 FOLDER = Path(__file__).parents[2] / "dashboards"
 ALL_METRICS = (*METRICS, *NIGHT_METRICS)
+MADE = files_of_prometheus() | files_of_grafana()
 PROMTOOL = shutil.which("promtool")
 PANELS = [pytest.param(panel, id=f"{board.name}: {panel.title}") for board, panel in every_panel()]
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not on PATH; it comes with prometheus")
@@ -36,24 +37,19 @@ def promtool(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(("path", "text"), files_of_prometheus().items(), ids=files_of_prometheus())
-def test_a_file_of_prometheus_is_what_the_code_makes(path: str, text: str) -> None:
+@pytest.mark.parametrize(("path", "text"), MADE.items(), ids=MADE)
+def test_a_file_is_what_the_code_makes(path: str, text: str) -> None:
     assert (FOLDER / path).read_text(encoding="utf-8") == text, "run `python dashboards/make.py`"
     assert all(isinstance(document, dict) for document in yaml.safe_load_all(text))
-
-
-def test_the_dashboards_of_grafana_are_what_the_code_makes() -> None:
-    made = files_of_grafana()
-    assert {path.name for path in (FOLDER / "grafana").iterdir()} == {Path(path).name for path in made}
-    for path, text in made.items():
-        assert (FOLDER / path).read_text(encoding="utf-8") == text, "run `python dashboards/make.py`"
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
 def test_a_dashboard_has_every_panel_and_names_no_data_source(board: Board) -> None:
     plain = json.loads((FOLDER / "grafana" / f"{board.name}.json").read_text(encoding="utf-8"))
-    assert [panel["title"] for panel in plain["panels"]] == [panel.title for panel in board.panels]
-    assert [panel["targets"][0]["expr"] for panel in plain["panels"]] == [each.expr for each in board.panels]
+    assert [
+        (panel["title"], panel["targets"][0]["expr"], panel["fieldConfig"]["defaults"]["noValue"])
+        for panel in plain["panels"]
+    ] == [(panel.title, panel.expr, WHY_EMPTY[panel.needs]) for panel in board.panels]
     used = [each["datasource"]["uid"] for panel in plain["panels"] for each in (panel, panel["targets"][0])]
     assert set(used) == {"${datasource}"}
     assert [variable["name"] for variable in plain["templating"]["list"]] == ["datasource", *board.variables]
@@ -78,13 +74,6 @@ def test_an_empty_panel_says_what_its_metrics_need(panel: Panel) -> None:
     needs |= {"ray_node_gpus_utilization": "gpu", "ray_node_gram_used": "gpu"}
     used = ours_in(panel.expr) | set(RAYS_OWN.findall(panel.expr))
     assert {panel.needs} == {needs.get(metric, "") for metric in used} or not used
-
-
-def test_a_panel_of_grafana_shows_why_it_is_empty() -> None:
-    plain = json.loads((FOLDER / "grafana" / "trial.json").read_text(encoding="utf-8"))
-    shown = {panel["title"]: panel["fieldConfig"]["defaults"]["noValue"] for panel in plain["panels"]}
-    assert shown["M-Recall"] == WHY_EMPTY["validation"]
-    assert shown["Device memory"] == "nothing yet"
 
 
 def test_every_exported_metric_is_shown_or_alerted_on() -> None:

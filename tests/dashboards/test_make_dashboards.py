@@ -26,37 +26,28 @@ def test_files_lie_where_prometheus_and_grafana_look_and_are_written_again(home:
         files = write_files("http://127.0.0.1:9090")
     config = yaml.safe_load(files["config"].read_text())
     assert (files["config"].parent / config["rule_files"][0]).is_file()
-    patterns = config["scrape_configs"][0]["file_sd_configs"][0]["files"]
-    assert patterns[0] == "targets/*.json"
+    assert config["scrape_configs"][0]["file_sd_configs"][0]["files"][0] == "targets/*.json"
     assert (home / "prometheus" / "targets").is_dir()
     provider = yaml.safe_load((files["provisioning"] / "dashboards" / "vsetune.yaml").read_text())["providers"][0]
     assert len(list(Path(provider["options"]["path"]).glob("*.json"))) == 4
     source = yaml.safe_load((files["provisioning"] / "datasources" / "vsetune.yaml").read_text())["datasources"][0]
     assert source["url"] == "http://127.0.0.1:9090"
     assert str(files["provisioning"]) in where_to_look("http://127.0.0.1:9090", files)
-
-
-def test_prometheus_listens_on_loopback_alone(home: Path) -> None:
-    words = command("/bin/prometheus", write_files("u"), port=9090)
+    words = command("/bin/prometheus", files, port=9090)
     assert [word for word in words if word.startswith("--web.listen")] == ["--web.listen-address=127.0.0.1:9090"]
 
 
-def test_without_prometheus_one_line_says_where_it_is_to_be_had(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("words", "start"), [
+    (["dashboards/up.py"], "prometheus: not on PATH; install it"),
+    (["dashboards/render.py", "--url", "http://127.0.0.1:1"], "http://127.0.0.1:1: no Prometheus answers there"),
+])
+def test_a_prometheus_that_is_missing_or_does_not_answer_is_one_line(
+    tmp_path: Path, words: list[str], start: str
+) -> None:
     environment = {"PATH": str(tmp_path), "VSETUNE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "platform")}
     done = subprocess.run(
-        [sys.executable, "dashboards/up.py"], cwd=ROOT, env=os.environ | environment, capture_output=True, text=True,
+        [sys.executable, *words], cwd=ROOT, env=os.environ | environment, capture_output=True, text=True,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("prometheus: not on PATH; install it")
+    assert done.stderr.startswith(start)
     assert done.stderr.count("\n") == 1
-
-
-def test_a_prometheus_that_does_not_answer_is_told_in_one_line(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "dashboards/render.py", "--url", "http://127.0.0.1:1", "--output", str(tmp_path / "x.html")],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT / "platform")}, capture_output=True, text=True,
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("http://127.0.0.1:1: no Prometheus answers there")
-    assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "x.html").exists()

@@ -12,7 +12,7 @@ import pytest
 from local_http import answering
 
 from watching.answers import Answer, Span, ask_all, table
-from watching.drawing import MOST_NAMES, drawing_of, in_words
+from watching.drawing import MOST_NAMES, Line, drawing_of, in_words, spec_of
 from watching.page import to_html
 from watching.panels import BOARDS, STUDY, TRIAL, WHY_EMPTY, every_panel, filled
 from watching.prometheus_api import Curve, PrometheusError, Server
@@ -65,9 +65,10 @@ def test_a_refused_query_and_a_server_that_is_away_are_told_in_one_line(server: 
 
 
 def test_a_gap_breaks_the_line_and_a_point_alone_is_a_dot() -> None:
-    drawn = drawing_of(answer("Epoch", [curve("t", (0, 1), (10, 2), (500, 3), (900, 4), (910, 5))]), SPAN)
-    assert drawn.lines[0].path.count("M") == 2
-    assert len(drawn.lines[0].dots) == 1
+    points = curve("t", (0, 1), (10, 2), (500, 3), (900, 4), (910, 5))
+    values = spec_of([(Line("t", 0, False, "5"), points)], "number", SPAN)["data"]["values"]
+    assert [value["stretch"] for value in values] == ["0 0", "0 0", "0 1", "0 2", "0 2"]
+    assert [value["is_alone"] for value in values] == [False, False, True, False, False]
 
 
 def test_many_curves_are_counted_and_a_curve_keeps_its_colour_by_name() -> None:

@@ -20,12 +20,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 RELEASE = re.compile(r"^## (\d+)\.(\d+)\.(\d+)(?: - \d{4}-\d{2}-\d{2})?$", re.MULTILINE)
 
 
-def test_the_package_takes_its_version_from_the_code() -> None:
-    assert "version" not in PROJECT["project"]
-    assert PROJECT["project"]["dynamic"] == ["version"]
-    assert locate(PROJECT["tool"]["setuptools"]["dynamic"]["version"]["attr"]) == vsetune.__version__
-
-
 def test_the_command_prints_the_version_of_the_code_that_runs() -> None:
     program = "import sys, vsetune; vsetune.__version__ = '9.8.7'; sys.argv[1:] = ['--version']; " \
         "from vsetune.cli.main import run; run()"
@@ -36,7 +30,10 @@ def test_the_command_prints_the_version_of_the_code_that_runs() -> None:
     assert said.stdout == "vsetune 9.8.7\n"
 
 
-def test_an_attempt_is_recorded_with_the_version_of_the_code_that_runs() -> None:
+def test_the_package_and_attempts_have_the_version_of_the_code() -> None:
+    assert "version" not in PROJECT["project"]
+    assert PROJECT["project"]["dynamic"] == ["version"]
+    assert locate(PROJECT["tool"]["setuptools"]["dynamic"]["version"]["attr"]) == vsetune.__version__
     described = describe_environment(TrainingSpec(), device=torch.device("cpu"), data_fingerprint="none")
     assert described["package_vsetune"] == vsetune.__version__
 
@@ -50,8 +47,3 @@ def test_the_changelog_releases_the_version_last_and_every_version_once() -> Non
     assert releases == sorted(set(releases), reverse=True)
     assert ".".join(map(str, releases[0])) == vsetune.__version__
     assert re.search(r" - \d{4}-\d{2}-\d{2}$", headings[1])
-
-
-def test_no_fingerprint_and_no_protocol_can_know_the_version_so_studies_go_on_after_an_upgrade() -> None:
-    readers = [path for path in (ROOT / "platform").rglob("*.py") if "vsetune.__version__" in path.read_text("utf-8")]
-    assert sorted(path.name for path in readers) == ["environment.py", "main.py"]

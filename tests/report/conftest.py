@@ -1,16 +1,15 @@
-"""Attempts made by hand. The two curves are the worked example of the definition of Difference."""
+"""Attempts made by hand, and boards of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from board_attempts import BASELINE, NEW, reaching
 from written_fields import as_written
 
 from vsetune.records.events import AttemptRecord, AttemptStart, attempt_id
+from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts
-
-BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 
 
 @pytest.fixture
@@ -64,3 +63,32 @@ def several(attempt) -> list[StudyAttempts]:
         study("first_flickr", *(each for loss in ("lmh", "lseh") for each in seeds(loss, falling, dataset="flickr"))),
         study("fourth"),
     ]
+
+
+@pytest.fixture
+def decided(attempt):
+    """Nine seeds: one loss is higher and sooner, one lower, one cannot be told, one sometimes never gets there, one was
+    searched, one has two seeds, and one does not compare. Numbers over a thousand and below zero are among them."""
+    base = {"heights": (60.0, 60.3, 60.1, 60.5, 60.2, 60.4, 60.1, 60.3, 60.2), "epochs": (8, 9, 8, 10, 9, 8, 9, 8, 9)}
+    ahead = {"heights": [height + 1.1 + at / 90 for at, height in enumerate(base["heights"])], "epochs": (4, 5, 6) * 3}
+    behind = {"heights": [height - 2 - at / 70 for at, height in enumerate(base["heights"])], "epochs": (6,) * 9}
+    long = {"train_seconds": 54321.0, "device_seconds": 98765.4}
+    return build([
+        *reaching(attempt, "lmh", **base), *reaching(attempt, "ahead", **ahead),
+        *reaching(attempt, "equal", heights=(60.3, 60.1) * 4 + (60.4,), epochs=(8, 9, 8, 10, 9, 8, 9, 8, 9)),
+        *reaching(attempt, "behind", **behind, summary=long),
+        *reaching(attempt, "often", heights=(61, 61, 61, 61, 50, 61, 50, 61, 61),
+                  epochs=(9, 10, 11, 11, 5, 11, 5, 10, 9)),
+        *reaching(attempt, "few", heights=(61.0, 62.0), epochs=(7, 8)),
+        *reaching(attempt, "tuned", **ahead), attempt("tuned", [5.0], configuration=1, status="pruned"),
+        *reaching(attempt, "apart", heights=(70.0,) * 3, epochs=(3,) * 3, batch_unit="images"),
+    ], baseline="lmh")
+
+
+@pytest.fixture
+def rising(attempt):
+    """A baseline that rises to its end, with two networks."""
+    return build([
+        attempt(loss, [50, 55, 58 + seed / 7, 60 + seed / 3 + more], seed=seed, network=network)
+        for network in ("vsepp", "scan") for loss, more in (("lmh", 0.0), ("other", 1.37)) for seed in range(5)
+    ], baseline="lmh")

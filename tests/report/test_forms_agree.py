@@ -1,6 +1,6 @@
-"""Terminal, page, Markdown, LaTeX, CSV and JSON say the same of every row, in tables and in sentences.
+"""Words of cells and sentences, and CSV, have the numbers of JSON: rounded, never another number.
 
-Words are read back from what is written and held against the numbers of JSON: rounded, never another number.
+Terminal, page, Markdown and LaTeX of the same boards show these words, see test_recorded_views.
 """
 
 from __future__ import annotations
@@ -10,148 +10,21 @@ import io
 import json
 import math
 import re
-from collections import Counter
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from vsetune.report.building import build
-from vsetune.report.export import to_csv, to_json, to_latex, to_markdown
-from vsetune.report.page import to_html
-from vsetune.report.terminal import render_table
+from vsetune.report.board_sentences import findings
+from vsetune.report.columns import COLUMNS, columns_of
+from vsetune.report.export import to_csv, to_json
 
 NUMBER = re.compile(r"[+−]?(?:\d[\d,]*(?:\.\d+)?|∞)")
-OF_TEX = {
-    r"\textbackslash{}": "\\", r"$\pm$": "±", r"$\infty$": "∞", "$-$": "−", "$<$": "<", "$>$": ">", "--": "–",
-} | {f"\\{sign}": sign for sign in "&%$#_{}"} | {"-{}-": "--"}
-"""Signs as LaTeX has them."""
 NAMES = ("data", "network", "loss")
-IN_NO_PAPER = ("device-seconds", "trials")
-
-
-def reaching(attempt, loss, *, heights, epochs, **about):
-    """Seeds that get to their height at the epochs told, and stay below it from then on."""
-    return [
-        attempt(
-            loss, [*(0.9 * height,) * (at - 1), height, *(height - 0.5,) * (12 - at)], gap=1.0, seed=seed,
-            phase="confirm" if seed else "search", **about,
-        )
-        for seed, (height, at) in enumerate(zip(heights, epochs, strict=True))
-    ]
-
-
-@pytest.fixture
-def decided(attempt):
-    """Nine seeds: one loss is higher and sooner, one lower, one cannot be told, one sometimes never gets there, one was
-    searched, one has two seeds, and one does not compare. Numbers over a thousand and below zero are among them."""
-    base = {"heights": (60.0, 60.3, 60.1, 60.5, 60.2, 60.4, 60.1, 60.3, 60.2), "epochs": (8, 9, 8, 10, 9, 8, 9, 8, 9)}
-    ahead = {"heights": [height + 1.1 + at / 90 for at, height in enumerate(base["heights"])], "epochs": (4, 5, 6) * 3}
-    behind = {"heights": [height - 2 - at / 70 for at, height in enumerate(base["heights"])], "epochs": (6,) * 9}
-    long = {"train_seconds": 54321.0, "device_seconds": 98765.4}
-    return build([
-        *reaching(attempt, "lmh", **base), *reaching(attempt, "ahead", **ahead),
-        *reaching(attempt, "equal", heights=(60.3, 60.1) * 4 + (60.4,), epochs=(8, 9, 8, 10, 9, 8, 9, 8, 9)),
-        *reaching(attempt, "behind", **behind, summary=long),
-        *reaching(attempt, "often", heights=(61, 61, 61, 61, 50, 61, 50, 61, 61),
-                  epochs=(9, 10, 11, 11, 5, 11, 5, 10, 9)),
-        *reaching(attempt, "few", heights=(61.0, 62.0), epochs=(7, 8)),
-        *reaching(attempt, "tuned", **ahead), attempt("tuned", [5.0], configuration=1, status="pruned"),
-        *reaching(attempt, "apart", heights=(70.0,) * 3, epochs=(3,) * 3, batch_unit="images"),
-    ], baseline="lmh")
-
-
-@pytest.fixture
-def rising(attempt):
-    """A baseline that rises to its end, with two networks."""
-    return build([
-        attempt(loss, [50, 55, 58 + seed / 7, 60 + seed / 3 + more], seed=seed, network=network)
-        for network in ("vsepp", "scan") for loss, more in (("lmh", 0.0), ("other", 1.37)) for seed in range(5)
-    ], baseline="lmh")
 
 
 @pytest.fixture(params=["decided", "rising"])
 def board(request):
     return request.getfixturevalue(request.param)
-
-
-class _Cells(HTMLParser):
-    """Cells of the first table, [heading, text] of every row, and the sentences of the lists."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.rows: list[list[list[str]]] = []
-        self.sentences: list[str] = []
-        self._into: list[str] | None = None
-        self._marks = 0
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        about = dict(attrs)
-        if tag == "tr" and "data-key" in about and "class" in about:
-            self.rows.append([])
-        elif tag == "td" and "data-sort" in about:
-            self.rows[-1].append([about["data-label"], ""])
-            self._into = self.rows[-1][-1]
-        elif tag == "li":
-            self._into = ["", ""]
-        elif tag in ("sup", "span") and self._into is not None:
-            self._marks += 1
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("sup", "span") and self._into is not None:
-            self._marks -= 1
-        elif tag in ("td", "li"):
-            if tag == "li" and self._into is not None:
-                self.sentences.append(self._into[1])
-            self._into = None
-
-    def handle_data(self, data: str) -> None:
-        if self._into is not None and not self._marks:
-            self._into[1] += data
-
-
-def of_page(board) -> list[dict[str, str]]:
-    rows = _Cells(to_html(board)).rows
-    return [{title: " ".join(words.split()) for title, words in row} for row in rows]
-
-
-def of_table(lines: list[str], between: str) -> list[dict[str, str]]:
-    """Rows of a table whose first line has the headings, which begin with a capital but for units."""
-    heads, *rows = ([cell.strip() for cell in re.split(rf"(?<!\\){between}", line)] for line in lines)
-    heads = [head[:1].lower() + head[1:] if head not in ("Difference", "M-Recall over the baseline") else head
-             for head in heads]
-    rows = [dict(zip(heads, row, strict=True)) for row in rows]
-    return [row | {"loss": re.sub(r" \([a-z,]+\)$", "", row["loss"])} for row in rows]
-
-
-def of_markdown(board) -> list[dict[str, str]]:
-    lines = [line.strip("| \n") for line in to_markdown(board).splitlines() if line.startswith("|")]
-    return of_table([re.sub(r"\\([\\`*_\[\]<>|#~])", r"\1", line) for line in (lines[0], *lines[2:])], r" \| ")
-
-
-def plain(latex: str) -> str:
-    for told, sign in OF_TEX.items():
-        latex = latex.replace(told, sign)
-    return latex
-
-
-def of_latex(board) -> list[dict[str, str]]:
-    table = to_latex(board).partition(r"\toprule")[2].partition(r"\bottomrule")[0]
-    return of_table([plain(line.removesuffix(r" \\")) for line in table.splitlines() if "&" in line], " & ")
-
-
-def of_terminal(board) -> str:
-    console = Console(width=300, file=io.StringIO(), color_system=None)
-    console.print(render_table(board))
-    return console.file.getvalue()
-
-
-def rows_in_order(told: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of JSON, those of one network after another as tables have them."""
-    networks = list(dict.fromkeys(row["network"] for row in told["rows"]))
-    return sorted(told["rows"], key=lambda row: networks.index(row["network"]))
 
 
 def ends(bounds: list[float | None] | None) -> list[float]:
@@ -160,7 +33,7 @@ def ends(bounds: list[float | None] | None) -> list[float]:
 
 
 def numbers_of(row: dict[str, Any]) -> dict[str, tuple[list[float], int]]:
-    """What people read in a row of JSON: its numbers in order, and to how many digits."""
+    """The displayed part of a row of JSON: its numbers in order, and to how many digits."""
     comparison, difference, target = row["comparison"] or {}, row["difference"] or {}, row["epochs_to_target"] or {}
     counted = [seed for seed in row["seeds"] if seed["status"] == "finished" and not seed["chose"]]
     has_interval = difference.get("low") is not None
@@ -184,51 +57,30 @@ def read(words: str) -> list[float]:
 
 def assert_same(words: str, values: list[float], digits: int) -> None:
     """That the words have these numbers, in their order, rounded."""
-    told = read(words)
-    assert len(told) == len(values), (words, values)
-    for number, value in zip(told, values, strict=True):
+    found = read(words)
+    assert len(found) == len(values), (words, values)
+    for number, value in zip(found, values, strict=True):
         assert number == value or abs(number - value) <= 0.5 * 10**-digits + 1e-9, (words, values)
 
 
-def test_every_number_of_the_page_is_that_of_json_rounded(board):
-    told = rows_in_order(json.loads(to_json(board)))
-    for cells, row in zip(of_page(board), told, strict=True):
-        assert [cells[name] for name in NAMES] == [row["dataset"], row["network"], row["loss"]]
-        expected = numbers_of(row)
+def test_every_number_of_a_cell_is_that_of_json_rounded(board):
+    for row, plain in zip(board.rows, json.loads(to_json(board))["rows"], strict=True):
+        cells = {column.title: column.words(row) for column in columns_of("page", COLUMNS, board.rows)}
+        assert [cells[name] for name in NAMES] == [plain["dataset"], plain["network"], plain["loss"]]
+        expected = numbers_of(plain)
         assert set(cells) == {*NAMES, *expected}
         for title, (values, digits) in expected.items():
             assert_same(cells[title], values, digits)
-        is_bound = row["epochs_to_target"] is not None and row["epochs_to_target"]["censored"]
-        assert ">" in cells["epochs to baseline's best"] if is_bound else ">" not in cells["epochs to baseline's best"]
-        assert cells["Difference"] == row["difference_shown"]
-
-
-def test_markdown_and_latex_have_the_words_of_the_page(board):
-    page = of_page(board)
-    assert of_markdown(board) == page
-    assert of_latex(board) == [
-        {title: words for title, words in row.items() if title not in IN_NO_PAPER} for row in page
-    ]
-
-
-def test_the_terminal_has_the_numbers_of_the_page(board):
-    """A row takes several lines there, with intervals below what they belong to, and names in its first line."""
-    lines = of_terminal(board).partition("Protocol:")[0].splitlines()[1:]
-    beginnings = [at for at, line in enumerate(lines) if line.startswith(" scenes")]
-    page = of_page(board)
-    assert len(beginnings) == len(page)
-    for cells, at, end in zip(page, beginnings, [*beginnings[1:], len(lines)], strict=True):
-        words = " ".join(lines[at:end])
-        for name in NAMES:
-            words = words.replace(cells.pop(name), "", 1)
-        expected = Counter(number for cell in cells.values() for number in NUMBER.findall(cell))
-        found = Counter(NUMBER.findall(re.sub(r"\d+ pruned|\([a-z,]+\)", "", words)))
-        assert found == expected, words
+        is_bound = plain["epochs_to_target"] is not None and plain["epochs_to_target"]["censored"]
+        assert (">" in cells["epochs to baseline's best"]) == is_bound
+        assert cells["Difference"] == plain["difference_shown"]
 
 
 def test_csv_has_the_numbers_of_json_to_the_last_digit(board):
-    told = rows_in_order(json.loads(to_json(board)))
-    for line, row in zip(csv.DictReader(io.StringIO(to_csv(board))), told, strict=True):
+    rows = json.loads(to_json(board))["rows"]
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    rows.sort(key=lambda row: networks.index(row["network"]))
+    for line, row in zip(csv.DictReader(io.StringIO(to_csv(board))), rows, strict=True):
         comparison, difference = row["comparison"] or {}, row["difference"] or {}
         target = row["epochs_to_target"] or {}
         pairs = {
@@ -251,24 +103,15 @@ def test_csv_has_the_numbers_of_json_to_the_last_digit(board):
         assert (line["gets_higher"], line["is_sooner"]) == (comparison.get("height", ""), comparison.get("epochs", ""))
 
 
-def test_what_is_said_of_every_comparison_is_the_same_everywhere_and_has_the_numbers_of_json(board):
-    told = json.loads(to_json(board))
-    sentences = [*told["findings"], *told["notes"]]
-    assert _Cells(to_html(board)).sentences[: len(sentences)] == sentences
-    assert [plain(line.removeprefix(r"\par\footnotesize ")) for line in to_latex(board).splitlines()
-            if line.startswith(r"\par")] == sentences
-    shown = " ".join(of_terminal(board).split())
-    for sentence in sentences:
-        assert " ".join(sentence.split()) in shown
-        assert re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", sentence) in to_markdown(board)
-    compared = [row for row in told["rows"] if row["comparison"]]
-    assert compared
-    for row in compared:
+def test_every_comparison_has_a_sentence_with_the_numbers_of_json(board):
+    rows = [row for row in json.loads(to_json(board))["rows"] if row["comparison"]]
+    assert rows
+    for row in rows:
         (sentence,) = [
-            each for each in told["findings"]
+            each for each in findings(board)
             if re.match(rf"{row['network']} ([\w, ]*, )?{row['loss']}(,[\w, ]*)? against", each)
         ]
-        assert_same(_without_method(sentence), _said(row), 3)
+        assert_same(_without_method(sentence), _in_words(row), 3)
 
 
 def _without_method(sentence: str) -> str:
@@ -276,7 +119,7 @@ def _without_method(sentence: str) -> str:
     return re.sub(r"p < 0\.001| within \d+ epochs", "", sentence.partition(" against ")[2])
 
 
-def _said(row: dict[str, Any]) -> list[float]:
+def _in_words(row: dict[str, Any]) -> list[float]:
     """The numbers that JSON has for a sentence, rounded as the sentence rounds them, in its order."""
     comparison, numbers = row["comparison"], numbers_of(row)
     gain, difference = (_rounded(*numbers[title]) for title in ("M-Recall over the baseline", "Difference"))

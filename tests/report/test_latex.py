@@ -8,16 +8,17 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from board_attempts import NEW
 
 from vsetune.report.building import build
-from vsetune.report.export import tex, to_latex
-from vsetune.report.many_studies import StudyAttempts, build_many, latex_texts
+from vsetune.report.export import to_latex
+from vsetune.report.many_studies import StudyAttempts, build_many
 from vsetune.report.paper_table import paper_table
 from vsetune.report.table_filling import fill
 from vsetune.report.table_formats import to_latex as paper_to_latex
+from vsetune.report.table_text import tex
 
 NASTY = r"a_b%c&d#e~f^g$h{i}j\k<l>"
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 PDFLATEX = shutil.which("pdflatex")
 _CELLS = re.compile(r"\\multicolumn\{(\d+)\}")
 _LIVE = re.compile(r"(?<!\\)[%#&~]")
@@ -64,7 +65,7 @@ def texts(nasty, several, attempt):
         for loss, recalls in (("lmh", NEW), ("lseh", NEW))
     ])])
     return {
-        "board": to_latex(nasty), "several": latex_texts(build_many(several)).whole(), "paper": paper_to_latex(paper),
+        "board": to_latex(nasty), "several": to_latex(build_many(several)), "paper": paper_to_latex(paper),
     }
 
 
@@ -81,14 +82,12 @@ def test_the_parser_finds_what_is_broken(broken):
         check(broken)
 
 
-def test_every_sign_with_a_meaning_is_escaped():
-    assert tex(NASTY) == (
-        r"a\_b\%c\&d\#e\textasciitilde{}f\textasciicircum{}g\$h\{i\}j\textbackslash{}k$<$l$>$"
-    )
-
-
-def test_hyphens_of_options_stay_two_and_a_dash_a_dash():
-    assert tex("study confirm demo --seeds 8 – a-b ---") == "study confirm demo -{}-seeds 8 -- a-b -{}-{}-"
+@pytest.mark.parametrize(("text", "latex"), [
+    (NASTY, r"a\_b\%c\&d\#e\textasciitilde{}f\textasciicircum{}g\$h\{i\}j\textbackslash{}k$<$l$>$"),
+    ("study confirm demo --seeds 8 – a-b ---", "study confirm demo -{}-seeds 8 -- a-b -{}-{}-"),
+])
+def test_signs_with_a_meaning_are_escaped_and_hyphens_of_options_stay_two(text, latex):
+    assert tex(text) == latex
 
 
 @pytest.mark.slow
@@ -100,9 +99,9 @@ def test_pdflatex_sets_it(texts, name, tmp_path):
     (tmp_path / "table.tex").write_text(
         "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n" + text + "\\end{document}\n"
     )
-    said = subprocess.run(
+    done = subprocess.run(
         [PDFLATEX, "-interaction=nonstopmode", "-halt-on-error", "table.tex"], cwd=tmp_path, capture_output=True,
         text=True, errors="replace", timeout=120, check=False,
     )
-    assert said.returncode == 0, said.stdout[-2000:]
-    assert "LaTeX Warning: Reference" not in said.stdout
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "LaTeX Warning: Reference" not in done.stdout

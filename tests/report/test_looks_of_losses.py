@@ -9,10 +9,11 @@ import headless_browser
 import pytest
 
 from vsetune.report.building import build
-from vsetune.report.charts import DASHES, PALETTE, SHAPES, loss_colours, turn_of
+from vsetune.report.charts import loss_colours, profile_picture
 from vsetune.report.page import to_html
-from vsetune.report.profile_charts import COLOURS, profile_picture
+from vsetune.report.rows import boards_of
 from vsetune.report.shown_runs import ShownRuns
+from vsetune.report.vega import DASHES, LIGHT, PALETTE, turn_of
 
 LOSSES = [f"loss_{number:02}" for number in range(2 * PALETTE + 2)]
 RISING_AND_FALLING = (40, 50, 60, 59, 58, 57)
@@ -87,23 +88,13 @@ def lines_of(svg: str) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_the_still_picture_of_profiles_tells_as_many_losses_apart(board):
-    looks = lines_of(profile_picture([(board.profile, board.baseline)], [board], "svg").decode())
-    assert list(looks) == [each.loss for each in board.profile.losses]
-    assert (len({colour for colour, _ in looks.values()}), len(set(looks.values()))) == (PALETTE, len(LOSSES))
-
-
 def test_a_loss_looks_in_the_picture_as_on_the_page_whatever_is_left_out(attempts):
     """The second loss was not run with one of the networks, the page has it all the same."""
     board = build(
         [each for each in attempts if (each.start.loss, each.start.network) != (LOSSES[1], "vsrn")], baseline=LOSSES[0],
     )
-    looks = lines_of(profile_picture([(board.profile, board.baseline)], [board], "svg").decode())
+    looks = lines_of(profile_picture(boards_of(board), "svg").decode())
     assert looks == {
-        loss: (COLOURS[index % PALETTE], ",".join(map(str, DASHES[turn_of(index)])))
+        loss: (LIGHT[f"c{index % PALETTE}"], ",".join(map(str, DASHES[turn_of(index)])))
         for loss, index in loss_colours(board).items() if loss != LOSSES[1]
     }
-
-
-def test_every_turn_of_the_colours_has_dashes_and_a_shape_of_its_own():
-    assert len(set(DASHES)) == len(DASHES) == len(set(SHAPES)) == len(SHAPES)

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from board_attempts import BASELINE, NEW
 
 from vsetune.records.events import AttemptRecord
+from vsetune.report.board_sentences import notes
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts, build_many
-from vsetune.report.wording import notes
-
-BASELINE = (30, 42, 50, 55, 58, 60.2, 60.1, 59.8)
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
 
 
 def study(
@@ -99,22 +97,11 @@ def test_every_data_set_has_a_board_with_the_baseline_that_most_of_its_studies_n
     first = study("first", [attempt("lmh"), attempt("lseh", NEW)])
     flickr = [attempt(loss, dataset="flickr", data_fingerprint="f") for loss in ("lmh", "lsh")]
     boards = build_many([first, study("second", flickr, "lsh"), study("third", [])])
-    told = [(board.rows[0].dataset, board.baseline) for board in boards.boards]
-    assert told == [("scenes", "lmh"), ("flickr", "lsh")]
+    named = [(board.rows[0].dataset, board.baseline) for board in boards.boards]
+    assert named == [("scenes", "lmh"), ("flickr", "lsh")]
     assert boards.notes == ("third: has no attempts yet",)
     boards = build_many([first, study("second", flickr)], baseline="lseh")
     assert {board.baseline for board in boards.boards} == {"lseh"}
-
-
-def test_losses_have_a_profile_over_all_data_sets(attempt):
-    first = study("first", [attempt("lmh", phase="confirm"), attempt("lseh", NEW, phase="confirm")])
-    second = study("second", [
-        attempt(loss, [40, 50, 60, 58, 57], dataset="flickr", phase="confirm") for loss in ("lmh", "lseh")
-    ])
-    found = build_many([first, second])
-    assert found.profile.tasks == (("scenes", "vsepp"), ("flickr", "vsepp"))
-    assert {each.loss: each.factors for each in found.profile.losses} == {"lseh": (1, 1), "lmh": (1.5, 1)}
-    assert build_many([first]).profile is None, "the board has it"
 
 
 def test_the_share_of_seeds_that_must_get_there_holds_on_every_board_and_over_all(attempt):

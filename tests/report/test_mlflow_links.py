@@ -21,7 +21,7 @@ class Exported(Studies):
         return []
 
 
-def test_links_are_those_of_the_descriptions_of_runs(attempt):
+def test_links_are_those_of_the_descriptions_of_runs_and_need_an_address(attempt):
     attempts = [attempt("lmh"), attempt("lseh")]
     board = build(attempts, baseline="lmh")
     runs = shown_runs(Exported(), [board], attempts, mlflow_url="http://ui")
@@ -29,9 +29,4 @@ def test_links_are_those_of_the_descriptions_of_runs(attempt):
     assert links["charts"] == f"http://ui/{charts_link('7')}"
     assert links["run"].replace("{run}", "abc") == f"http://ui/{run_link('7', 'abc')}"
     assert runs.runs == {"demo/first/1": "abc"}
-
-
-def test_without_an_address_of_mlflow_there_are_none(attempt):
-    attempts = [attempt("lmh")]
-    board = build(attempts, baseline="lmh")
     assert shown_runs(Exported(), [board], attempts, mlflow_url=None).to_plain([board])["links"] == [None]

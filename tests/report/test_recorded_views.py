@@ -1,52 +1,45 @@
-"""Every view of three boards, byte for byte as recorded in `recorded_views/`.
+"""Every view of five boards, byte for byte as recorded in `__snapshots__/`.
 
-Renew with: VSETUNE_RENEW_GOLDEN=1 python -m pytest tests/report/test_recorded_views.py
+Renew with: python -m pytest tests/report/test_recorded_views.py --snapshot-update
 The change that renews them says in CHANGELOG.md what readers of a board see differently.
 """
 
 from __future__ import annotations
 
 import io
-import os
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from board_attempts import NEW
 from rich.console import Console
+from syrupy.extensions.single_file import SingleFileSnapshotExtension
 
 from vsetune.report.building import build
-from vsetune.report.export import to_csv, to_latex
+from vsetune.report.export import to_csv, to_latex, to_markdown
+from vsetune.report.many_studies import build_many
 from vsetune.report.page import to_html
-from vsetune.report.rows import Leaderboard
 from vsetune.report.terminal import render_table
 
-RECORDED = Path(__file__).with_name("recorded_views")
-BOARDS = ("searched", "several", "hostile")
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
+
+def terminal(board, width: int) -> str:
+    console = Console(width=width, file=io.StringIO(), force_terminal=True, color_system="standard", _environ={})
+    console.print(render_table(board))
+    return console.file.getvalue()
 
 
-def terminal(width: int) -> Callable[[Leaderboard], str]:
-    def render(board: Leaderboard) -> str:
-        console = Console(width=width, file=io.StringIO(), force_terminal=True, color_system="standard", _environ={})
-        console.print(render_table(board))
-        return console.file.getvalue()
-
-    return render
-
-
-def page_body(board: Leaderboard) -> str:
+def page_body(board) -> str:
     """The page without its style sheet and script, which no column touches."""
     page = to_html(board)
     return page[page.index("<main>") : page.index("</main>")]
 
 
 VIEWS = {
-    "wide.txt": terminal(160), "narrow.txt": terminal(72), "html": page_body, "csv": to_csv, "tex": to_latex,
+    "wide.txt": lambda board: terminal(board, 160), "narrow.txt": lambda board: terminal(board, 72),
+    "html": page_body, "csv": to_csv, "tex": to_latex, "md": to_markdown,
 }
 
 
 @pytest.fixture
-def boards(attempt) -> dict[str, Leaderboard]:
+def boards(attempt):
     searched = [
         attempt("lmh", [1, 2]), attempt("lmh", [70, 71], configuration=1),
         attempt("lmh", [60, 62], configuration=1, seed=1, phase="confirm"),
@@ -67,9 +60,13 @@ def boards(attempt) -> dict[str, Leaderboard]:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("name", BOARDS)
-def test_a_view_is_as_recorded(name, view, boards):
-    text, file = VIEWS[view](boards[name]), RECORDED / f"{name}.{view}"
-    if os.environ.get("VSETUNE_RENEW_GOLDEN"):
-        file.write_bytes(text.encode())
-    assert text.encode() == file.read_bytes()
+@pytest.mark.parametrize("name", ["searched", "several", "hostile", "decided", "rising"])
+def test_a_view_is_as_recorded(name, view, boards, request, snapshot):
+    board = boards.get(name) or request.getfixturevalue(name)
+    assert VIEWS[view](board).encode() == snapshot(extension_class=SingleFileSnapshotExtension)
+
+
+@pytest.mark.parametrize("view", ["html", "csv", "tex", "md"])
+def test_a_view_of_several_studies_is_as_recorded(view, several, snapshot):
+    found = build_many(several)
+    assert VIEWS[view](found).encode() == snapshot(extension_class=SingleFileSnapshotExtension)

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import headless_browser
 import pytest
+from refusals import refused
 
 from vsetune.errors import StorageError, UsageError
 from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.report import serving
+from vsetune.report import messages, serving
 from vsetune.report.page import to_html
 from vsetune.report.serving import BoardServer
 
@@ -29,7 +30,7 @@ PLACE = f"/studies/{NAME}"
 
 
 class RunningStudy:
-    """A study that is being recorded, of two losses with a seed each. store: what is served of the home."""
+    """A study that is being recorded, of two losses with a seed each. store: of the home that is served."""
 
     def __init__(self) -> None:
         self.store, self.runs, self._logs = Studies(), {}, []
@@ -42,15 +43,17 @@ class RunningStudy:
         writer.open_study(StudyRecord(name, "f", {"baseline": "lmh"}), resume=False)
         return writer
 
-    def start(self, loss: str) -> str:
-        self.runs[loss] = self.writer.start_attempt(AttemptStart(
-            study=NAME, trial=f"{loss}-c0-s0", cell=f"vsepp.{loss}", network="vsepp", loss=loss, number=1, seed=0,
+    def start(self, loss: str, m_recall: float, *, study: str = NAME, writer: StudyWriter | None = None) -> None:
+        """A trial with one validation."""
+        self.runs[loss] = (writer or self.writer).start_attempt(AttemptStart(
+            study=study, trial=f"{loss}-c0-s0", cell=f"vsepp.{loss}", network="vsepp", loss=loss, number=1, seed=0,
             phase="search", configuration={}, resolved={"data": {"path": "data/scenes"}},
         ))
-        return self.runs[loss]
+        self.validate(loss, 1, m_recall, writer=writer)
 
-    def validate(self, loss: str, step: int, m_recall: float) -> None:
-        self.writer.record_points(self.runs[loss], [ValidationPoint(step, step / 2, step, m_recall, 1.0 * step)])
+    def validate(self, loss: str, step: int, m_recall: float, *, writer: StudyWriter | None = None) -> None:
+        point = ValidationPoint(step, step / 2, step, m_recall, 1.0 * step)
+        (writer or self.writer).record_points(self.runs[loss], [point])
 
     def close(self) -> None:
         for log in self._logs:
@@ -60,16 +63,15 @@ class RunningStudy:
 @pytest.fixture
 def study():
     study = RunningStudy()
-    for loss, m_recall in (("lmh", 20.0), ("lseh", 30.0)):
-        study.start(loss)
-        study.validate(loss, 1, m_recall)
+    study.start("lmh", 20.0)
+    study.start("lseh", 30.0)
     yield study
     study.close()
 
 
 @contextmanager
-def running(study):
-    with BoardServer(study.store, [], host="127.0.0.1", port=0) as server:
+def running(study, **options):
+    with BoardServer(study.store, [], host="127.0.0.1", port=0, **options) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -107,12 +109,7 @@ def test_one_study_is_shown_at_once_and_several_are_listed(server, study):
 
 
 def test_studies_stand_side_by_side_by_data_set(server, study):
-    second = study.begin("second")
-    run = second.start_attempt(AttemptStart(
-        study="second", trial="top_f-c0-s0", cell="vsepp.top_f", network="vsepp", loss="top_f", number=1, seed=0,
-        phase="search", configuration={}, resolved={"data": {"path": "data/scenes"}},
-    ))
-    second.record_points(run, [ValidationPoint(1, 0.5, 1, 33.0, 1.0)])
+    study.start("top_f", 33.0, study="second", writer=study.begin("second"))
     assert b'<a href="/all">all studies side by side, by data set</a>' in get(server, "/")[1]
     assert b"<h1>first + second</h1>" in get(server, "/all")[1]
     first, content = get(server, "/all/board.json")
@@ -130,10 +127,9 @@ def test_studies_stand_side_by_side_by_data_set(server, study):
 def test_of_a_home_without_any_attempt_the_page_waits():
     study = RunningStudy()
     study.close()
-    with BoardServer(study.store, [], host="127.0.0.1", port=0) as server:
-        answer = server.answer("/all", host="127.0.0.1", tag=None)
-        assert b"no study has attempts yet" in answer.content
-        assert server.answer("/all/board.json", host="127.0.0.1", tag=None).status == 503
+    with running(study) as server:
+        assert b"this store has no attempts yet" in get(server, "/all")[1]
+        assert get(server, "/all/board.json")[0].status == 503
 
 
 def test_a_board_is_sent_again_only_when_it_has_changed(server, study):
@@ -149,18 +145,6 @@ def test_a_board_is_sent_again_only_when_it_has_changed(server, study):
     (shown,) = update["data"]["boards"]
     assert {row["loss"]: row["best_m_recall"] for row in shown["board"]["rows"]} == {"lmh": 20, "lseh": 44}
     assert ">44.0</td>" in update["parts"]["table 0"]
-
-
-def test_a_home_that_is_away_is_told_and_the_server_goes_on(server, study, monkeypatch):
-    def away():
-        raise StorageError("home x: away")
-
-    with monkeypatch.context() as outage:
-        outage.setattr(study.store, "studies", away)
-        for path in ("/", "/all", "/all/board.json", PLACE):
-            answer, content = get(server, path)
-            assert (answer.status, content) == (503, b"home x: away")
-    assert get(server, PLACE)[0].status == 200
 
 
 def test_a_browser_that_hangs_up_is_no_news(server, capfd):
@@ -187,7 +171,7 @@ def test_connections_that_ask_nothing_take_no_thread_and_are_closed(study, monke
             each.close()
 
 
-def test_a_connection_too_many_is_refused_and_the_server_goes_on(study, monkeypatch):
+def test_a_connection_too_many_and_a_name_pointed_here_are_refused_and_the_server_goes_on(study, monkeypatch):
     monkeypatch.setattr(serving, "MOST_CONNECTIONS", 5)
     with running(study) as server:
         many = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(5)]
@@ -195,6 +179,8 @@ def test_a_connection_too_many_is_refused_and_the_server_goes_on(study, monkeypa
         for each in many:
             each.close()
         assert get(server, PLACE)[0].status == 200
+        answer, content = get(server, PLACE, Host="evil.example:80")
+        assert (answer.status, content) == (403, b"this server is for this machine alone")
 
 
 def test_a_page_that_many_ask_for_at_once_is_made_once(server, monkeypatch):
@@ -215,12 +201,19 @@ def test_boards_that_were_asked_for_long_ago_are_not_kept(server, study, monkeyp
     assert sum(type(each) is serving.LiveBoard for each in gc.get_objects()) <= serving.KEPT_BOARDS
 
 
-def test_a_mistake_in_an_answer_is_one_line_and_the_server_goes_on(server, study, monkeypatch, capfd, caplog):
-    with monkeypatch.context() as broken:
-        broken.setattr(study.store, "studies", lambda: 1 / 0)
-        assert get(server, "/")[0].status == 500
-        broken.setattr(study.store, "studies", Path("/nowhere/at/all").read_bytes)
-        assert get(server, "/")[0].status == 503
+def test_a_store_that_is_away_and_a_mistake_are_one_line_and_the_server_goes_on(
+    server, study, monkeypatch, capfd, caplog
+):
+    def away():
+        raise StorageError("home x: away")
+
+    for fails, paths, status in (
+        (away, ("/", "/all", "/all/board.json", PLACE), 503), (lambda: 1 / 0, ("/",), 500),
+        (Path("/nowhere/at/all").read_bytes, ("/",), 503),
+    ):
+        with monkeypatch.context() as broken:
+            broken.setattr(study.store, "studies", fails)
+            assert [get(server, path)[0].status for path in paths] == [status] * len(paths)
     assert get(server, PLACE)[0].status == 200
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
         "no answer to 127.0.0.1: ZeroDivisionError: division by zero"
@@ -233,16 +226,10 @@ def test_served_profiles_ask_for_the_stated_share_of_seeds(study):
         for step, m_recall in ((2, 31.0), (3, 25.0)):
             study.validate(loss, step, m_recall)
         study.writer.finish_attempt(study.runs[loss], "finished", summary={}, error=None)
-    with BoardServer(study.store, [], host="127.0.0.1", port=0, hit_share=0.75) as server:
+    with running(study, hit_share=0.75) as server:
         for path in (PLACE, "/all"):
-            answer = server.answer(f"{path}/board.json", host="127.0.0.1", tag=None)
-            (shown,) = json.loads(answer.content)["data"]["boards"]
+            (shown,) = json.loads(get(server, f"{path}/board.json")[1])["data"]["boards"]
             assert shown["board"]["profile"]["hit_share"] == 0.75
-
-
-def test_a_page_whose_name_was_pointed_here_gets_nothing(server):
-    answer, content = get(server, PLACE, Host="evil.example:80")
-    assert (answer.status, content) == (403, b"this server is for this machine alone")
 
 
 def test_galleries_are_served_in_a_sandbox_and_no_other_file(server, study, tmp_path):
@@ -267,15 +254,14 @@ def test_galleries_are_served_in_a_sandbox_and_no_other_file(server, study, tmp_
 def test_a_port_that_is_taken_is_told_in_one_line(study):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1, port {port} is taken; choose another"):
+        with refused(messages.PORT_TAKEN, by=UsageError, host="127.0.0.1", port=port):
             BoardServer(study.store, [], host="127.0.0.1", port=port)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(headless_browser.PROGRAM is None, reason="no Chromium on this machine")
 def test_a_page_follows_its_study_and_keeps_sort_filter_and_focus(server, study, tmp_path):
-    study.start("lsh")
-    study.validate("lsh", 1, 25.0)
+    study.start("lsh", 25.0)
     order = "board.shown().map((row) => row.dataset.key.split('\\t')[2]).join()"
     with headless_browser.headless_browser(tmp_path) as browser:
         tab = browser.tab()
@@ -289,8 +275,7 @@ def test_a_page_follows_its_study_and_keeps_sort_filter_and_focus(server, study,
         tab.wait(f"{order} === 'lsh,lseh'")
         assert tab.run("document.activeElement.closest('th').dataset.column") == "best_m_recall"
         assert tab.run("document.querySelector('[data-value=lsh]').getAttribute('aria-pressed')") == "true"
-        study.start("info_nce")
-        study.validate("info_nce", 1, 10.0)
+        study.start("info_nce", 10.0)
         tab.wait("document.querySelector('[data-value=info_nce]') !== null")
         assert tab.run(order) == "lsh,lseh"
         assert tab.problems == []

@@ -10,36 +10,17 @@ from importlib import resources
 
 import pytest
 
-from vsetune.report.charts import curve_charts, height_chart, negatives_charts, seconds_chart
-from vsetune.report.export import to_csv, to_json, to_latex, to_markdown
-from vsetune.report.many_studies import (
-    ManyBoards,
-    StudyAttempts,
-    build_many,
-    csv_texts,
-    curves_of_boards,
-    latex_texts,
-    markdown_texts,
-    shown_to_json,
-)
+from vsetune.report.charts import curve_charts, height_chart, negatives_charts, profile_picture, seconds_chart
+from vsetune.report.export import curves_to_csv, to_json
+from vsetune.report.many_studies import build_many
 from vsetune.report.page import to_html, to_update
-from vsetune.report.profile_charts import COLOURS, profile_picture
-
-NEW = (38, 52, 59, 60.2, 61, 61.5, 61.2, 61.0)
+from vsetune.report.rows import Boards
+from vsetune.report.vega import LIGHT
 
 
 @pytest.fixture
-def found(several) -> ManyBoards:
+def found(several) -> Boards:
     return build_many(several)
-
-
-def test_each_board_stands_by_itself_with_its_baseline_and_what_does_not_compare_says_why(found):
-    page = to_html(found)
-    titles = re.findall(r'<h3 id="board-title-\d">(.*?)</h3>', page)
-    assert titles == ["scenes", "scenes, other conditions", "flickr"]
-    assert page.count("are compared with <strong>lmh</strong>") == 3
-    assert "protocol: batch_size is absent in one and 32 in the other" in page
-    assert "fourth: has no attempts yet." in page
 
 
 def test_what_does_not_compare_is_in_no_chart_of_the_others(found):
@@ -54,65 +35,33 @@ def test_what_does_not_compare_is_in_no_chart_of_the_others(found):
     assert "top_f" not in drawn
 
 
-def test_keys_tell_boards_of_one_data_set_apart(found):
-    rows = json.loads(to_update(found))["data"]["rows"]
-    assert len(rows) == sum(len(board.rows) for board in found.boards)
-    assert rows["scenes\tvsepp\tlmh"]["study"] == "first"
-    assert rows["scenes\tvsepp\tlmh\t2"]["study"] == "second"
-    assert rows["scenes\tvsepp\tlmh"]["group"] != rows["scenes\tvsepp\tlmh\t2"]["group"]
-
-
-def test_an_update_brings_every_part_that_the_page_has_a_place_for(found):
-    parts = json.loads(to_update(found))["parts"]
-    places = set(re.findall(r'data-part="(.*?)"', to_html(found).partition("</main>")[0]))
-    assert set(parts) == places
+def test_an_update_brings_every_part_that_the_page_has_a_place_for_and_keys_tell_boards_apart(found):
+    update = json.loads(to_update(found))
+    parts, rows = update["parts"], update["data"]["rows"]
+    assert set(parts) == set(re.findall(r'data-part="(.*?)"', to_html(found).partition("</main>")[0]))
     assert list(parts).index("boards") < list(parts).index("lead 0")
     assert "<td" not in parts["boards"], "tables come by themselves, so that one that stays is left alone"
+    assert len(rows) == sum(len(board.rows) for board in found.boards)
+    one, other = rows["scenes\tvsepp\tlmh"], rows["scenes\tvsepp\tlmh\t2"]
+    assert (one["study"], other["study"], one["group"] == other["group"]) == ("first", "second", False)
 
 
-def test_csv_says_which_board_a_row_is_on(found):
-    lines = list(csv.DictReader(io.StringIO(csv_texts(found).whole())))
-    assert {(line["board"], line["study"]) for line in lines if line["loss"] == "lmh"} == {
-        ("scenes", "first"), ("scenes.2", "second"), ("flickr", "first_flickr"),
-    }
-    curves = list(csv.DictReader(io.StringIO(curves_of_boards(found.boards))))
-    assert {line["study"] for line in curves} == {"first", "second", "third", "first_flickr"}
-
-
-def test_json_markdown_and_latex_have_every_board_and_what_is_said_across_them(found):
-    plain = json.loads(shown_to_json(found))
+def test_json_and_curves_have_every_board_and_what_is_said_across_them(found):
+    plain = json.loads(to_json(found))
     assert [board["number"] for board in plain["boards"]] == [1, 2, 1]
     assert plain["notes"] == list(found.notes)
     assert plain["profile"]["tasks"] == [["scenes", "vsepp"], ["flickr", "vsepp"]]
-    for text in (markdown_texts(found).whole(), latex_texts(found).whole()):
-        assert "Share of 2 tasks" in text
-        assert "fourth: has no attempts yet." in text
-    assert latex_texts(found).whole().count(r"\begin{table}") == 4
+    curves = list(csv.DictReader(io.StringIO(curves_to_csv(found))))
+    assert {line["study"] for line in curves} == {"first", "second", "third", "first_flickr"}
 
 
-def test_one_study_is_written_as_ever(found):
-    board = found.boards[2]
-    assert csv_texts(board).whole() == to_csv(board)
-    assert markdown_texts(board).whole() == to_markdown(board)
-    assert latex_texts(board).whole() == to_latex(board)
-    assert shown_to_json(board) == to_json(board)
-
-
-def test_profiles_are_drawn_as_svg_and_png(found):
-    svg = profile_picture([(found.profile, "lmh")], found.boards, "svg").decode()
+def test_profiles_are_plotted_as_svg_and_png_in_the_colours_of_the_page(found):
+    svg = profile_picture(found, "svg").decode()
     assert svg.startswith("<svg")
     assert "Share of 2 tasks on which a loss is at the best of lmh" in svg
-    assert COLOURS[0] in svg
-    assert profile_picture([(found.profile, "lmh")], found.boards, "png").startswith(b"\x89PNG")
-    assert profile_picture([], found.boards, "svg") is None
-
-
-def test_a_picture_has_the_colours_of_the_page():
+    assert LIGHT["c0"] in svg
+    assert profile_picture(found, "png").startswith(b"\x89PNG")
+    assert profile_picture(Boards(found.boards[1:2]), "svg") is None
     style = (resources.files("vsetune.report") / "templates" / "page.css").read_text()
-    light = style.partition("}")[0]
-    assert re.findall(r"--c\d: (#[0-9a-f]{6})", light) == list(COLOURS)
-
-
-def test_studies_of_no_attempts_are_told_beside_the_rest(attempt):
-    found = build_many([StudyAttempts("first", "lmh", [attempt("lmh")]), StudyAttempts("second", "lmh", [])])
-    assert "second: has no attempts yet." in to_html(found)
+    shown = dict(re.findall(r"--(\w+): light-dark\((#[0-9a-f]{6}),", style))
+    assert {name: shown[name] for name in LIGHT} == LIGHT

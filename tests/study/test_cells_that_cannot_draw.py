@@ -14,8 +14,8 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
+from vsetune.report.board_sentences import notes
 from vsetune.report.building import build
-from vsetune.report.wording import notes
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.observed import observe
 from vsetune.study.study_records import logged_search

@@ -17,9 +17,9 @@ from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.errors import StudyConflict
 from vsetune.records.events import NO_CONFIGURATION, AttemptRecord, AttemptStart
 from vsetune.records.writer import StudyWriter
+from vsetune.report.board_sentences import notes
 from vsetune.report.building import build
 from vsetune.report.search_budgets import recorded_budget
-from vsetune.report.wording import notes
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.changed_plugins import RefusedCell, not_begun, refused_cells, require_own_code
 from vsetune.study.preparation import PreparedStudy

@@ -12,8 +12,8 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
+from vsetune.report.board_sentences import notes
 from vsetune.report.building import build
-from vsetune.report.wording import notes
 from vsetune.study.confirmations import confirming_again
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_records import logged_search

@@ -24,7 +24,7 @@ from vsetune.errors import StudyConflict
 from vsetune.records.events import SYSTEM, AttemptRecord, Drawn, Event
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.studies import Studies
-from vsetune.report.findings import headline
+from vsetune.report.board_sentences import headline
 from vsetune.study.doctor import examine
 from vsetune.study.preparation import prepare_study
 from vsetune.study.run import StudyOutcome, run_study

@@ -25,8 +25,8 @@ from vsetune.config.plugins import forget_plugins
 from vsetune.errors import ConfigError, StudyConflict, UnusableStore, UsageError
 from vsetune.records.events import AttemptRecord
 from vsetune.records.studies import Studies
+from vsetune.report.board_sentences import notes
 from vsetune.report.building import build
-from vsetune.report.wording import notes
 from vsetune.study.confirmations import confirming_again
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.preparation import prepare_study

@@ -11,7 +11,7 @@ from vsetune.cli.leaderboard_output import Baseline, Every, HitShare, StudyNames
 from vsetune.cli.output import results
 
 if TYPE_CHECKING:
-    from vsetune.report.many_studies import ManyBoards
+    from vsetune.report.rows import Boards
 
 app = typer.Typer(
     no_args_is_help=True, help="Compare what the studies recorded.",
@@ -33,28 +33,29 @@ def show(
 ) -> None:
     """Print the leaderboard of a study, or one for each data set over several: what compares side by side, the rest
     with its reason."""
-    from vsetune.report.many_studies import shown_to_json
+    from vsetune.report.export import to_json
     from vsetune.report.rows import Leaderboard
     from vsetune.report.terminal import render_table
 
     shown = read_boards("show", study or [], every=every, baseline=baseline, hit_share=hit_share).shown
     if as_json:
-        results.out(shown_to_json(shown), highlight=False)
+        results.out(to_json(shown), highlight=False)
     elif isinstance(shown, Leaderboard):
         results.print(render_table(shown))
     else:
         _print_several(shown)
 
 
-def _print_several(found: ManyBoards) -> None:
+def _print_several(found: Boards) -> None:
     from rich.text import Text
 
-    from vsetune.report.terminal import profile_table, render_table, render_words
+    from vsetune.report.table_text import profile_table
+    from vsetune.report.terminal import render_table, render_words
 
     for board in found.boards:
         results.print(render_table(board))
         results.print()
-    for profile in (found.profile, found.seconds_profile):
+    for profile in found.profiles:
         over_all = profile_table(profile, found.boards[0].baseline)
         if over_all is not None:
             results.print(render_words(over_all))

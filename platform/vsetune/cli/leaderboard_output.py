@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from vsetune.records.events import AttemptRecord, StudyRecord
     from vsetune.records.studies import Studies
     from vsetune.report.many_studies import StudyAttempts
-    from vsetune.report.page import Shown
-    from vsetune.report.profile_charts import PictureKind
+    from vsetune.report.rows import Shown
+    from vsetune.report.vega import PictureKind
 
 
 EXPORT_EXAMPLE = (
@@ -75,22 +75,21 @@ def export(
 
 def _text(kind: str, read: ReadBoards) -> str:
     from vsetune.report.columns import COLUMNS
-    from vsetune.report.many_studies import TEXTS
+    from vsetune.report.export import TEXTS
 
     return TEXTS[kind](read.shown, COLUMNS).whole()
 
 
 def _json(read: ReadBoards) -> str:
-    from vsetune.report.many_studies import shown_to_json
+    from vsetune.report.export import to_json
 
-    return shown_to_json(read.shown)
+    return to_json(read.shown)
 
 
 def _curves(read: ReadBoards) -> str:
-    from vsetune.report.many_studies import curves_of_boards
-    from vsetune.report.page import boards_of
+    from vsetune.report.export import curves_to_csv
 
-    return curves_of_boards(boards_of(read.shown))
+    return curves_to_csv(read.shown)
 
 
 def _picture_kind(profile: Path) -> PictureKind:
@@ -103,10 +102,10 @@ def _picture_kind(profile: Path) -> PictureKind:
 
 
 def _profiles(read: ReadBoards, path: Path | None, kind: PictureKind | None) -> bytes:
-    from vsetune.report.page import boards_of
-    from vsetune.report.profile_charts import profile_picture, profiles_of
+    from vsetune.report.charts import profile_picture
+    from vsetune.report.rows import boards_of
 
-    made = profile_picture(profiles_of(read.shown), boards_of(read.shown), kind or "svg")
+    made = profile_picture(boards_of(read.shown), kind or "svg")
     if made is None:
         raise UsageError(
             f"leaderboard export: --profile {path}: got fewer than two networks or data sets on which a loss compares "
@@ -209,7 +208,7 @@ def table(
     empty say why."""
     from vsetune.report.paper_table import paper_table
     from vsetune.report.table_filling import fill, renamed
-    from vsetune.report.table_formats import FORMATS, to_terminal
+    from vsetune.report.table_formats import FORMATS, TableView
 
     layout = renamed(paper_table(name), _pairs(names or []))
     from vsetune.records.studies import Studies
@@ -217,7 +216,7 @@ def table(
     store = Studies()
     filled = fill(layout, read_studies(store, named_records(store, study or [])))
     if form is Format.text:
-        results.print(to_terminal(filled))
+        results.print(TableView(filled))
     else:
         results.out(FORMATS[form.value](filled), highlight=False, end="")
 

@@ -6,16 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
 from itertools import pairwise
 from statistics import median
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from vsetune.nightly import report_words as words
 from vsetune.nightly.night import NightReport, ReportRow
 from vsetune.nightly.report_words import SIGNS, Finding, Sign, band_ends, band_words, banner, tonight_words
 from vsetune.report.axis_scale import Scale
+from vsetune.report.page_templates import render
 from vsetune.report.wording import NOTHING
 
 WIDTH, HEIGHT = 168, 34
@@ -134,7 +132,8 @@ class _CellShown:
 def to_html(report: NightReport) -> str:
     """The whole page as text."""
     cells = [_cell(report, name) for name in dict.fromkeys(row.cell for row in report.rows)]
-    return _environment().get_template("night.html.j2").render(
+    return render(
+        "night.html.j2", "vsetune.nightly",
         report=report, banner=banner(report), counts=words.counts(report.rows), cells=cells,
         findings=[(finding, _pictures(finding)) for finding in words.findings(report)], width=WIDTH, height=HEIGHT,
         ran=words.ran_words(report), revision=words.revision_words(report), promise=words.promise_words(report),
@@ -144,18 +143,11 @@ def to_html(report: NightReport) -> str:
 
 def to_mail_html(report: NightReport) -> str:
     """The short form for a mail, with styles in the elements, since mail readers drop style sheets."""
-    return _environment().get_template("mail.html.j2").render(
+    return render(
+        "mail.html.j2", "vsetune.nightly",
         report=report, banner=banner(report), counts=words.counts_in_words(report.rows),
         revision=words.revision_words(report),
         findings=words.findings(report),
-    )
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("vsetune.nightly", "templates"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
     )
 
 

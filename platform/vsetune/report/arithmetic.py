@@ -140,10 +140,10 @@ def _target_epochs(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]]) -> 
     reached = [(seed, other, seed.epochs_to_target) for seed, other in pairs if seed.epochs_to_target]
     lines = [
         f"seed {seed.seed}: target {_n(best_of_curve(other.curve).m_recall)} of {other.trial}: "
-        + (f"not reached in {_n(told.value)} epochs" if told.censored else f"reached at {_n(told.value)}")
-        for seed, other, told in reached
+        + (f"not reached in {_n(epochs.value)} epochs" if epochs.censored else f"reached at {_n(epochs.value)}")
+        for seed, other, epochs in reached
     ]
-    curve = kaplan_meier([told for *_, told in reached])
+    curve = kaplan_meier([epochs for *_, epochs in reached])
     lines += [f"share not there yet after {_n(moment)} epochs: {_n(left)}" for moment, left in curve]
     if row.epochs_to_target is not None:
         bound = " at least" if row.epochs_to_target.censored else ""
@@ -154,12 +154,12 @@ def _target_epochs(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]]) -> 
 def _difference(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]], leaderboard: Leaderboard) -> list[str]:
     lines = []
     for seed, other in pairs:
-        told = seed.epochs_to_target
-        if told is not None:
-            percent = 100 * (told.value - other.epochs_to_best) / other.epochs_to_best
+        epochs = seed.epochs_to_target
+        if epochs is not None:
+            percent = 100 * (epochs.value - other.epochs_to_best) / other.epochs_to_best
             lines.append(
-                f"seed {seed.seed}: 100 ({_n(told.value)} - {_n(other.epochs_to_best)}) / {_n(other.epochs_to_best)} = "
-                f"{'at least ' if told.censored else ''}{_n(percent)} %"
+                f"seed {seed.seed}: 100 ({_n(epochs.value)} - {_n(other.epochs_to_best)}) / {_n(other.epochs_to_best)} "
+                f"= {'at least ' if epochs.censored else ''}{_n(percent)} %"
             )
     difference, comparison = row.difference, row.comparison
     if difference is None or comparison is None:
@@ -235,7 +235,7 @@ def sources_of(row: Row, attempts: Sequence[AttemptRecord]) -> RowSources:
     latest = {attempt.start.trial: attempt for attempt in sorted(attempts, key=lambda each: each.start.number)}
     counted = {seed.trial for seed in row.headline}
     found = [(seed, latest[seed.trial]) for seed in row.seeds]
-    told = [attempt.start.environment for _, attempt in found]
+    environments = [attempt.start.environment for _, attempt in found]
     return RowSources(
         tuple(
             RowRun(
@@ -245,7 +245,7 @@ def sources_of(row: Row, attempts: Sequence[AttemptRecord]) -> RowSources:
             for seed, attempt in found
         ),
         *(
-            tuple(dict.fromkeys(each[key] for each in told if each.get(key)))
+            tuple(dict.fromkeys(each[key] for each in environments if each.get(key)))
             for key in ("git_revision", "data_fingerprint")
         ),
     )

@@ -15,6 +15,7 @@ from vsetune.metrics.efficiency import SeedDifference, difference_over_seeds, ep
 from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.metrics.seed_statistics import curve_noise, epochs_over_seeds, mean_interval, noise_tolerance, still_rises
 from vsetune.records.events import SEARCH_VALUE, AttemptRecord, was_cut_short
+from vsetune.report import messages
 from vsetune.report.comparing import answered, bounds, collapse_of, compared_seeds, is_evidence
 from vsetune.report.rows import UNITS, Bounds, Collapse, Contender, Cost, Leaderboard, Row, SeedResult, headline_of
 from vsetune.report.search_budgets import SearchBudget
@@ -55,14 +56,14 @@ def build(attempts: Sequence[AttemptRecord], *, baseline: str, hit_share: float 
     `not_comparable` gives the reason. Raises UsageError without attempts or for a baseline that was not run.
     """
     if not attempts:
-        raise UsageError("leaderboard: this study has no attempts yet; wait for its first validation")
+        raise UsageError(messages.NO_ATTEMPTS(where="this study"))
     cells: dict[tuple[str, str], defaultdict[str, list[Trial]]] = {}
     for trial in trials_of(attempts):
         start = trial[-1].start
         cells.setdefault((dataset_of(trial[-1]), start.network), defaultdict(list))[start.loss].append(trial)
     losses = sorted({loss for group in cells.values() for loss in group})
     if baseline not in losses:
-        raise UsageError(f"leaderboard: baseline {baseline} was not run; name one of {', '.join(losses)}")
+        raise UsageError(messages.BASELINE_NOT_RUN(baseline=baseline, losses=", ".join(losses)))
     rows = [row for (dataset, _), group in cells.items() for row in group_rows(dataset, group, baseline)]
     return board_of(rows, study=attempts[0].start.study, baseline=baseline, hit_share=hit_share)
 

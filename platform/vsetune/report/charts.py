@@ -1,4 +1,4 @@
-"""Data for the charts of the page: curves with bands, M-Recall over epochs, hard negatives, seconds. No plotting here.
+"""Data of the charts of a page: its scripts make specifications of them, as `profile_picture` does here.
 
 The charts plot the values of a board; the words of tooltips are rounded here.
 """
@@ -6,21 +6,19 @@ The charts plot the values of a board; the words of tooltips are rounded here.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from vsetune.metrics.best_of_k import ExpectedBest
 from vsetune.metrics.curves import Curve, mean_curve
 from vsetune.report import wording
-from vsetune.report.export import in_order, row_key
-from vsetune.report.rows import Leaderboard, Row
+from vsetune.report.rows import Boards, Leaderboard, LossProfile, Row, TimeProfile
+from vsetune.report.table_text import profile_table, row_key, rows_by_key, tuning_table, tuning_words
 from vsetune.report.time_profiles import pareto_front
-
-PALETTE = 7
-"""Colours of the style sheet (Okabe and Ito, without yellow)."""
-DASHES = ((1, 0), (6, 4), (2, 3), (9, 3, 2, 3))
-"""Dash patterns of lines: after PALETTE losses the colours repeat with the next pattern and the next point shape."""
-SHAPES = ("circle", "square", "triangle-up", "diamond")
+from vsetune.report.vega import LIGHT, PictureKind, looks_of, picture
+from vsetune.report.wording import fixed
 
 
 @dataclass(frozen=True)
@@ -31,28 +29,12 @@ class Tick:
     label: str
 
 
-@dataclass(frozen=True)
-class BandPoint:
-    """Seeds of one loss at one epoch. mean: M-Recall in per cent; low, high: of the lowest and the highest seed."""
-
-    epoch: float
-    mean: float
-    low: float
-    high: float
-    words: str
-
-
 def loss_colours(*boards: Leaderboard) -> dict[str, int]:
     """Index of each loss of a page; the (first) baseline has index 0."""
     names = dict.fromkeys([
         *(board.baseline for board in boards), *(row.loss for board in boards for row in board.rows),
     ])
     return {loss: index for index, loss in enumerate(names)}
-
-
-def turn_of(index: int) -> int:
-    """Number of times that the colours repeat before a loss: the index of its dashes and shape."""
-    return index // PALETTE % len(DASHES)
 
 
 def nice_ticks(low: float, high: float, count: int) -> list[float]:
@@ -66,27 +48,34 @@ def nice_ticks(low: float, high: float, count: int) -> list[float]:
 
 def curve_charts(leaderboard: Leaderboard) -> list[dict[str, Any]]:
     """One chart per comparison with a curve: means with bands, over the headline seeds of the comparable rows."""
-    return [
-        {
-            "dataset": dataset, "network": network, "summary": _summary(dataset, network, shown),
-            "target": _target(shown), "series": [_series(row, leaderboard.number) for row in shown],
-        }
-        for dataset, network, rows in leaderboard.groups()
-        if (shown := [row for row in rows if row.seeds and row.not_comparable is None])
-    ]
+    charts = []
+    for dataset, network, rows in leaderboard.groups():
+        shown = [row for row in rows if row.seeds and row.not_comparable is None]
+        bests = ", ".join(f"{row.loss} {wording.recall(row)}" for row in shown)
+        series = [
+            {"key": row_key(row, leaderboard.number), "points": band(row.loss, [each.curve for each in row.headline])}
+            for row in shown
+        ]
+        if shown:
+            charts.append({
+                "dataset": dataset, "network": network, "target": _target(shown), "series": series,
+                "summary": f"Validation M-Recall over epochs, {network} on {dataset}. Best: {bests}.",
+            })
+    return charts
 
 
-def band(loss: str, curves: Sequence[Curve]) -> list[BandPoint]:
-    """Mean of the seeds and the range between them, at the epochs that all of them have."""
+def band(loss: str, curves: Sequence[Curve]) -> list[dict[str, Any]]:
+    """Mean of the seeds, and the lowest and the highest seed, at the epochs that all of them have; M-Recall in per
+    cent."""
     by_epoch = [dict(curve) for curve in curves]
     found = []
     for epoch, mean in mean_curve(curves):
         recalls = [curve[epoch] for curve in by_epoch]
         low, high = min(recalls), max(recalls)
-        told = f"{loss}: M-Recall {wording.fixed(mean, 1)} % at epoch {wording.fixed(epoch, 2)}"
+        words = f"{loss}: M-Recall {fixed(mean, 1)} % at epoch {fixed(epoch, 2)}"
         if len(recalls) > 1:
-            told += f", {len(recalls)} seeds from {wording.fixed(low, 1)} to {wording.fixed(high, 1)}"
-        found.append(BandPoint(epoch, mean, low, high, told))
+            words += f", {len(recalls)} seeds from {fixed(low, 1)} to {fixed(high, 1)}"
+        found.append({"epoch": epoch, "mean": mean, "low": low, "high": high, "words": words})
     return found
 
 
@@ -94,7 +83,8 @@ def height_chart(leaderboard: Leaderboard) -> dict[str, Any]:
     """Best M-Recall against epochs and costs, with the intervals of the board; front: keys of the rows on the Pareto
     front of their comparison, in M-Recall and epochs to the baseline's best."""
     rows = [
-        (key, row) for key, row in in_order(leaderboard) if row.best_m_recall is not None and row.not_comparable is None
+        (key, row) for key, row in rows_by_key(leaderboard).items()
+        if row.best_m_recall is not None and row.not_comparable is None
     ]
     number = leaderboard.number
     fronts = [row_key(row, number) for *_, group in leaderboard.groups() for row in pareto_front(group)]
@@ -102,23 +92,12 @@ def height_chart(leaderboard: Leaderboard) -> dict[str, Any]:
         {
             "key": key, "y": row.best_m_recall, "y_low": _end(row.m_recall_bounds, 0),
             "y_high": _end(row.m_recall_bounds, 1), "words": f"{row.loss}: M-Recall {wording.recall(row)} %",
-            "x": {axis: asdict(place) for axis, place in _places(row).items()},
+            "x": _positions(row),
         }
         for key, row in rows
     ]
     axes = {axis: title for axis, title in _AXES.items() if any(axis in point["x"] for point in points)}
     return {"axes": axes, "points": points, "front": fronts}
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A row on an axis. low, high: ends of its interval, None without one; high is also None where it is infinite."""
-
-    value: float
-    words: str
-    low: float | None = None
-    high: float | None = None
-    is_bound: bool = False
 
 
 _AXES = {
@@ -128,22 +107,27 @@ _AXES = {
 """Titles of the x axes of `height_chart`, by their names in links."""
 
 
-def _places(row: Row) -> dict[str, _Place]:
-    found = {}
-    if row.epochs_to_target is not None:
-        told = row.epochs_to_target
-        high = _end(row.epochs_bounds, 1)
-        found["target"] = _Place(
-            told.value, f"{wording.epochs_to_target(row)} epochs to the baseline's best", _end(row.epochs_bounds, 0),
-            None if high is None or math.isinf(high) else high, told.censored,
+def _positions(row: Row) -> dict[str, dict[str, Any]]:
+    """The row on every axis that it has a value for. low, high: ends of its interval, None without one; high is also
+    None where it is infinite. is_bound: the value is a lower bound."""
+
+    def at(value: float, words: str, **more: Any) -> dict[str, Any]:
+        return {"value": value, "words": words, "low": None, "high": None, "is_bound": False, **more}
+
+    found, target = {}, row.epochs_to_target
+    if target is not None:
+        low, high = _end(row.epochs_bounds, 0), _end(row.epochs_bounds, 1)
+        found["target"] = at(
+            target.value, f"{wording.epochs_to_target(row)} epochs to the baseline's best", low=low,
+            high=None if high is None or math.isinf(high) else high, is_bound=target.censored,
         )
     if row.epochs_to_level is not None:
-        found["level"] = _Place(row.epochs_to_level, f"{wording.fixed(row.epochs_to_level, 2)} epochs to level")
+        found["level"] = at(row.epochs_to_level, f"{fixed(row.epochs_to_level, 2)} epochs to level")
     if row.epochs_to_best is not None:
-        found["best"] = _Place(row.epochs_to_best, f"{wording.fixed(row.epochs_to_best, 2)} epochs to best")
-    found["seconds"] = _Place(row.cost.device_seconds, f"{wording.fixed(row.cost.device_seconds, 0)} device-seconds")
+        found["best"] = at(row.epochs_to_best, f"{fixed(row.epochs_to_best, 2)} epochs to best")
+    found["seconds"] = at(row.cost.device_seconds, f"{fixed(row.cost.device_seconds, 0)} device-seconds")
     if row.cost.whole_usd is not None:
-        found["usd"] = _Place(row.cost.whole_usd, f"US$ {wording.fixed(row.cost.whole_usd, 2)}")
+        found["usd"] = at(row.cost.whole_usd, f"US$ {fixed(row.cost.whole_usd, 2)}")
     return found
 
 
@@ -152,7 +136,7 @@ def seconds_chart(leaderboard: Leaderboard) -> list[dict[str, Any]]:
     return [
         {
             "key": row_key(row, leaderboard.number), "value": row.seconds_per_epoch,
-            "words": f"{row.loss}: {wording.fixed(row.seconds_per_epoch, 1)} s per epoch, median of "
+            "words": f"{row.loss}: {fixed(row.seconds_per_epoch, 1)} s per epoch, median of "
                      f"{len(row.headline)} seed{'s' if len(row.headline) > 1 else ''}",
             "seeds": [seed.seconds_per_epoch for seed in row.headline if seed.seconds_per_epoch is not None],
         }
@@ -169,23 +153,24 @@ def negatives_charts(
     """
     found = []
     for name, title in _NEGATIVES.items():
-        series = []
-        for key, row in in_order(leaderboard):
-            if row.not_comparable is not None:
-                continue
-            for prefix in ("", "proxy_"):
-                measured = [recorded.get((row.study, seed.trial), {}) for seed in row.headline]
-                curves = [curve for of_seed in measured if (curve := of_seed.get(f"{prefix}{name}"))]
-                if curves:
-                    points = [
-                        {"epoch": epoch, "mean": mean, "words": f"{row.loss}: {wording.fixed(mean, 1)} at epoch "
-                         f"{wording.fixed(epoch, 2)}{', proxy' if prefix else ''}"}
-                        for epoch, mean in mean_curve(curves)
-                    ]
-                    series.append({"key": key, "is_proxy": bool(prefix), "points": points})
-        if series:
-            found.append({"title": title, "series": series})
+        series = [
+            {"key": key, "is_proxy": bool(prefix), "points": [
+                {"epoch": epoch, "mean": mean, "words": f"{row.loss}: {fixed(mean, 1)} at epoch {fixed(epoch, 2)}"
+                 f"{', proxy' if prefix else ''}"} for epoch, mean in mean_curve(curves)
+            ]}
+            for key, row in rows_by_key(leaderboard).items() if row.not_comparable is None for prefix in ("", "proxy_")
+            if (curves := _recorded(row, recorded, f"{prefix}{name}"))
+        ]
+        found += [{"title": title, "series": series}] if series else []
     return found
+
+
+def _recorded(
+    row: Row, recorded: Mapping[tuple[str, str], Mapping[str, Curve]], name: str
+) -> list[Curve]:
+    """The curves of a metric, of the headline seeds that recorded it."""
+    found = (recorded.get((row.study, seed.trial), {}).get(name) for seed in row.headline)
+    return [curve for curve in found if curve]
 
 
 _NEGATIVES = {
@@ -196,23 +181,139 @@ NEGATIVE_METRICS = tuple(f"{prefix}{name}" for name in _NEGATIVES for prefix in 
 """Metrics of a validation that `negatives_charts` plots."""
 
 
-def _series(row: Row, number: int) -> dict[str, Any]:
-    points = band(row.loss, [seed.curve for seed in row.headline])
-    return {"key": row_key(row, number), "points": [asdict(point) for point in points]}
-
-
 def _target(rows: Sequence[Row]) -> dict[str, Any] | None:
     baseline = next((row for row in rows if row.is_baseline), None)
     if baseline is None or baseline.best_m_recall is None:
         return None
-    words = f"best of {baseline.loss}: {wording.fixed(baseline.best_m_recall, 1)}"
+    words = f"best of {baseline.loss}: {fixed(baseline.best_m_recall, 1)}"
     return {"value": baseline.best_m_recall, "words": words}
-
-
-def _summary(dataset: str, network: str, rows: Sequence[Row]) -> str:
-    bests = ", ".join(f"{row.loss} {wording.recall(row)}" for row in rows)
-    return f"Validation M-Recall over epochs, {network} on {dataset}. Best: {bests}."
 
 
 def _end(bounds: tuple[float, float] | None, index: int) -> float | None:
     return None if bounds is None else bounds[index]
+
+
+def tuning_charts(leaderboard: Leaderboard) -> dict[str, Any]:
+    """Expected best M-Recall of every search after fewer trials and fewer epochs."""
+    table = tuning_table(leaderboard)
+    if table is None:
+        return {"notes": [], "series": []}
+    searched = [
+        {"key": key, "trials": _points(row, row.tuning.after_trials, "trials", 0),
+         "epochs": _points(row, row.tuning.after_epochs, "epochs", 1)}
+        for key, row in rows_by_key(leaderboard).items()
+        if row.tuning is not None and row.tuning.trials > 1 and row.not_comparable is None
+    ]
+    rest = ", ".join(f"{row.network} {row.loss}" for row in leaderboard.rows if row.tuning is None)
+    left_out = [f"Not in it, no search of several configurations for M-Recall: {rest}."] if rest else []
+    return {"notes": [*table.notes, *left_out], "series": searched}
+
+
+def _points(row: Row, curve: Sequence[ExpectedBest], unit: str, digits: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "epoch": each.at, "mean": each.mean, "low": each.low, "high": each.high,
+            "words": f"{row.loss}: {tuning_words(each)} after {fixed(each.at, digits)} {unit}",
+        }
+        for each in curve
+    ]
+
+
+_LINE_LENGTH = 92
+_APART, _ALL_APART = 3.0, 12.0
+"""Pixels between neighbouring lines, and the most from the first to the last."""
+_SIDE_BY_SIDE = "Lines that coincide are plotted side by side."
+
+
+def profile_chart(profile: TimeProfile | None, baseline: str) -> dict[str, Any] | None:
+    """Share of the tasks on which a loss is within a factor of the fastest loss; None for fewer than two tasks. spec:
+    for Vega-Lite, without the colours of the losses."""
+    table = profile_table(profile, baseline)
+    if table is None or profile is None:
+        return None
+    lines = [
+        {
+            "loss": each.loss, "score": each.score, "words": f"{each.loss}: score {fixed(each.score, 2)}",
+            "steps": _steps(each, profile.largest_factor),
+        }
+        for each in profile.losses
+    ]
+    return {
+        "title": table.title, "notes": table.notes, "unit": profile.unit, "lines": lines, "spec": _spec(profile, lines),
+        "aside": f"{len(profile.tasks)} tasks, there with {profile.hit_words} of the seeds",
+    }
+
+
+def profile_charts(found: Boards) -> list[dict[str, Any]]:
+    """Of the profiles over all data sets and over the networks of each board. where: of one of several."""
+    every = [("all data sets", found.boards[0].baseline, profile) for profile in found.profiles]
+    every += [(wording.board_title(board), board.baseline, each) for board in found.boards for each in board.profiles]
+    return [
+        chart | {"where": where if found.is_several else ""}
+        for where, baseline, profile in every if (chart := profile_chart(profile, baseline)) is not None
+    ]
+
+
+def profile_picture(found: Boards, kind: PictureKind) -> bytes | None:
+    """The profiles over all data sets, or without such a profile over the networks of each board, one below the other,
+    each with its title and the losses and tasks left out; None where none has two tasks."""
+    over_all = [(profile, found.boards[0].baseline) for profile in found.profiles]
+    every = over_all or [(profile, board.baseline) for board in found.boards for profile in board.profiles]
+    charts = [chart for profile, baseline in every if (chart := profile_chart(profile, baseline)) is not None]
+    if not charts:
+        return None
+    plotted = {line["loss"] for chart in charts for line in chart["lines"]}
+    looks = looks_of({loss: at for loss, at in loss_colours(*found.boards).items() if loss in plotted}, LIGHT)
+    panels = [{**chart["spec"], "width": 520, "encoding": looks, "title": _title(chart)} for chart in charts]
+    return picture({"vconcat": panels}, kind)
+
+
+def _title(chart: dict[str, Any]) -> dict[str, Any]:
+    notes = (*chart["notes"], _SIDE_BY_SIDE)
+    return {
+        "text": _wrapped(chart["title"]), "subtitle": [line for note in notes for line in _wrapped(note)],
+        "anchor": "start", "fontSize": 13, "subtitleFontSize": 10.5, "subtitlePadding": 4, "offset": 10,
+    }
+
+
+def _steps(each: LossProfile, largest: float) -> list[tuple[float, float]]:
+    """Corners of the line, from (1, 0) to the largest factor; steps beyond it are not plotted."""
+    drawn = [step for step in each.steps if step[0] <= largest]
+    return [(1.0, 0.0), *drawn, (largest, drawn[-1][1])]
+
+
+def _spec(profile: TimeProfile, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A layer for each line. With few tasks many lines coincide, so each is shifted by some pixels: the higher its
+    score, the further up and left."""
+    values = [
+        {"loss": line["loss"], "words": line["words"], "tau": tau, "share": share, "order": order}
+        for line in lines for order, (tau, share) in enumerate(line["steps"])
+    ]
+    apart = min(_APART, _ALL_APART / max(len(lines) - 1, 1))
+    shifts = [apart * (place - (len(lines) - 1) / 2) for place in range(len(lines))]
+    encoding = {
+        "x": {
+            "field": "tau", "type": "quantitative", "scale": {"domain": [1, profile.largest_factor]},
+            "axis": {"offset": _ALL_APART / 2}, "title": f"factor of the {profile.unit} of the fastest loss",
+        },
+        "y": {
+            "field": "share", "type": "quantitative", "scale": {"domain": [0, 1]},
+            "axis": {"format": ".0%", "tickCount": 6, "offset": _ALL_APART / 2}, "title": "share of the tasks",
+        },
+        "order": {"field": "order"}, "tooltip": {"field": "words", "type": "nominal"},
+    }
+    return {
+        "height": 240, "data": {"values": values}, "layer": [
+            {
+                "transform": [{"filter": {"field": "loss", "equal": line["loss"]}}], "encoding": encoding,
+                "mark": {
+                    "type": "line", "interpolate": "step-after", "strokeWidth": 2.4, "xOffset": shift, "yOffset": shift,
+                },
+            }
+            for line, shift in zip(lines, shifts, strict=True)
+        ],
+    }
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _LINE_LENGTH)

@@ -6,81 +6,169 @@ A new column is one more entry of COLUMNS, at its place in the order; no view na
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
 from vsetune.records.events import AttemptStatus
-from vsetune.report import findings, wording
-from vsetune.report.column import CSV as _CSV
-from vsetune.report.column import OF_EPOCHS, OF_GAIN, OF_HEIGHT, OF_SIGNS, Column, View
+from vsetune.report import wording
 from vsetune.report.rows import Row
 
-_SCREEN: frozenset[View] = frozenset({"terminal", "page", "csv"})
+Value = str | int | float | None
+View = Literal["terminal", "page", "configurations", "csv", "latex"]
+"""`page` is the first table of the page, `configurations` the second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One word or number of every row.
+
+    key: its name in CSV. meaning: a description, without a full stop. value: in full precision, None where there is
+    none; the page sorts by it. It is a function of the row, or the way to it through attributes and places
+    (`comparison.m_recall_bounds.0`), by default the attribute of the key. heading: the displayed heading, the key if
+    empty; line breaks mark where a table may break it. shown: the displayed text; without it the value, rounded to
+    `digits` where they are given. kind: text is aligned left, numbers right. unit: of the value. better: the better
+    direction, if there is one. part: narrow terminals show results, epochs and costs in three tables. The `name` of the
+    row and the marks of its flags appear in all three, the values shared by a `comparison` in the title. width: on the
+    page, never broken (`brief`) or given room (`wide`). only_if_known: the column is displayed only if some row has a
+    value; CSV always has it.
+    """
+
+    key: str
+    meaning: str
+    value: str | Callable[[Row], Value] = ""
+    heading: str = ""
+    shown: Callable[[Row], str] | None = None
+    digits: int | None = None
+    kind: Literal["text", "number"] = "number"
+    unit: str = ""
+    better: Literal["higher", "lower"] | None = None
+    part: Literal["comparison", "name", "result", "epochs", "cost"] = "result"
+    width: Literal["", "brief", "wide"] = ""
+    views: frozenset[View] = frozenset({"terminal", "page", "csv", "latex"})
+    only_if_known: bool = False
+
+    @property
+    def broken_heading(self) -> str:
+        """The heading with its line breaks."""
+        return self.heading or self.key.replace("_", " ")
+
+    @property
+    def title(self) -> str:
+        """The heading in one line."""
+        return self.broken_heading.replace("-\n", "-").replace("\n", " ")
+
+    @property
+    def explanation(self) -> str:
+        """The meaning as sentences, with the unit unless the meaning names it, and the better direction."""
+        unit = f", in {self.unit}" if self.unit and self.unit not in self.meaning.lower() else ""
+        direction = f" {self.better.capitalize()} is better." if self.better else ""
+        return f"{self.meaning}{unit}.{direction}"
+
+    def of(self, row: Row) -> Value:
+        """The value of the row, in full precision."""
+        if callable(self.value):
+            return self.value(row)
+        found: Any = row
+        for step in (self.value or self.key).split("."):
+            if found is None:
+                return None
+            found = found[int(step)] if step.isdigit() else getattr(found, step)
+        value: Value = found
+        return value
+
+    def words(self, row: Row) -> str:
+        """The displayed text of the row."""
+        if self.shown is not None:
+            return self.shown(row)
+        value = self.of(row)
+        if value is None:
+            return wording.NOTHING
+        return str(value) if self.digits is None or isinstance(value, str) else wording.fixed(value, self.digits)
+
+    def sort_key(self, row: Row) -> str:
+        """The value as text in full precision; empty where there is none."""
+        value = self.of(row)
+        if value is None:
+            return ""
+        return value if isinstance(value, str) else repr(value)
+
+
+def columns_of(view: View, columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
+    """The columns that the view shows for these rows, in order. CSV always has the same columns."""
+    return [
+        column for column in columns
+        if view in column.views
+        and (view == "csv" or not column.only_if_known or any(column.of(row) is not None for row in rows))
+    ]
+
+
+_CSV: frozenset[View] = frozenset({"csv"})
 _CONFIGURATIONS: frozenset[View] = frozenset({"configurations"})
-_STATUSES: tuple[AttemptStatus, ...] = ("finished", "pruned", "failed", "killed", "running")
+_SCREEN: frozenset[View] = frozenset({"terminal", "page", "csv"})
 
 
-def _attempts_that(status: AttemptStatus) -> Column:
-    return Column(
-        key=f"attempts_{status}", meaning=f"Attempts with the status {status}", part="cost", views=_CSV,
-        value=lambda row: row.counts.get(status, 0),
+def _csv(key: str, meaning: str, value: str | Callable[[Row], Value] = "", **more: Any) -> Column:
+    return Column(key=key, meaning=meaning, value=value, views=_CSV, **more)
+
+
+def _interval(
+    key: str, bounds: str, empty: str, *, of: str = "", high: str = "", unit: str = ""
+) -> tuple[Column, Column]:
+    """The ends of a 95 % interval. of: what it is an interval of, the key by default. bounds: the way to it. empty: the
+    rest of the meaning of its lower end, high: of its upper end."""
+    low = f"Lower end of the 95 % interval of {of or key}{empty}"
+    return (
+        _csv(f"{key}_low", low, f"{bounds}.0", unit=unit),
+        _csv(f"{key}_high", f"Upper end of that interval{high}", f"{bounds}.1", unit=unit),
     )
 
 
-def _configuration(row: Row) -> str:
-    return wording.configuration(row.configuration) if row.seeds else wording.NOTHING
+_STATUSES: tuple[AttemptStatus, ...] = ("finished", "pruned", "failed", "killed", "running")
+
+
+def _attempts(row: Row, status: AttemptStatus) -> int:
+    return row.counts.get(status, 0)
 
 
 OF_SEVERAL: tuple[Column, ...] = (
-    Column(
-        key="dataset", heading="data", meaning="The data set", kind="text", value=lambda row: row.dataset,
-        views=_CONFIGURATIONS,
-    ),
-    Column(
-        key="study", meaning="The study that ran it", kind="text", value=lambda row: row.study, views=_CONFIGURATIONS,
-    ),
+    Column(key="dataset", heading="data", meaning="The data set", kind="text", views=_CONFIGURATIONS),
+    Column(key="study", meaning="The study that ran it", kind="text", views=_CONFIGURATIONS),
 )
 """Columns before those of `COLUMNS` if a page has the boards of several studies."""
 
 COLUMNS: tuple[Column, ...] = (
+    Column(key="dataset", heading="data", meaning="The data set", kind="text", part="comparison"),
+    Column(key="network", meaning="The network", kind="text", part="comparison"),
+    Column(key="loss", meaning="The loss, with the marks of the notes that concern it", kind="text", part="name"),
+    Column(key="cell", meaning="Network and loss, as the study calls them", kind="text", views=_CONFIGURATIONS),
+    _csv("is_baseline", "Whether the others are compared with it", kind="text"),
     Column(
-        key="dataset", heading="data", meaning="The data set", kind="text", part="comparison",
-        value=lambda row: row.dataset,
-    ),
-    Column(
-        key="network", meaning="The network", kind="text", part="comparison",
-        value=lambda row: row.network,
-    ),
-    Column(
-        key="loss", meaning="The loss, with the marks of the notes that concern it", kind="text", part="name",
-        value=lambda row: row.loss,
-    ),
-    Column(
-        key="cell", meaning="Network and loss, as the study calls them", kind="text", views=_CONFIGURATIONS,
-        value=lambda row: row.cell,
-    ),
-    Column(
-        key="is_baseline", meaning="Whether the others are compared with it", kind="text", views=_CSV,
-        value=lambda row: row.is_baseline,
-    ),
-    Column(
-        key="best_m_recall", heading="best\nM-Recall", unit="per cent", better="higher",
+        key="best_m_recall", heading="best\nM-Recall", unit="per cent", better="higher", shown=wording.recall,
         meaning="Highest M-Recall on the validation split, mean over the seeds that count",
-        value=lambda row: row.best_m_recall, shown=wording.recall,
     ),
-    Column(
-        key="best_m_recall_std", unit="per cent", views=_CSV,
-        meaning="Sample standard deviation of best_m_recall over seeds; empty for one seed",
-        value=lambda row: row.best_m_recall_std,
-    ),
-    *OF_HEIGHT,
+    _csv("best_m_recall_std", "Sample standard deviation of best_m_recall over seeds; empty for one seed",
+         unit="per cent"),
+    *_interval("best_m_recall", "m_recall_bounds", "; empty for fewer than two seeds that chose nothing",
+               unit="per cent"),
     Column(
         key="m_recall_gain", heading="M-Recall\nover the\nbaseline", unit="points", better="higher",
         meaning="M-Recall less that of the baseline, mean over the seeds that finished for both and chose nothing",
-        value=lambda row: row.comparison.m_recall if row.comparison else None, shown=findings.gain,
+        value="comparison.m_recall", shown=wording.gain,
     ),
-    *OF_GAIN,
+    *_interval("m_recall_gain", "comparison.m_recall_bounds", "; empty for one seed", unit="points"),
+    _csv("m_recall_gain_p", "P-value of m_recall_gain being chance (paired t, Holm over the board)",
+         "comparison.height_p"),
+    _csv("gets_higher", "What the data support of the claim that the loss is higher than the baseline",
+         "comparison.height", kind="text"),
+    _csv("improvement", "Share of the seeds, 0 to 1, in which the loss is higher than the baseline, ties by half",
+         "comparison.improvement"),
+    *_interval("improvement", "comparison.improvement_bounds", "", of="the probability that a seed is higher"),
     Column(
         key="configuration_in_words", heading="configuration", kind="text", width="wide", views=_CONFIGURATIONS,
-        meaning="Hyperparameters that the search chose", value=_configuration,
+        meaning="Hyperparameters that the search chose",
+        value=lambda row: wording.configuration(row.configuration) if row.seeds else wording.NOTHING,
     ),
     Column(
         key="seeds_in_words", heading="seeds", kind="text", width="brief", views=_CONFIGURATIONS,
@@ -90,81 +178,68 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         key="test_m_recall", heading="test M-Recall", unit="per cent", better="higher", digits=1, width="brief",
         meaning="M-Recall of the best checkpoint on the test split, mean over the seeds that count",
-        value=lambda row: row.test_m_recall, views=_CSV | _CONFIGURATIONS,
+        views=_CSV | _CONFIGURATIONS,
     ),
     Column(
         key="epochs_to_best", heading="epochs\nto best", unit="epochs", better="lower", part="epochs", digits=2,
         meaning="Epochs to the validation with the highest M-Recall, median over seeds",
-        value=lambda row: row.epochs_to_best,
     ),
     Column(
         key="epochs_to_level", heading="epochs\nto level", unit="epochs", better="lower", part="epochs", digits=2,
         meaning="Epochs to the first validation that the noise of the curve cannot tell from the best, median of seeds",
-        value=lambda row: row.epochs_to_level,
     ),
     Column(
         key="epochs_to_target", heading="epochs to\nbaseline's\nbest", unit="epochs", better="lower", part="epochs",
         meaning="Epochs to the best M-Recall of the baseline's same seed, median over seeds (Kaplan-Meier); "
         "> where some did not",
-        value=lambda row: row.epochs_to_target.value if row.epochs_to_target else None,
-        shown=wording.epochs_to_target,
+        value="epochs_to_target.value", shown=wording.epochs_to_target,
     ),
-    *OF_EPOCHS,
-    Column(
-        key="epochs_to_target_is_censored", kind="text", views=_CSV,
-        meaning="Whether epochs_to_target is a lower bound, because seeds never reached the target",
-        value=lambda row: row.epochs_to_target.censored if row.epochs_to_target else None,
-    ),
+    _csv("curve_noise",
+         "Standard deviation of one validation around the smooth course of its curve; empty for short curves", "noise",
+         unit="points"),
+    *_interval("epochs_to_target", "epochs_bounds", "; empty for fewer than five seeds",
+               high="; inf where seeds that never got there leave it open", unit="epochs"),
+    _csv("epochs_to_target_is_censored",
+         "Whether epochs_to_target is a lower bound, because seeds never reached the target",
+         "epochs_to_target.censored", kind="text"),
     Column(
         key="difference_percent", heading="Difference", unit="per cent", better="lower", part="epochs",
         meaning="Epochs to the baseline's best beyond its own, in per cent of its own, median over pairs of seeds",
-        value=lambda row: row.difference.percent if row.difference else None,
-        shown=lambda row: wording.difference(row.difference),
+        value="difference.percent", shown=lambda row: wording.difference(row.difference),
     ),
-    Column(
-        key="difference_is_lower_bound", kind="text", views=_CSV,
-        meaning="Whether difference_percent is only bounded from below",
-        value=lambda row: row.difference.is_lower_bound if row.difference else None,
-    ),
-    Column(
-        key="difference_low", unit="per cent", views=_CSV,
-        meaning="Lower end of the 95 % interval of Difference; empty for fewer than five pairs of seeds",
-        value=lambda row: row.difference.low if row.difference else None,
-    ),
-    Column(
-        key="difference_high", unit="per cent", views=_CSV,
-        meaning="Upper end of that interval; inf where seeds that never reached the target leave it open",
-        value=lambda row: row.difference.high if row.difference else None,
-    ),
-    Column(
-        key="censored_share", views=_CSV, better="lower",
-        meaning="Share of the pairs of seeds, 0 to 1, in which the loss never reached the target",
-        value=lambda row: row.difference.censored_share if row.difference else None,
-    ),
-    *OF_SIGNS,
-    Column(
-        key="seed_pairs", meaning="Seeds that ran with both the loss and the baseline, and count", views=_CSV,
-        value=lambda row: row.difference.pairs if row.difference else 0,
-    ),
-    Column(
-        key="resolution_epochs", unit="epochs", views=_CSV,
-        meaning="Largest gap between two validations: smaller differences of epochs mean nothing",
-        value=lambda row: row.resolution_epochs,
-    ),
+    _csv("difference_is_lower_bound", "Whether difference_percent is only bounded from below",
+         "difference.is_lower_bound", kind="text"),
+    _csv("difference_low",
+         "Lower end of the 95 % interval of Difference; empty for fewer than five pairs of seeds", "difference.low",
+         unit="per cent"),
+    _csv("difference_high",
+         "Upper end of that interval; inf where seeds that never reached the target leave it open", "difference.high",
+         unit="per cent"),
+    _csv("censored_share", "Share of the pairs of seeds, 0 to 1, in which the loss never reached the target",
+         "difference.censored_share", better="lower"),
+    _csv("seeds_sooner", "Seeds that reach the target faster than the baseline", "comparison.sooner"),
+    _csv("seeds_later", "Seeds that reach it later, or never", "comparison.later"),
+    _csv("epochs_p", "P-value of seeds_sooner against seeds_later being chance (signs, Holm over the board)",
+         "comparison.epochs_p"),
+    _csv("is_sooner", "What the data support of the claim that the loss is faster to the baseline's best",
+         "comparison.epochs", kind="text"),
+    _csv("seed_pairs", "Seeds that ran with both the loss and the baseline, and count",
+         lambda row: row.difference.pairs if row.difference else 0),
+    _csv("resolution_epochs", "Largest gap between two validations: smaller differences of epochs mean nothing",
+         unit="epochs"),
     Column(
         key="seconds_per_epoch", heading="s/epoch", unit="seconds", better="lower", digits=1, part="cost",
         meaning="Training time of one epoch, without validations, median over seeds",
-        value=lambda row: row.seconds_per_epoch,
     ),
     Column(
         key="device_seconds", heading="device-\nseconds", unit="seconds", better="lower", digits=0, part="cost",
         meaning="How long everything that ran occupied its device, pruned and failed trials included",
-        value=lambda row: row.cost.device_seconds, views=_SCREEN,
+        value="cost.device_seconds", views=_SCREEN,
     ),
     Column(
         key="usd", heading="US$", unit="dollars", better="lower", digits=2, part="cost", only_if_known=True,
         meaning="What the nodes cost for the time in device-seconds, by the price in their labels",
-        value=lambda row: row.cost.whole_usd, views=_SCREEN,
+        value="cost.whole_usd", views=_SCREEN,
     ),
     Column(
         key="attempts_in_words", heading="attempts", kind="text", part="cost", views=_CONFIGURATIONS,
@@ -173,74 +248,51 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         key="epochs_charged", heading="epochs charged", unit="epochs", better="lower", digits=1, part="cost",
         meaning="Epochs that everything trained, pruned and failed trials included",
-        value=lambda row: row.cost.epochs, views=_CSV | _CONFIGURATIONS,
+        value="cost.epochs", views=_CSV | _CONFIGURATIONS,
     ),
     Column(
         key="wasted_epochs", heading="of them lost", unit="epochs", better="lower", digits=1, part="cost",
         meaning="Epochs that a crash lost, so that they were trained again",
-        value=lambda row: row.cost.wasted_epochs, views=_CSV | _CONFIGURATIONS,
+        value="cost.wasted_epochs", views=_CSV | _CONFIGURATIONS,
     ),
-    Column(
-        key="search_epochs", unit="epochs", part="cost", views=_CSV,
-        meaning="Epochs that the trials of the search trained, without those that a crash lost",
-        value=lambda row: row.search_budget.trained if row.search_budget else None,
-    ),
+    _csv("search_epochs", "Epochs that the trials of the search trained, without those that a crash lost",
+         "search_budget.trained", unit="epochs", part="cost"),
     Column(
         key="budget_epochs", heading="search budget", unit="epochs", kind="text", part="cost", only_if_known=True,
         meaning="Epochs that the search trained, of those it was given, the same for every cell; a trial is begun "
         "where half of it is left and then finished. A row that is off by more than one whole training has a mark",
-        value=lambda row: row.search_budget.epochs if row.search_budget else None,
+        value="search_budget.epochs", views=_CSV | _CONFIGURATIONS,
         shown=lambda row: row.search_budget.words if row.search_budget else wording.NOTHING,
-        views=_CSV | _CONFIGURATIONS,
     ),
     Column(
         key="trials", part="cost", views=frozenset({"page", "csv"}),
-        meaning="Configurations and seeds tried, pruned and failed ones included", value=lambda row: row.trials,
+        meaning="Configurations and seeds tried, pruned and failed ones included",
     ),
     Column(
-        key="trials_in_words", heading="trials", part="cost", views=frozenset({"terminal"}),
+        key="trials_in_words", heading="trials", part="cost", views=frozenset({"terminal"}), value=wording.trials,
         meaning="Configurations and seeds tried, and the attempts that did not run to their end",
-        value=wording.trials,
     ),
-    Column(
-        key="attempts", part="cost", views=_CSV,
-        meaning="Executions of all trials; a retry is a new one", value=lambda row: row.attempts,
+    _csv("attempts", "Executions of all trials; a retry is a new one", part="cost"),
+    *(
+        _csv(f"attempts_{status}", f"Attempts with the status {status}",
+             partial(_attempts, status=status), part="cost")
+        for status in _STATUSES
     ),
-    *map(_attempts_that, _STATUSES),
+    _csv("configurations", "Configurations that the search tried", part="cost"),
+    _csv("searching_seed", "The seed whose curve chose the configuration; empty where nothing was searched",
+         "searching_seed.seed"),
+    _csv("searching_seed_m_recall", "Best M-Recall of that seed: a maximum over configurations, and optimistic",
+         "searching_seed.best_m_recall", unit="per cent"),
     Column(
-        key="configurations", part="cost", views=_CSV,
-        meaning="Configurations that the search tried", value=lambda row: row.configurations,
-    ),
-    Column(
-        key="searching_seed", views=_CSV,
-        meaning="The seed whose curve chose the configuration; empty where nothing was searched",
-        value=lambda row: row.searching_seed.seed if row.searching_seed else None,
-    ),
-    Column(
-        key="searching_seed_m_recall", unit="per cent", views=_CSV,
-        meaning="Best M-Recall of that seed: a maximum over configurations, and optimistic",
-        value=lambda row: row.searching_seed.best_m_recall if row.searching_seed else None,
-    ),
-    Column(
-        key="seeds",
+        key="seeds", value=lambda row: len(row.headline),
         meaning="How many seeds the numbers come from: those that did not choose the configuration, or, where there "
         "are none, those that did",
-        value=lambda row: len(row.headline),
     ),
-    Column(
-        key="configuration", meaning="Hyperparameters that the search chose, as JSON", kind="text", views=_CSV,
-        value=lambda row: json.dumps(row.configuration, sort_keys=True, default=str),
-    ),
-    Column(
-        key="flags", meaning="What to know before quoting the row, see FLAGS in rows.py", kind="text", views=_CSV,
-        value=lambda row: " ".join(row.flags),
-    ),
-    Column(
-        key="baseline_collapsed", meaning="Why there is no baseline to compare with; empty if there is one",
-        kind="text", views=_CSV, value=wording.collapse,
-    ),
-    Column(
-        key="not_comparable", meaning="Why the row is not compared; empty if it is", kind="text", views=_CSV,
-        value=lambda row: row.not_comparable,
-    ),
+    _csv("configuration", "Hyperparameters that the search chose, as JSON",
+         lambda row: json.dumps(row.configuration, sort_keys=True, default=str), kind="text"),
+    _csv("flags", "What to know before quoting the row, see FLAGS in board_sentences.py",
+         lambda row: " ".join(row.flags), kind="text"),
+    _csv("baseline_collapsed", "Why there is no baseline to compare with; empty if there is one", wording.collapse,
+         kind="text"),
+    _csv("not_comparable", "Why the row is not compared; empty if it is", kind="text"),
 )

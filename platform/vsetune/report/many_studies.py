@@ -1,38 +1,21 @@
-"""Several studies on one board per data set, and those boards for other programs."""
+"""Several studies side by side: one board per data set."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from vsetune.errors import IncompatibleCurves
 from vsetune.metrics.curves import check_same_protocol
 from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.events import AttemptRecord
-from vsetune.report import wording
 from vsetune.report.building import board_of, group_rows
-from vsetune.report.column import Column
-from vsetune.report.columns import COLUMNS
-from vsetune.report.export import (
-    TableText,
-    TableTexts,
-    csv_head,
-    csv_text,
-    curves_to_csv,
-    latex_text,
-    markdown_text,
-    markdown_words,
-    tex,
-    to_json,
-    to_plain,
-)
-from vsetune.report.rows import UNITS, Leaderboard, Row, TimeProfile, Unit
+from vsetune.report.rows import UNITS, Boards, Leaderboard, Row, TimeProfile, Unit
 from vsetune.report.selection import Trial, dataset_of, trials_of, winner_of
-from vsetune.report.terminal import WordTable, profile_table
 from vsetune.report.time_profiles import time_profile
 
 
@@ -43,23 +26,6 @@ class StudyAttempts:
     name: str
     baseline: str
     attempts: Sequence[AttemptRecord]
-
-
-@dataclass(frozen=True)
-class ManyBoards:
-    """One board for each data set, and another for studies with their own baseline under other conditions. notes: the
-    differences between studies shown side by side, and the studies on no board. profile: of the losses over the first
-    board of every data set, by epochs, if these boards share a baseline; seconds_profile by seconds of training."""
-
-    boards: tuple[Leaderboard, ...]
-    notes: tuple[str, ...]
-    profile: TimeProfile | None = None
-    seconds_profile: TimeProfile | None = None
-
-    @property
-    def studies(self) -> list[str]:
-        """Names of the studies with a row on any board."""
-        return list(dict.fromkeys(row.study for board in self.boards for row in board.rows))
 
 
 @dataclass
@@ -88,7 +54,7 @@ class _Group:
 
 def build_many(
     studies: Sequence[StudyAttempts], *, baseline: str | None = None, hit_share: float = HIT_SHARE
-) -> ManyBoards:
+) -> Boards:
     """Boards of several studies. baseline: the loss to compare with; None: on each data set the baseline of most of its
     studies, ties go to the study named first. If two studies have a loss of the same name, the later one is named
     STUDY/LOSS. hit_share: of profiles, as in `TimeProfile`.
@@ -102,35 +68,27 @@ def build_many(
     boards = []
     for dataset, networks in places.items():
         of_data = dict.fromkeys(unit.study for units in networks.values() for unit in units)
-        told = Counter(named[study] for study in of_data if named[study]).most_common(1)
-        yardstick = baseline or (told[0][0] if told else "")
-        layers: list[list[Row]] = []
-        for units in networks.values():
-            for layer, group in enumerate(_groups(units, yardstick)):
-                rows = _rows(dataset, group, yardstick)
-                notes += _differences(dataset, rows, group)
-                if layer == len(layers):
-                    layers.append([])
-                layers[layer] += rows
-        boards += [
-            board_of(
-                rows, study=" + ".join(dict.fromkeys(row.study for row in rows)), baseline=yardstick, number=layer + 1,
-                hit_share=hit_share,
-            )
-            for layer, rows in enumerate(layers)
+        most_named = Counter(named[study] for study in of_data if named[study]).most_common(1)
+        reference = baseline or (most_named[0][0] if most_named else "")
+        grouped = [
+            [(group, _rows(dataset, group, reference)) for group in _groups(units, reference)]
+            for units in networks.values()
         ]
-    return ManyBoards(tuple(boards), tuple(notes), *(_profile(boards, unit, hit_share) for unit in UNITS))
+        notes += [note for groups in grouped for group, rows in groups for note in _differences(dataset, rows, group)]
+        for number, layer in enumerate(zip_longest(*([rows for _, rows in groups] for groups in grouped)), 1):
+            rows = [row for of_network in layer for row in of_network or ()]
+            study_names = " + ".join(dict.fromkeys(row.study for row in rows))
+            boards.append(board_of(rows, study=study_names, baseline=reference, number=number, hit_share=hit_share))
+    by_epochs, by_seconds = (_profile(boards, unit, hit_share) for unit in UNITS)
+    return Boards(tuple(boards), tuple(notes), by_epochs, by_seconds)
 
 
 def _profile(boards: Sequence[Leaderboard], unit: Unit, hit_share: float) -> TimeProfile | None:
-    first: dict[str, Leaderboard] = {}
-    for board in boards:
-        first.setdefault(board.rows[0].dataset, board)
-    baselines = {board.baseline for board in first.values()}
+    first = [board for board in boards if board.number == 1]
+    baselines = {board.baseline for board in first}
     if len(first) < 2 or len(baselines) > 1:
         return None
-    rows = [row for board in first.values() for row in board.rows]
-    return time_profile(rows, baselines.pop(), unit=unit, hit_share=hit_share)
+    return time_profile([row for board in first for row in board.rows], baselines.pop(), unit=unit, hit_share=hit_share)
 
 
 def _units(study: StudyAttempts) -> Iterator[tuple[str, str, _Unit]]:
@@ -219,112 +177,9 @@ def _differences(dataset: str, rows: Sequence[Row], group: _Group) -> list[str]:
             revisions.setdefault(unit.study, attempt.start.environment.get("git_revision", "unknown"))
     place, notes = f"{rows[0].network} on {dataset}", []
     if len(set(budgets.values())) > 1:
-        told = ", ".join(f"{loss} {epochs}" for loss, epochs in budgets.items())
-        notes.append(f"{place}: the searches were given different epochs, so some were tuned more: {told}")
+        words = ", ".join(f"{loss} {epochs}" for loss, epochs in budgets.items())
+        notes.append(f"{place}: the searches were given different epochs, so some were tuned more: {words}")
     if len(set(revisions.values())) > 1:
-        told = ", ".join(f"{study} {revision[:12]}" for study, revision in revisions.items())
-        notes.append(f"{place}: recorded with different code: {told}")
+        words = ", ".join(f"{study} {revision[:12]}" for study, revision in revisions.items())
+        notes.append(f"{place}: recorded with different code: {words}")
     return notes
-
-
-Shown = Leaderboard | ManyBoards
-
-
-def csv_texts(shown: Shown, columns: Sequence[Column] = COLUMNS) -> TableTexts:
-    """One table; for several boards the first field is the board of the row."""
-    if isinstance(shown, Leaderboard):
-        return _alone(csv_text(shown, columns))
-    boards = tuple(csv_text(board, columns, board_id=wording.board_id(board)) for board in shown.boards)
-    return TableTexts(csv_head(columns, has_board=True), "", boards, "")
-
-
-def markdown_texts(shown: Shown, columns: Sequence[Column] = COLUMNS) -> TableTexts:
-    """Tables one below the other, then the profiles over all boards and the notes."""
-    if isinstance(shown, Leaderboard):
-        return _alone(markdown_text(shown, columns))
-    boards = tuple(markdown_text(board, columns) for board in shown.boards)
-    tables = "".join(f"\n{_markdown_table(table)}" for table in _profiles(shown))
-    notes = "".join(["\n", *(f"- {markdown_words(note)}.\n" for note in shown.notes)]) if shown.notes else ""
-    return TableTexts("", "\n", boards, tables + notes)
-
-
-def latex_texts(shown: Shown, columns: Sequence[Column] = COLUMNS) -> TableTexts:
-    """A `table` for each board and for each profile over all boards, then the notes."""
-    if isinstance(shown, Leaderboard):
-        return _alone(latex_text(shown, columns))
-    boards = tuple(latex_text(board, columns) for board in shown.boards)
-    tables = "".join(f"\n{_latex_table(table)}" for table in _profiles(shown))
-    notes = "".join([
-        "\n{\\footnotesize\n", *(f"\\noindent {tex(note)}.\\par\n" for note in shown.notes), "}\n",
-    ]) if shown.notes else ""
-    return TableTexts("", "\n", boards, tables + notes)
-
-
-TEXTS: Mapping[str, Callable[[Shown, Sequence[Column]], TableTexts]] = {
-    "csv": csv_texts, "md": markdown_texts, "tex": latex_texts,
-}
-"""Functions by file extension."""
-
-
-def curves_of_boards(boards: Sequence[Leaderboard]) -> str:
-    """One line per validation of every seed shown on any board, as `curves_to_csv` of each, with one header."""
-    tables = [curves_to_csv(board).splitlines(keepends=True) for board in boards]
-    heads = [lines[0] for lines in tables if len(lines) > 1]
-    return "".join([*heads[:1], *(line for lines in tables for line in lines[1:])])
-
-
-def shown_to_json(shown: Shown) -> str:
-    """`to_json` of one study. For several: `boards`, each in that format, `notes`, and over all data sets `profile` by
-    epochs and `seconds_profile` by seconds."""
-    if isinstance(shown, Leaderboard):
-        return to_json(shown)
-    plain = {"boards": [to_plain(board) for board in shown.boards], **across_to_plain(shown)}
-    return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def across_to_plain(found: ManyBoards) -> dict[str, Any]:
-    """The entries that `shown_to_json` writes beside the boards."""
-    return {
-        "notes": list(found.notes), "profile": _profile_to_plain(found.profile),
-        "seconds_profile": _profile_to_plain(found.seconds_profile),
-    }
-
-
-def _profile_to_plain(profile: TimeProfile | None) -> dict[str, Any] | None:
-    if profile is None:
-        return None
-    plain = asdict(profile)
-    for loss in plain["losses"]:
-        loss["factors"] = [factor if math.isfinite(factor) else None for factor in loss["factors"]]
-    return plain
-
-
-def _alone(text: TableText) -> TableTexts:
-    return TableTexts("", "", (text,), "")
-
-
-def _profiles(found: ManyBoards) -> list[WordTable]:
-    tables = (profile_table(each, found.boards[0].baseline) for each in (found.profile, found.seconds_profile))
-    return [table for table in tables if table is not None]
-
-
-def _markdown_table(table: WordTable) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(map(markdown_words, cells))} |\n"
-
-    sides = f"| {' | '.join([':---', *['---:'] * (len(table.headings) - 1)])} |\n"
-    notes = "".join(f"- {markdown_words(note)}\n" for note in table.notes)
-    rows = "".join(map(line, table.rows))
-    return f"**{markdown_words(table.title)}**\n\n{line(table.headings)}{sides}{rows}\n{notes}"
-
-
-def _latex_table(table: WordTable) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return " & ".join(map(tex, cells)) + r" \\"
-
-    return "\n".join([
-        r"\begin{table}", r"\centering", rf"\caption{{{tex(table.title)}}}",
-        rf"\begin{{tabular}}{{l{'r' * (len(table.headings) - 1)}}}", r"\toprule", line(table.headings), r"\midrule",
-        *map(line, table.rows), r"\bottomrule", r"\end{tabular}",
-        *(rf"\par\footnotesize {tex(note)}" for note in table.notes), r"\end{table}", "",
-    ])

@@ -7,16 +7,18 @@ in the CSVs was measured by us. A new table is a new file.
 from __future__ import annotations
 
 import csv
-import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from vsetune.config.spec.base import did_you_mean
 from vsetune.errors import UsageError
+from vsetune.report import messages
+from vsetune.report.rows import Leaderboard, Row
 
 Quantity = Literal[
     "best_m_recall", "epochs_to_best", "epochs_to_target", "difference", "scored", "mean_and_spread", "not_recorded"
@@ -102,13 +104,17 @@ def paper_table(name: str) -> PaperTable:
     """The table of this name. Raises UsageError for an unknown name, with the known ones."""
     names = table_names()
     if name not in names:
-        near = difflib.get_close_matches(name, names, 1)
-        hint = f"did you mean {near[0]}?" if near else f"need one of {', '.join(names)}"
-        raise UsageError(f"leaderboard table: got {name}, {hint}")
+        raise unknown(name, names, "table")
     plain = tomllib.loads(_text(f"{name}.toml"))
     plain["data"] = _with_tuples(plain["data"])
     columns = tuple(PaperColumn(**_with_tuples(column)) for column in plain.pop("columns"))
     return PaperTable(name=name, columns=columns, **_with_tuples(plain))
+
+
+def unknown(name: str, known: Sequence[str], kind: str) -> UsageError:
+    """The error for a name of a table, or for a word of it, that is not known."""
+    hint = did_you_mean(name, known)
+    return UsageError(messages.UNKNOWN_NAME(kind=kind, name=name, hint=hint, known=", ".join(known)))
 
 
 @cache
@@ -141,3 +147,45 @@ def _text(path: str) -> str:
 
 def _with_tuples(plain: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
+
+
+def published_notes(board: Leaderboard) -> list[str]:
+    """A line for each table and group that share a cell. A table with all recalls contributes only their means."""
+    tables = [table for table in map(paper_table, table_names()) if table.beside_boards]
+    return [
+        note for dataset, network, rows in board.groups() for table in tables
+        for note in _notes(table, dataset, network, rows)
+    ]
+
+
+def _notes(table: PaperTable, dataset: str, network: str, rows: Sequence[Row]) -> list[str]:
+    word = next((word for word, begins in table.data.items() if plain_name(dataset).startswith(begins)), None)
+    printed_as = next((name for name, ours in table.networks.items() if ours == network), None)
+    if word is None or printed_as is None:
+        return []
+    shown = {row.loss for row in rows}
+    quoted = [
+        f"{loss or column.loss} {_named(column)} {printed_words(values, column)}"
+        for loss in table.rows_of_losses or ("",) for column in table.columns
+        if _is_shown(table, column, loss, shown)
+        and (values := table.printed(word, printed_as, loss or column.loss, column)) is not None
+    ]
+    if not quoted:
+        return []
+    split = {"val": "validation split", "test": "test split"}.get(table.split, table.split)
+    where = f"{table.source}, {printed_as} on {word}, {split}"
+    return [f"† Published, not measured here ({where}; other features and tuning): {'; '.join(quoted)}."]
+
+
+def _is_shown(table: PaperTable, column: PaperColumn, loss: str, shown: set[str]) -> bool:
+    words = [word for word in (loss or column.loss, column.against) if word]
+    is_quoted = column.quantity == "mean_and_spread" if loss else True
+    return is_quoted and all(table.losses[word] in shown for word in words)
+
+
+def _named(column: PaperColumn) -> str:
+    """The heading without the name of the loss, which precedes it, and with the name of the loss compared with."""
+    if not column.loss:
+        return f"{column.group} {column.heading}"
+    heading = column.heading.removesuffix(f" {column.loss}")
+    return heading if column.against in ("", column.loss) else f"{heading} (against {column.against})"

@@ -137,40 +137,6 @@ class TimeProfile:
 
 AT_RANGE_END = "at_range_end"
 
-FLAGS = {
-    "baseline_rising": "the baseline was still rising when it ended, so its best is an easy target: no claim is made "
-    "about which loss is faster there",
-    "baseline_collapsed": "the best M-Recall of the baseline is below half of the best that any loss reached with this "
-    "network, or its last M-Recall is that of a random order: nothing is compared with it; give it a warm-up "
-    "(warmup_epochs: 1, of losses on the hardest negative) or a smaller learning rate in a new study, or choose "
-    "another baseline (--baseline LOSS)",
-    "censored": "so many seeds never reached the baseline's best: they count as slower than their last "
-    "epoch, and a median that they could move is a lower bound (>)",
-    "no_pairs": "no seed was run for both this loss and the baseline: no Difference",
-    "incomplete": "a run of the shown configuration has not been trained to its budget (running, pruned or killed): "
-    "beside finished ones it does not count",
-    "seed_failed": "a seed of the shown configuration failed and is missing from the means",
-    "chosen_by_itself": "the seed that searched chose this configuration and no other seed has confirmed it: the "
-    "number is the maximum over the configurations tried, and optimistic",
-    "runner_up_ahead": "the runner-up of the search is higher over the confirming seeds: the search could not tell the "
-    "two apart, and the number shown is still that of its winner",
-    "not_comparable": "taken under other conditions than the baseline: shown, and not compared",
-    "stopped_at_target": "a seed shown was trained only until it reached the target of its search, so its M-Recall is "
-    "no best; confirm it (vsetune study confirm)",
-    "less_than_budget": "the search trained more than one whole training less than its budget (it is not over, trials "
-    "failed, or nothing was left to try): the other losses had more chances",
-    "more_than_budget": "the search trained more than one whole training beyond its budget: it had more chances than "
-    "the others",
-    "cannot_draw": "the search found no further configuration that makes a valid trial, and ended there",
-    AT_RANGE_END: "the winner has a setting at an end of the range that its search was given",
-    "rising": "still rising at the end of training: the M-Recall is that of so many epochs, and may be higher "
-    "after more",
-    "none_allowed": "every trial of this cell breaks a constraint of the search",
-    "all_failed": "every trial of this cell failed",
-    "no_result": "no trial of this cell has a usable validation",
-}
-"""Meaning of each flag of a row, for the notes under a table."""
-
 
 @dataclass(frozen=True)
 class SeedResult:
@@ -334,7 +300,47 @@ class Leaderboard:
     seconds_profile: TimeProfile | None = None
     number: int = 1
 
+    @property
+    def profiles(self) -> list[TimeProfile]:
+        """Those that there are."""
+        return [profile for profile in (self.profile, self.seconds_profile) if profile is not None]
+
     def groups(self) -> list[tuple[str, str, tuple[Row, ...]]]:
         """(dataset, network, rows) of every comparison, in order."""
         keys = dict.fromkeys((row.dataset, row.network) for row in self.rows)
         return [(*key, tuple(row for row in self.rows if (row.dataset, row.network) == key)) for key in keys]
+
+
+@dataclass(frozen=True)
+class Boards:
+    """All boards that a page or file shows. Of several studies: one board for each data set, and another for studies
+    with their own baseline under other conditions.
+
+    notes: the differences between studies shown side by side, and the studies on no board. profile: of the losses over
+    the first board of every data set, by epochs, if these boards share a baseline; seconds_profile by seconds of
+    training. is_several: of several studies; otherwise there is one board.
+    """
+
+    boards: tuple[Leaderboard, ...]
+    notes: tuple[str, ...] = ()
+    profile: TimeProfile | None = None
+    seconds_profile: TimeProfile | None = None
+    is_several: bool = True
+
+    @property
+    def profiles(self) -> list[TimeProfile]:
+        """Those over all data sets that there are."""
+        return [profile for profile in (self.profile, self.seconds_profile) if profile is not None]
+
+    @property
+    def studies(self) -> list[str]:
+        """Names of the studies with a row on any board."""
+        return list(dict.fromkeys(row.study for board in self.boards for row in board.rows))
+
+
+Shown = Leaderboard | Boards
+"""The board of one study, or the boards of several."""
+
+
+def boards_of(shown: Shown) -> Boards:
+    return shown if isinstance(shown, Boards) else Boards((shown,), is_several=False)

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from vsetune.metrics.curves import best_of_curve
 from vsetune.metrics.efficiency import epochs_to_best
 from vsetune.records.events import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord
-from vsetune.report.rows import Contender, Cost, Row, SeedResult
+from vsetune.report.rows import Contender, Cost, SeedResult
 from vsetune.report.search_budgets import SearchBudget
 
 Trial = tuple[AttemptRecord, ...]
@@ -98,21 +98,21 @@ def _cost(trial: Trial) -> Cost:
     They are more if an attempt reports more: `wasted_epochs` of its summary, counted from the start of the trial,
     includes epochs that no curve shows.
     """
-    alive = seconds = wasted = told = 0.0
+    alive = seconds = wasted = reported = 0.0
     before: AttemptRecord | None = None
     money: list[float | None] = []
     unpriced = 0.0
     for attempt in trial:
         inherited = _inherited_epochs(before, attempt) if before else 0.0
         so_far = max(seconds, _device_seconds(attempt))
-        held, seconds = so_far - seconds, so_far
-        money.append(_usd(attempt, held))
-        unpriced += held if money[-1] is None else 0.0
+        added, seconds = so_far - seconds, so_far
+        money.append(_usd(attempt, added))
+        unpriced += added if money[-1] is None else 0.0
         if before is not None and not _last_epoch(attempt):
             continue  # no validation yet: the earlier attempt still counts
-        said = attempt.summary.get("wasted_epochs", told)
-        wasted += max(alive - inherited, said - told, 0.0)
-        alive, told, before = _last_epoch(attempt), said, attempt
+        total = attempt.summary.get("wasted_epochs", reported)
+        wasted += max(alive - inherited, total - reported, 0.0)
+        alive, reported, before = _last_epoch(attempt), total, attempt
     return Cost(alive, seconds, wasted, _sum_of_known(money), unpriced)
 
 
@@ -302,11 +302,12 @@ def contenders_of(
 
 def _roles(trials: Sequence[Trial]) -> dict[str, AttemptRecord]:
     """An attempt of every configuration that was confirmed, by its role, the runner-up first."""
-    told = {
+    confirmed = {
         role: trial[-1] for trial in trials
         if trial[-1].start.phase == "confirm" and (role := trial[-1].start.environment.get(ROLES))
     }
-    return {role: told[role] for role in sorted(told, key=lambda role: (role == PAPERS, RUNNER_UP not in role, role))}
+    order = sorted(confirmed, key=lambda role: (role == PAPERS, RUNNER_UP not in role, role))
+    return {role: confirmed[role] for role in order}
 
 
 def code_of(trials: Sequence[Trial]) -> dict[str, str]:
@@ -335,17 +336,3 @@ def other_code(row: Mapping[str, str], reference: Mapping[str, str]) -> str | No
         f"{code_words(key, row[key])} against {reference[key][:12]}: two versions of its code"
         for key in sorted(row.keys() & reference.keys()) if row[key] != reference[key]
     ), None)
-
-
-def code_notes(rows: Sequence[Row]) -> list[str]:
-    """One sentence for every user component: the version that each cell ran with."""
-    cells: dict[str, dict[str, list[str]]] = {}
-    for row in rows:
-        for key, sha256 in row.code.items():
-            cells.setdefault(key, {}).setdefault(sha256, []).append(f"{row.network} {row.loss}")
-    lines = []
-    for key, versions in sorted(cells.items()):
-        words = "; ".join(f"{code_words(key, sha256)} in {', '.join(of)}" for sha256, of in versions.items())
-        several = f"{len(versions)} versions of its code, which do not compare: " if len(versions) > 1 else ""
-        lines.append(f"Own code: {several}{words}.")
-    return lines

@@ -9,31 +9,32 @@ import secrets
 import socket
 import time
 from asyncio import Transport, get_running_loop
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Self
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
-from markupsafe import escape
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from vsetune.errors import StorageError, UsageError
+from vsetune.errors import Problem, StorageError, UsageError
 from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.events import AttemptRecord, StudyRecord
 from vsetune.records.studies import Studies
+from vsetune.report import messages
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts, build_many
-from vsetune.report.page import Live, Shown, boards_of, to_html, to_update
-from vsetune.report.rows import Leaderboard
+from vsetune.report.page import Live, to_html, to_update
+from vsetune.report.page_templates import render
+from vsetune.report.rows import Leaderboard, Shown, boards_of
 from vsetune.report.shown_runs import ShownRuns, shown_runs
 
 ASKS_WITHIN_S = 10.0
@@ -54,14 +55,6 @@ _SANDBOX = {"Content-Security-Policy": "sandbox allow-scripts"}
 """Header for files of runs: they are displayed with scripts, but cannot read the boards on the same server."""
 
 
-@dataclass(frozen=True)
-class _Answer:
-    status: HTTPStatus
-    content: bytes
-    kind: str = "text/html; charset=utf-8"
-    headers: Mapping[str, str] | None = None
-
-
 class BoardServer:
     """studies: the studies to serve; empty for all in the store, now and later. host, port: to listen on; port 0: any
     free port. told: as in `LiveBoard`. hit_share: as in `Source`. Raises UsageError, in one line, if the address cannot
@@ -76,15 +69,20 @@ class BoardServer:
     ) -> None:
         self._store, self._studies, self._baseline, self._hit_share = store, studies, baseline, hit_share
         self._names, self._next_look = list[str](), float("-inf")
-        self._board = lru_cache(KEPT_BOARDS)(partial(LiveBoard, store, mlflow_url=mlflow_url, told=told))
+        self._boards = lru_cache(KEPT_BOARDS)(partial(LiveBoard, store, mlflow_url=mlflow_url, told=told))
         try:
             self._socket = socket.create_server((host, port))
         except (OSError, OverflowError) as error:
-            raise UsageError(_cannot_listen(host, port, error)) from error
+            raise UsageError(_why_silent(host, port, error)) from error
         self._address, self.port = self._socket.getsockname()
         self._is_private = ip_address(self._address).is_loopback
         self._maker = ThreadPoolExecutor(1, thread_name_prefix="boards")
-        app = Starlette(routes=[Route("/{path:path}", self._respond)])
+        answers = {
+            "/": self._start, _ALL: self._page, f"{_ALL}/board.json": self._board_json,
+            "/studies/{study}": self._page, "/studies/{study}/board.json": self._board_json,
+            "/studies/{study}/artifacts/{trial}/{number}/{name:path}": self._artifact,
+        }
+        app = Starlette(routes=[Route(path, partial(self._respond, answer)) for path, answer in answers.items()])
         self._server = Server(Config(
             app, http=_Connection, log_config=None, access_log=False, server_header=False, lifespan="off", ws="none",
             limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=1,
@@ -109,41 +107,28 @@ class BoardServer:
         self._maker.shutdown(cancel_futures=True)
         self._socket.close()
 
-    async def _respond(self, request: Request) -> Response:
-        """Answer a request. An unexpected error is logged in one line and answered with 500; the server continues."""
-        path, asked = request.scope["raw_path"].decode("latin-1"), request.headers
-        answered = partial(self.answer, path, host=asked.get("host", ""), tag=asked.get("if-none-match"))
+    async def _respond(self, answer: Callable[[Request], Response], request: Request) -> Response:
+        """The answer to a request. An unexpected error is logged in one line and answered with 500; the server
+        continues."""
         try:
-            answer = await get_running_loop().run_in_executor(self._maker, answered)
+            response = await get_running_loop().run_in_executor(self._maker, self._checked, answer, request)
         except Exception as error:
-            _log.warning("no answer to %s: %s", request.client.host if request.client else "", _told(error))
+            _log.warning("no answer to %s: %s", request.client.host if request.client else "", _line(error))
             _log.debug("no answer", exc_info=error)
-            answer = _Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"a mistake of vsetune", "text/plain")
-        return Response(answer.content, answer.status, {**_HEADERS, **(answer.headers or {})}, answer.kind)
+            response = PlainTextResponse("a mistake of vsetune", HTTPStatus.INTERNAL_SERVER_ERROR)
+        response.headers.update(_HEADERS)
+        return response
 
-    def answer(self, path: str, *, host: str, tag: str | None) -> _Answer:
-        """Answer to a request for a path. host: its Host header; tag: its If-None-Match header, None without one."""
-        if self._is_private and not _is_local(host):  # DNS rebinding: a foreign name that resolves to this machine
-            return _Answer(HTTPStatus.FORBIDDEN, b"this server is for this machine alone", "text/plain")
+    def _checked(self, answer: Callable[[Request], Response], request: Request) -> Response:
+        if self._is_private and not _is_local(request.headers.get("host", "")):
+            # DNS rebinding: a foreign name that resolves to this machine
+            return PlainTextResponse("this server is for this machine alone", HTTPStatus.FORBIDDEN)
         try:
-            return self._answered(path, tag)
+            return answer(request)
         except StorageError as error:
-            return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode(), "text/plain; charset=utf-8")
+            return PlainTextResponse(str(error), HTTPStatus.SERVICE_UNAVAILABLE)
         except OSError as error:  # a full temporary folder, ...
-            return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _told(error).encode(), "text/plain; charset=utf-8")
-
-    def _answered(self, path: str, tag: str | None) -> _Answer:
-        match [unquote(part) for part in path.strip("/").split("/")]:
-            case [""]:
-                return self._start()
-            case ["all", *rest] if rest in ([], ["board.json"]):
-                source = Source(tuple(self._known()), self._baseline, is_several=True, hit_share=self._hit_share)
-                return self._of_board(source, _SIDE_BY_SIDE, _ALL, rest, tag)
-            case ["studies", study, *rest] if rest in ([], ["board.json"]) and self._serves(study):
-                return self._of_board(self._alone(study), study, _address(study), rest, tag)
-            case ["studies", study, "artifacts", trial, number, *name] if name and self._serves(study):
-                return self._artifact(f"{study}/{trial}/{number}", "/".join(name))
-        return _Answer(HTTPStatus.NOT_FOUND, b"nothing stands here", "text/plain")
+            return PlainTextResponse(_line(error), HTTPStatus.SERVICE_UNAVAILABLE)
 
     def _known(self) -> Sequence[str]:
         if self._studies:
@@ -153,61 +138,63 @@ class BoardServer:
             self._next_look = time.monotonic() + PAUSE_S
         return self._names
 
-    def _serves(self, study: str) -> bool:
-        return study in self._known()
-
-    def _alone(self, study: str) -> Source:
-        return Source((study,), self._baseline, hit_share=self._hit_share)
-
-    def _start(self) -> _Answer:
+    def _start(self, _: Request) -> Response:
         known = self._known()
         if len(known) == 1:
-            return _Answer(HTTPStatus.FOUND, b"", headers={"Location": _address(known[0])})
+            return RedirectResponse(_address(known[0]), HTTPStatus.FOUND)
         links = [(name, _address(name)) for name in known]
         if links:
             links.insert(0, (_SIDE_BY_SIDE, _ALL))
-        return _Answer(HTTPStatus.OK, list_page("Studies", links).encode())
+        why = "No study has been started yet."
+        return HTMLResponse(render("index.html.j2", title="Studies", links=links, why=why, seconds=30))
 
-    def _of_board(self, source: Source, name: str, address: str, rest: Sequence[str], tag: str | None) -> _Answer:
-        board = self._board(source)
-        return self._board_json(board, tag) if rest else self._page(board, name, address)
+    def _board(self, study: str | None) -> LiveBoard | None:
+        """The board of a study, or of all side by side; None for a study that is not served."""
+        if study is not None and study not in self._known():
+            return None
+        studies = tuple(self._known()) if study is None else (study,)
+        return self._boards(Source(studies, self._baseline, is_several=study is None, hit_share=self._hit_share))
 
-    def _page(self, board: LiveBoard, name: str, address: str) -> _Answer:
+    def _page(self, request: Request) -> Response:
+        study = request.path_params.get("study")
+        board = self._board(study)
+        if board is None:
+            return _nothing_here()
+        name, address = (_SIDE_BY_SIDE, _ALL) if study is None else (study, _address(study))
         others = [(each, _address(each)) for each in self._known()]
-        if address not in {place for _, place in others}:
-            others.insert(0, (name, address))
-        elif len(others) > 1:
+        if study is None or len(others) > 1:
             others.insert(0, (_SIDE_BY_SIDE, _ALL))
         try:
-            return _Answer(HTTPStatus.OK, board.page(f"{address}/board.json", others))
+            return HTMLResponse(board.page(f"{address}/board.json", others))
         except UsageError as error:
-            return _Answer(HTTPStatus.OK, waiting_page(name, str(error)).encode())
+            return HTMLResponse(render("index.html.j2", title=name, links=(), why=str(error), seconds=2))
 
-    def _board_json(self, board: LiveBoard, tag: str | None) -> _Answer:
+    def _board_json(self, request: Request) -> Response:
+        board = self._board(request.path_params.get("study"))
+        if board is None:
+            return _nothing_here()
         try:
             update = board.update()
         except UsageError as error:
-            return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode(), "text/plain; charset=utf-8")
-        headers = {"ETag": update.tag}
-        if tag == update.tag:
-            return _Answer(HTTPStatus.NOT_MODIFIED, b"", "application/json", headers)
-        return _Answer(HTTPStatus.OK, update.content, "application/json", headers)
+            return PlainTextResponse(str(error), HTTPStatus.SERVICE_UNAVAILABLE)
+        if request.headers.get("if-none-match") == update.tag:
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": update.tag})
+        return Response(update.content, headers={"ETag": update.tag}, media_type="application/json")
 
-    def _artifact(self, attempt: str, name: str) -> _Answer:
-        if not name.startswith("gallery/") or ".." in name.split("/"):
-            return _Answer(HTTPStatus.NOT_FOUND, b"only galleries are served", "text/plain")
+    def _artifact(self, request: Request) -> Response:
+        study, trial, number, name = (request.path_params[key] for key in ("study", "trial", "number", "name"))
+        if study not in self._known() or not name.startswith("gallery/") or ".." in name.split("/"):
+            return PlainTextResponse("only galleries are served", HTTPStatus.NOT_FOUND)
         try:
-            found = self._store.fetch_artifact(attempt, name)
+            found = self._store.fetch_artifact(f"{study}/{trial}/{number}", name)
             content = found.read_bytes() if found is not None else None
         except StorageError:
             raise
         except UsageError as error:
-            return _Answer(HTTPStatus.NOT_FOUND, str(error).encode(), "text/plain; charset=utf-8")
+            return PlainTextResponse(str(error), HTTPStatus.NOT_FOUND)
         if content is None:
-            reason = f"attempt {attempt} has no {name}".encode()
-            return _Answer(HTTPStatus.NOT_FOUND, reason, "text/plain; charset=utf-8")
-        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        return _Answer(HTTPStatus.OK, content, kind, _SANDBOX)
+            return _nothing_here()
+        return Response(content, headers=_SANDBOX, media_type=mimetypes.guess_type(name)[0])
 
 
 class _Connection(H11Protocol):
@@ -228,6 +215,10 @@ class _Connection(H11Protocol):
             transport.close()
 
 
+def _nothing_here() -> Response:
+    return PlainTextResponse("nothing here", HTTPStatus.NOT_FOUND)
+
+
 def _address(study: str) -> str:
     return f"/studies/{quote(study, safe='')}"
 
@@ -237,44 +228,17 @@ def _is_local(host: str) -> bool:
     return name in ("localhost", "127.0.0.1", "::1")
 
 
-def _told(error: BaseException | None) -> str:
+def _line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def _cannot_listen(host: str, port: int, error: OSError | OverflowError) -> str:
+def _why_silent(host: str, port: int, error: OSError | OverflowError) -> Problem:
     number = getattr(error, "errno", None)
     if number == errno.EADDRINUSE:
-        why = f"port {port} is taken; choose another with --port, or --port 0 for any that is free"
-    elif number == errno.EACCES:
-        why = f"port {port} is reserved for administrators; choose one above 1023 with --port"
-    else:
-        why = f"{getattr(error, 'strerror', None) or error}; need an address of this machine (--host) and a port"
-    return f"leaderboard serve: cannot listen on {host}, {why}"
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><meta http-equiv="refresh" content="{seconds}"><title>{title}</title>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'">
-<style>
-body {{ font: 16px/1.6 system-ui, sans-serif; max-width: 50rem; margin: 0 auto; padding: 24px; }}
-h1, li {{ overflow-wrap: anywhere; }}
-</style>
-</head><body><main><h1>{title}</h1>{body}</main></body></html>
-"""
-
-
-def list_page(title: str, links: Sequence[tuple[str, str]]) -> str:
-    """A page of links to boards. links: name and address of each."""
-    items = "".join(f'<li><a href="{escape(address)}">{escape(name)}</a></li>' for name, address in links)
-    body = f"<ul>{items}</ul>" if items else "<p>No study has been started yet. This page looks again by itself.</p>"
-    return _PAGE.format(title=title, body=body, seconds=30)
-
-
-def waiting_page(study: str, why: str) -> str:
-    """A page in place of a board that cannot be made yet. why: the reason shown."""
-    body = f"<p>{escape(why)}</p><p>This page looks again by itself.</p>"
-    return _PAGE.format(title=escape(study), body=body, seconds=2)
+        return messages.PORT_TAKEN(host=host, port=port)
+    if number == errno.EACCES:
+        return messages.PORT_RESERVED(host=host, port=port)
+    return messages.CANNOT_LISTEN(host=host, why=getattr(error, "strerror", None) or error)
 
 
 PAUSE_S = 1.0
@@ -354,7 +318,7 @@ class LiveBoard:
     def _make(self, attempts: Sequence[Sequence[AttemptRecord]]) -> _Made:
         shown = self._built(attempts)
         every = [attempt for of_study in attempts for attempt in of_study]
-        runs = shown_runs(self._store, boards_of(shown), every, mlflow_url=self._mlflow_url)
+        runs = shown_runs(self._store, boards_of(shown).boards, every, mlflow_url=self._mlflow_url)
         self._number += 1
         return _Made(shown, runs, Update(f'"{self._process}-{self._number}"', to_update(shown, runs=runs).encode()))
 
@@ -365,14 +329,14 @@ class LiveBoard:
         if not source.is_several:
             (study,), (of_study,) = source.studies, attempts
             if study not in own:
-                raise UsageError(f"study {study}: not in this store any more")
+                raise UsageError(messages.STUDY_GONE(study=study))
             board = build(of_study, baseline=source.baseline or own[study], hit_share=source.hit_share)
             return self._told(board, records)
-        told = [
+        named = [
             StudyAttempts(study, own.get(study, ""), of_study)
             for study, of_study in zip(source.studies, attempts, strict=True)
         ]
         if not any(attempts):
-            raise UsageError("no study has attempts yet; start one, or wait for its first validation")
-        found = build_many(told, baseline=source.baseline, hit_share=source.hit_share)
+            raise UsageError(messages.NO_ATTEMPTS(where="this store"))
+        found = build_many(named, baseline=source.baseline, hit_share=source.hit_share)
         return replace(found, boards=tuple(self._told(board, records) for board in found.boards))

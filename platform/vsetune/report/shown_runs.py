@@ -11,9 +11,9 @@ from vsetune.records.events import AttemptRecord
 from vsetune.records.run_descriptions import charts_link, run_link
 from vsetune.records.studies import Studies
 from vsetune.report.charts import NEGATIVE_METRICS
-from vsetune.report.export import in_order
 from vsetune.report.rows import Leaderboard
 from vsetune.report.selection import dataset_of
+from vsetune.report.table_text import rows_by_key
 
 COLUMNS = (
     "key", "study", "trial", "number", "seed", "phase", "status", "best_m_recall", "epochs_to_best", "epochs",
@@ -37,7 +37,7 @@ class ShownRuns:
 
     def to_plain(self, boards: Sequence[Leaderboard]) -> dict[str, Any]:
         """Column names and one list per run, each with the key of its row. Lists are compact for ten thousand runs."""
-        keys = {(row.study, row.dataset, row.cell): key for board in boards for key, row in in_order(board)}
+        keys = {(row.study, row.dataset, row.cell): key for board in boards for key, row in rows_by_key(board).items()}
         studies = list(dict.fromkeys(attempt.start.study for attempt in self.attempts))
         places = {study: place for place, study in enumerate(studies)}
         return {

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from vsetune.errors import UsageError
-from vsetune.metrics.seed_statistics import Epochs
-from vsetune.report import wording
+from vsetune.report import messages, wording
+from vsetune.report.board_sentences import FLAGS
 from vsetune.report.many_studies import StudyAttempts, build_many
-from vsetune.report.paper_table import PaperColumn, PaperTable, plain_name, printed_words
-from vsetune.report.rows import FLAGS, Row
+from vsetune.report.paper_table import PaperColumn, PaperTable, plain_name, printed_words, unknown
+from vsetune.report.rows import Row
 from vsetune.report.selection import dataset_of
 
-_TOLD = (
+_NOTED = (
     "baseline_rising", "incomplete", "seed_failed", "chosen_by_itself", "stopped_at_target",
     "censored",
 )
@@ -48,14 +48,15 @@ def measured(
         return missing(f"{row.loss} of {row.network}: {row.not_comparable}")
     if not row.seeds:
         return missing(f"{row.loss} of {row.network}: {FLAGS['no_result']}")
-    notes = tuple(f"{row.network} {row.loss}: {FLAGS[flag]}" for flag in _TOLD if flag in row.flags)
+    notes = tuple(f"{row.network} {row.loss}: {FLAGS[flag]}" for flag in _NOTED if flag in row.flags)
     match column.quantity:
         case "best_m_recall" if row.best_m_recall is not None:
             return Cell(_fixed(row.best_m_recall, column), (row.best_m_recall,), notes)
         case "epochs_to_best" if row.epochs_to_best is not None:
             return Cell(_fixed(row.epochs_to_best, column), (row.epochs_to_best,), notes)
         case "epochs_to_target" if row.epochs_to_target is not None:
-            return Cell(_epochs(row.epochs_to_target, column), (row.epochs_to_target.value,), notes)
+            bound, value = "> " if row.epochs_to_target.censored else "", row.epochs_to_target.value
+            return Cell(bound + _fixed(value, column), (value,), notes)
         case "difference" if row.difference is not None and baseline is not None:
             return _difference(row, baseline, column, notes)
         case "scored" | "mean_and_spread":
@@ -129,10 +130,6 @@ def _fixed(value: float, column: PaperColumn) -> str:
     return wording.fixed(value, column.digits)
 
 
-def _epochs(value: Epochs, column: PaperColumn) -> str:
-    return f"{'> ' if value.censored else ''}{_fixed(value.value, column)}"
-
-
 Source = Literal["measured", "published"]
 
 
@@ -184,15 +181,12 @@ def renamed(table: PaperTable, names: Mapping[str, str]) -> PaperTable:
     Raises UsageError for a word that the table lacks, and for a data set name without letters or digits.
     """
     words = {*table.data, *table.networks, *table.losses}
-    unknown = [name for name in names if name not in words]
-    if unknown:
-        raise UsageError(
-            f"leaderboard table: --as {unknown[0]}: no word of {table.name}, need one of {', '.join(sorted(words))}"
-        )
-
+    strange = [name for name in names if name not in words]
+    if strange:
+        raise unknown(strange[0], sorted(words), f"word of {table.name}")
     for word in table.data:
         if word in names and not plain_name(names[word]):
-            raise UsageError(f"leaderboard table: --as {word}={names[word]}: need a name with letters or digits")
+            raise UsageError(messages.NAME_WITHOUT_LETTERS(word=word, name=names[word]))
 
     def of(mapping: Mapping[str, str]) -> dict[str, str]:
         return {word: names.get(word, ours) for word, ours in mapping.items()}
@@ -217,19 +211,14 @@ def fill(table: PaperTable, studies: Sequence[StudyAttempts]) -> FilledTable:
         for name in names or [""]:
             lines = tuple(_lines(table, word, name, runs))
             blocks += [Block(word, name, lines)] if lines else []
-            notes += [f"{name}: no run of {absent} {where}." for absent in _absent(table, lines) if name]
+            measured_networks = {line.names[0] for line in lines if line.source == "measured"}
+            absent = ", ".join(ours for network, ours in table.networks.items() if network not in measured_networks)
+            notes += [f"{name}: no run of {absent} {where}."] if absent and name else []
     notes.append(
         f"Published: as printed in {table.source}, none of it measured here. Features, text towers and tuning are the "
         "paper's, so compare differences within a source, not across."
     )
     return FilledTable(table, tuple(blocks), tuple(notes))
-
-
-def _absent(table: PaperTable, lines: Sequence[Line]) -> list[str]:
-    """Our names of the networks without a measured line, joined in one string; empty where all have one."""
-    shown = {line.names[0] for line in lines if line.source == "measured"}
-    absent = [ours for network, ours in table.networks.items() if network not in shown]
-    return [", ".join(absent)] if absent else []
 
 
 def _runs(table: PaperTable, studies: Sequence[StudyAttempts]) -> _Runs:
@@ -239,11 +228,11 @@ def _runs(table: PaperTable, studies: Sequence[StudyAttempts]) -> _Runs:
         rows: dict[tuple[str, str, str], tuple[Row, Row | None]] = {}
         for board in build_many(studies, baseline=baseline).boards:
             for dataset, network, group in board.groups():
-                yardstick = next((row for row in group if row.is_baseline), None)
+                reference = next((row for row in group if row.is_baseline), None)
                 for row in group:
                     key = (dataset, network, row.loss)
                     if key not in rows or (rows[key][0].not_comparable and not row.not_comparable):
-                        rows[key] = (row, yardstick)
+                        rows[key] = (row, reference)
         boards[baseline] = rows
     latest = sorted((each for study in studies for each in study.attempts), key=lambda each: each.start.number)
     return _Runs(
@@ -267,9 +256,8 @@ def _lines(table: PaperTable, word: str, data: str, runs: _Runs) -> Iterator[Lin
             averaged.append(cells)
             if (data, our_network) in ran:
                 yield Line(names, "measured", tuple(cells), max(seeds))
-            published = _published(table, word, network, loss)
-            if published is not None:
-                yield published
+            printed = [table.printed(word, network, loss or column.loss, column) for column in table.columns]
+            yield from _published(table, names, printed, missing("the paper's cell is empty"))
     if table.average:
         yield from _averages(table, word, averaged)
 
@@ -286,12 +274,15 @@ def _measured(
     return measured(column, row, baseline, runs.summaries, prefix=table.prefix), row
 
 
-def _published(table: PaperTable, data: str, network: str, loss: str) -> Line | None:
-    printed = [table.printed(data, network, loss or column.loss, column) for column in table.columns]
-    if not any(printed):
-        return None
-    cells = _printed_cells(table, printed, missing("the paper's cell is empty"))
-    return Line((network, loss) if loss else (network,), "published", cells)
+def _published(
+    table: PaperTable, names: tuple[str, ...], printed: Sequence[tuple[str, ...] | None], empty: Cell
+) -> Iterator[Line]:
+    """The line of the paper's values; none where it prints nothing."""
+    if any(printed):
+        yield Line(names, "published", tuple(
+            empty if values is None else Cell(printed_words(values, column), tuple(map(float, values)))
+            for values, column in zip(printed, table.columns, strict=True)
+        ))
 
 
 def _averages(table: PaperTable, data: str, lines: Sequence[Sequence[Cell]]) -> Iterator[Line]:
@@ -307,14 +298,4 @@ def _averages(table: PaperTable, data: str, lines: Sequence[Sequence[Cell]]) -> 
         table.printed(data, table.average, column.loss, column) if column.quantity == "difference" else None
         for column in table.columns
     ]
-    if any(printed):
-        yield Line(names, "published", _printed_cells(table, printed, blank))
-
-
-def _printed_cells(
-    table: PaperTable, printed: Sequence[tuple[str, ...] | None], empty: Cell
-) -> tuple[Cell, ...]:
-    return tuple(
-        empty if values is None else Cell(printed_words(values, column), tuple(map(float, values)))
-        for values, column in zip(printed, table.columns, strict=True)
-    )
+    yield from _published(table, names, printed, blank)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -16,8 +13,16 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from vsetune.report.export import tex
 from vsetune.report.table_filling import Cell, FilledTable, Line
+from vsetune.report.table_text import (
+    NEEDS_BOOKTABS,
+    csv_of,
+    latex_frame,
+    latex_line,
+    markdown_frame,
+    markdown_line,
+    tex,
+)
 
 PUBLISHED = "published"
 
@@ -25,80 +30,64 @@ PUBLISHED = "published"
 def to_markdown(filled: FilledTable) -> str:
     """A table in GitHub's dialect, with its notes as a list."""
     marks, table = marks_of(filled), filled.table
-    headings = [*table.heads, "from", *(_heading(column.group, column.heading) for column in table.columns)]
+    heads = [*table.heads, "from", *(f"{each.group}: {each.heading}" if each.group else each.heading
+                                     for each in table.columns)]
     sides = ["---"] * (len(table.heads) + 1) + ["---:"] * len(table.columns)
-    lines = [f"**{_pipe(table.title)}** ({_pipe(table.source)})", "", _row(headings), _row(sides)]
+    title = f"**{_pipe(table.title)}** ({_pipe(table.source)})"
+    head, tail = markdown_frame(title, heads, sides, notes_of(filled, marks), _pipe)
+    lines = []
     for block in filled.blocks:
-        lines.append(_row([f"**{block.title}**", *[""] * (len(headings) - 1)]))
-        lines += [
-            _row([*line.names, source_of(line), *(marked(cell, marks) for cell in line.cells)]) for line in block.lines
-        ]
-    return "\n".join([*lines, "", *(f"- {_pipe(note)}" for note in notes_of(filled, marks)), ""])
+        lines.append(markdown_line([f"**{block.title}**", *[""] * (len(heads) - 1)], _pipe))
+        lines += [markdown_line(_cells(line, marks), _pipe) for line in block.lines]
+    return "".join([head, *lines, tail])
 
 
 def to_csv(filled: FilledTable) -> str:
     """One line per cell, in full precision. second: the second number of a cell with two. reason: why the cell is
     empty, or its caveats."""
-    buffer = io.StringIO()
-    rows = list(_cells(filled))
-    writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
+    heads = [head.lower() for head in filled.table.heads]
+    return csv_of(
+        {
+            "table": filled.table.name, "data": block.data, "our_data": block.ours,
+            **dict(zip(heads, line.names, strict=True)),
+            "group": column.group, "column": column.heading, "source": line.source,
+            "seeds": line.seeds or "", "value": cell.values[0] if cell.values else "",
+            "second": cell.values[1] if len(cell.values) > 1 else "", "reason": "; ".join(cell.notes),
+        }
+        for block in filled.blocks for line in block.lines
+        for column, cell in zip(filled.table.columns, line.cells, strict=True) if cell.words
+    )
 
 
 def to_latex(filled: FilledTable) -> str:
     r"""A `table` for booktabs, with each group of columns under a \cmidrule as in papers, and the notes below."""
     marks, table = marks_of(filled), filled.table
     heads = len(table.heads) + 1
-    lines = [
-        r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering",
-        rf"\caption{{{tex(table.title)} ({tex(table.source)}), measured and published.}}",
-        rf"\begin{{tabular}}{{{'l' * heads}{'r' * len(table.columns)}}}", r"\toprule",
-    ]
-    if any(column.group for column in table.columns):
-        lines += _latex_groups(filled, heads)
-    lines.append(_latex_row([*table.heads, "from", *(column.heading for column in table.columns)]))
+    above = _latex_groups(filled, heads) if any(column.group for column in table.columns) else ""
+    head, tail = latex_frame(
+        f"{tex(table.title)} ({tex(table.source)}), measured and published.", "l" * heads + "r" * len(table.columns),
+        above + latex_line([*table.heads, "from", *(column.heading for column in table.columns)]),
+        notes_of(filled, marks),
+    )
+    lines = []
     for block in filled.blocks:
-        lines += [
-            r"\midrule",
-            rf"\multicolumn{{{heads + len(table.columns)}}}{{c}}{{{tex(block.title)}}} \\", r"\midrule",
-        ]
-        lines += [
-            _latex_row([*line.names, source_of(line), *(marked(cell, marks) for cell in line.cells)])
-            for line in block.lines
-        ]
-    lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [rf"\par\footnotesize {tex(note)}" for note in notes_of(filled, marks)]
-    return "\n".join([*lines, r"\end{table}", ""])
+        title = rf"\multicolumn{{{heads + len(table.columns)}}}{{c}}{{{tex(block.title)}}} \\"
+        lines.append(f"\\midrule\n{title}\n\\midrule\n")
+        lines += [latex_line(_cells(line, marks)) for line in block.lines]
+    return "".join([NEEDS_BOOKTABS, head, *lines, tail])
 
 
 FORMATS: Mapping[str, Callable[[FilledTable], str]] = {"markdown": to_markdown, "csv": to_csv, "latex": to_latex}
 
 
-def _cells(filled: FilledTable) -> Iterator[dict[str, Any]]:
-    heads = [head.lower() for head in filled.table.heads]
-    for block in filled.blocks:
-        for line in block.lines:
-            for column, cell in zip(filled.table.columns, line.cells, strict=True):
-                if cell.words:
-                    yield {
-                        "table": filled.table.name, "data": block.data, "our_data": block.ours,
-                        **dict(zip(heads, line.names, strict=True)),
-                        "group": column.group, "column": column.heading, "source": line.source,
-                        "seeds": line.seeds or "", "value": cell.values[0] if cell.values else "",
-                        "second": cell.values[1] if len(cell.values) > 1 else "", "reason": "; ".join(cell.notes),
-                    }
-
-
 def marks_of(filled: FilledTable) -> dict[str, str]:
     """A letter for each note of a measured cell, in the order of the notes."""
-    told = dict.fromkeys(
+    texts = dict.fromkeys(
         note for block in filled.blocks for line in block.lines if line.source != PUBLISHED for cell in line.cells
         for note in cell.notes
     )
     letters = itertools.chain(string.ascii_lowercase, map("".join, itertools.product(string.ascii_lowercase, repeat=2)))
-    return dict(zip(told, letters, strict=False))
+    return dict(zip(texts, letters, strict=False))
 
 
 def marked(cell: Cell, marks: Mapping[str, str]) -> str:
@@ -117,31 +106,23 @@ def source_of(line: Line) -> str:
     return f"measured, {line.seeds} seed{'s' if line.seeds > 1 else ''}"
 
 
-def _heading(group: str, heading: str) -> str:
-    return f"{group}: {heading}" if group else heading
-
-
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(_pipe(cell) for cell in cells)} |"
-
-
 def _pipe(text: str) -> str:
     """The text with bars and double stars escaped, unless it is set in bold."""
     return text.replace("|", r"\|").replace("**", r"\*\*") if not text.startswith("**") else text
 
 
-def _latex_row(cells: list[str]) -> str:
-    return " & ".join(tex(cell) for cell in cells) + r" \\"
+def _cells(line: Line, marks: Mapping[str, str]) -> list[str]:
+    return [*line.names, source_of(line), *(marked(cell, marks) for cell in line.cells)]
 
 
-def _latex_groups(filled: FilledTable, heads: int) -> list[str]:
+def _latex_groups(filled: FilledTable, heads: int) -> str:
     words, rules, place = [""] * heads, [], heads + 1
     for group, columns in itertools.groupby(filled.table.columns, key=lambda column: column.group):
         count = len(list(columns))
         words.append(rf"\multicolumn{{{count}}}{{c}}{{{tex(group)}}}")
         rules += [rf"\cmidrule(lr){{{place}-{place + count - 1}}}"] if group else []
         place += count
-    return [" & ".join(words) + r" \\", "".join(rules)]
+    return f"{' & '.join(words)} \\\\\n{''.join(rules)}\n"
 
 
 _UNLIMITED = 10_000
@@ -184,8 +165,3 @@ class TableView:
                 table.add_row(*map(Text, cells), style="dim" if line.source == PUBLISHED else "")
             table.add_section()
         return table
-
-
-def to_terminal(filled: FilledTable) -> TableView:
-    """A renderable for a rich console."""
-    return TableView(filled)

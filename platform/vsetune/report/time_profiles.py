@@ -105,11 +105,11 @@ def _counted(row: Row) -> list[SeedResult]:
 
 def _time(seed: SeedResult, unit: Unit) -> Epochs:
     """Time to the target; seconds are its epochs times the mean seconds per epoch of its whole training."""
-    told = seed.epochs_to_target
-    assert told is not None
+    epochs = seed.epochs_to_target
+    assert epochs is not None
     if unit == "epochs":
-        return told
-    return Epochs(told.value * (seed.seconds_per_epoch or 0.0), told.censored)
+        return epochs
+    return Epochs(epochs.value * (seed.seconds_per_epoch or 0.0), epochs.censored)
 
 
 def _name(task: Task) -> str:

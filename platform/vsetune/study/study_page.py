@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from vsetune.records.events import AttemptRecord
 from vsetune.records.studies import Studies
-from vsetune.report.page import Shown, boards_of, to_html
+from vsetune.report.page import to_html
+from vsetune.report.rows import Shown, boards_of
 from vsetune.report.shown_runs import shown_runs
 
 
@@ -17,4 +18,4 @@ def study_page(
 
     StorageError if the store cannot be read.
     """
-    return to_html(shown, runs=shown_runs(store, boards_of(shown), attempts, mlflow_url=mlflow_url))
+    return to_html(shown, runs=shown_runs(store, boards_of(shown).boards, attempts, mlflow_url=mlflow_url))

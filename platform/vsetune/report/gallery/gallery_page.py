@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
 from vsetune.data.looking.show import Picture
@@ -20,6 +19,7 @@ from vsetune.networks.sentence_writing import Verdict
 from vsetune.report.gallery.gallery import Gallery
 from vsetune.report.gallery.heat_maps import HeatMap
 from vsetune.report.gallery.rankings import Candidate, Ranking
+from vsetune.report.page_templates import render
 
 _CELLS_OF_BOXES = 48
 """Cells per side of the raster for boxes."""
@@ -51,25 +51,6 @@ class About:
 
 
 @dataclass(frozen=True)
-class _Tile:
-    """An image in a ranking."""
-
-    index: int
-    label: str
-    mark: Mark
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A caption in a ranking."""
-
-    rank: int
-    score: str
-    text: str
-    mark: Mark
-
-
-@dataclass(frozen=True)
 class _Heat:
     """A heat map as PNGs to lay over the picture. on_picture: False if the places of the regions are not known."""
 
@@ -82,19 +63,14 @@ class _Heat:
 
 def to_html(gallery: Gallery, about: About) -> str:
     """The whole page as text. It needs no network and no JavaScript."""
-    environment = Environment(
-        loader=PackageLoader("vsetune.report.gallery", "templates"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )
     shown = _shown(gallery)
-    return environment.get_template("gallery.html.j2").render(
-        about=about, gallery=gallery, pictures=[gallery.pictures[index] for index in shown],
-        captions=[(ranking, gallery.caption(ranking.query), _tiles(ranking)) for ranking in gallery.captions],
-        images=[(ranking, _lines(ranking, gallery)) for ranking in gallery.images],
+    return render(
+        "gallery.html.j2", about=about, gallery=gallery, pictures=[gallery.pictures[index] for index in shown],
         heat={caption: _heat(gallery, caption, heat) for caption, heat in gallery.heat.items()},
         bases=sorted({heat.basis for heat in gallery.heat.values()}),
         has_pictures=any(picture.thumbnail is not None for picture in gallery.pictures.values()),
-        verdicts=VERDICTS, data_uri=_data_uri, size=_size, score=_score, blank=_BLANK,
+        verdicts=VERDICTS, data_uri=_data_uri, size=_size, score=_score, candidates=_candidates,
+        mark=_mark,
     )
 
 
@@ -103,7 +79,7 @@ def _shown(gallery: Gallery) -> list[int]:
     hard = [index for each in gallery.hard_captions for index in (each.true, each.wrong)]
     hard += [each.query for each in gallery.hard_images]
     captions = [gallery.owner[ranking.query] for ranking in gallery.captions]
-    captions += [tile.index for ranking in gallery.captions for tile in _tiles(ranking)]
+    captions += [item.index for ranking in gallery.captions for item in _candidates(ranking)]
     written = [] if gallery.sentences is None else [each.image for each in gallery.sentences.written]
     corrected = [] if gallery.sentences is None else [each.image for each in gallery.sentences.corrections]
     return sorted({*hard, *captions, *written, *corrected, *(ranking.query for ranking in gallery.images)})
@@ -120,19 +96,6 @@ def _mark(item: Candidate, ranking: Ranking) -> Mark:
     if item.is_true:
         return "true"
     return "hardest" if item == ranking.hardest_negative else ""
-
-
-def _tiles(ranking: Ranking) -> list[_Tile]:
-    return [
-        _Tile(item.index, f"{item.rank:,}. {_score(item.score)}", _mark(item, ranking)) for item in _candidates(ranking)
-    ]
-
-
-def _lines(ranking: Ranking, gallery: Gallery) -> list[_Line]:
-    return [
-        _Line(item.rank, _score(item.score), gallery.caption(item.index), _mark(item, ranking))
-        for item in _candidates(ranking)
-    ]
 
 
 def _heat(gallery: Gallery, caption: int, heat: HeatMap) -> _Heat:

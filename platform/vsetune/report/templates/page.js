@@ -1,4 +1,4 @@
-// Puts the parts above together.
+// Starts the other scripts, and draws the figures of each section.
 const sections = {
   made: new Map(), // id of a figure: its element
   watcher: new IntersectionObserver((seen) => seen.forEach(({ target, isIntersecting }) => {
@@ -26,7 +26,7 @@ const sections = {
       const [strong, rest] = model.title;
       const plot = element("div", { class: "plot", role: "img" });
       const numbers = element("details", { class: "numbers" }, element("summary", {}, "Numbers"));
-      numbers.addEventListener("toggle", () => this.tell(made));
+      numbers.addEventListener("toggle", () => this.listNumbers(made));
       const made = element("figure", {}, element("figcaption", {}, element("span", {}, element("strong", {}, strong), rest), element("span", { class: "aside" }, model.aside)), plot, numbers);
       this.made.set(id, made);
       this.watcher.observe(made);
@@ -37,21 +37,21 @@ const sections = {
     made.querySelector(".aside").textContent = model.aside;
     made.model = model;
     if (made.isInView) this.draw(made);
-    this.tell(made);
+    this.listNumbers(made);
     return made;
   },
 
-  /** Anew where anything that is drawn has changed. */
+  /** Draws the figure again if its specification has changed. */
   draw(figure) {
     const spec = figure.model.spec();
-    const told = JSON.stringify([spec, drawing.isDark()]);
-    if (figure.told === told) return;
-    figure.told = told;
+    const asText = JSON.stringify(spec);
+    if (figure.asText === asText) return;
+    figure.asText = asText;
     drawing.draw(figure.querySelector(".plot"), spec);
   },
 
-  /** The numbers of a figure as a table, while it is open. */
-  tell(figure) {
+  /** Fills in the table of a figure's numbers if it is open. */
+  listNumbers(figure) {
     const place = figure.querySelector("details");
     place.querySelector(".scroll")?.remove();
     if (!place.open) return;
@@ -84,20 +84,19 @@ const sections = {
 const theme = {
   button: document.getElementById("theme"),
   start() {
-    const kept = (() => { try { return localStorage.getItem("vsetune-theme"); } catch { return null; } })();
-    if (kept) document.documentElement.dataset.theme = kept;
+    const stored = (() => { try { return localStorage.getItem("vsetune-theme"); } catch { return null; } })();
+    if (stored) document.documentElement.dataset.theme = stored;
     this.button.hidden = false;
-    this.tell();
+    this.name();
     this.button.addEventListener("click", () => {
       const wanted = drawing.isDark() ? "light" : "dark";
       document.documentElement.dataset.theme = wanted;
-      try { localStorage.setItem("vsetune-theme", wanted); } catch { /* a file may not keep anything */ }
-      this.tell();
-      page.show();
+      try { localStorage.setItem("vsetune-theme", wanted); } catch { /* a file may not store anything */ }
+      this.name();
     });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.tell(); page.show(); });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.name());
   },
-  tell() { this.button.textContent = drawing.isDark() ? "Light" : "Dark"; },
+  name() { this.button.textContent = drawing.isDark() ? "Light" : "Dark"; },
 };
 
 document.querySelector(".tools").hidden = false;

@@ -1,4 +1,4 @@
-// Which charts there are, and what each of them shows. Numbers come from the data of the page, rounded for tables alone.
+// The figures of each section and their specifications. Numbers come from the data of the page and are rounded only in tables.
 const rowOf = (key) => page.data.rows[key];
 const number = (value, digits) => (value === null || value === undefined ? "–" : value.toFixed(digits).replace("-", "−"));
 const lossesOf = (keys) => {
@@ -8,7 +8,7 @@ const lossesOf = (keys) => {
 const axis = (field, title, more = {}) => ({ field, type: "quantitative", title, scale: { zero: false, nice: true }, ...more });
 const pointed = { name: "pointed", select: { type: "point", on: "pointerover", clear: "pointerout" } };
 
-/** Lines of one value over epochs, or over trials, with a band where points have one. zero: whether the axis begins there. */
+/** Lines of one value over epochs or trials, with a band where points have one. zero: whether the axis includes 0. */
 function lineSpec(series, title, { layers = [], over = "epochs", near = false, zero = false } = {}) {
   const values = series.flatMap(({ key, is_proxy, points }) =>
     points.map((point) => ({ ...point, loss: rowOf(key).loss, shape: drawing.shape(rowOf(key).colour), line: is_proxy ? "proxy" : "own" })));
@@ -36,11 +36,11 @@ function lineSpec(series, title, { layers = [], over = "epochs", near = false, z
   };
 }
 
-/** Of the best of all, as low as `only what is near the best` reaches. */
+/** The share of the best M-Recall above which `only what is near the best` shows a value. */
 const NEAR = 0.9;
 const bestOf = ({ points }) => Math.max(...points.map(({ mean }) => mean));
 
-/** An axis of M-Recall up from what every line has at a third of its course, at the lowest from what counts as near. */
+/** The axis of M-Recall near the best: from the lowest value after the first third of any line, but not below NEAR. */
 function nearTheBest(series) {
   const best = Math.max(...series.map(bestOf));
   const late = series.flatMap(({ points }) => points.slice(Math.floor(points.length / 3)).map(({ low, mean }) => low ?? mean));
@@ -48,7 +48,7 @@ function nearTheBest(series) {
   return { domain: [low, best + 0.05 * (best - low)], nice: true, zero: false };
 }
 
-/** Which of these, [name, M-Recall], are so low that they are not in view, in words; empty where all are. */
+/** Names of the pairs [name, M-Recall] that are below the visible range, in words; empty if all are visible. */
 function outOfView(heights) {
   const least = NEAR * Math.max(...heights.map(([, height]) => height));
   const below = heights.filter(([, height]) => height < least).map(([name]) => name);
@@ -57,13 +57,13 @@ function outOfView(heights) {
 const linesOutOfView = (series) => outOfView(series.map((each) => [rowOf(each.key).loss, bestOf(each)]));
 const joined = (...words) => words.filter((each) => each).join("; ");
 
-/** A table of the values of lines: epochs down, losses across. */
+/** The values of lines as a table with a row per epoch and a column per loss. */
 function lineNumbers(series, digits, over = "epoch") {
   const epochs = [...new Set(series.flatMap(({ points }) => points.map(({ epoch }) => epoch)))].sort((a, b) => a - b);
-  const told = series.map(({ points }) => new Map(points.map((point) => [point.epoch, point.mean])));
+  const byEpoch = series.map(({ points }) => new Map(points.map((point) => [point.epoch, point.mean])));
   return {
     heads: [over, ...series.map(({ key }) => rowOf(key).loss)],
-    rows: epochs.map((epoch) => [number(epoch, 2), ...told.map((of) => number(of.get(epoch), digits))]),
+    rows: epochs.map((epoch) => [number(epoch, 2), ...byEpoch.map((of) => number(of.get(epoch), digits))]),
   };
 }
 
@@ -74,14 +74,14 @@ const titleOf = (group) => {
 };
 const inView = (series) => series.filter(({ key }) => page.shows(key));
 
-/** Figures by section: id, title, what it is in words, how it is drawn, and its numbers. */
+/** Figures by section: id, title, description, specification and numbers. */
 const figures = {
   curves() {
     return page.data.charts.curves.flatMap(({ summary, target, series }) => {
       const shown = inView(series);
       const { group } = rowOf(series[0].key);
       const rule = target && {
-        data: { values: [{ value: target.value }] }, mark: { type: "rule", strokeDash: [2, 2], opacity: 0.9, clip: true, color: drawing.config().axis.labelColor },
+        data: { values: [{ value: target.value }] }, mark: { type: "rule", strokeDash: [2, 2], opacity: 0.9, clip: true, color: "var(--soft)" },
         encoding: { y: axis("value", "M-Recall (%)", page.near ? { scale: nearTheBest(shown) } : {}), color: null },
       };
       return shown.length === 0 ? [] : [{
@@ -165,7 +165,7 @@ const figures = {
   },
 };
 
-/** How far an axis of heights reaches: all points, and of their intervals what does not dwarf them. */
+/** Range of an axis: all points, and their intervals as far as these do not compress the points. */
 function reach(values, ends) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const room = Math.max(1.2 * (high - low), 0.04 * Math.abs(high), 0.01);
@@ -175,7 +175,7 @@ function reach(values, ends) {
   ];
 }
 
-/** The front of a panel where nothing is to be joined: one loss of a network is both the highest and the fastest. */
+/** Names the losses that are both the highest and the fastest of their network: their front is one point, not a line. */
 function frontWords(shown, front) {
   const groups = groupsOf(shown.map(({ key }) => key));
   const name = ({ network, loss }) => (groups.length > 1 ? `${network} ${loss}` : loss);
@@ -189,7 +189,7 @@ function frontWords(shown, front) {
 function heightSpec(all, over, title, front) {
   const least = page.near ? NEAR * Math.max(...all.map(({ y }) => y)) : 0;
   const shown = all.filter(({ y }) => y >= least);
-  const soft = drawing.config().axis.labelColor;
+  const soft = "var(--soft)";
   const networks = [...new Set(shown.map(({ key }) => rowOf(key).network))];
   const values = shown.map(({ key, x, y, y_low, y_high, words }) => ({
     loss: rowOf(key).loss, network: rowOf(key).network, x: x[over].value, x_low: x[over].low,
@@ -221,7 +221,7 @@ function heightSpec(all, over, title, front) {
   };
 }
 
-/** What Python drew up, with the lines that are shown and the colours of the page. */
+/** The specification from Python with the visible lines and the colours of the page. */
 function profileSpec({ spec }, shown) {
   const colours = new Map(Object.values(page.data.rows).map(({ loss, colour }) => [loss, colour]));
   const losses = shown.map(({ loss }) => loss);

@@ -1,7 +1,7 @@
-// Saves the rows that are shown, in the order shown, board by board. The texts of rows come with the page.
+// Saves the visible rows in their order, board by board. The page contains the text of every row.
 const TYPES = { csv: "text/csv", json: "application/json", md: "text/markdown", tex: "text/x-tex" };
 
-/** Keys of the rows shown, of every board that shows one: [place of the board on the page, keys]. */
+/** [index of the board on the page, keys of its visible rows], for every board with a visible row. */
 function shownKeys() {
   const keys = board.tables.map((each, at) => [at, board.shownOf(each).map((row) => row.dataset.key)]);
   return keys.filter(([, of]) => of.length > 0);

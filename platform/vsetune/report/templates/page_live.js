@@ -1,4 +1,4 @@
-// A served page asks for its board again and puts what is new in place; state, sort, scrolling and focus stay.
+// A served page requests its board again and replaces the parts that changed. Filters, sort, scroll position and focus stay.
 const PAUSE_MS = 2000;
 
 const live = {
@@ -49,7 +49,7 @@ const live = {
     this.mark(before);
   },
 
-  /** A selector of what has the focus, to find it again. */
+  /** A selector of the focused element, to find it again after an update. */
   focused() {
     const at = document.activeElement;
     const quoted = (value) => `"${CSS.escape(value)}"`;
@@ -68,7 +68,7 @@ const live = {
     return new Map(this.rows().map((row) => [row.dataset.key, [...row.cells].map((cell) => cell.textContent)]));
   },
 
-  /** What has changed is marked for a moment. */
+  /** Highlights changed cells for a moment. */
   mark(before) {
     for (const row of this.rows()) {
       const old = before.get(row.dataset.key);

@@ -1,4 +1,4 @@
-// Every attempt, a hundred at a time: made when it is asked for, there may be ten thousand.
+// The table of all attempts, a hundred rows at a time, since there may be ten thousand.
 const RUNS_AT_ONCE = 100;
 const STUDY = ["study", (run) => page.data.runs.studies[run.study]];
 const RUN_COLUMNS = [
@@ -15,7 +15,7 @@ const runs = {
   columns: RUN_COLUMNS,
   most: RUNS_AT_ONCE,
 
-  /** As objects, once; again after an update. */
+  /** Reads the runs as objects, once after each update. */
   read() {
     const { columns, runs: rows, studies } = page.data.runs;
     this.columns = studies.length > 1 ? [STUDY, ...RUN_COLUMNS] : RUN_COLUMNS;
@@ -80,7 +80,7 @@ const runs = {
     return line;
   },
 
-  /** To MLflow's page of the run and its galleries, where the board knows them. */
+  /** Links to the run in MLflow and to its galleries, if there are any. */
   links(run) {
     const { links, studies, galleries } = page.data.runs;
     const inMlflow = links[run.study];

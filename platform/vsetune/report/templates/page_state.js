@@ -1,6 +1,6 @@
 "use strict";
-// What is shown, kept in the address: #sort=loss.descending&loss=lmh&loss=lseh&over=best&runs=shown
-// Of several boards each has its own order: #sort.flickr8k=best_m_recall.descending
+// The state of the page, stored in its address: #sort=loss.descending&loss=lmh&loss=lseh&over=best&runs=shown
+// Each of several boards has its own order: #sort.flickr8k=best_m_recall.descending
 const FILTERS = ["data", "network", "loss", "study", "tag"];
 
 const page = {
@@ -12,7 +12,7 @@ const page = {
   near: false, // axes of M-Recall: only what is near the best
   runs: { shown: false, status: "", search: "", sort: null },
 
-  /** The data of the page, read when they are first asked for. */
+  /** The data of the page, parsed on first use. */
   get data() {
     this.parsed ??= JSON.parse(document.getElementById("board-data").textContent);
     return this.parsed;
@@ -22,7 +22,7 @@ const page = {
     return FILTERS.some((name) => this.chosen[name].size > 0);
   },
 
-  /** Whether a row passes all filters; of one filter, any of its values will do. */
+  /** Whether a row passes all filters; any chosen value of a filter matches. */
   shows(key) {
     if (!this.isFiltered()) return true;
     const row = this.data.rows[key];
@@ -33,40 +33,40 @@ const page = {
   },
 
   readAddress() {
-    const told = new URLSearchParams(location.hash.slice(1));
+    const words = new URLSearchParams(location.hash.slice(1));
     const sorted = (text) => {
       const [, column, direction] = /^(\w+)\.(ascending|descending)$/.exec(text ?? "") ?? [];
       return column ? { column, direction } : null;
     };
-    this.sorts = Object.fromEntries([...told].flatMap(([name, text]) => {
+    this.sorts = Object.fromEntries([...words].flatMap(([name, text]) => {
       const [, , id] = /^sort(\.(.+))?$/.exec(name) ?? [];
       return /^sort(\.|$)/.test(name) ? [[id ?? "", sorted(text)]] : [];
     }));
-    for (const name of FILTERS) this.chosen[name] = new Set(told.getAll(name));
-    this.over = told.get("over") ?? "target";
-    this.near = told.get("curves") === "near-the-best";
+    for (const name of FILTERS) this.chosen[name] = new Set(words.getAll(name));
+    this.over = words.get("over") ?? "target";
+    this.near = words.get("curves") === "near-the-best";
     this.runs = {
-      shown: told.get("runs") === "shown", status: told.get("status") ?? "", search: told.get("trial") ?? "",
-      sort: sorted(told.get("runs-sort")),
+      shown: words.get("runs") === "shown", status: words.get("status") ?? "", search: words.get("trial") ?? "",
+      sort: sorted(words.get("runs-sort")),
     };
   },
 
   writeAddress() {
-    const told = new URLSearchParams();
-    const add = (name, sort) => { if (sort) told.append(name, `${sort.column}.${sort.direction}`); };
+    const words = new URLSearchParams();
+    const add = (name, sort) => { if (sort) words.append(name, `${sort.column}.${sort.direction}`); };
     for (const [id, sort] of Object.entries(this.sorts)) add(id ? `sort.${id}` : "sort", sort);
-    for (const name of FILTERS) this.chosen[name].forEach((value) => told.append(name, value));
-    if (this.over !== "target") told.append("over", this.over);
-    if (this.near) told.append("curves", "near-the-best");
-    if (this.runs.shown) told.append("runs", "shown");
-    if (this.runs.status) told.append("status", this.runs.status);
-    if (this.runs.search) told.append("trial", this.runs.search);
+    for (const name of FILTERS) this.chosen[name].forEach((value) => words.append(name, value));
+    if (this.over !== "target") words.append("over", this.over);
+    if (this.near) words.append("curves", "near-the-best");
+    if (this.runs.shown) words.append("runs", "shown");
+    if (this.runs.status) words.append("status", this.runs.status);
+    if (this.runs.search) words.append("trial", this.runs.search);
     add("runs-sort", this.runs.sort);
-    const text = told.toString();
+    const text = words.toString();
     history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
   },
 
-  /** Called by whoever changed something above. */
+  /** Call after any change of the state above. */
   changed() {
     this.writeAddress();
     this.show();
@@ -77,7 +77,7 @@ const page = {
   },
 };
 
-/** An element with attributes and children, text among them; what people wrote is text and never markup. */
+/** An element with attributes and children; text is never parsed as markup. */
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) if (value !== null) made.setAttribute(key, value);
@@ -85,13 +85,13 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** What comes after what is sorted by now: ascending, descending, as it was. */
+/** The next order of a column: ascending, descending, unsorted. */
 function nextSort(sort, column) {
   if (sort?.column !== column) return { column, direction: "ascending" };
   return sort.direction === "ascending" ? { column, direction: "descending" } : null;
 }
 
-/** Rows by a key of text or number; those without one come last whichever way. */
+/** Rows sorted by a key of text or number; rows without one are last in either direction. */
 function sortedBy(rows, keyOf, isNumber, direction) {
   const sign = direction === "descending" ? -1 : 1;
   const keyed = rows.map((row) => [keyOf(row), row]);

@@ -1,8 +1,8 @@
-// The tables of rows: sorted and filtered in place, the markup is the server's.
+// Sorts and filters the tables of rows in place; their markup comes from Python.
 const board = {
   tables: [], // {id, table, original: rows as they came, titles: heads}; id: of one of several boards, else empty
 
-  /** Again after markup was replaced. */
+  /** Reads the tables; call it again after their markup was replaced. */
   read() {
     this.tables = [...document.querySelectorAll("table.leaderboard")].map((table) => {
       const original = [...table.tBodies[0].rows];
@@ -14,7 +14,7 @@ const board = {
     });
   },
 
-  /** Rows that pass the filters, in the order in which they stand, board by board. */
+  /** Visible rows in their order, board by board. */
   shown() {
     return this.tables.flatMap((each) => this.shownOf(each));
   },
@@ -62,7 +62,7 @@ const board = {
     turn.textContent = direction === "descending" ? "▼ highest first" : "▲ lowest first";
   },
 
-  /** The table that an element of the page belongs to. */
+  /** The table that contains an element, or whose tools do. */
   of(element) {
     return this.tables.find(({ table, tools }) => table.contains(element) || tools.contains(element));
   },

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
 from vsetune.report.axis_scale import Scale
+from vsetune.report.page_templates import render
 from vsetune.report.wording import fixed
 from vsetune.study.explaining import history_plot, parallel_plot, slice_plots
 from vsetune.study.explaining.drawn_trials import MOST_DRAWN, recall_axis, settings_text
@@ -43,15 +42,10 @@ class _Section:
 
 def to_html(explained: ExplainedStudy) -> str:
     """The whole page as text. It needs no network and no JavaScript."""
-    environment = Environment(
-        loader=ChoiceLoader([
-            PackageLoader("vsetune.study.explaining", "templates"), PackageLoader("vsetune.report", "templates"),
-        ]),
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )
     longest = max((_length(cell.account) for cell in explained.cells), default=0.0)
-    return environment.get_template("explained.html.j2").render(
-        explained=explained, headline=_headline(explained.cells), outcomes=OUTCOMES, fixed=fixed, bar_width=BAR_WIDTH,
+    return render(
+        "explained.html.j2", "vsetune.study.explaining", explained=explained, headline=_headline(explained.cells),
+        outcomes=OUTCOMES, fixed=fixed, bar_width=BAR_WIDTH,
         sections=[_section(cell, number, longest) for number, cell in enumerate(explained.cells)],
         slice_plot=slice_plots, history_plot=history_plot, parallel_plot=parallel_plot,
     )

@@ -1,0 +1,28 @@
+"""User-facing errors of boards, their server and tables of papers, by code."""
+
+from __future__ import annotations
+
+from vsetune.errors import Message
+
+# boards
+NO_ATTEMPTS = Message("VSE-B001", "leaderboard: {where} has no attempts yet; wait for its first validation")
+BASELINE_NOT_RUN = Message("VSE-B002", "leaderboard: baseline {baseline} was not run; need one of {losses}")
+
+# serving
+STUDY_GONE = Message("VSE-B003", "study {study}: not in this store any more")
+PORT_TAKEN = Message(
+    "VSE-B004", "leaderboard serve: port {port} of {host} is taken; choose another with --port, or --port 0 for any "
+    "that is free",
+)
+PORT_RESERVED = Message(
+    "VSE-B005", "leaderboard serve: port {port} of {host} is reserved for administrators; choose one above 1023 with "
+    "--port",
+)
+CANNOT_LISTEN = Message(
+    "VSE-B006", "leaderboard serve: cannot listen on {host}, {why}; need an address of this machine (--host) and a "
+    "port from 0 to 65535 (--port)",
+)
+
+# tables of papers
+UNKNOWN_NAME = Message("VSE-B007", "leaderboard table: no {kind} is called {name}; {hint}need one of {known}")
+NAME_WITHOUT_LETTERS = Message("VSE-B008", "leaderboard table: --as {word}={name}: need a name with letters or digits")
