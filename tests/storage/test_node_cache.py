@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import multiprocessing
 import os
 import shutil
 import threading
+import time
 from collections import namedtuple
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from full_disk import largest_file
 from object_server import ObjectServer, object_server
 
 from vsetune.errors import ConfigError, StorageError
-from vsetune.storage import kept_objects, node_cache
+from vsetune.storage import node_cache
 from vsetune.storage.locks import take_lock
 from vsetune.storage.node_cache import NodeCache, WrongContent
 from vsetune.storage.paths import home
@@ -27,7 +28,7 @@ Disk = namedtuple("Disk", "total used free")
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
-    monkeypatch.setattr(node_cache, "_said", set())
+    monkeypatch.setattr(node_cache, "_logged", set())
     with object_server(monkeypatch) as server:
         yield server
 
@@ -95,7 +96,7 @@ def test_after_a_restart_of_the_machine_a_sound_file_is_kept(
     url, sha256 = server.put("x", b"content")
     cache = NodeCache(tmp_path, 10**9)
     read(cache, url, sha256)
-    monkeypatch.setattr(kept_objects, "_boot", lambda: "another")
+    monkeypatch.setattr(node_cache, "_boot", lambda: "another")
     assert read(cache, url, sha256) == b"content"
     assert len(server.requests) == 1
 
@@ -181,7 +182,7 @@ def test_a_disk_without_room_is_told_as_that(
     server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     url, sha256 = server.put("x", b"content" * 1000)
-    monkeypatch.setattr(kept_objects.shutil, "disk_usage", lambda folder: Disk(10**6, 10**6, 0))
+    monkeypatch.setattr(node_cache.shutil, "disk_usage", lambda folder: Disk(10**6, 10**6, 0))
     assert read(NodeCache(tmp_path, 10**9), url, sha256) is None
     (record,) = caplog.records
     assert record.getMessage().startswith(f"{tmp_path}: cannot keep what is read from S3 (No space left on device), ")
@@ -213,81 +214,33 @@ def test_fetching_ahead_leaves_the_work_to_whoever_is_at_it(server: ObjectServer
     assert len(server.requests) == 1
 
 
-def test_what_is_on_its_way_is_read_as_it_arrives(server: ObjectServer, tmp_path: Path) -> None:
-    content = os.urandom(5 << 20)
-    url, sha256 = server.put("x", content)
-    server.pause_after = 3 << 20
+def test_a_download_that_is_stopped_leaves_nothing(server: ObjectServer, tmp_path: Path) -> None:
+    url, sha256 = server.put("x", os.urandom(3 << 20))
+    stop = threading.Event()
+    stop.set()
     cache = NodeCache(tmp_path, 10**9)
-    coming = cache.follow(url, sha256=sha256, size=len(content))
-    assert coming is not None
-    with io.BufferedReader(coming, 1 << 16) as stream:
-        assert stream.read(2 << 20) == content[: 2 << 20]
-        assert cache.found(sha256=sha256, size=len(content)) is None
-        server.go_on.set()
-        assert stream.read() == content[2 << 20 :]
-    assert read(cache, url, sha256) == content
-    assert len(server.requests) == 1
+    cache.fetch(url, sha256=sha256, size=3 << 20, stop=stop)
+    assert [path.name for path in tmp_path.iterdir()] == ["locks"]
 
 
-@pytest.mark.parametrize("is_right_later", [True, False])
-def test_who_reads_what_arrives_is_never_given_the_end_of_other_content(
-    server: ObjectServer, tmp_path: Path, is_right_later: bool
+def test_a_file_that_another_process_is_still_writing_is_not_taken_for_whole(
+    server: ObjectServer, tmp_path: Path
 ) -> None:
-    content = os.urandom(3 << 20)
-    url, sha256 = server.put("x", content)
-    server.put("x", content[:-1] + bytes([content[-1] ^ 1]))
-    if is_right_later:
-        server.between = lambda: server.put("x", content)
-    server.pause_after = 2 << 20
-    coming = NodeCache(tmp_path, 10**9).follow(url, sha256=sha256, size=len(content))
-    assert coming is not None
-    with io.BufferedReader(coming, 1 << 16) as stream:
-        assert stream.read(1 << 20) == content[: 1 << 20]
-        server.go_on.set()
-        with pytest.raises(StorageError if is_right_later else WrongContent, match=r"^s3://data/x: "):
-            stream.read()
-
-
-def test_what_is_followed_goes_on_from_s3_when_the_folder_is_removed(server: ObjectServer, tmp_path: Path) -> None:
-    content = os.urandom(5 << 20)
-    url, sha256 = server.put("x", content)
-    server.pause_after = 3 << 20
-    coming = NodeCache(tmp_path / "cache", 10**9).follow(url, sha256=sha256, size=len(content))
-    assert coming is not None
-    with io.BufferedReader(coming, 1 << 16) as stream:
-        assert stream.read(2 << 20) == content[: 2 << 20]
-        shutil.rmtree(tmp_path / "cache")
-        server.go_on.set()
-        assert stream.read() == content[2 << 20 :]
-    assert len(server.requests) == 2
-
-
-def test_what_another_process_is_still_writing_is_not_taken_for_whole(server: ObjectServer, tmp_path: Path) -> None:
     """The folder was removed, hence its locks; the other one then writes under the same name."""
     content = os.urandom(5 << 20)
     url, sha256 = server.put("x", content)
     server.pause_after = 3 << 20
     cache = NodeCache(tmp_path / "cache", 10**9)
-    coming = cache.follow(url, sha256=sha256, size=len(content))
-    assert coming is not None
-    with io.BufferedReader(coming, 1 << 16) as stream:
-        assert stream.read(2 << 20) == content[: 2 << 20]
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(read, cache, url, sha256)
+        while not (tmp_path / "cache" / f"{sha256}.partial").exists():
+            time.sleep(0.01)
         shutil.rmtree(tmp_path / "cache")
         (tmp_path / "cache").mkdir()
         (tmp_path / "cache" / f"{sha256}.partial").write_bytes(bytes(len(content)))
         server.go_on.set()
-        assert stream.read() == content[2 << 20 :]
-    assert cache.found(sha256=sha256, size=len(content)) is None
+        coming.result()
     assert read(cache, url, sha256) == content
-
-
-def test_what_cannot_be_kept_is_followed_on_s3(server: ObjectServer, tmp_path: Path) -> None:
-    url, sha256 = server.put("x", b"content")
-    (tmp_path / "file").write_bytes(b"")
-    coming = NodeCache(tmp_path / "file" / "cache", 10**9).follow(url, sha256=sha256, size=7)
-    assert coming is not None
-    with coming:
-        assert coming.read() == b"content"
 
 
 def test_the_environment_names_folder_and_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from vsetune.errors import DataError, StorageError
 from vsetune.storage.locks import take_lock
@@ -79,7 +78,7 @@ class Mirror:
         self._trouble: StorageError | None = None
         self._is_closing = False
         self._thread: threading.Thread | None = None
-        self._lock: IO[bytes] | None = None
+        self._lock: ExitStack | None = None
 
     def fetch(self) -> None:
         """Make the folder equal to the prefix. Local files that continue the version under the prefix stay.
@@ -148,7 +147,7 @@ class Mirror:
             self._lock.close()
             self._lock = None
 
-    def _locked(self) -> IO[bytes]:
+    def _locked(self) -> ExitStack:
         """The lock of the process that works in the folder; its file is beside the folder, which may be removed."""
         try:
             return take_lock(self._folder.parent / f".{self._folder.name}.lock", wait_s=_LOCK_WAIT_S)

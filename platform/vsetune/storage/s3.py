@@ -79,18 +79,6 @@ class ObjectState:
     sha256: str | None
 
 
-def is_there(url: str) -> bool:
-    """Whether there is an object at this address. StorageError when that cannot be determined."""
-    bucket, key = bucket_and_key(url)
-    try:
-        _client().head_object(Bucket=bucket, Key=key)
-    except Exception as error:  # botocore builds its exception classes at run time
-        if _code_of(error) in _MISSING:
-            return False
-        raise _refused(url, error) from error
-    return True
-
-
 def open_object(url: str) -> tuple[BinaryIO, int]:
     """(stream, length in bytes). NothingThere; DataError without a bucket; StorageError, also from a later read.
 

@@ -174,7 +174,7 @@ class BucketJournal:
                     f"{wanted[:16]}); choose another prefix, or delete what is under this one."
                 )
         shard = stored.record.shard
-        if shard is None or s3.is_there(join(self._prefix, shard.file)):
+        if shard is None or s3.look(join(self._prefix, shard.file)) is not None:
             return stored.record
         return None
 
@@ -194,7 +194,7 @@ class BucketJournal:
 def remove_records(prefix: str, names: Sequence[str]) -> None:
     """Remove the records of a finished ingest. The last one is deleted last: while it exists, others may exist."""
     records = [join(prefix, _file(name)) for name in names]
-    if records and s3.is_there(records[-1]):
+    if records and s3.look(records[-1]) is not None:
         s3.delete(records)
 
 

@@ -34,9 +34,8 @@ from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.shards import ImageSample, read_shard
 from vsetune.errors import DataError, StorageError
 from vsetune.storage.hashes import HashingWriter, fingerprint_of, sha256_of_file
-from vsetune.storage.kept_objects import seal_of
 from vsetune.storage.locks import take_lock
-from vsetune.storage.node_cache import node_cache
+from vsetune.storage.node_cache import node_cache, seal_of
 from vsetune.storage.whole_files import partials_in, read_json, readable_json, whole_file
 
 _FORMAT = 1

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,7 +17,7 @@ from vsetune.data.stored import storage
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, SplitInfo
 from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.vocabulary import Vocabulary
-from vsetune.errors import DataError, VsetuneError, one_line
+from vsetune.errors import DataError, one_line
 from vsetune.storage import s3
 from vsetune.storage.addresses import is_remote, join
 from vsetune.storage.hashes import sha256_hex
@@ -164,11 +167,24 @@ class Dataset:
         if not is_remote(self.path):
             yield shards
             return
-        ahead = _Ahead(self, shards)
+        stop, pool = threading.Event(), ThreadPoolExecutor(1, thread_name_prefix="vsetune-fetch")
+        fetches = (pool.submit(self._fetch, shard, stop) for shard in shards)
+        coming = deque(islice(fetches, 1))
+
+        def in_turn() -> Iterator[ShardInfo]:
+            for shard in shards:
+                coming.popleft().result()
+                coming.extend(islice(fetches, 1))
+                yield shard
+
         try:
-            yield ahead.in_turn()
+            yield in_turn()
         finally:
-            ahead.close()
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+
+    def _fetch(self, shard: ShardInfo, stop: threading.Event) -> None:
+        node_cache().fetch(self.shard_url(shard.file), sha256=shard.sha256, size=shard.bytes, stop=stop)
 
     def _check_file(self, shard: ShardInfo) -> None:
         try:
@@ -179,40 +195,6 @@ class Dataset:
             raise self.missing(shard)
         if found != shard.bytes:
             raise damaged_shard(self.path, shard, wrong_size(found, shard))
-
-
-class _Ahead:
-    """A thread that downloads shards in their order, never more than one beyond the shard that is being read."""
-
-    def __init__(self, dataset: Dataset, shards: Sequence[ShardInfo]) -> None:
-        self._dataset, self._shards = dataset, shards
-        self._stop = threading.Event()
-        self._may_fetch = threading.Semaphore(2)
-        self._thread = threading.Thread(target=self._fetch, name="vsetune-fetch", daemon=True)
-        self._thread.start()
-
-    def in_turn(self) -> Iterator[ShardInfo]:
-        for shard in self._shards:
-            yield shard
-            self._may_fetch.release()
-
-    def close(self) -> None:
-        self._stop.set()
-        self._may_fetch.release()
-        self._thread.join()
-
-    def _fetch(self) -> None:
-        dataset = self._dataset
-        for shard in self._shards:
-            self._may_fetch.acquire()
-            if self._stop.is_set():
-                return
-            try:
-                node_cache().fetch(
-                    dataset.shard_url(shard.file), sha256=shard.sha256, size=shard.bytes, stop=self._stop
-                )
-            except VsetuneError:  # the reader of this shard tries again, and reports it
-                return
 
 
 def load_manifest(path: str) -> Manifest:

@@ -17,7 +17,6 @@ from vsetune.data.stored.tar_members import tar_members
 from vsetune.data.stored.vocabulary import mirrored_words, with_case
 from vsetune.errors import DataError, one_line
 from vsetune.storage.hashes import HashingReader
-from vsetune.storage.node_cache import WrongContent
 
 
 @dataclass(frozen=True)
@@ -145,8 +144,6 @@ def _records(
                 hashing.drain()
                 if hashing.sha256 != shard.sha256:
                     raise damaged_shard(dataset.path, shard, wrong_hash())
-        except WrongContent as error:
-            raise damaged_shard(dataset.path, shard, Flaw(error.reason)) from error
         except DataError:
             dataset.require_sound_copy(shard)
             raise

@@ -10,6 +10,7 @@ should be (missing, too large, not a file); it will be the same next time.
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
 import stat
@@ -19,7 +20,6 @@ from typing import Any, BinaryIO
 from vsetune.errors import DataError, StorageError, UsageError, one_line
 from vsetune.storage import node_cache, s3
 from vsetune.storage.addresses import is_remote, join
-from vsetune.storage.hashes import sha256_of_stream
 from vsetune.storage.s3 import NothingThere
 
 _BUFFER = 1 << 20
@@ -53,7 +53,7 @@ def exists(url: str) -> bool:
             if error.errno in _OF_THE_PATH:
                 return False
             raise read_failure(url, error) from error
-    return s3.is_there(url)
+    return s3.look(url) is not None
 
 
 def open_stream(url: str) -> BinaryIO:
@@ -73,20 +73,13 @@ def open_inside(folder: str, name: str) -> tuple[BinaryIO, int]:
 def open_hashed(folder: str, name: str, *, sha256: str, size: int | None = None) -> tuple[BinaryIO, int]:
     """`open_inside` of a file whose hash is known: a file of an s3:// prefix is downloaded once for all of this node.
 
-    A cached file read to its end has been compared with that hash; a local file, and one that cannot be cached, is
-    returned unchecked. size: of a large file, which is then read while it is downloaded. `node_cache.WrongContent` (a
-    DataError), also from a read, for an object of another hash or size.
+    A cached file has been compared with that hash; a local file, and one that cannot be cached, is returned unchecked.
+    size: in bytes, if known. `node_cache.WrongContent` (a DataError) for an object of another hash or size.
     """
     url = _resolved_inside(folder, name)
     if not is_remote(url):
         return open_sized(url, named=join(folder, name))
-    cache = node_cache.node_cache()
-    if size is None:
-        kept = cache.whole(url, sha256=sha256)
-    else:
-        kept = cache.found(sha256=sha256, size=size)
-        if kept is None and (coming := cache.follow(url, sha256=sha256, size=size)) is not None:
-            return io.BufferedReader(coming, buffer_size=_BUFFER), size
+    kept = node_cache.node_cache().whole(url, sha256=sha256, size=size)
     if kept is None:
         return s3.open_object(url)
     return io.BufferedReader(_FileStream(kept, url), buffer_size=_BUFFER), os.fstat(kept).st_size
@@ -135,7 +128,7 @@ def sha256_of(url: str) -> str | None:
     except DataError:
         return None
     with stream:
-        return sha256_of_stream(stream)
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def find_inside(folder: str, name: str) -> bytes | None:
@@ -205,12 +198,6 @@ class _FileStream(io.FileIO):
     def readinto(self, buffer: Any) -> int:
         try:
             return super().readinto(buffer)
-        except OSError as error:
-            raise read_failure(self._named, error) from error
-
-    def read(self, size: int | None = -1) -> bytes:
-        try:
-            return super().read(-1 if size is None else size)
         except OSError as error:
             raise read_failure(self._named, error) from error
 
