@@ -13,9 +13,9 @@ from mock_bucket import bucket
 
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.looking.verify import verify
-from vsetune.data.making import data_place, parallel_ingest
-from vsetune.data.making.ingest import ingest
-from vsetune.data.making.parallel_ingest import ShardTask, ingest_in_parallel
+from vsetune.data.making import data_place
+from vsetune.data.making import ingest as ingesting
+from vsetune.data.making.ingest import ShardTask, ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import DataError, StorageError, StudyConflict
@@ -62,7 +62,7 @@ class DiesAfter:
 
 
 def in_parallel(recipe: IngestRecipe, place: Any = backwards) -> Manifest:
-    return ingest_in_parallel(recipe, place, progress=SilentProgress())
+    return ingest(recipe, progress=SilentProgress(), place_tasks=place)
 
 
 def objects(bucket: Any) -> dict[str, bytes]:
@@ -122,7 +122,7 @@ def test_an_unfinished_ingest_of_another_recipe_under_the_prefix_is_refused(
 ) -> None:
     with pytest.raises(Lost):
         in_parallel(scenes_recipe(upload="s3://data/scenes"), DiesAfter(1))
-    with pytest.raises(StudyConflict, match=r"^upload: s3://data/scenes: holds an unfinished ingest of another recipe"):
+    with pytest.raises(StudyConflict, match=r"^output: s3://data/scenes: holds an unfinished ingest of another recipe"):
         in_parallel(scenes_recipe(upload="s3://data/scenes", vocabulary_min_count=2))
 
 
@@ -157,7 +157,7 @@ def test_images_left_out_move_what_follows_alike(
 def test_a_node_that_does_not_see_the_source_says_so_in_one_line(table_recipe: IngestRecipe, tmp_path: Path) -> None:
     def elsewhere(function: Callable[[ShardTask], Any], tasks: Sequence[ShardTask]) -> Iterator[tuple[ShardTask, Any]]:
         (tmp_path / "captions.csv").rename(tmp_path / "hidden.csv")
-        parallel_ingest._opened.cache_clear()
+        ingesting._opened.cache_clear()
         yield tasks[0], function(tasks[0])
 
     with pytest.raises(DataError, match=r"captions\.csv.*must stand at the same paths on every .*\(on node ") as told:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +16,8 @@ import numpy as np
 from PIL import Image
 
 from vsetune.config.sources.recipe import SPLIT_NAME, IngestRecipe, ShardSpec
+from vsetune.data.making.data_place import ShardRecord
 from vsetune.data.making.features import Extractor, build_extractor, to_float16
-from vsetune.data.making.ingest_journal import ShardRecord
 from vsetune.data.making.raw import (
     FeatureArrays,
     RawDataset,
@@ -173,6 +174,7 @@ def _batched(images: Sequence[RawImage], size: int) -> Iterator[Sequence[RawImag
 
 _MEANT = ("train", "validation", "test", "val", "dev", "valid", "restval")
 """Names of splits, ours and other people's."""
+_CLOSE = 0.75
 
 
 def named_splits(raw: RawDataset, names: Mapping[str, str]) -> RawDataset:
@@ -212,19 +214,12 @@ def _refuse_slip(name: str, raw: RawDataset, names: Mapping[str, str]) -> None:
 
 
 def _is_slip_of(meant: str, name: str) -> bool:
-    """In capitals, or with one letter too many, missing, wrong or changed with its neighbour; the first is right, and
-    what only goes on (`testA`) is a name of its own."""
-    if name == meant:
-        return False
-    if name.lower() == meant:
-        return True
-    same = next((n for n, (a, b) in enumerate(zip(name, meant, strict=False)) if a != b), min(len(name), len(meant)))
-    is_short = len(meant) < 4
-    if same == 0 or is_short or name in _MEANT or not name.isalpha() or name.startswith(meant):
-        return False
-    rest, right = name[same:], meant[same:]
-    swapped = right[1:2] + right[:1] + right[2:]
-    return rest[1:] in (right, right[1:]) or rest in (right[1:], swapped)
+    """In capitals, or nearly the same; the first letter is right, and a name that only continues (`testA`) is a name of
+    its own."""
+    if name in _MEANT or name.lower() == meant:
+        return name not in _MEANT
+    is_close = SequenceMatcher(None, name, meant).ratio() >= _CLOSE
+    return is_close and len(meant) > 3 and name[0] == meant[0] and name.isalpha() and not name.startswith(meant)
 
 
 @dataclass(frozen=True)
@@ -261,19 +256,20 @@ def plan_shards(raw: RawDataset, recipe: IngestRecipe, features: FeatureInfo) ->
 
 
 def first_indices(
-    plans: Iterable[PlannedShard], raw: RawDataset, skipped: Mapping[str, Iterable[str]]
-) -> Iterator[tuple[PlannedShard, FirstIndices]]:
-    """The first indices of each shard of one split, in order. skipped: ids of images left out, by name of their shard.
-
-    Lazy: the skipped images of a shard may become known while it is made.
-    """
-    image = caption = 0
-    for plan in plans:
-        yield plan, FirstIndices(image, caption)
-        left_out = set(skipped[plan.name])
-        for each in raw.splits[plan.split].images[plan.start : plan.stop]:
-            if each.id not in left_out:
-                image, caption = image + 1, caption + len(each.captions)
+    plans: Mapping[str, Sequence[PlannedShard]], raw: RawDataset, skipped: Mapping[str, Iterable[str]]
+) -> dict[str, FirstIndices]:
+    """The first indices of each shard, by its name. plans: by split. skipped: ids of images left out, by name of their
+    shard."""
+    found: dict[str, FirstIndices] = {}
+    for split, shards in plans.items():
+        image = caption = 0
+        for plan in shards:
+            found[plan.name] = FirstIndices(image, caption)
+            left_out = set(skipped[plan.name])
+            for each in raw.splits[split].images[plan.start : plan.stop]:
+                if each.id not in left_out:
+                    image, caption = image + 1, caption + len(each.captions)
+    return found
 
 
 def _plan_split(split: str, raw: RawDataset, recipe: IngestRecipe, features: FeatureInfo) -> list[PlannedShard]:
