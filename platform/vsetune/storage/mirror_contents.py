@@ -109,7 +109,7 @@ def read_contents(prefix: str) -> Contents:
         ) from error
 
 
-def fetch(prefix: str, folder: Path, wanted: Callable[[str], bool], *, durable: bool = False) -> Contents:
+def fetch(prefix: str, folder: Path, wanted: Callable[[str], bool]) -> Contents:
     """Bring the wanted files into a folder; a file that is already there, unchanged, is not downloaded again.
 
     Returns the list that was read. DamagedObject, StorageError; files that were brought before the error stay.
@@ -118,7 +118,7 @@ def fetch(prefix: str, folder: Path, wanted: Callable[[str], bool], *, durable: 
         contents = read_contents(prefix)
         try:
             for name in filter(wanted, contents.files):
-                bring(prefix, contents.files[name], folder / name, durable=durable)
+                bring(prefix, contents.files[name], folder / name)
             return contents
         except DamagedObject:
             # another process may have replaced the file since we read the list
@@ -127,13 +127,13 @@ def fetch(prefix: str, folder: Path, wanted: Callable[[str], bool], *, durable: 
     raise AssertionError("the last look returns or raises")
 
 
-def bring(prefix: str, stored: StoredFile, path: Path, *, durable: bool = False) -> None:
+def bring(prefix: str, stored: StoredFile, path: Path) -> None:
     """Write one file whole, unless it is already there, unchanged. Errors as in `fetch`."""
     if _is_there(stored, path):
         return
     make_folder(path.parent)
     try:
-        with whole_file(path, durable=durable, by_many=True) as stream:
+        with whole_file(path, durable=False, by_many=True) as stream:
             for block in _blocks(prefix, stored):
                 stream.write(block)
     except OSError as error:

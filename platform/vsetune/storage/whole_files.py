@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any, BinaryIO, cast
 
-from vsetune.errors import DataError, StorageError
+from vsetune.errors import DataError, StorageError, one_line
 
 _PARTIAL = ".partial"
 _JSON_BYTES = 1 << 20
@@ -160,7 +160,7 @@ def read_json(path: Path, *, most_bytes: int = _JSON_BYTES) -> Any | None:
     except OSError as error:
         raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: cannot read ({' '.join(str(error).split())})") from error
+        raise DataError(f"{path}: cannot read ({one_line(error)})") from error
 
 
 def readable_json(plain: Any) -> bytes:

@@ -26,7 +26,6 @@ from vsetune.data.captions.parse_files import (
 )
 from vsetune.data.captions.phrase_rules import PHRASE_DTYPE, Phrase, counted, decoded, encoded
 from vsetune.data.captions.spacy_parser import load_parser, load_phrase_finder
-from vsetune.data.captions.svd_semantics import captions_fingerprint
 from vsetune.data.progress import ProgressSink
 from vsetune.data.stored import storage
 from vsetune.data.stored.array_cache import cached_array
@@ -157,7 +156,7 @@ def parses_of(dataset: Dataset, split: str) -> SplitParses | None:
     if parses is None:
         return None
     info = parses.splits.get(split)
-    if info is None or info.captions_fingerprint != captions_fingerprint(dataset, split):
+    if info is None or info.captions_fingerprint != dataset.split(split).captions_fingerprint:
         raise DataError(f"{dataset.path}: its parses are of other captions than split {split}; {again(dataset.path)}")
     if info.captions != dataset.split(split).captions:
         raise DataError(
@@ -186,7 +185,7 @@ def joined_words(heads: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 def _fits(parses: Parses, dataset: Dataset) -> bool:
     """Whether the parses are of the captions that the data set has now."""
     made_of = {split: info.captions_fingerprint for split, info in parses.splits.items()}
-    return made_of == {split: captions_fingerprint(dataset, split) for split in dataset.manifest.splits}
+    return made_of == {split: dataset.split(split).captions_fingerprint for split in dataset.manifest.splits}
 
 
 def _parsed(dataset: Dataset, split: str, pipeline: str, progress: ProgressSink) -> np.ndarray:
@@ -210,7 +209,7 @@ def _parsed(dataset: Dataset, split: str, pipeline: str, progress: ProgressSink)
                 row[: len(heads)] = heads
         return array
 
-    made_of = sha256_hex(f"{pipeline} {parser.version} {captions_fingerprint(dataset, split)}".encode())[:12]
+    made_of = sha256_hex(f"{pipeline} {parser.version} {dataset.split(split).captions_fingerprint}".encode())[:12]
     name = f"parses-{split}-{made_of}.npy"
     return cached_array(dataset.path, name, rows=captions, make=make, dtype=HEADS_DTYPE, sealed=False)
 
@@ -233,7 +232,7 @@ def _phrased(dataset: Dataset, split: str, parses: Parses, progress: ProgressSin
             progress.advance(1)
         return encoded(rows)
 
-    says = f"{_PHRASE_RULES} {parses.pipeline} {finder.version} {captions_fingerprint(dataset, split)}"
+    says = f"{_PHRASE_RULES} {parses.pipeline} {finder.version} {dataset.split(split).captions_fingerprint}"
     name = f"phrases-{split}-{sha256_hex(says.encode())[:12]}.npy"
     return cached_array(dataset.path, name, rows=captions, make=make, dtype=PHRASE_DTYPE, sealed=False)
 
@@ -249,8 +248,8 @@ def _require_same(found: Parses, pipeline: str, path: str) -> None:
 def _described(dataset: Dataset, split: str, array: np.ndarray) -> SplitParses:
     file, digest = _kept(array, dataset.path)
     return SplitParses(
-        file=file.name, sha256=digest, captions_fingerprint=captions_fingerprint(dataset, split), captions=len(array),
-        pairs=int((array >= 0).sum()), not_parsed=int((array[:, 0] == NOT_PARSED).sum()),
+        file=file.name, sha256=digest, captions_fingerprint=dataset.split(split).captions_fingerprint,
+        captions=len(array), pairs=int((array >= 0).sum()), not_parsed=int((array[:, 0] == NOT_PARSED).sum()),
     )
 
 

@@ -18,19 +18,18 @@ from vsetune.config.sources.pretrained_models import (
     encoder_identity,
     find_encoder,
     loading_failures,
-    one_line,
     quiet_transformers,
     require_transformers,
 )
 from vsetune.config.sources.trial_inputs import DataSpec, EncoderSpec, SemanticSource
-from vsetune.data.captions.svd_semantics import captions_fingerprint, semantic_vectors
+from vsetune.data.captions.svd_semantics import semantic_vectors
 from vsetune.data.captions.word_pieces import loading_options, require_matching_words
 from vsetune.data.devices import device_named
 from vsetune.data.progress import ProgressSink, SilentProgress
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_captions
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, one_line
 
 
 def source_name(data: DataSpec, source: str) -> str:
@@ -118,7 +117,7 @@ def encoder_vectors(
     """
     captions = dataset.split(split).captions
     recipe = f"{_METHOD}-{encoder_identity(spec)}-t{spec.max_tokens}"
-    name = f"semantics-{split}-{recipe}-{captions_fingerprint(dataset, split)}.npy"
+    name = f"semantics-{split}-{recipe}-{dataset.split(split).captions_fingerprint}.npy"
 
     def encoded() -> np.ndarray:
         sink = progress or SilentProgress()

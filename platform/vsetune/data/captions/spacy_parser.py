@@ -17,7 +17,7 @@ import numpy as np
 
 from vsetune.config.sources.recipe import expand_path
 from vsetune.data.captions.phrase_rules import ParsedWord, Phrase, find_phrases
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, one_line
 from vsetune.storage.paths import on_this_node
 
 KEY = "parses.pipeline"
@@ -108,7 +108,7 @@ def _loaded(pipeline: str, *, without: list[str], needs: tuple[str, str]) -> tup
     try:
         nlp = spacy.load(folder, exclude=without)
     except Exception as error:  # any exception of its components
-        raise ConfigError(f"{KEY}: {pipeline} {_one_line(error)}; {_WAY_OUT}") from error
+        raise ConfigError(f"{KEY}: {pipeline} cannot be loaded ({one_line(error)}); {_WAY_OUT}") from error
     if not nlp(Doc(nlp.vocab, ["a", "dog", "runs"])).has_annotation(annotation):
         raise ConfigError(f"{KEY}: {pipeline} has no {component}; name a pipeline that has one")
     return f"{nlp.meta['version']} (spaCy {spacy_version})", nlp
@@ -144,6 +144,3 @@ def _folder(pipeline: str) -> Path:
         raise ConfigError(f"{KEY}: the package {pipeline} is installed, but is no spaCy pipeline; {_WAY_OUT}")
     return configs[0].parent
 
-
-def _one_line(error: Exception) -> str:
-    return f"cannot be loaded ({' '.join(str(error).split())[:200]})"

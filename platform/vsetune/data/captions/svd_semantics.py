@@ -16,10 +16,8 @@ import numpy as np
 from vsetune.config.sources.trial_inputs import SemanticSpec
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.manifest import SplitInfo
 from vsetune.data.stored.shards import iter_captions
 from vsetune.errors import DataError
-from vsetune.storage.hashes import sha256_hex
 
 if TYPE_CHECKING:
     from nltk.stem.porter import PorterStemmer
@@ -38,7 +36,7 @@ def semantic_vectors(dataset: Dataset, spec: SemanticSpec, *, split: str) -> np.
     """
     captions = dataset.split(split).captions
     recipe = f"{_METHOD}-k{spec.size}-i{spec.iterations}-r{spec.seed}"
-    name = f"semantics-{split}-{recipe}-{captions_fingerprint(dataset, split)}.npy"
+    name = f"semantics-{split}-{recipe}-{dataset.split(split).captions_fingerprint}.npy"
     return cached_array(
         dataset.path, name, rows=captions, make=lambda: caption_vectors(map(stems, iter_captions(dataset, split)), spec)
     )
@@ -87,17 +85,6 @@ def _stemmer() -> PorterStemmer:
     from nltk.stem.porter import PorterStemmer
 
     return PorterStemmer()
-
-
-def captions_fingerprint(dataset: Dataset, split: str) -> str:
-    """Identity of the captions of a split: 12 hex digits from the hashes of their shards."""
-    return fingerprint_of_shards(dataset.split(split))
-
-
-def fingerprint_of_shards(split: SplitInfo) -> str:
-    """`captions_fingerprint` of a split, without the checks of `Dataset.split`."""
-    hashes = " ".join(shard.sha256 for shard in split.shards)
-    return sha256_hex(hashes.encode())[:12]
 
 
 _WORDS = """

@@ -15,17 +15,15 @@ from vsetune.config.sources.pretrained_models import (
     PretrainedModel,
     find_model,
     loading_failures,
-    one_line,
     quiet_transformers,
     require_transformers,
 )
 from vsetune.config.sources.trial_inputs import KEY, TextModel, require_word_pieces
-from vsetune.data.captions.svd_semantics import captions_fingerprint
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_captions, iter_words
 from vsetune.data.stored.vocabulary import mirrored_text
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, one_line
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +93,7 @@ def word_pieces(dataset: Dataset, split: str, model: TextModel, *, mirrored: boo
     captions = dataset.split(split).captions
     identity = _found(model).identity
     side = "mirrored-" if mirrored else ""
-    name = f"{_METHOD}-{split}-{side}{identity}-{captions_fingerprint(dataset, split)}.npy"
+    name = f"{_METHOD}-{split}-{side}{identity}-{dataset.split(split).captions_fingerprint}.npy"
 
     def made() -> np.ndarray:
         texts = iter_captions(dataset, split)
@@ -148,7 +146,7 @@ def piece_words(dataset: Dataset, split: str, model: TextModel, *, mirrored: boo
     """
     captions = dataset.split(split).captions
     side = "mirrored-" if mirrored else ""
-    name = f"{_WORD_METHOD}-{split}-{side}{word_pieces_name(model)}-{captions_fingerprint(dataset, split)}.npy"
+    name = f"{_WORD_METHOD}-{split}-{side}{word_pieces_name(model)}-{dataset.split(split).captions_fingerprint}.npy"
 
     def made() -> np.ndarray:
         words = iter_words(dataset, split)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,8 @@ from vsetune.storage.whole_files import whole_file
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 _THUMBNAIL = 220
-_TEXT_WIDTH = 380
+_TEXT_WIDTH = 420
+_LINE_LETTERS = 48
 _MARGIN = 16
 _FONT_SIZE = 15
 _LINE = 20
@@ -73,9 +75,9 @@ def _tile(image: Image.Image, title: str, captions: Sequence[str], font: Font) -
     scale = _THUMBNAIL / max(image.size)
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     thumbnail = image.resize(size, Image.Resampling.LANCZOS)
-    lines = [(line, _FAINT) for line in wrap(title, _TEXT_WIDTH, font)]
+    lines = [(line, _FAINT) for line in textwrap.wrap(title, _LINE_LETTERS)]
     for number, caption in enumerate(captions, start=1):
-        lines += [(line, _INK) for line in wrap(f"{number}  {caption}", _TEXT_WIDTH, font)]
+        lines += [(line, _INK) for line in textwrap.wrap(f"{number}  {caption}", _LINE_LETTERS)]
     height = max(_THUMBNAIL, _LINE * len(lines)) + _MARGIN
     tile = Image.new("RGB", (_THUMBNAIL + _TEXT_WIDTH + 2 * _MARGIN, height), _PAPER)
     tile.paste(thumbnail, (0, 0))
@@ -83,25 +85,6 @@ def _tile(image: Image.Image, title: str, captions: Sequence[str], font: Font) -
     for row, (line, colour) in enumerate(lines):
         pen.text((_THUMBNAIL + _MARGIN, row * _LINE), line, fill=colour, font=font)
     return tile
-
-
-def wrap(text: str, width: int, font: Font) -> list[str]:
-    """Lines no wider than width pixels; a word that is wider is cut."""
-    lines: list[str] = []
-    line = ""
-    for word in text.split():
-        longer = f"{line} {word}" if line else word
-        if font.getlength(longer) <= width:
-            line = longer
-            continue
-        if line:
-            lines.append(line)
-        while font.getlength(word) > width:
-            fitting = next(n for n in range(len(word), 0, -1) if n == 1 or font.getlength(word[:n]) <= width)
-            lines.append(word[:fitting])
-            word = word[fitting:]
-        line = word
-    return [*lines, line] if line else lines
 
 
 def _sheet(tiles: Sequence[Image.Image]) -> Image.Image:

@@ -13,7 +13,6 @@ from vsetune.data.batches.pixels import decoded
 from vsetune.data.captions.parse_files import PARSES_FILE, SplitParses, again, fetched_array
 from vsetune.data.captions.parses import read_parses
 from vsetune.data.captions.phrase_rules import decoded as phrases_of
-from vsetune.data.captions.svd_semantics import fingerprint_of_shards
 from vsetune.data.stored import storage
 from vsetune.data.stored.array_cache import damaged_arrays
 from vsetune.data.stored.dataset import Dataset, check_first, damaged_shard, load_manifest, wrong_hash, wrong_size
@@ -160,7 +159,7 @@ def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Ite
         if split not in known or info.captions != known[split].captions:
             yield f"{where}: its split {one_line(split)} is not in the manifest; {again(path)}"
             continue
-        if info.captions_fingerprint != fingerprint_of_shards(known[split]):
+        if info.captions_fingerprint != known[split].captions_fingerprint:
             yield f"{where}: its split {split} is of other captions; {again(path)}"
         yield from _array_problems(info, np.asarray(words[split]), path)
 

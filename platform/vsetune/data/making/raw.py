@@ -210,6 +210,17 @@ def require_text(path: Path, *, key: str, encoding: str = "utf-8") -> str:
         raise DataError(f"{key}: {path}: not {encoding} text at byte {error.start}; convert the file.") from error
 
 
+def read_names(path: Path, *, key: str) -> list[str]:
+    """The image names of one split list, in its order. DataError when a name is repeated or the list is empty."""
+    names = [line.strip() for line in require_text(path, key=key).splitlines() if line.strip()]
+    if not names:
+        raise DataError(f"{key}: {path}: the list is empty, need one image name per line.")
+    if len(set(names)) < len(names):
+        twice = next(name for index, name in enumerate(names) if name in names[:index])
+        raise DataError(f"{key}: {path}: {twice} stands there more than once; remove the repetition.")
+    return names
+
+
 def require_folder(text: str, *, key: str) -> Path:
     """The folder that a recipe names. DataError naming the recipe key when there is none."""
     path = Path(expand_path(text, key=key))

@@ -7,7 +7,8 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -32,6 +33,7 @@ from vsetune.data.making.scene_captions import (
 FAMILY = 4
 """Scenes per family: one and three siblings."""
 CAPTIONS = 5
+_VALUES: dict[str, tuple[Any, ...]] = {"shape": SHAPES, "size": SIZES, "texture": TEXTURES, "count": COUNTS}
 _DOUBLES = 0.6
 _INSIDE = 0.15
 
@@ -107,49 +109,31 @@ def _new_things(rng: random.Random) -> Things:
 
 def _changes(scene: Scene) -> list[Callable[[Scene, random.Random], Scene]]:
     """The ways to change one attribute of a scene."""
-    changes: list[Callable[[Scene, random.Random], Scene]] = [_recolour, _reshape, _resize, _retexture]
+    changes: list[Callable[[Scene, random.Random], Scene]] = [
+        partial(_recolour, part="first"),
+        *(partial(_change, part="first", name=name) for name in ("shape", "size", "texture")),
+    ]
     if scene.relation != "inside":
-        changes.append(_recount)
+        changes.append(partial(_change, part="first", name="count"))
     if scene.relation in OPPOSITES:
-        changes += [_turn_round, _reshape_second, _recolour_second]
+        changes += [_turn_round, partial(_change, part="second", name="shape"), partial(_recolour, part="second")]
     return changes
 
 
-def _recolour(scene: Scene, rng: random.Random) -> Scene:
-    taken = {scene.first.colour, scene.second.colour if scene.second else None}
-    return replace(scene, first=replace(scene.first, colour=rng.choice([c for c in COLOURS if c not in taken])))
+def _recolour(scene: Scene, rng: random.Random, *, part: str) -> Scene:
+    taken = {things.colour for things in (scene.first, scene.second) if things is not None}
+    colour = rng.choice([colour for colour in COLOURS if colour not in taken])
+    return replace(scene, **{part: replace(getattr(scene, part), colour=colour)})
 
 
-def _reshape(scene: Scene, rng: random.Random) -> Scene:
-    return replace(scene, first=replace(scene.first, shape=_other(SHAPES, scene.first.shape, rng)))
-
-
-def _resize(scene: Scene, rng: random.Random) -> Scene:
-    return replace(scene, first=replace(scene.first, size=_other(SIZES, scene.first.size, rng)))
-
-
-def _retexture(scene: Scene, rng: random.Random) -> Scene:
-    return replace(scene, first=replace(scene.first, texture=_other(TEXTURES, scene.first.texture, rng)))
-
-
-def _recount(scene: Scene, rng: random.Random) -> Scene:
-    return replace(scene, first=replace(scene.first, count=_other(COUNTS, scene.first.count, rng)))
+def _change(scene: Scene, rng: random.Random, *, part: str, name: str) -> Scene:
+    things = getattr(scene, part)
+    return replace(scene, **{part: replace(things, **{name: _other(_VALUES[name], getattr(things, name), rng)})})
 
 
 def _turn_round(scene: Scene, rng: random.Random) -> Scene:
     assert scene.relation is not None
     return replace(scene, relation=OPPOSITES[scene.relation])
-
-
-def _reshape_second(scene: Scene, rng: random.Random) -> Scene:
-    assert scene.second is not None
-    return replace(scene, second=replace(scene.second, shape=_other(SHAPES, scene.second.shape, rng)))
-
-
-def _recolour_second(scene: Scene, rng: random.Random) -> Scene:
-    assert scene.second is not None
-    taken = {scene.first.colour, scene.second.colour}
-    return replace(scene, second=replace(scene.second, colour=rng.choice([c for c in COLOURS if c not in taken])))
 
 
 def _other(values: tuple[T, ...], value: T, rng: random.Random) -> T:

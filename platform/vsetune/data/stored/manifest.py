@@ -16,6 +16,7 @@ from vsetune.config.spec.loading import describe_problems
 from vsetune.data.stored.plain_files import parse_shallow_json
 from vsetune.data.stored.storage import is_inside
 from vsetune.errors import DataError, one_line
+from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.whole_files import readable_json, write_whole
 
 FORMAT_NAME = "vsetune-data"
@@ -59,6 +60,11 @@ class SplitInfo(Spec):
     captions_max: int = Field(ge=0, le=_MOST, description="most captions of one image")
     captions_mean: float = Field(ge=0)
     shards: list[ShardInfo]
+
+    @property
+    def captions_fingerprint(self) -> str:
+        """Identity of the captions: 12 hex digits from the hashes of their shards."""
+        return sha256_hex(" ".join(shard.sha256 for shard in self.shards).encode())[:12]
 
 
 class FeatureInfo(Spec):

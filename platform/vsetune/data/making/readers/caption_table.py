@@ -18,6 +18,7 @@ from vsetune.data.making.raw import (
     captioned_images,
     files_below,
     note_shared_images,
+    read_names,
     require_text,
     tar_images,
 )
@@ -94,17 +95,6 @@ def _parse_tokens(text: str, *, place: str) -> dict[str, list[str]]:
             raise DataError(f"{place}: line {number} has no tab, need name#0<tab>caption.")
         captions.setdefault(name.rpartition("#")[0] or name, []).append(caption.strip())
     return captions
-
-
-def read_names(path: Path, *, key: str) -> list[str]:
-    """The image names of one split list, in its order. DataError when a name is repeated or the list is empty."""
-    names = [line.strip() for line in require_text(path, key=key).splitlines() if line.strip()]
-    if not names:
-        raise DataError(f"{key}: {path}: the list is empty, need one image name per line.")
-    if len(set(names)) < len(names):
-        twice = next(name for index, name in enumerate(names) if name in names[:index])
-        raise DataError(f"{key}: {path}: {twice} stands there more than once; remove the repetition.")
-    return names
 
 
 def find_images(places: list[str]) -> dict[str, list[ImageBytes]]:

@@ -17,10 +17,10 @@ from vsetune.data.making.raw import (
     captioned_images,
     files_below,
     note_shared_images,
+    read_names,
     require_folder,
     require_text,
 )
-from vsetune.data.making.readers.caption_table import read_names
 from vsetune.data.stored import storage
 from vsetune.errors import DataError, one_line
 
