@@ -12,7 +12,7 @@ import pytest
 
 from vsetune.config.sources.trial_inputs import SemanticSpec
 from vsetune.data.batches.reader import evaluation_batches, training_batches
-from vsetune.data.captions.svd_semantics import semantic_vectors
+from vsetune.data.captions.semantic_sources import semantic_vectors
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_captions, iter_words
 from vsetune.errors import DataError

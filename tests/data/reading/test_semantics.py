@@ -9,7 +9,8 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from vsetune.config.sources.trial_inputs import SemanticSpec
-from vsetune.data.captions.svd_semantics import ENGLISH_STOP_WORDS, caption_vectors, semantic_vectors, stems
+from vsetune.data.captions import semantic_sources
+from vsetune.data.captions.semantic_sources import ENGLISH_STOP_WORDS, caption_vectors, semantic_vectors, stems
 from vsetune.data.looking.verify import verify
 from vsetune.data.stored.array_cache import forget_arrays
 from vsetune.errors import DataError
@@ -108,7 +109,7 @@ def test_vectors_are_kept_beside_the_shards_and_read_back(tiny, monkeypatch):
     made = semantic_vectors(dataset, SPEC, split="train")
     (kept,) = kept_files(dataset.path)
     assert kept.name.startswith("semantics-train-tfidf-svd-1-k2-i20-r122-")
-    monkeypatch.setattr("vsetune.data.captions.svd_semantics.caption_vectors", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(semantic_sources, "caption_vectors", lambda *_: pytest.fail("computed again"))
     again = semantic_vectors(dataset, SPEC, split="train")
     np.testing.assert_array_equal(made, again)
     assert not again.flags.writeable
@@ -159,7 +160,7 @@ def test_a_file_of_before_hashes_were_kept_is_read(tiny, monkeypatch):
     (seal,) = Path(dataset.path).glob("*.npy.sha256")
     seal.unlink()
     forget_arrays()
-    monkeypatch.setattr("vsetune.data.captions.svd_semantics.caption_vectors", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(semantic_sources, "caption_vectors", lambda *_: pytest.fail("computed again"))
     np.testing.assert_array_equal(semantic_vectors(dataset, SPEC, split="train"), made)
 
 

@@ -15,7 +15,7 @@ from vsetune.config.sources.recipe import EfficientNetLite0Spec, IngestRecipe, T
 from vsetune.config.spec.loading import parse_spec
 from vsetune.data.making import cnn_features
 from vsetune.data.making.cnn_features import EfficientNetExtractor, TransformersExtractor
-from vsetune.data.making.features import build_extractor, to_float16
+from vsetune.data.making.shard_making import build_extractor, to_float16
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import ConfigError, DataError
 
@@ -234,7 +234,7 @@ def test_features_without_a_network_do_not_depend_on_them_either() -> None:
     code = (
         "import hashlib, numpy as np\nfrom PIL import Image\n"
         "from vsetune.config.sources.recipe import PixelsSpec\n"
-        "from vsetune.data.making.features import build_extractor\n"
+        "from vsetune.data.making.shard_making import build_extractor\n"
         "noise = np.random.default_rng(0).integers(0, 256, (16, 72, 72, 3), dtype=np.uint8)\n"
         "made = build_extractor(PixelsSpec(width=1280)).extract([Image.fromarray(each) for each in noise])\n"
         "print(hashlib.sha256(made.tobytes()).hexdigest())"

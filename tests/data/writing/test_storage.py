@@ -45,7 +45,7 @@ def test_an_uploaded_data_set_is_the_local_one(
     recipe = scenes_recipe(upload=bucket)
     progress = Counting()
     ingest(recipe, progress=progress)
-    assert progress.stages == {"scenes train": 20, "scenes validation": 8, "scenes test": 4, "scenes upload": 7}
+    assert progress.stages == {"scenes shards": 32, "scenes upload": 7}
     assert verify(bucket) == []
     assert summary(bucket) == summary(str(tmp_path / "scenes"))
 

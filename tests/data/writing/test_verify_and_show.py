@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFont
+from PIL import Image
 
 from vsetune.config.sources.recipe import IngestRecipe
-from vsetune.data.looking.show import contact_sheet, wrap
+from vsetune.data.looking.show import contact_sheet
 from vsetune.data.looking.verify import summary, verify
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import DataError, StorageError
@@ -202,11 +202,3 @@ def test_a_contact_sheet_of_an_unknown_split_names_the_known_ones(folder: Path, 
 def test_a_contact_sheet_of_another_format_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"ends in .gif, need .png or .jpg"):
         contact_sheet(str(folder), "train", tmp_path / "sheet.gif", count=1)
-
-
-def test_wrapped_lines_fit_and_lose_nothing() -> None:
-    font = ImageFont.load_default(15)
-    text = "three small red striped stars to the left of " + "x" * 200
-    lines = wrap(text, 150, font)
-    assert all(font.getlength(line) <= 150 for line in lines)
-    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
