@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from vsetune.errors import ConfigError, DataError, StorageError, VsetuneError, one_line
-from vsetune.storage import s3
+from vsetune.storage import messages, s3
 from vsetune.storage.hashes import HashingWriter, sha256_hex, sha256_of_file
 from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import NODE_CACHE_VARIABLE, home, local_path
@@ -50,16 +50,13 @@ _logged: set[str] = set()
 class WrongContent(DataError):
     """An object that does not match its list. reason: what is wrong with it, in a few words."""
 
-    def __init__(self, message: str, reason: str = "") -> None:
-        super().__init__(message)
-        self.reason = reason
-
     @classmethod
     def of(cls, url: str, reason: str) -> WrongContent:
-        return cls(
-            f"{one_line(url)}: {reason}; half written, or changed since it was ingested: upload it again from the "
-            "data set's folder, or ingest the data set again.", reason,
-        )
+        return cls(messages.OBJECT_OF_ANOTHER_HASH(url=one_line(url), reason=reason))
+
+    @property
+    def reason(self) -> str:
+        return str(self.problem.fields["reason"])
 
 
 class _NoRoom(Exception):
@@ -76,15 +73,13 @@ def node_cache() -> NodeCache:
     try:
         place = Path(local_path(folder)).absolute() if folder else home() / "cache" / "shards"
     except ValueError as error:
-        raise ConfigError(f"{FOLDER_VARIABLE}: {error}") from error
+        raise ConfigError(error.args[0].at(FOLDER_VARIABLE)) from error
     try:
         gigabytes = float(size) if size else _DEFAULT_GB
     except ValueError:
         gigabytes = math.nan
     if not 0 <= gigabytes < 1e9:
-        raise ConfigError(
-            f"{SIZE_VARIABLE}: got {one_line(repr(size))}, need gigabytes such as 50; 0 reads from S3 every time"
-        )
+        raise ConfigError(messages.CACHE_SIZE(variable=SIZE_VARIABLE, found=one_line(repr(size))))
     return NodeCache(place, round(gigabytes * 1e9))
 
 
@@ -129,7 +124,7 @@ class NodeCache:
         with suppress(OSError):
             if sha256_of_file(path) != sha256:
                 path.unlink(missing_ok=True)
-                raise StorageError(f"{path}: the copy of {url} on this disk was damaged and is removed; start again.")
+                raise StorageError(messages.COPY_DAMAGED(file=path, url=url))
 
     @property
     def _kept(self) -> KeptObjects:

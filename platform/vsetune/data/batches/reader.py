@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 
 from vsetune.config.sources.trial_inputs import FEATURES_AND_WORDS, NetworkReads, PixelInput
+from vsetune.data import messages
 from vsetune.data.batches.assembly import Assembly, CaptionTables, Decode, Decoded, Item, caption_tables, decoders
 from vsetune.data.batches.bank_batches import BankRows, GatheredBatches, Gathering, rows_in_order, shuffled_rows
 from vsetune.data.batches.batch import Batch
@@ -125,10 +126,9 @@ def training_batches(
     """
     info = dataset.split(split)
     if semantics is not None and len(semantics) != info.captions:
-        raise DataError(
-            f"{dataset.path}: semantic vectors have {len(semantics)} rows, split {split!r} has {info.captions} "
-            "captions; fit them on this split."
-        )
+        raise DataError(messages.SEMANTICS_OTHER_ROWS(
+            folder=dataset.path, rows=len(semantics), split=split, captions=info.captions,
+        ))
     if tables is None:
         tables = caption_tables(dataset, split, reads, mirrored=reads.swaps_sides)
     if rows is not None:

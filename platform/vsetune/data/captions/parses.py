@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from vsetune.config.sources.recipe import ParsesSpec
+from vsetune.data import messages
 from vsetune.data.captions.parse_files import (
     HEADS_DTYPE,
     PARSES_FILE,
@@ -54,11 +55,11 @@ def read_parses(path: str) -> Parses | None:
     try:
         parses = Parses.model_validate(plain)
     except ValidationError as error:
-        raise DataError(f"{where}: damaged ({first_problem(error)}); delete it, then {again(path)}") from error
+        raise DataError(messages.PARSES_DAMAGED(where=where, reason=first_problem(error), fix=again(path))) from error
     if parses.format != PARSES_FORMAT:
-        raise DataError(
-            f"{where}: format is {one_line(repr(parses.format))}, need {PARSES_FORMAT!r}; delete it, then {again(path)}"
-        )
+        raise DataError(messages.PARSES_OTHER_FORMAT(
+            where=where, format=one_line(repr(parses.format)), need=PARSES_FORMAT, fix=again(path),
+        ))
     return parses
 
 
@@ -123,7 +124,7 @@ def word_heads(dataset: Dataset, split: str) -> np.ndarray:
     """
     info = parses_of(dataset, split)
     if info is None:
-        raise DataError(f"{dataset.path}: has no parses of its captions; add them: vsetune data parse {dataset.path}")
+        raise DataError(messages.NO_PARSES(folder=dataset.path))
     fetch = partial(fetched_array, info, info.captions, dataset.path)
     return cached_array(dataset.path, info.file, rows=info.captions, make=fetch, dtype=HEADS_DTYPE)
 
@@ -157,11 +158,11 @@ def parses_of(dataset: Dataset, split: str) -> SplitParses | None:
         return None
     info = parses.splits.get(split)
     if info is None or info.captions_fingerprint != dataset.split(split).captions_fingerprint:
-        raise DataError(f"{dataset.path}: its parses are of other captions than split {split}; {again(dataset.path)}")
+        raise DataError(messages.PARSES_OTHER_CAPTIONS(folder=dataset.path, split=split, fix=again(dataset.path)))
     if info.captions != dataset.split(split).captions:
-        raise DataError(
-            f"{dataset.path}: its parses are of {info.captions} captions in {split}; {again(dataset.path)}"
-        )
+        raise DataError(messages.PARSES_OTHER_COUNT(
+            folder=dataset.path, captions=info.captions, split=split, fix=again(dataset.path),
+        ))
     return info
 
 
@@ -175,7 +176,7 @@ def joined_words(heads: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     caption, word = np.nonzero(heads >= 0)
     head = heads[caption, word].astype(np.int64)
     if (np.maximum(word, head) > lengths[caption] - 3).any():
-        raise DataError("parses: a head stands beyond the words of its caption; make them again: vsetune data parse")
+        raise DataError(messages.HEAD_BEYOND_CAPTION())
     joined = np.zeros((len(lengths), lengths.max(), lengths.max()), np.bool_)
     joined[caption, word + 1, head + 1] = True
     joined[caption, head + 1, word + 1] = True
@@ -219,10 +220,10 @@ def _phrased(dataset: Dataset, split: str, parses: Parses, progress: ProgressSin
     captions = dataset.split(split).captions
     finder = load_phrase_finder(parses.pipeline)
     if finder.version != parses.version:
-        raise StudyConflict(
-            f"{dataset.path}: has parses by {parses.pipeline} {parses.version}, its phrases would be by "
-            f"{finder.version}; install that version, or delete {join(dataset.path, PARSES_FILE)} to make both again."
-        )
+        raise StudyConflict(messages.PARSES_OTHER_VERSION(
+            folder=dataset.path, pipeline=parses.pipeline, version=parses.version, installed=finder.version,
+            file=join(dataset.path, PARSES_FILE),
+        ))
 
     def make() -> np.ndarray:
         progress.stage(f"finding phrases in captions of {split}", captions)
@@ -239,10 +240,9 @@ def _phrased(dataset: Dataset, split: str, parses: Parses, progress: ProgressSin
 
 def _require_same(found: Parses, pipeline: str, path: str) -> None:
     if found.pipeline != pipeline:
-        raise StudyConflict(
-            f"{path}: has parses by {found.pipeline} already, networks trained on both do not compare; delete "
-            f"{join(path, PARSES_FILE)} to replace them by {pipeline}."
-        )
+        raise StudyConflict(messages.PARSES_OTHER_PIPELINE(
+            folder=path, found=found.pipeline, file=join(path, PARSES_FILE), pipeline=pipeline,
+        ))
 
 
 def _described(dataset: Dataset, split: str, array: np.ndarray) -> SplitParses:
@@ -267,7 +267,7 @@ def _kept(array: np.ndarray, path: str) -> tuple[Path, str]:
     file = Path(str(getattr(array, "filename", "")))
     digest = storage.sha256_of(str(file))
     if digest is None:
-        raise StorageError(f"{path}: its parses cannot be written; choose a place with room and rights.")
+        raise StorageError(messages.PARSES_UNWRITABLE(folder=path))
     return file, digest
 
 
@@ -304,7 +304,9 @@ class CaptionPhrases:
         try:
             return decoded(self.codes[caption], words=words)
         except DataError as error:
-            raise DataError(f"{self.place}: caption {caption}: {error}; {again(self.place, phrases=True)}") from error
+            raise DataError(messages.PHRASES_DAMAGED(
+                folder=self.place, caption=caption, reason=error, fix=again(self.place, phrases=True),
+            )) from error
 
 
 def caption_phrases(dataset: Dataset, split: str) -> CaptionPhrases:

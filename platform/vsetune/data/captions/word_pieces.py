@@ -19,6 +19,7 @@ from vsetune.config.sources.pretrained_models import (
     require_transformers,
 )
 from vsetune.config.sources.trial_inputs import KEY, TextModel, require_word_pieces
+from vsetune.data import messages
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_captions, iter_words
@@ -75,14 +76,10 @@ class WordPieces:
     def _require_usual_ids(self, where: str) -> None:
         tokenizer = self._tokenizer
         if tokenizer.pad_token_id != _PADDING:
-            raise ConfigError(
-                f"{KEY}: {where}: its padding has the id {tokenizer.pad_token_id}, need 0; use a model like BERT"
-            )
+            raise ConfigError(messages.TOKENISER_PADDING(key=KEY, model=where, id=tokenizer.pad_token_id))
         start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
         if None in (start, end) or tokenizer("")["input_ids"] != [start, end]:
-            raise ConfigError(
-                f"{KEY}: {where}: its tokeniser puts no [CLS] before and [SEP] behind a text; use a model like BERT"
-            )
+            raise ConfigError(messages.TOKENISER_WITHOUT_MARKS(key=KEY, model=where))
 
 
 def word_pieces(dataset: Dataset, split: str, model: TextModel, *, mirrored: bool = False) -> np.ndarray:
@@ -239,10 +236,9 @@ def _loaded(kind: Any, found: PretrainedModel, key: str, what: str) -> Any:
         with quiet_transformers(is_local=found.commit is None):
             return kind.from_pretrained(found.place, **loading_options(found))
     except loading_failures() as error:
-        raise ConfigError(
-            f"{key}: {found.place}: cannot load its {what} ({one_line(error)}); need a text model of `transformers` "
-            "with its tokeniser"
-        ) from error
+        raise ConfigError(messages.MODEL_PART_UNREADABLE(
+            key=key, model=found.place, part=what, reason=one_line(error),
+        )) from error
 
 
 def loading_options(found: PretrainedModel) -> dict[str, Any]:
@@ -256,7 +252,6 @@ def require_matching_words(tokenizer: Any, config: Any, *, where: str, key: str)
     """ConfigError for a tokeniser that does not fit the model: if its files are missing, `transformers` makes up one
     that knows special tokens only."""
     if not len(tokenizer.all_special_ids) < len(tokenizer) <= config.vocab_size:
-        raise ConfigError(
-            f"{key}: {where}: its tokeniser knows {len(tokenizer)} tokens, special ones included, the model "
-            f"{config.vocab_size}; save the tokeniser of the model beside it"
-        )
+        raise ConfigError(messages.TOKENISER_OTHER_WORDS(
+            key=key, model=where, tokens=len(tokenizer), need=config.vocab_size,
+        ))

@@ -12,12 +12,13 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from vsetune.config.sources.trial_inputs import TextModel
+from vsetune.data import messages
 from vsetune.data.batches.pixels import decoded
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import Photograph, Record, read_some
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, with_case
-from vsetune.errors import DataError, StorageError, one_line
+from vsetune.errors import DataError, StorageError
 from vsetune.storage.whole_files import whole_file
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -37,9 +38,9 @@ def contact_sheet(path: str, split: str, output: Path, *, count: int) -> int:
     DataError: no such split, or images are not stored. StorageError: the picture cannot be written.
     """
     if output.suffix.lower() not in {".png", ".jpg", ".jpeg"}:
-        raise StorageError(f"{output}: ends in {output.suffix or 'nothing'}, need .png or .jpg.")
+        raise StorageError(messages.SHEET_SUFFIX(file=output, suffix=output.suffix or "nothing"))
     if count < 1:
-        raise DataError(f"contact sheet: got count {count}, need 1 or more.")
+        raise DataError(messages.SHEET_COUNT(count=count))
     entries = list(_entries(path, split, count=count))
     font = ImageFont.load_default(_FONT_SIZE)
     tiles = [_tile(image, title, captions, font) for image, title, captions in entries]
@@ -48,19 +49,16 @@ def contact_sheet(path: str, split: str, output: Path, *, count: int) -> int:
         with whole_file(output, durable=False) as stream:
             sheet.save(stream, format="PNG" if output.suffix.lower() == ".png" else "JPEG")
     except OSError as error:
-        raise StorageError(f"{output}: cannot write ({error.strerror or error}); choose another place.") from error
+        raise StorageError(messages.FILE_UNWRITABLE(file=output, reason=error.strerror or error)) from error
     return len(tiles)
 
 
 def _entries(path: str, split: str, *, count: int) -> Iterator[tuple[Image.Image, str, list[str]]]:
     dataset = Dataset.open(path)
-    if split not in dataset.manifest.splits:
-        there = ", ".join(dataset.manifest.splits) or "none"
-        raise DataError(f"{path}: no split {one_line(split)}, it has {there}; name one of them.")
-    if not dataset.manifest.images_stored:
-        raise DataError(f"{path}: no images in its shards; ingest with store_images: true to see them.")
-    dataset.check_files([split])
     info = dataset.split(split)
+    if not dataset.manifest.images_stored:
+        raise DataError(messages.NO_PHOTOGRAPHS(folder=path))
+    dataset.check_files([split])
     step = max(1, info.images // count)
     wanted = range(0, info.images, step)[:count]
     for shard in info.shards:
@@ -144,7 +142,7 @@ def read_pictures(dataset: Dataset, split: str, wanted: Collection[int], *, size
             found |= {each[0].index: _picture(*each, size) for each in read_some(dataset, shard, inside)}
     missing = sorted(set(wanted) - set(found))
     if missing:
-        raise DataError(f"{dataset.path}: split {split} has no image {missing[0]}; check with `vsetune data verify`.")
+        raise DataError(messages.NO_SUCH_IMAGE(folder=dataset.path, split=split, image=missing[0]))
     return found
 
 

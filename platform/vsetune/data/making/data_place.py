@@ -17,8 +17,9 @@ from vsetune.config.sources.recipe import IngestRecipe, expand_path
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.spec.yaml_files import require_kind
+from vsetune.data import messages
 from vsetune.data.stored import storage
-from vsetune.data.stored.dataset import Dataset, check_first, load_manifest
+from vsetune.data.stored.dataset import Dataset, load_manifest, without_check
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo
 from vsetune.errors import ConfigError, DataError, StorageError, StudyConflict, UsageError, one_line
 from vsetune.storage import s3
@@ -56,10 +57,9 @@ def finished(recipe: IngestRecipe, place: str) -> Manifest | None:
     manifest = load_manifest(place)
     wanted = recipe.content_fingerprint()
     if manifest.recipe_fingerprint != wanted:
-        raise StudyConflict(
-            f"output: {place}: holds data set {manifest.name} of another recipe "
-            f"({manifest.recipe_fingerprint}, now {wanted}); choose another output, or delete that folder."
-        )
+        raise StudyConflict(messages.OUTPUT_OF_ANOTHER_RECIPE(
+            place=place, data_set=manifest.name, found=manifest.recipe_fingerprint, need=wanted,
+        ))
     log.info("data set %s in %s is already complete", manifest.name, place)
     return manifest
 
@@ -75,18 +75,16 @@ def require_whole(place: str) -> None:
         dataset = Dataset.open(place)
         dataset.check_files(dataset.manifest.splits)
     except DataError as error:
-        told = str(error).replace(check_first(place), "")
-        raise DataError(f"{told} What is complete is not made anew: delete {place} first.") from error
+        problem = without_check(error.problem, place)
+        advice = f"A complete data set is not made anew: delete {place} first."
+        raise DataError(problem.worded(f"{problem} {advice}")) from error
 
 
 def check_space(output: Path, needed: int) -> None:
     """StorageError when the disk of a folder has fewer bytes left than are needed."""
     free = shutil.disk_usage(output).free
     if free < needed:
-        raise StorageError(
-            f"output: {output}: {free / 2**20:,.0f} MiB free, the shards still to write need up to "
-            f"{needed / 2**20:,.0f} MiB; free space, choose another output, or set store_images: false."
-        )
+        raise StorageError(messages.NO_SPACE(place=output, free_mib=free / 2**20, need_mib=needed / 2**20))
 
 
 def load_recipe(path: Path) -> IngestRecipe:
@@ -190,10 +188,9 @@ class Journal:
             ("other captions or split lists", stored.source, self._source),
         ):
             if found != wanted:
-                raise StudyConflict(
-                    f"output: {self._place}: holds an unfinished ingest of {what} ({one_line(found, most=16)}, now "
-                    f"{wanted[:16]}); choose another place, or delete what is there."
-                )
+                raise StudyConflict(messages.INGEST_OF_ANOTHER(
+                    place=self._place, other=what, found=one_line(found, most=16), need=wanted[:16],
+                ))
         return stored.record
 
     def _file(self, name: str) -> str:
@@ -220,9 +217,9 @@ def opened_journal(place: str, *, recipe: str, source: str) -> Iterator[Journal]
         folder.mkdir(exist_ok=True)
         lock = take_lock(folder / "lock", wait_s=0)
     except BlockingIOError as error:
-        raise StorageError(f"output: {output}: another ingest is writing there; wait for it to end.") from error
+        raise StorageError(messages.INGEST_AT_WORK(place=output)) from error
     except OSError as error:
-        raise StorageError(f"output: {output}: cannot write ({error.strerror}); choose another folder.") from error
+        raise StorageError(messages.OUTPUT_UNWRITABLE(place=output, reason=error.strerror)) from error
     with lock:
         try:
             journal.require_same([path.stem for path in sorted(folder.glob("*.json"))])
@@ -240,6 +237,4 @@ def opened_journal(place: str, *, recipe: str, source: str) -> Iterator[Journal]
 def _refuse_foreign_files(output: Path) -> None:
     found = sorted(os.listdir(output))
     if found:
-        raise StudyConflict(
-            f"output: {output}: not empty and not an ingest (found {found[0]}); choose an empty or new folder."
-        )
+        raise StudyConflict(messages.OUTPUT_NOT_EMPTY(place=output, file=found[0]))

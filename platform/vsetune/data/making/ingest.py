@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data import messages
 from vsetune.data.captions.parses import copy_parses, parse_dataset, require_pipeline
 from vsetune.data.making.data_place import (
     JOURNAL,
@@ -227,9 +228,9 @@ def _as_planned(task: ShardTask) -> IngestWork:
     try:
         work, source = _opened(task.recipe)
     except (ConfigError, DataError) as error:
-        raise DataError(f"{error} Where shards are made on a cluster, {fix}.") from error
+        raise DataError(error.problem.worded(f"{error} Where shards are made on a cluster, {fix}.")) from error
     if source != task.source:
-        raise DataError(f"source: has other captions or split lists here than where the ingest was started; {fix}.")
+        raise DataError(messages.SOURCE_OTHER_HERE(fix=fix))
     return work
 
 
@@ -243,9 +244,7 @@ def _opened(plain_recipe: str) -> tuple[IngestWork, str]:
 
 def _require_shared(place: str) -> None:
     if not (Path(place) / JOURNAL).is_dir():
-        raise StorageError(
-            f"output: {place}: is no folder that every node sees; name one, or an s3:// prefix in `upload`."
-        )
+        raise StorageError(messages.OUTPUT_NOT_SHARED(place=place))
 
 
 def _require_here(record: ShardRecord, task: ShardTask) -> None:
@@ -253,10 +252,7 @@ def _require_here(record: ShardRecord, task: ShardTask) -> None:
     if record.shard is None or is_remote(task.place):
         return
     if storage.size_inside(task.place, record.shard.file) != record.shard.bytes:
-        raise StorageError(
-            f"output: {task.place}: {record.shard.file} was written on another node and is not here; name a folder "
-            "that every node sees, or an s3:// prefix in `upload`."
-        )
+        raise StorageError(messages.SHARD_ELSEWHERE(place=task.place, shard=record.shard.file))
 
 
 def _scratch() -> Path:
@@ -319,7 +315,7 @@ def _split_info(name: str, records: Sequence[ShardRecord]) -> SplitInfo:
     full = [record for record in records if record.shard is not None]
     shards = [record.shard for record in full if record.shard is not None]
     if not shards:
-        raise DataError(f"split {name}: every image was skipped as unreadable; check the images of the source.")
+        raise DataError(messages.SPLIT_SKIPPED(split=name))
     images, captions = sum(shard.images for shard in shards), sum(shard.captions for shard in shards)
     return SplitInfo(
         images=images, captions=captions, captions_mean=captions / images, shards=shards,

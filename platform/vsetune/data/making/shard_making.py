@@ -26,6 +26,7 @@ from vsetune.config.sources.recipe import (
     ShardSpec,
     TransformersSpec,
 )
+from vsetune.data import messages
 from vsetune.data.making.data_place import ShardRecord
 from vsetune.data.making.raw import (
     FeatureArrays,
@@ -83,10 +84,7 @@ def to_float16(features: np.ndarray, *, place: str) -> np.ndarray:
     """The features of one image as float16. DataError when a value is not finite or beyond the range of float16."""
     largest = float(np.abs(features).max(initial=0.0))
     if not largest <= _FLOAT16_LARGEST:
-        raise DataError(
-            f"{place}: a feature is {largest:g}, need finite values up to {_FLOAT16_LARGEST:g}; "
-            "check the extractor's weights, or rescale the features."
-        )
+        raise DataError(messages.FEATURE_TOO_LARGE(where=place, found=largest, most=_FLOAT16_LARGEST))
     return np.ascontiguousarray(features, dtype=np.float16)
 
 
@@ -123,7 +121,7 @@ def feature_info(work: IngestWork) -> FeatureInfo:
         shapes = {array.features.shape[1:] for array in arrays}
         if len(shapes) != 1:
             found = "; ".join(f"{array.place} {array.features.shape}" for array in arrays)
-            raise DataError(f"source.folder: splits differ in regions or width ({found}), need one shape.")
+            raise DataError(messages.SPLITS_OF_OTHER_SHAPES(found=found))
         (regions, width), boxes = shapes.pop(), all(array.boxes is not None for array in arrays)
     return FeatureInfo(
         extractor=str(recipe["extractor"]), regions=regions, regions_min=regions, width=width, boxes=boxes,
@@ -240,21 +238,18 @@ def named_splits(raw: RawDataset, names: Mapping[str, str]) -> RawDataset:
     for old, split in raw.splits.items():
         new = names.get(old, old)
         if new in splits:
-            raise DataError(f"splits: two splits would be called {new}; rename one of {', '.join(raw.splits)}.")
+            raise DataError(messages.SPLITS_OF_ONE_NAME(split=new, splits=", ".join(raw.splits)))
         if not re.fullmatch(SPLIT_NAME, new):
-            raise DataError(
-                f"splits: got the split {one_line(repr(new))}, need a name of at most 60 letters, digits, _ and -; "
-                "rename it in `splits` of the recipe."
-            )
+            raise DataError(messages.SPLIT_NAME(split=one_line(repr(new))))
         if old not in names:
             _refuse_slip(old, raw, names)
         if not split.images:
-            raise DataError(f"split {old}: no images with captions are left in it; check its list and the captions.")
+            raise DataError(messages.SPLIT_EMPTY(split=old))
         for image in split.images:
             require_captions(image.captions, place=f"split {old}: image {one_line(image.id)}")
         splits[new] = split
     if "train" not in splits:
-        raise DataError(f"splits: found {', '.join(splits) or 'none'}, need one called train; rename it in `splits`.")
+        raise DataError(messages.NO_TRAIN_SPLIT(splits=", ".join(splits) or "none"))
     return RawDataset(splits, raw.notes)
 
 
@@ -263,10 +258,7 @@ def _refuse_slip(name: str, raw: RawDataset, names: Mapping[str, str]) -> None:
     if meant is None:
         return
     kept = ", ".join(f"{old}: {names.get(old, old)}" for old in raw.splits if old in names or old == name)
-    raise DataError(
-        f"splits: got the split {name!r} ({len(raw.splits[name].images):,} images), did you mean {meant}? Mend it "
-        f"where it stands, or keep it with `splits: {{{kept}}}` in the recipe."
-    )
+    raise DataError(messages.SPLIT_MISSPELT(split=name, images=len(raw.splits[name].images), meant=meant, keep=kept))
 
 
 def _is_slip_of(meant: str, name: str) -> bool:

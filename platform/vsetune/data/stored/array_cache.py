@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from vsetune.data import messages
 from vsetune.data.stored.plain_files import Flaw, mapped_array
-from vsetune.errors import DataError, StorageError
+from vsetune.errors import DataError, Problem, StorageError
 from vsetune.storage.addresses import is_remote
 from vsetune.storage.hashes import sha256_of_file
 from vsetune.storage.home_files import find_in_home, keep_in_home
@@ -67,12 +68,12 @@ def cached_array(
         return made
 
 
-def damaged_arrays(folder: Path) -> Iterator[str]:
-    """A line for each array in this folder that differs from its stored hash."""
+def damaged_arrays(folder: Path) -> Iterator[Problem]:
+    """A problem for each array in this folder that differs from its stored hash."""
     for seal in sorted(folder.glob(f"*.npy{_SEAL}")):
         path = seal.with_suffix("")
         if path.exists() and not _is_as_kept(path):
-            yield f"{path}: its SHA-256 is not the one of {seal.name}; delete it, it is computed again."
+            yield messages.ARRAY_DAMAGED(file=path, seal=seal.name)
 
 
 def forget_arrays() -> None:

@@ -17,6 +17,7 @@ import stat
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
+from vsetune.data import messages
 from vsetune.errors import DataError, StorageError, UsageError, one_line
 from vsetune.storage import node_cache, s3
 from vsetune.storage.addresses import is_remote, join
@@ -146,19 +147,19 @@ def read_failure(place: object, error: OSError) -> UsageError:
     reason = error.strerror or one_line(error)
     if error.errno in _OF_THE_PATH:
         kind = NothingThere if error.errno == errno.ENOENT else DataError
-        return kind(f"{place}: cannot open ({reason}); check the path.")
-    return StorageError(f"{place}: cannot be read ({reason}); check the disk and its rights, then start again.")
+        return kind(messages.CANNOT_OPEN(file=place, reason=reason))
+    return StorageError(messages.FILE_UNREADABLE(file=place, reason=reason))
 
 
 def _resolved_inside(folder: str, name: str) -> str:
     url = join(folder, name)
     if not is_inside(name):
-        raise DataError(f"{one_line(url)}: leads out of its data folder; need a plain file name, ingest again.")
+        raise DataError(messages.LEADS_OUT(file=one_line(url)))
     if is_remote(folder):
         return url
     target, home = Path(os.path.realpath(url)), Path(os.path.realpath(folder))
     if not target.is_relative_to(home):
-        raise DataError(f"{url}: is a link to {target}, outside of its data folder; put the file itself there.")
+        raise DataError(messages.LINK_LEADS_OUT(file=url, target=target))
     return str(target)
 
 
@@ -169,7 +170,7 @@ def _whole(stream: BinaryIO, size: int, url: str, most: int) -> bytes:
             if len(content) <= most:
                 return content
             size = len(content)
-    raise DataError(f"{one_line(url)}: {size:,} bytes or more, need at most {most:,}; it is not what it should be.")
+    raise DataError(messages.FILE_TOO_LARGE(file=one_line(url), bytes=size, most=most))
 
 
 def _open_regular(path: str, named: str) -> tuple[int, int]:
@@ -177,7 +178,7 @@ def _open_regular(path: str, named: str) -> tuple[int, int]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except ValueError as error:
-        raise DataError(f"{one_line(named)}: cannot open ({one_line(error)}); check the path.") from error
+        raise DataError(messages.CANNOT_OPEN(file=one_line(named), reason=one_line(error))) from error
     except OSError as error:
         raise read_failure(named, error) from error
     about = os.fstat(descriptor)
@@ -185,7 +186,7 @@ def _open_regular(path: str, named: str) -> tuple[int, int]:
         return descriptor, about.st_size
     os.close(descriptor)
     kind = _KINDS.get(stat.S_IFMT(about.st_mode), "something else")
-    raise DataError(f"{named}: is {kind}, need a regular file; put the file itself there.")
+    raise DataError(messages.NO_REGULAR_FILE(file=named, kind=kind))
 
 
 class _FileStream(io.FileIO):
