@@ -197,7 +197,7 @@ class Mirror:
                     files[name] = self._taken_file(name, folder / str(len(files)))
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
-            raise StorageError(messages.SNAPSHOT_UNWRITABLE(folder=folder, reason=error.strerror)) from error
+            raise StorageError(messages.COPY_UNWRITABLE(file=folder, reason=error.strerror)) from error
         return _Snapshot(files, in_part, folder if folder.exists() else None)
 
     def _taken_file(self, name: str, link: Path) -> Taken:

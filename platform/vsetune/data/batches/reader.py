@@ -126,8 +126,9 @@ def training_batches(
     """
     info = dataset.split(split)
     if semantics is not None and len(semantics) != info.captions:
-        raise DataError(messages.SEMANTICS_OTHER_ROWS(
-            folder=dataset.path, rows=len(semantics), split=split, captions=info.captions,
+        raise DataError(messages.MISFIT(
+            where=dataset.path, found=f"{len(semantics)} semantic vectors",
+            need=f"{info.captions}, one for each caption of split {split}", fix="fit them on this split.",
         ))
     if tables is None:
         tables = caption_tables(dataset, split, reads, mirrored=reads.swaps_sides)

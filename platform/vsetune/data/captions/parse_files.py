@@ -42,14 +42,16 @@ def fetched_array(info: SplitParses | SplitPhrases, captions: int, path: str) ->
     except s3.NothingThere as error:
         raise s3.NothingThere(messages.PARSES_FILE_MISSING(where=where, fix=fix)) from error
     if sha256_hex(content) != info.sha256:
-        raise DataError(messages.PARSES_CHANGED(where=where, fix=fix))
+        raise DataError(messages.OTHER_HASH(
+            file=where, listed=PARSES_FILE, fix=f"restore it, or delete it and {PARSES_FILE} and {fix}",
+        ))
     try:
         array = array_from_bytes(content)
     except Flaw as error:
         raise DataError(messages.NO_ARRAY(where=where, reason=error, fix=fix)) from error
     if array.ndim != 2 or len(array) != captions or array.dtype != np.dtype(HEADS_DTYPE):
-        raise DataError(messages.PARSES_OTHER_SHAPE(
-            where=where, shape=array.shape, dtype=array.dtype, captions=captions, fix=fix,
+        raise DataError(messages.MISFIT(
+            where=where, found=f"{array.shape} {array.dtype}", need=f"({captions}, words) {HEADS_DTYPE}", fix=fix,
         ))
     return array
 

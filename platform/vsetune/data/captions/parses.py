@@ -57,8 +57,8 @@ def read_parses(path: str) -> Parses | None:
     except ValidationError as error:
         raise DataError(messages.PARSES_DAMAGED(where=where, reason=first_problem(error), fix=again(path))) from error
     if parses.format != PARSES_FORMAT:
-        raise DataError(messages.PARSES_OTHER_FORMAT(
-            where=where, format=one_line(repr(parses.format)), need=PARSES_FORMAT, fix=again(path),
+        raise DataError(messages.PARSES_DAMAGED(
+            where=where, reason=f"format {one_line(repr(parses.format))}, need {PARSES_FORMAT!r}", fix=again(path),
         ))
     return parses
 
@@ -160,9 +160,7 @@ def parses_of(dataset: Dataset, split: str) -> SplitParses | None:
     if info is None or info.captions_fingerprint != dataset.split(split).captions_fingerprint:
         raise DataError(messages.PARSES_OTHER_CAPTIONS(folder=dataset.path, split=split, fix=again(dataset.path)))
     if info.captions != dataset.split(split).captions:
-        raise DataError(messages.PARSES_OTHER_COUNT(
-            folder=dataset.path, captions=info.captions, split=split, fix=again(dataset.path),
-        ))
+        raise DataError(messages.PARSES_OTHER_CAPTIONS(folder=dataset.path, split=split, fix=again(dataset.path)))
     return info
 
 

@@ -171,9 +171,9 @@ def decoded(row: np.ndarray, *, words: int) -> list[Phrase]:
         elif lists and 0 <= code < words:
             lists[-1][1].append(code)
         else:
-            raise DataError(messages.PHRASE_BEYOND_CAPTION(code=code, words=words))
+            raise DataError(messages.PHRASES_WRONG(found=code, words=words))
     if any(code != _END for code in codes[end:]) or not all(positions for _, positions in lists):
-        raise DataError(messages.PHRASE_WITHOUT_WORDS())
+        raise DataError(messages.PHRASES_WRONG(found="a phrase without words, or one behind the end", words=words))
     return [Phrase(_KINDS[code], tuple(positions)) for code, positions in lists]
 
 

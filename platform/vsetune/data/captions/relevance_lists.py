@@ -31,7 +31,7 @@ def relevant_pairs(dataset: Dataset, split: str, path: Path | str) -> Tensor:
     for where, record in split_records(dataset, split):
         name, count = record.image_id, len(record.captions)
         if name in places:
-            raise DataError(messages.LISTED_TWICE(where=where, image=one_line(name)))
+            raise DataError(messages.NAME_TWICE(where=where, name=f"image {one_line(name)!r}"))
         places[name] = (len(places), captions, count)
         captions += count
     pairs = {(index, first + n) for index, first, count in places.values() for n in range(count)}
@@ -45,7 +45,7 @@ def _listed(path: Path | str, split: str, places: dict[str, tuple[int, int, int]
         reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
         if reader.fieldnames is None or not set(_COLUMNS) <= set(reader.fieldnames):
             found = one_line(", ".join(reader.fieldnames or []) or "nothing")
-            raise DataError(messages.LIST_COLUMNS(file=path, columns=found, need=", ".join(_COLUMNS)))
+            raise DataError(messages.TABLE_LINE(file=path, line=1, found=f"columns {found}", need=", ".join(_COLUMNS)))
         return [_pair(row, f"{path}: line {reader.line_num}", split, places) for row in reader]
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(messages.LIST_UNREADABLE(
@@ -58,11 +58,15 @@ def _pair(
 ) -> tuple[int, int]:
     for column in ("image", "caption_image"):
         if row[column] not in places:
-            raise DataError(messages.LISTED_IMAGE(where=where, image=one_line(repr(row[column])), split=split))
+            raise DataError(messages.MISFIT(
+                where=where, found=f"image {one_line(repr(row[column]))}", need=f"an id of split {split} as ingested",
+                fix="correct the list.",
+            ))
     _, first, count = places[row["caption_image"]]
     text = (row["caption"] or "").strip()
     if not text.isdecimal() or len(text) > _DIGITS or int(text) >= count:
-        raise DataError(messages.LISTED_CAPTION(
-            where=where, caption=one_line(repr(text)), image=row["caption_image"], last=count - 1,
+        raise DataError(messages.MISFIT(
+            where=where, found=f"caption {one_line(repr(text))}",
+            need=f"0 to {count - 1} for image {row['caption_image']}", fix="correct the list.",
         ))
     return places[row["image"]][0], first + int(text)

@@ -135,13 +135,17 @@ def _folder(pipeline: str) -> Path:
         return folder
     found = find_spec(pipeline) if pipeline.isidentifier() else None
     if found is None:
-        raise ConfigError(messages.PIPELINE_MISSING(key=KEY, pipeline=pipeline))
+        raise ConfigError(messages.PIPELINE_UNREADABLE(
+            key=KEY, pipeline=pipeline, reason="not installed, and no folder of that name is there",
+        ))
     configs = [
         config for place in found.submodule_search_locations or ()
         for pattern in (_CONFIG, f"{pipeline}-*/{_CONFIG}") for config in sorted(Path(place).glob(pattern))
         if (Path(place) / _META).is_file()
     ]
     if not configs:
-        raise ConfigError(messages.PIPELINE_OF_ANOTHER_KIND(key=KEY, pipeline=pipeline))
+        raise ConfigError(messages.PIPELINE_UNREADABLE(
+            key=KEY, pipeline=pipeline, reason="the package is no spaCy pipeline",
+        ))
     return configs[0].parent
 

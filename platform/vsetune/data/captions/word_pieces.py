@@ -76,10 +76,12 @@ class WordPieces:
     def _require_usual_ids(self, where: str) -> None:
         tokenizer = self._tokenizer
         if tokenizer.pad_token_id != _PADDING:
-            raise ConfigError(messages.TOKENISER_PADDING(key=KEY, model=where, id=tokenizer.pad_token_id))
+            raise ConfigError(messages.TOKENISER_OTHER_FORM(
+                key=KEY, model=where, found=f"its padding has the id {tokenizer.pad_token_id}",
+            ))
         start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
         if None in (start, end) or tokenizer("")["input_ids"] != [start, end]:
-            raise ConfigError(messages.TOKENISER_WITHOUT_MARKS(key=KEY, model=where))
+            raise ConfigError(messages.TOKENISER_OTHER_FORM(key=KEY, model=where, found="no [CLS] and [SEP]"))
 
 
 def word_pieces(dataset: Dataset, split: str, model: TextModel, *, mirrored: bool = False) -> np.ndarray:
@@ -236,8 +238,8 @@ def _loaded(kind: Any, found: PretrainedModel, key: str, what: str) -> Any:
         with quiet_transformers(is_local=found.commit is None):
             return kind.from_pretrained(found.place, **loading_options(found))
     except loading_failures() as error:
-        raise ConfigError(messages.MODEL_PART_UNREADABLE(
-            key=key, model=found.place, part=what, reason=one_line(error),
+        raise ConfigError(messages.MODEL_UNREADABLE(
+            key=key, model=f"{found.place}: {what}", reason=one_line(error), need="a text model with its tokeniser",
         )) from error
 
 

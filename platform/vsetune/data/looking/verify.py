@@ -11,7 +11,7 @@ import numpy as np
 
 from vsetune.data import messages
 from vsetune.data.batches.pixels import decoded
-from vsetune.data.captions.parse_files import PARSES_FILE, SplitParses, again, fetched_array
+from vsetune.data.captions.parse_files import SplitParses, again, fetched_array
 from vsetune.data.captions.parses import read_parses
 from vsetune.data.captions.phrase_rules import decoded as phrases_of
 from vsetune.data.stored import storage
@@ -143,7 +143,6 @@ def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Ite
     words: number of words of each caption, by split; for a damaged split only of the captions that could be read.
     """
     path, known = dataset.path, dataset.manifest.splits
-    where = join(path, PARSES_FILE)
     try:
         parses = read_parses(path)
     except DataError as error:
@@ -152,10 +151,10 @@ def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Ite
     if parses is None:
         return
     for split in known.keys() - parses.splits.keys():
-        yield messages.PARSES_WITHOUT_SPLIT(where=where, split=split, fix=again(path))
+        yield messages.PARSES_OTHER_CAPTIONS(folder=path, split=split, fix=again(path))
     for split, info in parses.splits.items():
         if split not in known or info.captions != known[split].captions:
-            yield messages.PARSES_UNKNOWN_SPLIT(where=where, split=one_line(split), fix=again(path))
+            yield messages.PARSES_OTHER_CAPTIONS(folder=path, split=one_line(split), fix=again(path))
             continue
         if info.captions_fingerprint != known[split].captions_fingerprint:
             yield messages.PARSES_OTHER_CAPTIONS(folder=path, split=split, fix=again(path))

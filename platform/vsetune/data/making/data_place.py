@@ -219,7 +219,7 @@ def opened_journal(place: str, *, recipe: str, source: str) -> Iterator[Journal]
     except BlockingIOError as error:
         raise StorageError(messages.INGEST_AT_WORK(place=output)) from error
     except OSError as error:
-        raise StorageError(messages.OUTPUT_UNWRITABLE(place=output, reason=error.strerror)) from error
+        raise StorageError(messages.FILE_UNWRITABLE(file=f"output: {output}", reason=error.strerror)) from error
     with lock:
         try:
             journal.require_same([path.stem for path in sorted(folder.glob("*.json"))])

@@ -244,7 +244,7 @@ def _opened(plain_recipe: str) -> tuple[IngestWork, str]:
 
 def _require_shared(place: str) -> None:
     if not (Path(place) / JOURNAL).is_dir():
-        raise StorageError(messages.OUTPUT_NOT_SHARED(place=place))
+        raise StorageError(messages.OUTPUT_NOT_SHARED(place=place, missing=JOURNAL))
 
 
 def _require_here(record: ShardRecord, task: ShardTask) -> None:
@@ -252,7 +252,7 @@ def _require_here(record: ShardRecord, task: ShardTask) -> None:
     if record.shard is None or is_remote(task.place):
         return
     if storage.size_inside(task.place, record.shard.file) != record.shard.bytes:
-        raise StorageError(messages.SHARD_ELSEWHERE(place=task.place, shard=record.shard.file))
+        raise StorageError(messages.OUTPUT_NOT_SHARED(place=task.place, missing=record.shard.file))
 
 
 def _scratch() -> Path:
@@ -315,7 +315,7 @@ def _split_info(name: str, records: Sequence[ShardRecord]) -> SplitInfo:
     full = [record for record in records if record.shard is not None]
     shards = [record.shard for record in full if record.shard is not None]
     if not shards:
-        raise DataError(messages.SPLIT_SKIPPED(split=name))
+        raise DataError(messages.SPLIT_EMPTY(split=name))
     images, captions = sum(shard.images for shard in shards), sum(shard.captions for shard in shards)
     return SplitInfo(
         images=images, captions=captions, captions_mean=captions / images, shards=shards,

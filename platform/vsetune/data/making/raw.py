@@ -80,7 +80,7 @@ class TarImage:
 
     def read(self) -> bytes:
         if self.size > _PICTURE_BYTES:
-            raise DataError(messages.PICTURE_TOO_LARGE(where=self.place, bytes=self.size, most=_PICTURE_BYTES))
+            raise DataError(messages.FILE_TOO_LARGE(file=self.place, bytes=self.size, most=_PICTURE_BYTES))
         with storage.open_stream(str(self.archive)) as stream:
             stream.seek(self.offset)
             return stream.read(self.size)
@@ -213,7 +213,7 @@ def read_names(path: Path, *, key: str) -> list[str]:
     """The image names of one split list, in its order. DataError when a name is repeated or the list is empty."""
     names = [line.strip() for line in require_text(path, key=key).splitlines() if line.strip()]
     if not names:
-        raise DataError(messages.LIST_EMPTY(key=key, file=path))
+        raise DataError(messages.NOT_IN_IT(where=f"{key}: {path}", need="image names"))
     if len(set(names)) < len(names):
         twice = next(name for index, name in enumerate(names) if name in names[:index])
         raise DataError(messages.NAME_TWICE(where=f"{key}: {path}", name=twice))
@@ -283,5 +283,5 @@ def tar_images(archive: Path) -> list[TarImage]:
     except Flaw as error:
         raise DataError(messages.ARCHIVE_UNREADABLE(archive=archive, reason=one_line(error))) from error
     if any(image.offset + image.size > size for image in found):
-        raise DataError(messages.ARCHIVE_CUT(archive=archive))
+        raise DataError(messages.ARCHIVE_UNREADABLE(archive=archive, reason="it ends before its last image does"))
     return found

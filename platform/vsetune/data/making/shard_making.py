@@ -84,7 +84,10 @@ def to_float16(features: np.ndarray, *, place: str) -> np.ndarray:
     """The features of one image as float16. DataError when a value is not finite or beyond the range of float16."""
     largest = float(np.abs(features).max(initial=0.0))
     if not largest <= _FLOAT16_LARGEST:
-        raise DataError(messages.FEATURE_TOO_LARGE(where=place, found=largest, most=_FLOAT16_LARGEST))
+        raise DataError(messages.MISFIT(
+            where=place, found=f"a feature of {largest:g}", need=f"finite values up to {_FLOAT16_LARGEST:g}",
+            fix="check the extractor's weights, or rescale the features.",
+        ))
     return np.ascontiguousarray(features, dtype=np.float16)
 
 

@@ -73,7 +73,7 @@ def damaged_arrays(folder: Path) -> Iterator[Problem]:
     for seal in sorted(folder.glob(f"*.npy{_SEAL}")):
         path = seal.with_suffix("")
         if path.exists() and not _is_as_kept(path):
-            yield messages.ARRAY_DAMAGED(file=path, seal=seal.name)
+            yield messages.OTHER_HASH(file=path, listed=seal.name, fix="delete it, it is computed again.")
 
 
 def forget_arrays() -> None:

@@ -112,7 +112,7 @@ class SplitBank:
         for start, end in pairwise(starts):
             self._read(target[start * row : end * row], first[start] * row)
         if not self.is_sealed:
-            raise StorageError(messages.BANK_CHANGED(file=self.path))
+            raise StorageError(messages.FILE_CHANGED(file=self.path))
 
     def _read(self, target: memoryview, place: int) -> None:
         while len(target):

@@ -48,13 +48,16 @@ class Dataset:
         try:
             content = storage.read_hashed(path, manifest.vocabulary.file, sha256=manifest.vocabulary.sha256)
         except s3.NothingThere as error:
-            raise DataError(messages.VOCABULARY_MISSING(file=words_at)) from error
+            raise DataError(messages.FILE_MISSING(file=words_at, kind="vocabulary", check="")) from error
         if sha256_hex(content) != manifest.vocabulary.sha256:
-            raise DataError(messages.VOCABULARY_CHANGED(file=words_at))
+            raise DataError(messages.OTHER_HASH(
+                file=words_at, listed="manifest.json", fix="copy it back or ingest the data set again.",
+            ))
         vocabulary = Vocabulary.from_json(content, where=words_at)
         if len(vocabulary) != manifest.vocabulary.words:
-            raise DataError(messages.VOCABULARY_OTHER_SIZE(
-                file=words_at, words=len(vocabulary), need=manifest.vocabulary.words,
+            raise DataError(messages.MISFIT(
+                where=words_at, found=f"{len(vocabulary)} words", need=f"{manifest.vocabulary.words} by the manifest",
+                fix="ingest the data set again.",
             ))
         return cls(path, manifest, vocabulary, reading)
 
@@ -112,16 +115,17 @@ class Dataset:
         images = captions = 0
         for shard in split.shards:
             if (shard.first_image, shard.first_caption) != (images, captions):
-                yield messages.SHARD_OUT_OF_ORDER(
-                    folder=self.path, shard=shard.file, image=shard.first_image, caption=shard.first_caption,
-                    need_image=images, need_caption=captions,
+                yield messages.MISFIT(
+                    where=f"{self.path}: shard {shard.file}",
+                    found=f"a start at image {shard.first_image}, caption {shard.first_caption}",
+                    need=f"image {images}, caption {captions}", fix="ingest the data set again.",
                 )
                 return
             images, captions = images + shard.images, captions + shard.captions
         if (images, captions) != (split.images, split.captions):
-            yield messages.SPLIT_COUNTS(
-                folder=self.path, split=name, images=images, captions=captions, need_images=split.images,
-                need_captions=split.captions,
+            yield messages.MISFIT(
+                where=f"{self.path}: shards of split {name!r}", found=f"{images} images and {captions} captions",
+                need=f"{split.images} and {split.captions}", fix="ingest the data set again.",
             )
 
     def shard_url(self, file: str) -> str:
@@ -142,7 +146,9 @@ class Dataset:
 
     def missing(self, shard: ShardInfo) -> DataError:
         """The error for a missing shard, in one line."""
-        return DataError(messages.SHARD_MISSING(shard=self.shard_url(shard.file), check=check_first(self.path)))
+        return DataError(messages.FILE_MISSING(
+            file=self.shard_url(shard.file), kind="shard", check=check_first(self.path),
+        ))
 
     def require_sound_copy(self, shard: ShardInfo) -> None:
         """StorageError if only this node's copy of a damaged shard is damaged; the copy is then fetched again."""

@@ -130,7 +130,7 @@ class Manifest(Spec):
                 raise ValueError(messages.SPLIT_UNPRINTABLE(split=one_line(split)))
             for shard in info.shards:
                 if shard.file in files:
-                    raise ValueError(messages.SHARD_TWICE(shard=shard.file))
+                    raise ValueError(messages.NAME_TWICE(where="shards", name=shard.file))
                 files.add(shard.file)
                 if shard.bytes < max(self.features.bytes_at_least(shard.images), shard.captions):
                     raise ValueError(messages.SHARD_TOO_SMALL(
@@ -161,17 +161,17 @@ def first_problem(error: ValidationError) -> str:
 
 def _file_name(name: str) -> str:
     if not is_inside(name):
-        raise ValueError(messages.NAME_OUTSIDE(name=one_line(name)))
+        raise ValueError(messages.LEADS_OUT(file=one_line(name)))
     return name
 
 
 def _check_format(plain: Any, *, where: str) -> None:
     if not isinstance(plain, dict) or plain.get("format") != FORMAT_NAME:
         found = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
-        raise DataError(messages.MANIFEST_OTHER_FORMAT(where=where, format=one_line(repr(found)), need=FORMAT_NAME))
+        raise DataError(messages.MANIFEST_OTHER_FORMAT(where=where, found=one_line(repr(found)), need=FORMAT_NAME))
     if plain.get("version") != FORMAT_VERSION:
-        raise DataError(messages.MANIFEST_OTHER_VERSION(
-            where=where, version=one_line(repr(plain.get("version"))), need=FORMAT_VERSION,
+        raise DataError(messages.MANIFEST_OTHER_FORMAT(
+            where=where, found=f"version {one_line(repr(plain.get('version')))}", need=FORMAT_VERSION,
         ))
 
 

@@ -26,7 +26,7 @@ def parse_json(content: bytes | str, *, where: str, fix: str) -> Any:
     try:
         plain = json.loads(content, object_pairs_hook=_without_doubles, parse_constant=_no_number)
     except RecursionError as error:
-        raise DataError(messages.NO_JSON_OF_OURS(where=where, reason="nested too deep", fix=fix)) from error
+        raise DataError(messages.NO_JSON(where=where, reason="nested too deep", fix=fix)) from error
     except ValueError as error:
         raise DataError(messages.NO_JSON(where=where, reason=one_line(error), fix=fix)) from error
     return plain
@@ -37,13 +37,13 @@ def parse_shallow_json(content: bytes | str, *, where: str, fix: str) -> Any:
     recurse."""
     plain = parse_json(content, where=where, fix=fix)
     if not is_text(_all_text(plain)):
-        raise DataError(messages.NO_JSON_OF_OURS(where=where, reason="half of a surrogate pair in a text", fix=fix))
+        raise DataError(messages.NO_JSON(where=where, reason="half of a surrogate pair in a text", fix=fix))
     level: list[Any] = [plain]
     for _ in range(DEEPEST):
         level = [inner for outer in level for inner in _inside(outer)]
         if not level:
             return plain
-    raise DataError(messages.NO_JSON_OF_OURS(where=where, reason=f"nested deeper than {DEEPEST}", fix=fix))
+    raise DataError(messages.NO_JSON(where=where, reason=f"nested deeper than {DEEPEST}", fix=fix))
 
 
 def is_text(value: object) -> bool:

@@ -247,7 +247,10 @@ def _record(where: str, members: dict[str, bytes]) -> Record:
         and type(index) is int and type(first_caption) is int
     ):
         return Record(name, index, first_caption, captions, tokens)
-    raise DataError(messages.RECORD_DAMAGED(where=where, most=MOST_CHARACTERS))
+    raise DataError(messages.MISFIT(
+        where=f"{where}: .{RECORD}", found="another record",
+        need=f"captions and tokens, each up to {MOST_CHARACTERS:,}, index and first_caption", fix=_AGAIN,
+    ))
 
 
 def features_of(where: str, members: dict[str, bytes], need: FeatureInfo) -> np.ndarray:
@@ -256,12 +259,14 @@ def features_of(where: str, members: dict[str, bytes], need: FeatureInfo) -> np.
     fits = array.ndim == 2 and need.regions_min <= len(array) <= need.regions and array.shape[1] == need.width
     if not fits or array.dtype != np.dtype(need.dtype):
         fewest = "" if need.regions_min == need.regions else f"{need.regions_min} to "
-        raise DataError(messages.FEATURES_OTHER_SHAPE(
-            where=where, shape=array.shape, dtype=array.dtype, fewest=fewest, regions=need.regions, width=need.width,
-            need=need.dtype,
+        raise DataError(messages.MISFIT(
+            where=where, found=f"features {array.shape} {array.dtype}",
+            need=f"({fewest}{need.regions}, {need.width}) {need.dtype}", fix=_AGAIN,
         ))
     if not _are_finite(array):
-        raise DataError(messages.FEATURES_NOT_FINITE(where=where, need=need.dtype))
+        raise DataError(messages.MISFIT(
+            where=where, found="features that are not finite", need=f"finite {need.dtype}", fix=_AGAIN,
+        ))
     return array
 
 
@@ -269,7 +274,10 @@ def boxes_of(where: str, members: dict[str, bytes], regions: int) -> np.ndarray:
     """(regions, 4) float32 x1, y1, x2, y2, 0 to 1 of the image."""
     array = _array(where, members, BOXES)
     if array.shape != (regions, 4) or array.dtype != np.float32 or not ((array >= 0) & (array <= 1)).all():
-        raise DataError(messages.BOXES_DAMAGED(where=where, shape=array.shape, dtype=array.dtype, regions=regions))
+        raise DataError(messages.MISFIT(
+            where=where, found=f"boxes {array.shape} {array.dtype}", need=f"({regions}, 4) float32 from 0 to 1",
+            fix=_AGAIN,
+        ))
     return array
 
 

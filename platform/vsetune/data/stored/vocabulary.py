@@ -25,11 +25,8 @@ class Vocabulary:
     words: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if self.words[: len(SPECIAL_WORDS)] != SPECIAL_WORDS:
-            found = one_line(self.words[:5])
-            raise DataError(messages.VOCABULARY_START(found=found, need=SPECIAL_WORDS))
-        if len(set(self.words)) != len(self.words):
-            raise DataError(messages.VOCABULARY_TWICE())
+        if self.words[: len(SPECIAL_WORDS)] != SPECIAL_WORDS or len(set(self.words)) != len(self.words):
+            raise DataError(messages.VOCABULARY_WRONG(found=one_line(self.words[:5]), need=SPECIAL_WORDS))
 
     @classmethod
     def build(cls, captions: Iterable[Sequence[str]], *, min_count: int) -> Vocabulary:

@@ -59,9 +59,9 @@ def _read_by_plugin(source: SourceSpec) -> RawDataset:
     read = getattr(module, "read", None)
     place = f"layout {source.layout}: {getattr(module, '__file__', READER_FILE + '.py')}"
     if not callable(read):
-        raise ConfigError(messages.READER_WITHOUT_READ(where=place))
+        raise ConfigError(messages.READER_WRONG(where=place, found="no function `read`"))
     with guarded(type(source)):
         raw = read(source)
     if not isinstance(raw, RawDataset) or not all(isinstance(each, RawSplit) for each in raw.splits.values()):
-        raise ConfigError(messages.READER_GIVES(where=place, kind=type(raw).__name__))
+        raise ConfigError(messages.READER_WRONG(where=place, found=f"read returned a {type(raw).__name__}"))
     return raw

@@ -56,7 +56,9 @@ def parse_captions(text: str, *, place: str) -> dict[str, list[str]]:
         return _parse_csv(text, place=place)
     if "\t" in text.split("\n", 1)[0]:
         return _parse_tokens(text, place=place)
-    raise DataError(messages.TABLE_HEADER(file=place, line=first[:60]))
+    raise DataError(messages.TABLE_LINE(
+        file=place, line=1, found=repr(first[:60]), need="the header image,caption or lines name#0<tab>caption",
+    ))
 
 
 def _parse_csv(text: str, *, place: str) -> dict[str, list[str]]:
@@ -71,11 +73,17 @@ def _parse_csv(text: str, *, place: str) -> dict[str, list[str]]:
                 begins = rows.line_num + 1
                 continue
             if len(row) != 2:
-                raise DataError(messages.TABLE_FIELDS(file=place, line=rows.line_num, fields=len(row)))
+                raise DataError(messages.TABLE_LINE(
+                    file=place, line=rows.line_num, found=f"{len(row)} fields",
+                    need="2 (image,caption), a caption with commas in quotes",
+                ))
             captions.setdefault(row[0].strip(), []).append(row[1].strip())
             begins = rows.line_num + 1
     except csv.Error as error:
-        raise DataError(messages.TABLE_NO_CSV(file=place, line=begins, reason=one_line(error))) from error
+        raise DataError(messages.TABLE_LINE(
+            file=place, line=begins, found=f"no CSV ({one_line(error)})",
+            need='captions with quotes or commas in quotes, quotes in them doubled ("")',
+        )) from error
     return captions
 
 
@@ -86,7 +94,7 @@ def _parse_tokens(text: str, *, place: str) -> dict[str, list[str]]:
             continue
         name, tab, caption = line.partition("\t")
         if not tab:
-            raise DataError(messages.TABLE_WITHOUT_TAB(file=place, line=number))
+            raise DataError(messages.TABLE_LINE(file=place, line=number, found="no tab", need="name#0<tab>caption"))
         captions.setdefault(name.rpartition("#")[0] or name, []).append(caption.strip())
     return captions
 
@@ -125,6 +133,7 @@ def _the_one(images: list[ImageBytes], name: str) -> ImageBytes:
 def _refuse_missing(names: list[str], places: Mapping[str, list[ImageBytes]], *, key: str) -> None:
     missing = [name for name in names if name not in places]
     if missing:
-        raise DataError(messages.LISTED_IMAGES_MISSING(
-            key=key, missing=len(missing), listed=len(names), first=missing[0],
+        raise DataError(messages.IMAGES_MISSING(
+            where=key, missing=len(missing), listed=len(names), first=missing[0],
+            need="file of that name, without folders",
         ))

@@ -34,7 +34,7 @@ def read_feature_folder(source: FeatureFolderSource) -> RawDataset:
     folder = require_folder(source.folder, key="source.folder")
     names = sorted(name.removesuffix("_ims.npy") for name in os.listdir(folder) if name.endswith("_ims.npy"))
     if not names:
-        raise DataError(messages.NO_FEATURE_FILES(folder=folder))
+        raise DataError(messages.NOT_IN_IT(where=f"source.folder: {folder}", need="*_ims.npy"))
     notes: list[str] = []
     splits = {name: _read_split(folder, name, source, notes) for name in names}
     without = [name for name, split in splits.items() if split.arrays is not None and split.arrays.boxes is None]
@@ -65,8 +65,10 @@ def _read_split(folder: Path, name: str, source: FeatureFolderSource, notes: lis
 def _load(path: Path) -> np.ndarray:
     array = _mapped(path)
     if array.ndim not in {2, 3} or array.dtype.kind != "f" or array.size == 0:
-        mend = "" if array.dtype.kind == "f" else "; save them as floats: array.astype('float32')"
-        raise DataError(messages.FEATURES_OF_ANOTHER_KIND(file=path, dtype=array.dtype, shape=array.shape, hint=mend))
+        raise DataError(messages.MISFIT(
+            where=path, found=f"{array.dtype} {array.shape}", need="floats (rows, width) or (rows, regions, width)",
+            fix="save them so, with array.astype('float32').",
+        ))
     return array
 
 
@@ -75,14 +77,16 @@ def _mapped(path: Path) -> np.ndarray:
         return mapped_array(path)
     except (Flaw, FileNotFoundError) as error:
         reason = error if isinstance(error, Flaw) else "no such file"
-        raise DataError(messages.NO_PLAIN_ARRAY(file=path, reason=reason)) from error
+        raise DataError(messages.NO_ARRAY(where=path, reason=reason, fix="fetch it again.")) from error
 
 
 def _captions(path: Path) -> list[str]:
     text = require_text(path, key="source.folder")
     captions = [line.strip() for line in text.removesuffix("\n").split("\n")]
     if not all(captions):
-        raise DataError(messages.CAPTION_EMPTY(file=path, line=captions.index("") + 1))
+        raise DataError(messages.TABLE_LINE(
+            file=path, line=captions.index("") + 1, found="an empty line", need="one caption a line",
+        ))
     return captions
 
 
@@ -96,7 +100,10 @@ def _layout(features: np.ndarray, captions: list[str], path: Path, wanted: int |
     elif lines % rows == 0 and wanted in {None, lines // rows}:
         return lines // rows, 1
     expected = f"captions_per_image {wanted}" if wanted else "a whole number of captions per row"
-    raise DataError(messages.ROWS_DO_NOT_FIT(file=path, rows=rows, captions=lines, need=expected))
+    raise DataError(messages.MISFIT(
+        where=path, found=f"{rows} rows of features and {lines} captions", need=expected,
+        fix="give one row per image, or each row repeated for every caption of its image.",
+    ))
 
 
 def _is_repeated(features: np.ndarray, times: int) -> bool:
@@ -117,10 +124,16 @@ def _boxes(path: Path, features: np.ndarray) -> np.ndarray | None:
     boxes = _mapped(path)
     expected = (*features.shape[:2], 4)
     if boxes.shape != expected or boxes.dtype.kind != "f":
-        raise DataError(messages.BOXES_OF_ANOTHER_SHAPE(file=path, dtype=boxes.dtype, shape=boxes.shape, need=expected))
+        raise DataError(messages.MISFIT(
+            where=path, found=f"{boxes.dtype} {boxes.shape}", need=f"floats {expected}",
+            fix="fetch boxes and features again.",
+        ))
     low, high = float(boxes.min()), float(boxes.max())
     if not (low >= 0 and high <= 1):
-        raise DataError(messages.BOXES_NOT_SHARES(file=path, low=low, high=high))
+        raise DataError(messages.MISFIT(
+            where=path, found=f"boxes from {low:g} to {high:g}", need="shares of the image from 0 to 1",
+            fix="divide x by its width and y by its height.",
+        ))
     upside_down = np.argwhere((boxes[..., 2:] < boxes[..., :2]).any(axis=-1))
     if len(upside_down):
         at = tuple(upside_down[0])
@@ -138,8 +151,10 @@ def _ids(folder: Path, name: str, *, images: int, stride: int) -> list[str]:
     if len(ids) == images * stride:
         ids = ids[::stride]
     if len(ids) != images:
-        raise DataError(messages.IDS_DO_NOT_FIT(file=path, ids=len(ids), images=images))
+        raise DataError(messages.MISFIT(
+            where=path, found=f"{len(ids)} ids", need=f"one for each of {images} images", fix="write one a line.",
+        ))
     if len(set(ids)) < len(ids):
         twice = Counter(ids).most_common(1)[0][0]
-        raise DataError(messages.ID_TWICE(file=path, id=twice))
+        raise DataError(messages.NAME_TWICE(where=path, name=twice))
     return ids

@@ -43,17 +43,17 @@ def read_iapr(source: IaprSource) -> RawDataset:
             continue
         place, description = parse_annotation(path)
         if not storage.is_inside(place):
-            raise DataError(messages.IMAGE_OUTSIDE(where=f"{path}: IMAGE", image=one_line(place)))
+            raise DataError(messages.LEADS_OUT(file=f"{path}: IMAGE: {one_line(place)}"))
         below = PurePosixPath(place.removeprefix("images/"))
         if not below.name:
-            raise DataError(messages.IMAGE_TAG_EMPTY(file=path, image=one_line(place)))
+            raise DataError(messages.NOT_IN_IT(where=path, need="<IMAGE>images/00/25.jpg</IMAGE>"))
         id_ = str(below.with_suffix(""))
         if id_ in captions:
-            raise DataError(messages.ANNOTATED_TWICE(file=path, image=one_line(place)))
+            raise DataError(messages.NAME_TWICE(where=path, name=f"IMAGE {one_line(place)}"))
         captions[id_] = [description]
         files[id_] = images / place if (images / place).is_file() else images / place.removeprefix("images/")
     if not captions:
-        raise DataError(messages.NO_ANNOTATIONS(folder=annotations))
+        raise DataError(messages.NOT_IN_IT(where=f"source.annotations: {annotations}", need=".eng files"))
     notes: list[str] = []
     splits: dict[str, RawSplit] = {}
     for split, ids in _split_ids(source, captions, notes).items():
@@ -69,7 +69,7 @@ def parse_annotation(path: Path) -> tuple[str, str]:
     text = _readable(require_text(path, key="source.annotations", encoding="latin-1"))
     image = _tag(text, "IMAGE")
     if not image:
-        raise DataError(messages.NO_IMAGE_TAG(file=path))
+        raise DataError(messages.NOT_IN_IT(where=path, need="<IMAGE>images/00/25.jpg</IMAGE>"))
     return image, _tag(text, "DESCRIPTION")
 
 
@@ -124,11 +124,11 @@ def draw_splits(ids: list[str], shares: SplitShares) -> dict[str, list[str]]:
 def _refuse_missing(ids: list[str], files: Mapping[str, Path], *, split: str) -> None:
     unknown = [id_ for id_ in ids if id_ not in files]
     if unknown:
-        raise DataError(messages.ANNOTATIONS_MISSING(
-            split=split, missing=len(unknown), listed=len(ids), first=unknown[0],
+        raise DataError(messages.IMAGES_MISSING(
+            where=f"split {split}", missing=len(unknown), listed=len(ids), first=unknown[0], need="annotation",
         ))
     missing = [files[id_] for id_ in ids if not files[id_].is_file()]
     if missing:
         raise DataError(messages.IMAGES_MISSING(
-            where=f"split {split}", missing=len(missing), listed=len(ids), first=missing[0],
+            where=f"split {split}", missing=len(missing), listed=len(ids), first=missing[0], need="file",
         ))

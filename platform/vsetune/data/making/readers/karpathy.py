@@ -56,14 +56,14 @@ def _entries(path: Path) -> list[Any]:
     plain = parse_json(text, where=f"source.captions: {path}", fix="fetch the file again.")
     entries = plain.get("images") if isinstance(plain, dict) else None
     if not isinstance(entries, list) or not entries:
-        raise DataError(messages.NO_IMAGE_LIST(file=path))
+        raise DataError(messages.NOT_IN_IT(where=f"source.captions: {path}", need="list `images`"))
     return entries
 
 
 def _fields(entry: Any, *, where: str) -> tuple[str, str, list[str]]:
     """(split, file name, captions). A missing `sentences` list is an image without captions."""
     if not isinstance(entry, dict):
-        raise DataError(messages.ENTRY_NO_OBJECT(where=where))
+        raise DataError(messages.ENTRY_VALUE(where=where, key="entry", found=_shown(entry), need="an object"))
     split, name = _text(entry, "split", where=where), _text(entry, "filename", where=where)
     sentences = entry.get("sentences", [])
     if not isinstance(sentences, list):
@@ -77,7 +77,9 @@ def _caption(sentence: Any, *, where: str, number: int) -> str:
             where=where, key=f"sentences.{number}", found=_shown(sentence), need="an object with raw",
         ))
     if "raw" not in sentence:
-        raise DataError(messages.ENTRY_KEY(where=f"{where}: sentences.{number}", key="raw", need="an object with raw"))
+        raise DataError(messages.ENTRY_VALUE(
+            where=f"{where}: sentences.{number}", key="raw", found="missing", need="an object with raw",
+        ))
     if not is_text(sentence["raw"]):
         raise DataError(messages.ENTRY_VALUE(where=where, found=_shown(sentence["raw"]), key="raw", need="text"))
     return " ".join(sentence["raw"].split())
@@ -85,7 +87,9 @@ def _caption(sentence: Any, *, where: str, number: int) -> str:
 
 def _text(entry: dict[str, Any], key: str, *, where: str) -> str:
     if key not in entry:
-        raise DataError(messages.ENTRY_KEY(where=where, key=key, need="split, filename and sentences with raw"))
+        raise DataError(messages.ENTRY_VALUE(
+            where=where, key=key, found="missing", need="split, filename and sentences with raw",
+        ))
     if not is_text(entry[key]) or not entry[key]:
         raise DataError(messages.ENTRY_VALUE(where=where, key=key, found=_shown(entry[key]), need="text"))
     return str(entry[key])
@@ -98,7 +102,7 @@ def _shown(value: Any) -> str:
 def _file(folder: Path, entry: dict[str, Any], name: str, *, where: str) -> Path:
     below = _text(entry, "filepath", where=where) if entry.get("filepath") else ""
     if not storage.is_inside(name) or not storage.is_inside(f"{below or '.'}/{name}"):
-        raise DataError(messages.IMAGE_OUTSIDE(where=where, image=one_line(f"{below}/{name}")))
+        raise DataError(messages.LEADS_OUT(file=f"{where}: {one_line(f'{below}/{name}')}"))
     inside = folder / below / name
     return inside if inside.is_file() else folder / name
 
@@ -107,5 +111,6 @@ def _refuse_missing(files: dict[str, Path], table: Path) -> None:
     missing = [path for path in files.values() if not path.is_file()]
     if missing:
         raise DataError(messages.IMAGES_MISSING(
-            missing=len(missing), listed=len(files), where=f"source.images: {table.name}", first=missing[0],
+            where=f"source.images: {table.name}", missing=len(missing), listed=len(files), first=missing[0],
+            need="file",
         ))
