@@ -24,6 +24,7 @@ from vsetune.config.sources.pretrained_models import (
     encoder_identity,
     find_encoder,
     loading_failures,
+    one_line,
     quiet_transformers,
     require_transformers,
 )
@@ -35,7 +36,7 @@ from vsetune.data.progress import ProgressSink, SilentProgress
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_captions
-from vsetune.errors import ConfigError, DataError, one_line
+from vsetune.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from nltk.stem.porter import PorterStemmer

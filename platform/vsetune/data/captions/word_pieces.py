@@ -15,6 +15,7 @@ from vsetune.config.sources.pretrained_models import (
     PretrainedModel,
     find_model,
     loading_failures,
+    one_line,
     quiet_transformers,
     require_transformers,
 )
@@ -24,7 +25,7 @@ from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_captions, iter_words
 from vsetune.data.stored.vocabulary import mirrored_text
-from vsetune.errors import ConfigError, one_line
+from vsetune.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 

@@ -20,12 +20,12 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
-from vsetune.config.sources.pretrained_models import loading_failures, quiet_transformers
+from vsetune.config.sources.pretrained_models import loading_failures, one_line, quiet_transformers
 from vsetune.config.sources.recipe import EfficientNetLite0Spec, TransformersSpec, expand_path
 from vsetune.data import messages
 from vsetune.data.devices import device_named
 from vsetune.data.freed_memory import keep_freed_memory
-from vsetune.errors import ConfigError, one_line
+from vsetune.errors import ConfigError
 
 _POOLER = "pooler"
 _PROJECTS = "VisionModelWithProjection"
