@@ -141,9 +141,9 @@ class Lease:
                 self._on_lost(str(error))
                 return
             except Exception as error:  # whatever the error: without a heartbeat another machine takes the lease
-                said = error if isinstance(error, StorageError) else f"{type(error).__name__}: {one_line(error)}"
+                reason = error if isinstance(error, StorageError) else f"{type(error).__name__}: {one_line(error)}"
                 if is_beating:
-                    _log.warning("%s: the heartbeat is not written for now: %s", self._what, said)
+                    _log.warning("%s: the heartbeat is not written for now: %s", self._what, reason)
                 is_beating = False
 
     def _renew(self) -> None:

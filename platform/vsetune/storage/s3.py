@@ -305,10 +305,10 @@ def _code_of(error: Exception) -> str:
 
 
 def _state(answer: Any) -> ObjectState:
-    said = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
     return ObjectState(
         int(answer["ContentLength"]), str(answer["ETag"]), answer["LastModified"],
-        None if said is None else parsedate_to_datetime(said), answer.get("Metadata", {}).get(_SHA256),
+        None if date is None else parsedate_to_datetime(date), answer.get("Metadata", {}).get(_SHA256),
     )
 
 
