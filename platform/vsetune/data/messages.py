@@ -69,7 +69,7 @@ WORKER_ENDED = Message(
     "memory (shared memory too) when it happens again."
 )
 VOCABULARY_WRONG = Message(
-    "VSE-D032", "vocabulary: starts with {found}, need {need} and one id per word; ingest the data again"
+    "VSE-D032", "words start with {found}, need {need} and one id per word; ingest the data again"
 )
 NO_VOCABULARY = Message(
     "VSE-D033", "{where}: not a vocabulary file (`words` is no list of strings); ingest the data again"
