@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from vsetune.storage import s3
 from vsetune.storage.addresses import bucket_and_key, is_remote, usable_url
@@ -15,9 +13,7 @@ from vsetune.storage.paths import HOME_VARIABLE, local_path, remote_home, under_
 from vsetune.storage.whole_files import make_folder, read_json
 
 
-def test_the_words_of_typical_errors(
-    tmp_path: Path, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_words_of_typical_errors(tmp_path, snapshot, monkeypatch):
     (tmp_path / "a.json").write_text("{")
     attempts: list[Callable[[], object]] = [
         lambda: is_remote("gs://bucket/x"), lambda: bucket_and_key("s3://bucket"), lambda: usable_path(" "),

@@ -38,7 +38,7 @@ _WAIT_S = 300.0
 """Limit on the wait for another process that downloads the same object: a stopped process must not block the rest."""
 _SHARE_OF_DISK = 0.5
 """Of the free space and the folder's own files: checkpoints, results and Ray's spilled objects need the rest."""
-_HASH = re.compile(r"[0-9a-f]{64}")
+_HASH, _NAME = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{16,64}")
 _PARTIAL = ".partial"
 _AT_ONCE = 1 << 20
 _OTHER_HASH = "its SHA-256 is not the one it was listed with"
@@ -59,7 +59,7 @@ class WrongContent(DataError):
         return str(self.problem.fields["reason"])
 
 
-class _NoRoom(Exception):
+class NoRoom(Exception):
     """The bound, or half of the disk, is taken by files that cannot be removed."""
 
 
@@ -127,8 +127,8 @@ class NodeCache:
                 raise StorageError(messages.COPY_DAMAGED(file=path, url=url))
 
     @property
-    def _kept(self) -> KeptObjects:
-        return KeptObjects(self.folder, self.most_bytes)
+    def _kept(self) -> SealedFiles:
+        return SealedFiles(self.folder, self.most_bytes)
 
     def _may_keep(self, url: str, sha256: str, size: int | None) -> bool:
         if not self.most_bytes or not _is_hash(sha256):
@@ -148,7 +148,7 @@ class NodeCache:
             with kept.lock(sha256, wait_s=wait_s):
                 here = kept.open_sealed(sha256, size)
                 if here is None:
-                    if not kept.is_sound(sha256):
+                    if not kept.is_sound(sha256, sha256):
                         return self._fetch_twice(url, sha256, size, stop)
                     kept.seal(sha256, kept.path(sha256))
                     return True
@@ -172,9 +172,9 @@ class NodeCache:
         with stream:
             if size not in (None, length):
                 raise WrongContent.of(url, f"{length:,} bytes, the manifest says {size:,}")
-            with suppress(_NoRoom), whole_file(self._kept.path(sha256), durable=False) as file:
+            with suppress(NoRoom), whole_file(self._kept.path(sha256), durable=False) as file:
                 if not self._kept.take_room(file, length):
-                    raise _NoRoom
+                    raise NoRoom
                 writer = HashingWriter(file)
                 while content := stream.read(_AT_ONCE):
                     if stop is not None and stop.is_set():
@@ -213,30 +213,33 @@ def _is_hash(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class KeptObjects:
-    """Files named by their hash, in a folder that all processes of a machine share. most_bytes: limit for all of them.
+class SealedFiles:
+    """Files in a folder that all processes of a machine share, sealed once their SHA-256 was verified.
 
-    Every method raises OSError when the folder or disk refuses.
+    Names are hex digits, the files have this suffix. most_bytes: limit for all of them. idle_s: a file opened within
+    this time is not removed. Every method raises OSError when the folder or disk refuses.
     """
 
     folder: Path
     most_bytes: int
+    suffix: str = ""
+    idle_s: float = 0.0
 
-    def path(self, sha256: str) -> Path:
-        return self.folder / sha256
+    def path(self, name: str) -> Path:
+        return self.folder / f"{name}{self.suffix}"
 
     def lock(self, name: str, *, wait_s: float) -> ExitStack:
-        """`take_lock` of this object, so that one process downloads it and the others find it."""
+        """`take_lock` of this file, so that one process makes it and the others find it."""
         (self.folder / "locks").mkdir(parents=True, exist_ok=True)
         return take_lock(self.folder / "locks" / f"{name}.lock", wait_s=wait_s)
 
-    def open_sealed(self, sha256: str, size: int | None) -> int | None:
+    def open_sealed(self, name: str, size: int | None) -> int | None:
         """A descriptor of the file, if it has not been written to since its hash was verified. Notes the use."""
         try:
-            descriptor = os.open(self.path(sha256), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             return None
-        about, seal = os.fstat(descriptor), seal_of(sha256)
+        about, seal = os.fstat(descriptor), seal_of(name)
         if about.st_mtime_ns != seal or size not in (None, about.st_size):
             os.close(descriptor)
             return None
@@ -244,21 +247,21 @@ class KeptObjects:
             os.utime(descriptor, ns=(time.time_ns(), seal))
         return descriptor
 
-    def seal(self, sha256: str, file: Path | int) -> None:
+    def seal(self, name: str, file: Path | int) -> None:
         """Mark that the hash of this file was verified. file: a descriptor for a file that is not in its place yet: if
         the folder is removed meanwhile, another process may be writing under that name."""
-        os.utime(file, ns=(time.time_ns(), seal_of(sha256)))
+        os.utime(file, ns=(time.time_ns(), seal_of(name)))
 
-    def is_sound(self, sha256: str) -> bool:
+    def is_sound(self, name: str, sha256: str) -> bool:
         """Whether a file without a seal has this content all the same, as after a restart of the machine; if not, it is
         removed."""
-        path = self.path(sha256)
+        path = self.path(name)
         try:
             if sha256_of_file(path) == sha256:
                 return True
         except FileNotFoundError:
             return False
-        _log.warning("%s: damaged since it was downloaded; fetching it again", path)
+        _log.warning("%s: damaged on this disk; removed, to be made again", path)
         path.unlink(missing_ok=True)
         return False
 
@@ -271,8 +274,8 @@ class KeptObjects:
             if free < length:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             bound = min(self.most_bytes, int(_SHARE_OF_DISK * free))
-            for _, size, path in sorted(kept):
-                if used + length <= bound:
+            for opened, size, path in sorted(kept):
+                if used + length <= bound or time.time() - opened < self.idle_s:
                     break
                 path.unlink(missing_ok=True)
                 used -= size
@@ -282,28 +285,29 @@ class KeptObjects:
                 os.posix_fallocate(file.fileno(), 0, length)
         return True
 
-    def _used(self) -> tuple[int, list[tuple[int, int, Path]]]:
-        """(bytes of all files, (last use, bytes, path) of removable files). Removes what a killed download left.
+    def _used(self) -> tuple[int, list[tuple[float, int, Path]]]:
+        """(bytes of all files, (last use, bytes, path) of removable files). Removes partial files of killed processes.
 
         Other software's files in the folder are neither counted nor touched.
         """
         used, kept = 0, []
         for entry in os.scandir(self.folder):
-            name, is_partial = entry.name.removesuffix(_PARTIAL), entry.name.endswith(_PARTIAL)
-            if not _is_hash(name) or (is_partial and self._is_abandoned(name)):
+            name = entry.name.removesuffix(_PARTIAL).removesuffix(self.suffix)
+            is_partial = entry.name.endswith(_PARTIAL)
+            if not _NAME.fullmatch(name) or (is_partial and self._is_abandoned(name)):
                 continue
             with suppress(FileNotFoundError):
                 about = entry.stat(follow_symlinks=False)
                 used += about.st_size
                 if not is_partial:
-                    kept.append((about.st_atime_ns, about.st_size, Path(entry.path)))
+                    kept.append((about.st_atime, about.st_size, Path(entry.path)))
         return used, kept
 
-    def _is_abandoned(self, sha256: str) -> bool:
-        """Whether no process is downloading it any more; the partial file is then removed."""
+    def _is_abandoned(self, name: str) -> bool:
+        """Whether no process is making it any more; the partial file is then removed."""
         try:
-            with self.lock(sha256, wait_s=0):
-                (self.folder / f"{sha256}{_PARTIAL}").unlink(missing_ok=True)
+            with self.lock(name, wait_s=0):
+                Path(f"{self.path(name)}{_PARTIAL}").unlink(missing_ok=True)
         except BlockingIOError:
             return False
         return True

@@ -180,9 +180,7 @@ def test_two_ingests_at_once_into_a_folder_are_refused(scenes_recipe: Make, run:
         ingest(scenes_recipe(), progress=Nested(1))
 
 
-def test_too_little_free_space_is_noticed_before_anything_is_written(
-    scenes_recipe: Make, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_little_free_space_is_noticed_before_anything_is_written(scenes_recipe, run, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with refused(messages.NO_SPACE, by=StorageError):
@@ -273,9 +271,7 @@ def folder_recipe(tmp_path: Path, save_image: Callable[..., bytes]) -> Make:
     return make
 
 
-def test_a_vocabulary_that_lacks_most_words_of_the_captions_is_noted(
-    folder_recipe: Make, run: Run, tmp_path: Path
-) -> None:
+def test_a_vocabulary_that_lacks_most_words_of_the_captions_is_noted(folder_recipe, run, tmp_path):
     """Five images that train, each with `a dog .` and `two dogs .`: only the full stop occurs six times."""
     assert run(folder_recipe(vocabulary_min_count=5, output=str(tmp_path / "five"))).notes == []
     (note,) = run(folder_recipe(vocabulary_min_count=6)).notes
@@ -300,9 +296,7 @@ def test_the_stored_image_is_the_original_file(folder_recipe: Make, run: Run, tm
         assert file.read() == (tmp_path / "raw" / "0.jpg").read_bytes()
 
 
-def test_an_unreadable_image_is_refused_and_the_ingest_continues_once_it_is_repaired(
-    folder_recipe: Make, run: Run, tmp_path: Path
-) -> None:
+def test_an_unreadable_image_is_refused_and_the_ingest_continues_once_it_is_repaired(folder_recipe, run, tmp_path):
     broken = tmp_path / "raw" / "2.jpg"
     good = broken.read_bytes()
     broken.write_bytes(good[:200])
@@ -342,9 +336,7 @@ def test_changed_captions_are_refused_an_unfinished_folder(folder_recipe: Make, 
 
 
 @pytest.mark.parametrize("name", ["../../outside", "a/b", "", "..", "two\nlines", "k" * 61])
-def test_a_split_whose_name_can_be_no_part_of_a_file_name_is_refused(
-    name: str, folder_recipe: Make, tmp_path: Path
-) -> None:
+def test_a_split_whose_name_can_be_no_part_of_a_file_name_is_refused(name, folder_recipe, tmp_path):
     raw = open_source(folder_recipe())
     odd = RawDataset({"train": raw.splits["train"], name: raw.splits["dev" if "dev" in raw.splits else "validation"]})
     with refused(messages.SPLIT_NAME):
@@ -359,9 +351,7 @@ def test_a_split_whose_name_can_be_no_part_of_a_file_name_is_refused(
         ("vaildation", "validation"), ("validatio", "validation"), ("Val", "val"), ("vlaid", "valid"),
     ],
 )
-def test_a_split_whose_name_is_nearly_one_of_ours_is_refused(
-    slip: str, meant: str, folder_recipe: Make, tmp_path: Path
-) -> None:
+def test_a_split_whose_name_is_nearly_one_of_ours_is_refused(slip, meant, folder_recipe, tmp_path):
     """Part of the images would silently be used nowhere."""
     raw = open_source(folder_recipe()).splits
     mistyped = RawDataset({"train": raw["train"], "dev": raw["validation"], slip: raw["validation"]})

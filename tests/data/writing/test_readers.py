@@ -20,8 +20,7 @@ from vsetune.data.making.raw import RawDataset
 from vsetune.data.making.readers import read_raw
 from vsetune.data.making.readers.iapr import draw_splits, parse_annotation
 from vsetune.data.progress import SilentProgress
-from vsetune.data.stored.manifest import Manifest
-from vsetune.errors import ConfigError, Message
+from vsetune.errors import ConfigError
 
 Save = Callable[..., bytes]
 _SOURCE: TypeAdapter[AnySource] = TypeAdapter(AnySource)
@@ -85,9 +84,7 @@ def test_restval_trains_unless_it_is_left_out(karpathy: Callable[..., RawDataset
         ({"filepath": "..", "filename": "x.jpg"}, messages.LEADS_OUT, {}),
     ],
 )
-def test_a_karpathy_entry_of_another_shape_is_refused(
-    karpathy: Callable[..., RawDataset], changed: dict[str, Any], message: Message, fields: dict[str, Any]
-) -> None:
+def test_a_karpathy_entry_of_another_shape_is_refused(karpathy, changed, message, fields):
     entry = {"split": "train", "filename": "0.jpg", "sentences": [{"raw": "a dog"}]}
     with refused(message, **fields):
         karpathy(entries=[entry | changed])
@@ -145,9 +142,7 @@ def test_captions_are_grouped_by_image_in_every_form_of_table(table: Callable[..
     assert table(f"\ufeff{CSV}", train="\ufeffa.jpg\n").digest() == raw.digest(), "the mark of Excel and Notepad"
 
 
-def test_captions_outside_the_lists_and_bare_images_are_counted(
-    table: Callable[..., RawDataset], tmp_path: Path
-) -> None:
+def test_captions_outside_the_lists_and_bare_images_are_counted(table, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "bare.jpg").write_bytes(b"")
     raw = table(CSV + "c.jpg,Not listed .\n", train="a.jpg\nbare.jpg\n")
@@ -171,16 +166,12 @@ def test_captions_outside_the_lists_and_bare_images_are_counted(
         (CSV, {"train": "a.jpg\na.jpg\n"}, messages.NAME_TWICE, {"name": "a.jpg"}),
     ],
 )
-def test_a_caption_table_that_does_not_fit_is_refused(
-    table: Callable[..., RawDataset], text: str, lists: dict[str, str], message: Message, fields: dict[str, Any]
-) -> None:
+def test_a_caption_table_that_does_not_fit_is_refused(table, text, lists, message, fields):
     with refused(message, **fields):
         table(text, **lists)
 
 
-def test_two_images_of_one_name_are_refused_unless_they_are_equal(
-    table: Callable[..., RawDataset], tmp_path: Path, save_image: Save
-) -> None:
+def test_two_images_of_one_name_are_refused_unless_they_are_equal(table, tmp_path, save_image):
     save_image(tmp_path / "folder" / "2024" / "a.jpg")
     save_image(tmp_path / "folder" / "not_listed" / "c.jpg", 1)
     save_image(tmp_path / "folder" / "not_listed" / "small" / "c.jpg", 2)
@@ -260,9 +251,7 @@ def test_one_caption_per_image_is_told_from_repeated_rows(feature_folder: Callab
     ("rows", "captions", "keys"),
     [(3, 16, {}), (15, 15, {"captions_per_image": 5}), (3, 15, {"captions_per_image": 3})],
 )
-def test_row_counts_that_do_not_fit_are_refused(
-    feature_folder: Callable[..., RawDataset], rows: int, captions: int, keys: dict[str, int]
-) -> None:
+def test_row_counts_that_do_not_fit_are_refused(feature_folder, rows, captions, keys):
     with refused(messages.MISFIT, found=f"{rows} rows of features and {captions} captions"):
         feature_folder(features(rows, 6), captions, **keys)
 
@@ -279,9 +268,7 @@ def test_ids_that_name_two_images_are_refused(feature_folder: Callable[..., RawD
 
 
 @pytest.mark.parametrize(("captions", "line"), [("one\n\nthree\n", 2), ("one\ntwo\nthree\n \n", 4), ("", 1)])
-def test_an_empty_line_among_the_captions_is_named_by_its_number(
-    feature_folder: Callable[..., RawDataset], tmp_path: Path, captions: str, line: int
-) -> None:
+def test_an_empty_line_among_the_captions_is_named_by_its_number(feature_folder, tmp_path, captions, line):
     feature_folder(features(3, 4, 6), 15)
     (tmp_path / "train_caps.txt").write_text(captions)
     with refused(messages.TABLE_LINE, file=tmp_path / "train_caps.txt", line=line, found="an empty line"):
@@ -309,18 +296,13 @@ def changed_box(value: float) -> np.ndarray:
     ],
     ids=["whole numbers", "pickled", "width and height", "another shape", "pixels", "nan"],
 )
-def test_arrays_that_do_not_fit_are_refused(
-    feature_folder: Callable[..., RawDataset], array: np.ndarray, boxes: np.ndarray | None, message: Message,
-    fields: dict[str, Any],
-) -> None:
+def test_arrays_that_do_not_fit_are_refused(feature_folder, array, boxes, message, fields):
     feature_folder(features(3, 4, 6), 15, boxes=SOUND_BOXES)
     with refused(message, **fields):
         feature_folder(array, 15, boxes=boxes)
 
 
-def test_boxes_that_only_some_splits_have_are_left_out_and_told(
-    feature_folder: Callable[..., RawDataset], tmp_path: Path
-) -> None:
+def test_boxes_that_only_some_splits_have_are_left_out_and_told(feature_folder, tmp_path):
     np.save(tmp_path / "dev_ims.npy", features(2, 4, 6))
     (tmp_path / "dev_caps.txt").write_text("a\nb\n")
     raw = feature_folder(features(3, 4, 6), 15, boxes=np.tile([0.0, 0.0, 0.5, 1.0], (3, 4, 1)))
@@ -334,9 +316,7 @@ def precomputed(folder: Path) -> IngestRecipe:
     })
 
 
-def test_a_feature_folder_is_ingested_with_boxes_as_float16(
-    feature_folder: Callable[..., RawDataset], run: Callable[[IngestRecipe], Manifest], tmp_path: Path
-) -> None:
+def test_a_feature_folder_is_ingested_with_boxes_as_float16(feature_folder, run, tmp_path):
     array = features(3, 4, 6)
     feature_folder(array, 15, boxes=np.sort(np.random.default_rng(1).random((3, 4, 2, 2)), axis=2).reshape(3, 4, 4))
     manifest = run(precomputed(tmp_path))
@@ -350,9 +330,7 @@ def test_a_feature_folder_is_ingested_with_boxes_as_float16(
 
 
 @pytest.mark.parametrize("change", ["cut short", "written anew", "removed"])
-def test_an_array_that_changes_while_it_is_read_is_told(
-    feature_folder: Callable[..., RawDataset], tmp_path: Path, change: str
-) -> None:
+def test_an_array_that_changes_while_it_is_read_is_told(feature_folder, tmp_path, change):
     """One that is cut short would end the process without a word, for it is mapped."""
     feature_folder(features(300, 40, 64), 300)
     path = tmp_path / "train_ims.npy"
@@ -371,9 +349,7 @@ def test_an_array_that_changes_while_it_is_read_is_told(
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-def test_features_beyond_float16_are_refused(
-    feature_folder: Callable[..., RawDataset], run: Callable[[IngestRecipe], Manifest], tmp_path: Path
-) -> None:
+def test_features_beyond_float16_are_refused(feature_folder, run, tmp_path):
     array = features(3, 4, 6)
     array[1, 2, 3] = 1e6
     feature_folder(array, 15)
@@ -436,9 +412,7 @@ def test_an_iapr_description_in_utf_8_keeps_its_accents(iapr: Callable[..., RawD
         ("00/3\n41/1\n", messages.IMAGES_MISSING, {"need": "annotation", "missing": 1, "first": "41/1"}),
     ],
 )
-def test_an_iapr_list_that_does_not_fit_is_refused(
-    iapr: Callable[..., RawDataset], tmp_path: Path, lines: str, message: Message, fields: dict[str, Any]
-) -> None:
+def test_an_iapr_list_that_does_not_fit_is_refused(iapr, tmp_path, lines, message, fields):
     (tmp_path / "train.txt").write_text(lines)
     with refused(message, **fields):
         iapr(lists={"train": str(tmp_path / "train.txt")})
@@ -451,9 +425,7 @@ def test_an_iapr_list_that_does_not_fit_is_refused(
         ("images/00/3.jpg", messages.NAME_TWICE), ("../x.jpg", messages.LEADS_OUT),
     ],
 )
-def test_an_iapr_annotation_of_no_image_of_its_own_is_refused(
-    iapr: Callable[..., RawDataset], tmp_path: Path, image: str, message: Message
-) -> None:
+def test_an_iapr_annotation_of_no_image_of_its_own_is_refused(iapr, tmp_path, image, message):
     shares = {"validation": 0.2, "test": 0.2}
     iapr(shares=shares)
     odd = tmp_path / "annotations" / "01.eng"

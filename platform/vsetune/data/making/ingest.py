@@ -95,8 +95,8 @@ class Place(Protocol):
 def ingest(recipe: IngestRecipe, *, progress: ProgressSink, place_tasks: Place | None = None) -> Manifest:
     """Make the data set of a recipe, finish it, or find it finished. Returns its manifest.
 
-    place_tasks: where its shards are made; None: one after the other in this process. The data set is made where
-    `data_place` says; one made in a folder of this machine is then copied to `upload`.
+    place_tasks: where its shards are made; None: one after the other in this process. `data_place` chooses the place
+    of the data set; one made in a folder of this machine is then copied to `upload`.
     ConfigError, DataError: recipe or source. StorageError: disk or bucket. StudyConflict: the place has another data
     set.
     """
