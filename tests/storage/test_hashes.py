@@ -13,7 +13,6 @@ from vsetune.storage.hashes import (
     sha256_hex,
     sha256_of_file,
     sha256_of_pieces,
-    sha256_of_stream,
 )
 
 CONTENT = bytes(range(256)) * 9000
@@ -24,7 +23,7 @@ def test_every_way_to_the_hash_of_the_same_bytes_gives_the_same(tmp_path: Path) 
     (tmp_path / "a").write_bytes(CONTENT)
     assert sha256_hex(CONTENT) == sha256_hex(memoryview(CONTENT)) == EXPECTED
     assert sha256_of_pieces([CONTENT[:5], b"", CONTENT[5:]]) == EXPECTED
-    assert sha256_of_stream(io.BytesIO(CONTENT)) == sha256_of_file(tmp_path / "a") == EXPECTED
+    assert sha256_of_file(tmp_path / "a") == EXPECTED
     reader, writer = HashingReader(io.BytesIO(CONTENT)), HashingWriter(io.BytesIO())
     assert reader.read(7) == CONTENT[:7]
     reader.drain()

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from vsetune.errors import StorageError
+from vsetune.storage import messages, mirror_contents, s3
 from vsetune.storage import mirror as mirrors
-from vsetune.storage import mirror_contents, s3
 from vsetune.storage.mirror import Mirror, MirroredFiles
 from vsetune.storage.mirror_contents import DamagedObject, TakenOver, read_contents
 from vsetune.storage.s3 import delete, listing, put_bytes
@@ -57,9 +58,7 @@ def objects(prefix: str) -> list[str]:
     return sorted(url for url in listing(f"{prefix}/trial/objects/"))
 
 
-def test_another_machine_finds_the_same_files_and_nothing_else_of_its_own(
-    open_mirror: Callable[..., Mirror], prefix: str, tmp_path: Path
-) -> None:
+def test_another_machine_finds_the_same_files_and_nothing_else_of_its_own(open_mirror, prefix, tmp_path):
     first = open_mirror("one")
     one, other = tmp_path / "one", tmp_path / "other"
     (one / "sub").mkdir()
@@ -78,9 +77,7 @@ def test_another_machine_finds_the_same_files_and_nothing_else_of_its_own(
     assert len(objects(prefix)) == 2, "what the list no longer names is removed"
 
 
-def test_a_log_that_another_machine_went_on_with_is_not_kept_aside(
-    open_mirror: Callable[..., Mirror], tmp_path: Path
-) -> None:
+def test_a_log_that_another_machine_went_on_with_is_not_kept_aside(open_mirror, tmp_path):
     first, second = open_mirror("one"), tmp_path / "two"
     (tmp_path / "one/log").write_bytes(BIG)
     send(first)
@@ -93,9 +90,7 @@ def test_a_log_that_another_machine_went_on_with_is_not_kept_aside(
     assert (tmp_path / "one/log").read_bytes() == BIG * 2
 
 
-def test_files_that_go_on_from_the_last_version_sent_stay_and_are_not_fetched_again(
-    open_mirror: Callable[..., Mirror], tmp_path: Path
-) -> None:
+def test_files_that_go_on_from_the_last_version_sent_stay_and_are_not_fetched_again(open_mirror, tmp_path):
     first = open_mirror("one")
     (tmp_path / "one" / "checkpoint").write_bytes(BIG)
     send(first)
@@ -122,17 +117,14 @@ def test_a_process_that_was_succeeded_sends_nothing_more_and_removes_nothing_of_
         (tmp_path / name / "checkpoint").write_bytes(BIG + b"the same step, trained twice")
     send(second)
     before = objects(prefix)
-    with pytest.raises(TakenOver, match=r"^s3://home/.*/trial: another process goes on with it, this one leaves it"):
-        send(first)
-    with pytest.raises(TakenOver):
-        first.check()
+    for use in (lambda: send(first), first.check):
+        with refused(messages.TAKEN_OVER, by=TakenOver):
+            use()
     assert objects(prefix) == before
     assert files_of(tmp_path / "other") == files_of(tmp_path / "one")
 
 
-def test_who_dies_before_the_list_is_written_leaves_the_old_version_whole(
-    open_mirror: Callable[..., Mirror], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_dies_before_the_list_is_written_leaves_the_old_version_whole(open_mirror, prefix, tmp_path, monkeypatch):
     first = open_mirror("one")
     (tmp_path / "one" / "checkpoint").write_bytes(BIG)
     send(first)
@@ -155,9 +147,7 @@ def test_who_dies_before_the_list_is_written_leaves_the_old_version_whole(
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
-def test_a_damaged_object_is_one_line_and_leaves_no_half_file(
-    open_mirror: Callable[..., Mirror], prefix: str, tmp_path: Path, damage: str
-) -> None:
+def test_a_damaged_object_is_refused_and_leaves_no_half_file(open_mirror, prefix, tmp_path, damage):
     first = open_mirror("one")
     (tmp_path / "one" / "checkpoint").write_bytes(BIG)
     send(first)
@@ -166,9 +156,9 @@ def test_a_damaged_object_is_one_line_and_leaves_no_half_file(
         delete([url])
     else:
         put_bytes(url, BIG[:100] if damage == "cut" else BIG[::-1])
-    with pytest.raises(DamagedObject, match=rf"^{url}: (is not what was written|gone, need 10,240 bytes)") as caught:
+    message = messages.PIECE_GONE if damage == "gone" else messages.PIECE_CHANGED
+    with refused(message, by=DamagedObject, url=url, need=10_240):
         open_mirror("other")
-    assert "\n" not in str(caught.value)
     assert files_of(tmp_path / "other") == {}
 
 
@@ -177,9 +167,9 @@ def test_a_damaged_object_is_one_line_and_leaves_no_half_file(
     [b"{", b"[]", b'{"format": 2}', b'{"format": 1, "number": 1, "writer": "", "files": {"../x": {"content": ""}}}'],
     ids=["torn", "list", "format", "leads out"],
 )
-def test_a_damaged_list_is_one_line(open_mirror: Callable[..., Mirror], prefix: str, content: bytes) -> None:
+def test_a_damaged_list_is_refused(open_mirror: Callable[..., Mirror], prefix: str, content: bytes) -> None:
     put_bytes(f"{prefix}/trial/contents.json", content)
-    with pytest.raises(StorageError, match=r"contents\.json: damaged list of files \(.*\); bring back an older"):
+    with refused(messages.CONTENTS_DAMAGED, by=StorageError, url=f"{prefix}/trial/contents.json"):
         open_mirror("one")
 
 
@@ -214,9 +204,7 @@ def test_while_the_server_is_away_the_writer_goes_on_and_the_newest_version_arri
     assert not list((tmp_path / "one" / ".mirror").glob("snapshot-*"))
 
 
-def test_of_a_log_that_grows_only_the_end_is_sent_again(
-    open_mirror: Callable[..., Mirror], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_log_that_grows_only_the_end_is_sent_again(open_mirror, prefix, tmp_path, monkeypatch):
     monkeypatch.setattr(mirror_contents, "_PIECE_BYTES", 1000)
     first, log = open_mirror("one"), tmp_path / "one" / "log"
     with log.open("ab", buffering=0) as stream:
@@ -231,9 +219,7 @@ def test_of_a_log_that_grows_only_the_end_is_sent_again(
     assert (tmp_path / "other" / "log").read_bytes() == BIG[:3300]
 
 
-def test_small_files_that_are_refreshed_go_without_a_send(
-    open_mirror: Callable[..., Mirror], tmp_path: Path
-) -> None:
+def test_small_files_that_are_refreshed_go_without_a_send(open_mirror, tmp_path):
     files = MirroredFiles(names, refreshed=lambda name: name == "marker", refresh_s=0.02)
     first = open_mirror("one", files)
     (tmp_path / "one" / "checkpoint").write_bytes(BIG)
@@ -247,9 +233,7 @@ def test_small_files_that_are_refreshed_go_without_a_send(
     assert (tmp_path / "other" / "checkpoint").read_bytes() == BIG
 
 
-def test_an_answer_that_was_lost_is_no_other_writer(
-    open_mirror: Callable[..., Mirror], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_was_lost_is_no_other_writer(open_mirror, tmp_path, monkeypatch):
     first = open_mirror("one")
 
     def put_twice(*args: object, **options: object) -> str:
@@ -264,9 +248,7 @@ def test_an_answer_that_was_lost_is_no_other_writer(
     assert (tmp_path / "other" / "checkpoint").read_bytes() == b"small"
 
 
-def test_a_large_file_goes_up_in_parts_and_comes_back_whole(
-    open_mirror: Callable[..., Mirror], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_file_goes_up_in_parts_and_comes_back_whole(open_mirror, prefix, tmp_path, monkeypatch):
     monkeypatch.setattr(s3, "_PART_BYTES", 5 << 20)
     content = BIG * 600
     first = open_mirror("one")

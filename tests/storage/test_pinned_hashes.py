@@ -9,7 +9,6 @@ import numpy as np
 from vsetune.config.sources.pretrained_models import find_model
 from vsetune.config.spec.base import Choices, Range
 from vsetune.config.study.training import TrainingSpec
-from vsetune.data.captions.svd_semantics import fingerprint_of_shards
 from vsetune.data.making.raw import RawDataset, RawImage, RawSplit
 from vsetune.data.making.shard_writer import Sample, write_shard
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
@@ -51,7 +50,7 @@ def test_the_fingerprint_of_captions() -> None:
 
     shards = [shard("aa"), shard("bb")]
     split = SplitInfo(images=2, captions=2, captions_min=1, captions_max=1, captions_mean=1, shards=shards)
-    assert fingerprint_of_shards(split) == "dc7497ab2b33"
+    assert split.captions_fingerprint == "dc7497ab2b33"
 
 
 def test_the_fingerprint_of_words() -> None:

@@ -177,7 +177,7 @@ def test_a_worker_whose_cache_takes_nothing_trains_all_the_same_and_its_driver_h
     machine: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_scenes(under_home("data/scenes"), load_study(study_file(tmp_path)).data.scenes, Console(quiet=True))
-    monkeypatch.setattr(node_cache, "_said", set())
+    monkeypatch.setattr(node_cache, "_logged", set())
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("VSETUNE_NODE_CACHE", str(tmp_path / "file" / "cache"))
     forget_banks()

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from vsetune.errors import ConfigError, DataError, one_line
+from vsetune.storage import messages
 
 _S3 = "s3://"
 
@@ -24,7 +25,7 @@ def is_remote(url: str) -> bool:
     if url.startswith(_S3):
         return True
     if "://" in url or url.startswith("pipe:"):
-        raise DataError(f"{one_line(url)}: unknown kind of address, need a local path or s3://bucket/prefix.")
+        raise DataError(messages.ADDRESS_UNKNOWN(url=one_line(url)))
     return False
 
 
@@ -38,13 +39,10 @@ def join(url: str, name: str) -> str:
 def bucket_and_key(url: str) -> tuple[str, str]:
     """Bucket and key of an `s3://` address. DataError when one is missing, or the address contains a password."""
     if shown_url(url) != url:
-        raise DataError(
-            f"{shown_url(url)}: keys do not belong in the address; need s3://bucket/prefix, and AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY or a profile."
-        )
+        raise DataError(messages.KEYS_IN_ADDRESS(where=shown_url(url)))
     bucket, _, key = url.removeprefix(_S3).partition("/")
     if not bucket or not key:
-        raise DataError(f"{url}: need s3://bucket/prefix.")
+        raise DataError(messages.ADDRESS_INCOMPLETE(url=url))
     return bucket, key
 
 
@@ -113,18 +111,12 @@ def usable_url(text: str, *, where: str) -> str:
     """
     url = _expanded(text, where)
     if _MASKED.search(url):
-        raise ConfigError(
-            f"{where}: got {shown_url(url)}, whose password was masked when it was stored; use the study file it came "
-            f"from, or write ${{VARIABLE}} in place of {MASK}"
-        )
+        raise ConfigError(messages.PASSWORD_MASKED(where=where, url=shown_url(url), mask=MASK))
     rest = url.partition("://")[2]
     user_info = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[0]
     password = _password_of(url)
     if re.search(r"[@\s]", user_info) or not user_info.endswith(password):
-        raise ConfigError(
-            f"{where}: got {shown_url(url)}, whose password could end in two places; write @ / ? # and spaces in it as "
-            "in URLs (@ is %40), or all of it as ${VARIABLE}"
-        )
+        raise ConfigError(messages.PASSWORD_AMBIGUOUS(where=where, url=shown_url(url)))
     if password:
         remember(unquote(password), _in_base64(unquote(user_info)))  # the latter as HTTP sends it
     remember(*(unquote_plus(value) for value in re.findall(rf"[?&;]{_SECRET_KEY}=([^&;#]+)", url, re.IGNORECASE)))
@@ -164,7 +156,7 @@ def _expanded(text: str, where: str) -> str:
     def value_of(match: re.Match[str]) -> str:
         value = os.environ.get(match[1])
         if not value:
-            raise ConfigError(f"{where}: got {match[0]}, which is not set in the environment; export {match[1]}")
+            raise ConfigError(messages.VARIABLE_NOT_SET(where=where, found=match[0], variable=match[1]))
         return quote(value, safe="") if _must_be_quoted(text, match.start()) else value
 
     return _VARIABLE.sub(value_of, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -25,15 +26,10 @@ def sha256_of_pieces(pieces: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-def sha256_of_stream(stream: IO[bytes]) -> str:
-    """SHA-256 of the rest of the stream. Raises what its `read` raises."""
-    return sha256_of_pieces(iter(lambda: stream.read(_AT_ONCE), b""))
-
-
-def sha256_of_file(path: Path, *, first: int | None = None) -> str:
+def sha256_of_file(path: Path, *, first: int = sys.maxsize) -> str:
     """SHA-256 of the file, or of its first `first` bytes. OSError when it cannot be read."""
     with open(path, "rb") as stream:
-        return sha256_of_stream(stream) if first is None else sha256_of_pieces(_blocks(stream, first))
+        return sha256_of_pieces(_blocks(stream, first))
 
 
 def fingerprint_of(plain: Mapping[str, Any]) -> str:

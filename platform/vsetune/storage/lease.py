@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vsetune.errors import DataError, StorageError, StudyConflict, one_line
+from vsetune.storage import messages
 from vsetune.storage.s3 import ObjectChanged, ObjectState, find, put_bytes
 
 _log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ class Lease:
                 try:
                     etag = self._write(self._me, state.etag)
                 except ObjectChanged as error:
-                    raise StudyConflict(f"{self._what}: another process has just started it; wait for it") from error
+                    raise StudyConflict(messages.LEASE_JUST_TAKEN(name=self._what)) from error
                 if not holder.is_released:
                     who = f"{holder.host}, process {holder.pid}"
                     _log.warning("%s: took over from %s, which is gone", self._what, who)
@@ -123,10 +124,9 @@ class Lease:
         age = _age_s(state)
         if holder.may_live(age):
             heard = "unknown when" if age is None else f"{age:.0f} s ago"
-            raise StudyConflict(
-                f"{self._what}: runs on {holder.host} as process {holder.pid}, last heartbeat {heard}; stop it there, "
-                f"or if that machine is gone, repeat when its heartbeat is {holder.promised_s:.0f} s old"
-            )
+            raise StudyConflict(messages.LEASE_HELD(
+                name=self._what, host=holder.host, pid=holder.pid, heard=heard, promised_s=holder.promised_s,
+            ))
 
     def _beats(self) -> None:
         """Renew until the end. An obstacle is logged once, and its end once."""
@@ -141,9 +141,9 @@ class Lease:
                 self._on_lost(str(error))
                 return
             except Exception as error:  # whatever the error: without a heartbeat another machine takes the lease
-                said = error if isinstance(error, StorageError) else f"{type(error).__name__}: {one_line(error)}"
+                reason = error if isinstance(error, StorageError) else f"{type(error).__name__}: {one_line(error)}"
                 if is_beating:
-                    _log.warning("%s: the heartbeat is not written for now: %s", self._what, said)
+                    _log.warning("%s: the heartbeat is not written for now: %s", self._what, reason)
                 is_beating = False
 
     def _renew(self) -> None:
@@ -168,7 +168,7 @@ class Lease:
                 return put_bytes(self._url, _bytes_of(holder), if_match=state.etag)
             if holder.beat == 0:
                 raise
-            self._lost = f"{self._what}: {there.host}, process {there.pid}, has taken it over; this process stops"
+            self._lost = messages.LEASE_LOST(name=self._what, host=there.host, pid=there.pid)
             raise LeaseLost(self._lost) from None
 
 
@@ -188,10 +188,10 @@ def _read(url: str) -> tuple[Holder, ObjectState]:
     try:
         found = find(url, most=_MOST_BYTES)
         if found is None:
-            raise StorageError(f"{url}: the lease was removed while it was used; start again")
+            raise StorageError(messages.LEASE_REMOVED(url=url))
         return Holder(**json.loads(found[0])), found[1]
     except (DataError, ValueError, TypeError) as error:
-        raise StorageError(f"{url}: damaged lease ({one_line(error)}); remove it if nothing runs") from error
+        raise StorageError(messages.LEASE_DAMAGED(url=url, reason=one_line(error))) from error
 
 
 def _age_s(state: ObjectState) -> float | None:

@@ -15,12 +15,12 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from vsetune.errors import DataError, StorageError
+from vsetune.storage import messages
 from vsetune.storage.locks import take_lock
 from vsetune.storage.mirror_contents import Contents, MirrorWriter, Signature, Taken, TakenOver, fetch, read_contents
 from vsetune.storage.whole_files import free_name, make_folder, move_in_place, read_json, write_json
@@ -79,7 +79,7 @@ class Mirror:
         self._trouble: StorageError | None = None
         self._is_closing = False
         self._thread: threading.Thread | None = None
-        self._lock: IO[bytes] | None = None
+        self._lock: ExitStack | None = None
 
     def fetch(self) -> None:
         """Make the folder equal to the prefix. Local files that continue the version under the prefix stay.
@@ -119,9 +119,7 @@ class Mirror:
         with self._changed:
             self._changed.wait_for(lambda: self._sent >= self._taken or self._is_lost(), within_s)
             if self._sent < self._taken:
-                raise self._trouble or StorageError(
-                    f"{self.url}: not sent within {within_s:g} s; check the network, then resume."
-                )
+                raise self._trouble or StorageError(messages.NOT_SENT(url=self.url, within_s=within_s))
 
     def check(self) -> None:
         """TakenOver when another process has taken over this folder, so that work done here would not count."""
@@ -148,15 +146,12 @@ class Mirror:
             self._lock.close()
             self._lock = None
 
-    def _locked(self) -> IO[bytes]:
+    def _locked(self) -> ExitStack:
         """The lock of the process that works in the folder; its file is beside the folder, which may be removed."""
         try:
             return take_lock(self._folder.parent / f".{self._folder.name}.lock", wait_s=_LOCK_WAIT_S)
         except OSError as error:
-            raise StorageError(
-                f"{self._folder}: another process of this machine works in it ({error.strerror}); repeat when it has "
-                "ended"
-            ) from error
+            raise StorageError(messages.FOLDER_IN_USE(folder=self._folder, reason=error.strerror)) from error
 
     def _is_lost(self) -> bool:
         return isinstance(self._trouble, TakenOver)
@@ -202,7 +197,7 @@ class Mirror:
                     files[name] = self._taken_file(name, folder / str(len(files)))
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
-            raise StorageError(f"{folder}: cannot be written ({error.strerror}); free space, then resume.") from error
+            raise StorageError(messages.COPY_UNWRITABLE(file=folder, reason=error.strerror)) from error
         return _Snapshot(files, in_part, folder if folder.exists() else None)
 
     def _taken_file(self, name: str, link: Path) -> Taken:

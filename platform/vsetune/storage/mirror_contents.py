@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from vsetune.errors import DataError, StorageError, one_line
+from vsetune.storage import messages
 from vsetune.storage.addresses import join
 from vsetune.storage.hashes import HashingReader, sha256_hex, sha256_of_file
 from vsetune.storage.s3 import (
@@ -103,13 +104,10 @@ def read_contents(prefix: str) -> Contents:
         content, state = found
         return _parsed(json.loads(content), state.etag)
     except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
-        raise StorageError(
-            f"{url}: damaged list of files ({one_line(error)}); bring back an older version of it, or remove {prefix} "
-            "to start again"
-        ) from error
+        raise StorageError(messages.CONTENTS_DAMAGED(url=url, reason=one_line(error), prefix=prefix)) from error
 
 
-def fetch(prefix: str, folder: Path, wanted: Callable[[str], bool], *, durable: bool = False) -> Contents:
+def fetch(prefix: str, folder: Path, wanted: Callable[[str], bool]) -> Contents:
     """Bring the wanted files into a folder; a file that is already there, unchanged, is not downloaded again.
 
     Returns the list that was read. DamagedObject, StorageError; files that were brought before the error stay.
@@ -118,7 +116,7 @@ def fetch(prefix: str, folder: Path, wanted: Callable[[str], bool], *, durable: 
         contents = read_contents(prefix)
         try:
             for name in filter(wanted, contents.files):
-                bring(prefix, contents.files[name], folder / name, durable=durable)
+                bring(prefix, contents.files[name], folder / name)
             return contents
         except DamagedObject:
             # another process may have replaced the file since we read the list
@@ -127,19 +125,17 @@ def fetch(prefix: str, folder: Path, wanted: Callable[[str], bool], *, durable: 
     raise AssertionError("the last look returns or raises")
 
 
-def bring(prefix: str, stored: StoredFile, path: Path, *, durable: bool = False) -> None:
+def bring(prefix: str, stored: StoredFile, path: Path) -> None:
     """Write one file whole, unless it is already there, unchanged. Errors as in `fetch`."""
     if _is_there(stored, path):
         return
     make_folder(path.parent)
     try:
-        with whole_file(path, durable=durable, by_many=True) as stream:
+        with whole_file(path, durable=False, by_many=True) as stream:
             for block in _blocks(prefix, stored):
                 stream.write(block)
     except OSError as error:
-        raise StorageError(
-            f"{path}: cannot be written ({error.strerror or error}); free space, or set VSETUNE_NODE_FOLDER"
-        ) from error
+        raise StorageError(messages.COPY_UNWRITABLE(file=path, reason=error.strerror or error)) from error
 
 
 def _blocks(prefix: str, stored: StoredFile) -> Iterable[bytes]:
@@ -150,17 +146,14 @@ def _blocks(prefix: str, stored: StoredFile) -> Iterable[bytes]:
         try:
             stream, _ = open_object(url)
         except NothingThere as error:
-            raise DamagedObject(f"{url}: gone, need {piece.size:,} bytes; the file it belongs to is lost.") from error
+            raise DamagedObject(messages.PIECE_GONE(url=url, need=piece.size)) from error
         with stream:
             reader, there = HashingReader(stream), 0
             while block := reader.read(_AT_ONCE):
                 there += len(block)
                 yield block
         if (there, reader.sha256) != (piece.size, piece.sha256):
-            raise DamagedObject(
-                f"{url}: is not what was written ({there:,} of {piece.size:,} bytes, or another SHA-256); it was "
-                "damaged on the server, bring it back or start what it belongs to again."
-            )
+            raise DamagedObject(messages.PIECE_CHANGED(url=url, found=there, need=piece.size))
 
 
 def _is_there(stored: StoredFile, path: Path) -> bool:
@@ -326,7 +319,7 @@ class MirrorWriter:
             there = read_contents(self._prefix)
             if there.writer != self._mark:
                 self._leave_to(there)
-                raise TakenOver(f"{self._prefix}: another process goes on with it, this one leaves it.") from error
+                raise TakenOver(messages.TAKEN_OVER(url=self._prefix)) from error
             self.contents = there
             if there.number != new.number:
                 self._put(files)

@@ -1,24 +1,29 @@
 """Objects of a bucket cached on the disk of this node, for all its processes: downloaded once, SHA-256 compared.
 
-The cache is $VSETUNE_NODE_CACHE, or `cache/shards` under vsetune's home, and takes at most $VSETUNE_NODE_CACHE_GB; see
-`kept_objects`. An object can be read while it is still arriving. Decision 0036.
+The cache is $VSETUNE_NODE_CACHE, or `cache/shards` under vsetune's home, and takes at most
+$VSETUNE_NODE_CACHE_GB. A file is named by its hash and appears whole. Decision 0036.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 import os
+import re
+import shutil
 import threading
-from contextlib import suppress
+import time
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import IO
 
-from vsetune.errors import ConfigError, DataError, StorageError, one_line
-from vsetune.storage import s3
-from vsetune.storage.hashes import HashingWriter, sha256_of_file
-from vsetune.storage.kept_objects import WAIT_S, Arriving, Following, KeptObjects, is_hash
+from vsetune.errors import ConfigError, DataError, StorageError, VsetuneError, one_line
+from vsetune.storage import messages, s3
+from vsetune.storage.hashes import HashingWriter, sha256_hex, sha256_of_file
+from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import NODE_CACHE_VARIABLE, home, local_path
 from vsetune.storage.whole_files import whole_file
 
@@ -29,28 +34,32 @@ _DEFAULT_GB = 50.0
 one."""
 _AHEAD_SHARE = 8
 """A shard is fetched ahead if this many of its size fit: four are read side by side, each with its next shard."""
+_WAIT_S = 300.0
+"""Limit on the wait for another process that downloads the same object: a stopped process must not block the rest."""
+_SHARE_OF_DISK = 0.5
+"""Of the free space and the folder's own files: checkpoints, results and Ray's spilled objects need the rest."""
+_HASH, _NAME = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{16,64}")
+_PARTIAL = ".partial"
 _AT_ONCE = 1 << 20
 _OTHER_HASH = "its SHA-256 is not the one it was listed with"
 
 _log = logging.getLogger(__name__)
+_logged: set[str] = set()
 
 
 class WrongContent(DataError):
     """An object that does not match its list. reason: what is wrong with it, in a few words."""
 
-    def __init__(self, message: str, reason: str = "") -> None:
-        super().__init__(message)
-        self.reason = reason
-
     @classmethod
     def of(cls, url: str, reason: str) -> WrongContent:
-        return cls(
-            f"{one_line(url)}: {reason}; half written, or changed since it was ingested: upload it again from the "
-            "data set's folder, or ingest the data set again.", reason,
-        )
+        return cls(messages.OBJECT_OF_ANOTHER_HASH(url=one_line(url), reason=reason))
+
+    @property
+    def reason(self) -> str:
+        return str(self.problem.fields["reason"])
 
 
-class _NoRoom(Exception):
+class NoRoom(Exception):
     """The bound, or half of the disk, is taken by files that cannot be removed."""
 
 
@@ -64,15 +73,13 @@ def node_cache() -> NodeCache:
     try:
         place = Path(local_path(folder)).absolute() if folder else home() / "cache" / "shards"
     except ValueError as error:
-        raise ConfigError(f"{FOLDER_VARIABLE}: {error}") from error
+        raise ConfigError(error.args[0].at(FOLDER_VARIABLE)) from error
     try:
         gigabytes = float(size) if size else _DEFAULT_GB
     except ValueError:
         gigabytes = math.nan
     if not 0 <= gigabytes < 1e9:
-        raise ConfigError(
-            f"{SIZE_VARIABLE}: got {one_line(repr(size))}, need gigabytes such as 50; 0 reads from S3 every time"
-        )
+        raise ConfigError(messages.CACHE_SIZE(variable=SIZE_VARIABLE, found=one_line(repr(size))))
     return NodeCache(place, round(gigabytes * 1e9))
 
 
@@ -80,9 +87,9 @@ def node_cache() -> NodeCache:
 class NodeCache:
     """most_bytes: limit for all objects together; 0 caches nothing.
 
-    If an object cannot be cached (too large, an unwritable folder or full disk, no hash), the methods return None and
-    the object has to be read from S3; reasons of size, folder and disk are logged once. size: bytes of the object, None
-    if unknown.
+    If an object cannot be cached (too large, an unwritable folder or full disk, no hash), `whole` returns None and the
+    object has to be read from S3; reasons of size, folder and disk are logged once. size: bytes of the object, None if
+    unknown.
     """
 
     folder: Path
@@ -93,60 +100,17 @@ class NodeCache:
         if not self._may_keep(url, sha256, size):
             return None
         try:
-            if not self._bring(url, sha256, size, Arriving(), wait_s=WAIT_S):
-                return None
-            return self._kept.open_sealed(sha256, size)
+            return self._kept.open_sealed(sha256, size) if self._bring(url, sha256, size, wait_s=_WAIT_S) else None
         except OSError as error:
-            self._say_unkept(error)
+            self._log_unwritable(error)
             return None
-
-    def found(self, *, sha256: str, size: int) -> int | None:
-        """A descriptor of an object that is here already."""
-        if self.most_bytes and is_hash(sha256):
-            with suppress(OSError):  # the process that downloads it next reports what is wrong with the folder
-                return self._kept.open_sealed(sha256, size)
-        return None
-
-    def follow(self, url: str, *, sha256: str, size: int) -> Following | None:
-        """An object that is not here yet: a thread downloads it, and it is read as it arrives. Errors as in `whole`.
-
-        A wrong hash is raised instead of returning the last byte: as WrongContent, or as StorageError if a second
-        download was right.
-        """
-        if not self._may_keep(url, sha256, size):
-            return None
-        arriving, is_first = self._join(sha256, None, reads=True)
-        if is_first:
-            thread = threading.Thread(
-                target=self._download, args=(url, sha256, size, arriving), kwargs={"wait_s": WAIT_S},
-                name="vsetune-download", daemon=True,
-            )
-            thread.start()
-
-        def finished() -> int | None:
-            with suppress(OSError):
-                return self._kept.open_sealed(sha256, size)
-            return None
-
-        return Following(arriving, url, finished=finished, left=lambda: _leave(arriving))
 
     def fetch(self, url: str, *, sha256: str, size: int, stop: threading.Event) -> None:
-        """Fetch the object ahead of its use, or wait for the download that runs in this process.
-
-        Does nothing if another process downloads it or too few objects of this size fit. Ends early when `stop` is set.
-        Errors are raised to the readers, not here.
-        """
-        if size * _AHEAD_SHARE > self.most_bytes or not self._may_keep(url, sha256, size):
-            return
-        here = self.found(sha256=sha256, size=size)
-        if here is not None:
-            os.close(here)
-            return
-        arriving, is_first = self._join(sha256, stop, reads=False)
-        if is_first:
-            self._download(url, sha256, size, arriving, wait_s=0.0)
-        else:
-            arriving.wait_for_end(unless=stop)
+        """Fetch the object ahead of its use. Does nothing if another process or thread downloads it or too few objects
+        of this size fit; ends early when `stop` is set. Errors are left to the reader, who finds them again."""
+        if size * _AHEAD_SHARE <= self.most_bytes and self._may_keep(url, sha256, size):
+            with suppress(OSError, VsetuneError, _Stopped):
+                self._bring(url, sha256, size, wait_s=0, stop=stop)
 
     def require_sound(self, url: str, *, sha256: str) -> None:
         """StorageError when the copy on this disk is damaged; the copy is then removed, so the next read fetches it
@@ -154,153 +118,213 @@ class NodeCache:
 
         Called after the content was found wrong: the object itself may be sound.
         """
-        if not is_hash(sha256):
+        if not _is_hash(sha256):
             return
         path = self._kept.path(sha256)
         with suppress(OSError):
             if sha256_of_file(path) != sha256:
                 path.unlink(missing_ok=True)
-                raise StorageError(f"{path}: the copy of {url} on this disk was damaged and is removed; start again.")
+                raise StorageError(messages.COPY_DAMAGED(file=path, url=url))
 
     @property
-    def _kept(self) -> KeptObjects:
-        return KeptObjects(self.folder, self.most_bytes)
+    def _kept(self) -> SealedFiles:
+        return SealedFiles(self.folder, self.most_bytes)
 
     def _may_keep(self, url: str, sha256: str, size: int | None) -> bool:
-        if not self.most_bytes or not is_hash(sha256):
+        if not self.most_bytes or not _is_hash(sha256):
             return False
         if size is not None and size > self.most_bytes:
-            self._say_too_large(url, size)
+            self._log_too_large(url, size)
             return False
         return True
 
-    def _join(self, sha256: str, stop: threading.Event | None, *, reads: bool) -> tuple[Arriving, bool]:
-        """(the download in this process, whether the caller has to begin it)."""
-        key = (self.folder, sha256)
-        with _downloads_lock:
-            is_first = key not in _downloads
-            arriving = _downloads.setdefault(key, Arriving(stop))
-            arriving.readers += reads
-        return arriving, is_first
-
-    def _download(self, url: str, sha256: str, size: int, arriving: Arriving, *, wait_s: float) -> None:
-        """Run a download of this process to its end. wait_s: for another process's download, if this process has no
-        reader."""
-        is_kept, error = False, cast(Exception | None, None)
-        try:
-            try:
-                is_kept = self._bring(url, sha256, size, arriving, wait_s=wait_s)
-            except BlockingIOError:
-                if self._has_ended_unread(sha256, arriving):
-                    return
-                is_kept = self._bring(url, sha256, size, arriving, wait_s=WAIT_S)
-        except OSError as caught:
-            self._say_unkept(caught)
-        except _Stopped:
-            error = StorageError(f"{url}: its download was given up; start again.")
-        except Exception as caught:  # raised to the readers
-            error = caught
-        with _downloads_lock:
-            _downloads.pop((self.folder, sha256), None)
-        arriving.end(is_kept=is_kept, error=error)
-
-    def _has_ended_unread(self, sha256: str, arriving: Arriving) -> bool:
-        """Whether no reader here waits for the download of another process; this download is then ended."""
-        with _downloads_lock:
-            if arriving.readers:
-                return False
-            _downloads.pop((self.folder, sha256), None)
-        arriving.end(is_kept=False)
-        return True
-
-    def _bring(self, url: str, sha256: str, size: int | None, arriving: Arriving, *, wait_s: float) -> bool:
-        """Whether the object is here now, sealed. OSError from the folder or disk."""
+    def _bring(
+        self, url: str, sha256: str, size: int | None, *, wait_s: float, stop: threading.Event | None = None
+    ) -> bool:
+        """Whether the object is here now, sealed. OSError from the folder or disk, _Stopped."""
         kept = self._kept
         here = kept.open_sealed(sha256, size)
         if here is None:
             with kept.lock(sha256, wait_s=wait_s):
                 here = kept.open_sealed(sha256, size)
                 if here is None:
-                    if not kept.is_sound(sha256):
-                        return self._fetch_twice(url, sha256, size, arriving)
-                    kept.seal(sha256)
+                    if not kept.is_sound(sha256, sha256):
+                        return self._fetch_twice(url, sha256, size, stop)
+                    kept.seal(sha256, kept.path(sha256))
                     return True
         os.close(here)
         return True
 
-    def _fetch_twice(self, url: str, sha256: str, size: int | None, arriving: Arriving) -> bool:
+    def _fetch_twice(self, url: str, sha256: str, size: int | None, stop: threading.Event | None) -> bool:
         """False if it does not fit. A wrong hash is downloaded once more, since bits can flip in transit, then raised.
         """
         try:
-            try:
-                self._write(url, sha256, size, arriving)
-            except WrongContent as error:
-                if error.reason != _OTHER_HASH:
-                    raise
-                _log.warning("%s: %s; fetching it once more", url, error.reason)
-                arriving.begin_again()
-                self._write(url, sha256, size, arriving)
-        except _NoRoom:
-            return False
-        return True
+            return self._write(url, sha256, size, stop)
+        except WrongContent as error:
+            if error.reason != _OTHER_HASH:
+                raise
+            _log.warning("%s: %s; fetching it once more", url, error.reason)
+            return self._write(url, sha256, size, stop)
 
-    def _write(self, url: str, sha256: str, size: int | None, arriving: Arriving) -> None:
+    def _write(self, url: str, sha256: str, size: int | None, stop: threading.Event | None) -> bool:
+        """False if it does not fit."""
         stream, length = s3.open_object(url)
         with stream:
             if size not in (None, length):
                 raise WrongContent.of(url, f"{length:,} bytes, the manifest says {size:,}")
-            with whole_file(self._kept.path(sha256), durable=False) as file:
+            with suppress(NoRoom), whole_file(self._kept.path(sha256), durable=False) as file:
                 if not self._kept.take_room(file, length):
-                    self._say_too_large(url, length)
-                    raise _NoRoom
+                    raise NoRoom
                 writer = HashingWriter(file)
                 while content := stream.read(_AT_ONCE):
-                    if arriving.is_unwanted:
+                    if stop is not None and stop.is_set():
                         raise _Stopped
                     writer.write(content)
-                    file.flush()
-                    arriving.written(Path(file.name), min(writer.written, length - 1))
                 if writer.sha256 != sha256:
                     raise WrongContent.of(url, _OTHER_HASH)
-                self._kept.seal_open(file, sha256)
+                file.flush()
+                self._kept.seal(sha256, file.fileno())
+                return True
+        self._log_too_large(url, length)
+        return False
 
-    def _say_too_large(self, url: str, size: int) -> None:
-        _say_once(
+    def _log_too_large(self, url: str, size: int) -> None:
+        _log_once(
             f"{one_line(url.rpartition('/')[0])}: files larger than this node keeps of S3 are read again every epoch; "
             f"raise {SIZE_VARIABLE}, free space on {self.folder}, or ingest with a smaller shard.max_bytes",
             f" ({one_line(url)}: {size:,} bytes)",
         )
 
-    def _say_unkept(self, error: OSError) -> None:
-        _say_once(
+    def _log_unwritable(self, error: OSError) -> None:
+        _log_once(
             f"{self.folder}: cannot keep what is read from S3 ({error.strerror or one_line(error)}), so it is read "
             f"again every epoch; free space, or name a folder that can be written in {FOLDER_VARIABLE}"
         )
 
 
-_downloads: dict[tuple[Path, str], Arriving] = {}
-"""Downloads of this process that have not ended."""
-_downloads_lock = threading.Lock()
-
-
-def _leave(arriving: Arriving) -> None:
-    with _downloads_lock:
-        arriving.readers -= 1
-
-
-def _forget_downloads() -> None:
-    """In a forked process: the parent's threads do not exist here, so its downloads would never end."""
-    global _downloads_lock
-    _downloads.clear()
-    _downloads_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_downloads)
-
-_said: set[str] = set()
-
-
-def _say_once(text: str, example: str = "") -> None:
-    if text not in _said:
-        _said.add(text)
+def _log_once(text: str, example: str = "") -> None:
+    if text not in _logged:
+        _logged.add(text)
         _log.warning("%s%s", text, example)
+
+
+def _is_hash(text: str) -> bool:
+    return _HASH.fullmatch(text) is not None
+
+
+@dataclass(frozen=True)
+class SealedFiles:
+    """Files in a folder that all processes of a machine share, sealed once their SHA-256 was verified.
+
+    Names are hex digits, the files have this suffix. most_bytes: limit for all of them. idle_s: a file opened within
+    this time is not removed. Every method raises OSError when the folder or disk refuses.
+    """
+
+    folder: Path
+    most_bytes: int
+    suffix: str = ""
+    idle_s: float = 0.0
+
+    def path(self, name: str) -> Path:
+        return self.folder / f"{name}{self.suffix}"
+
+    def lock(self, name: str, *, wait_s: float) -> ExitStack:
+        """`take_lock` of this file, so that one process makes it and the others find it."""
+        (self.folder / "locks").mkdir(parents=True, exist_ok=True)
+        return take_lock(self.folder / "locks" / f"{name}.lock", wait_s=wait_s)
+
+    def open_sealed(self, name: str, size: int | None) -> int | None:
+        """A descriptor of the file, if it has not been written to since its hash was verified. Notes the use."""
+        try:
+            descriptor = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        about, seal = os.fstat(descriptor), seal_of(name)
+        if about.st_mtime_ns != seal or size not in (None, about.st_size):
+            os.close(descriptor)
+            return None
+        with suppress(OSError):  # another user's file: its age then counts from that user's last use
+            os.utime(descriptor, ns=(time.time_ns(), seal))
+        return descriptor
+
+    def seal(self, name: str, file: Path | int) -> None:
+        """Mark that the hash of this file was verified. file: a descriptor for a file that is not in its place yet: if
+        the folder is removed meanwhile, another process may be writing under that name."""
+        os.utime(file, ns=(time.time_ns(), seal_of(name)))
+
+    def is_sound(self, name: str, sha256: str) -> bool:
+        """Whether a file without a seal has this content all the same, as after a restart of the machine; if not, it is
+        removed."""
+        path = self.path(name)
+        try:
+            if sha256_of_file(path) == sha256:
+                return True
+        except FileNotFoundError:
+            return False
+        _log.warning("%s: damaged on this disk; removed, to be made again", path)
+        path.unlink(missing_ok=True)
+        return False
+
+    def take_room(self, file: IO[bytes], length: int) -> bool:
+        """Make room for `length` bytes and allocate it on the disk, one process at a time. False: there cannot be
+        enough."""
+        with self.lock("room", wait_s=_WAIT_S):
+            used, kept = self._used()
+            free = shutil.disk_usage(self.folder).free + used
+            if free < length:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            bound = min(self.most_bytes, int(_SHARE_OF_DISK * free))
+            for opened, size, path in sorted(kept):
+                if used + length <= bound or time.time() - opened < self.idle_s:
+                    break
+                path.unlink(missing_ok=True)
+                used -= size
+            if used + length > bound:
+                return False
+            if length:
+                os.posix_fallocate(file.fileno(), 0, length)
+        return True
+
+    def _used(self) -> tuple[int, list[tuple[float, int, Path]]]:
+        """(bytes of all files, (last use, bytes, path) of removable files). Removes partial files of killed processes.
+
+        Other software's files in the folder are neither counted nor touched.
+        """
+        used, kept = 0, []
+        for entry in os.scandir(self.folder):
+            name = entry.name.removesuffix(_PARTIAL).removesuffix(self.suffix)
+            is_partial = entry.name.endswith(_PARTIAL)
+            if not _NAME.fullmatch(name) or (is_partial and self._is_abandoned(name)):
+                continue
+            with suppress(FileNotFoundError):
+                about = entry.stat(follow_symlinks=False)
+                used += about.st_size
+                if not is_partial:
+                    kept.append((about.st_atime, about.st_size, Path(entry.path)))
+        return used, kept
+
+    def _is_abandoned(self, name: str) -> bool:
+        """Whether no process is making it any more; the partial file is then removed."""
+        try:
+            with self.lock(name, wait_s=0):
+                Path(f"{self.path(name)}{_PARTIAL}").unlink(missing_ok=True)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def seal_of(name: str) -> int:
+    """The modification time, in ns, that marks a file of this name as verified: a date long past that no writer sets.
+
+    A write to the file breaks the seal. It holds until the machine restarts only: files are not forced to the disk, and
+    after a power cut one may have its full size and be empty.
+    """
+    return int(sha256_hex(f"{_boot()} {name}".encode())[:7], 16) * 10**9
+
+
+@cache
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:  # not Linux
+        return ""

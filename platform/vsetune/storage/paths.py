@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator
 
 from vsetune.errors import ConfigError
+from vsetune.storage import messages
 from vsetune.storage.addresses import shown_url
 from vsetune.storage.hashes import sha256_hex
 
@@ -61,13 +62,10 @@ def remote_home() -> str | None:
     if not given.startswith(_REMOTE):
         return None
     if shown_url(given) != given:
-        raise ConfigError(
-            f"{HOME_VARIABLE}: got {shown_url(given)}, keys do not belong in the address; need s3://bucket/prefix, and "
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
-        )
+        raise ConfigError(messages.KEYS_IN_ADDRESS(where=f"{HOME_VARIABLE}: got {shown_url(given)}"))
     names = given.removeprefix(_REMOTE).rstrip("/").split("/")
     if not given.isprintable() or set(given) & set("?# ") or set(names) & {"", ".", ".."}:
-        raise ConfigError(f"{HOME_VARIABLE}: got {given!r}, need s3://bucket/prefix")
+        raise ConfigError(messages.HOME_ADDRESS(variable=HOME_VARIABLE, found=given))
     return _REMOTE + "/".join(names)
 
 
@@ -80,7 +78,7 @@ def remote_place(path: Path) -> str | None:
     if remote is None:
         return None
     if not path.is_relative_to(home()):
-        raise ConfigError(f"{path}: is not in {home()}, so it has no place in {remote}; need a relative folder")
+        raise ConfigError(messages.OUTSIDE_HOME(path=path, home=home(), remote=remote))
     return f"{remote}/{path.relative_to(home()).as_posix()}"
 
 
@@ -97,7 +95,7 @@ def under_home(path: str) -> str:
             return f"{remote}/{Path(expanded).as_posix()}"
         return str(home() / expanded)
     except ValueError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(error.args[0]) from error
 
 
 def on_this_node(path: str) -> str:
@@ -109,29 +107,28 @@ def _expanded(path: str) -> str:
     try:
         return expand_user(usable_path(path))
     except ValueError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(error.args[0]) from error
 
 
 def _folder_in(variable: str, default: str) -> Path:
     try:
         return Path(local_path(os.environ.get(variable) or default)).absolute()
     except ValueError as error:
-        raise ConfigError(f"{variable}: {error}") from error
+        raise ConfigError(error.args[0].at(variable)) from error
 
 
 def usable_path(text: str) -> str:
     """The text if it can be a path or URL; ValueError in one line otherwise. Does not access the disk."""
     if not text.strip():
-        raise ValueError(f"got {text!r}, need a path")
+        raise ValueError(messages.NO_PATH(found=text))
     if "\0" in text:
-        raise ValueError(f"got {text[:60]!r} with a NUL character in it, need a path; remove it")
+        raise ValueError(messages.PATH_WITH_NUL(found=text[:60]))
     if not _is_unicode(text):
-        raise ValueError(f"got {text[:60]!r}, need a path in UTF-8")
+        raise ValueError(messages.PATH_NOT_UTF8(found=text[:60]))
     if len(text.encode()) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_NAME for part in text.split("/")):
-        raise ValueError(
-            f"got a path of {len(text):,} characters ({text[:40]}...), need at most {_LONGEST_PATH:,} bytes, "
-            f"{_LONGEST_NAME} in each of its names"
-        )
+        raise ValueError(messages.PATH_TOO_LONG(
+            characters=len(text), start=text[:40], most=_LONGEST_PATH, most_name=_LONGEST_NAME,
+        ))
     if "://" not in text:
         expand_user(text)
     return text
@@ -140,7 +137,7 @@ def usable_path(text: str) -> str:
 def local_path(text: str) -> str:
     """A path on this machine with its `~` replaced; ValueError in one line for a URL or an impossible path."""
     if "://" in text:
-        raise ValueError(f"got {text}, need a local or shared folder; results go to object storage by {HOME_VARIABLE}=s3://...")
+        raise ValueError(messages.PATH_NOT_LOCAL(found=text, variable=HOME_VARIABLE))
     return expand_user(usable_path(text))
 
 
@@ -150,17 +147,17 @@ def expand_user(text: str) -> str:
         return str(Path(text).expanduser())
     except RuntimeError as error:
         user = text.split("/")[0]
-        raise ValueError(f"{text}: no home folder of {user} on this machine; write the path in full") from error
+        raise ValueError(messages.NO_SUCH_USER(path=text, user=user)) from error
 
 
 def usable_uri(text: str) -> str:
     """The text if it can be a URI; ValueError in one line otherwise. Does not check whether anything answers there."""
     if not text.strip() or any(character.isspace() for character in text):
-        raise ValueError("need a URI, got one that is empty or has blanks in it")
+        raise ValueError(messages.NO_URI_TEXT())
     try:
         _ = urlsplit(text).port  # raises for a port that is not a number
     except ValueError as error:
-        raise ValueError(f"need a URI ({error})") from error
+        raise ValueError(messages.NO_URI(reason=error)) from error
     return text
 
 

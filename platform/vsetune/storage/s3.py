@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from vsetune.errors import DataError, StorageError, UsageError, one_line
+from vsetune.storage import messages
 from vsetune.storage.addresses import bucket_and_key
 from vsetune.storage.hashes import sha256_hex, sha256_of_file
 
@@ -79,18 +80,6 @@ class ObjectState:
     sha256: str | None
 
 
-def is_there(url: str) -> bool:
-    """Whether there is an object at this address. StorageError when that cannot be determined."""
-    bucket, key = bucket_and_key(url)
-    try:
-        _client().head_object(Bucket=bucket, Key=key)
-    except Exception as error:  # botocore builds its exception classes at run time
-        if _code_of(error) in _MISSING:
-            return False
-        raise _refused(url, error) from error
-    return True
-
-
 def open_object(url: str) -> tuple[BinaryIO, int]:
     """(stream, length in bytes). NothingThere; DataError without a bucket; StorageError, also from a later read.
 
@@ -101,9 +90,9 @@ def open_object(url: str) -> tuple[BinaryIO, int]:
         answer = _reading_client().get_object(Bucket=bucket, Key=key)
     except Exception as error:
         if _code_of(error) == "NoSuchBucket":
-            raise DataError(f"{url}: no such object, nor a bucket {bucket}; check name and endpoint.") from error
+            raise DataError(messages.NO_BUCKET(url=url, bucket=bucket)) from error
         if _code_of(error) in _MISSING:
-            raise NothingThere(f"{url}: no such object; check bucket and prefix.") from error
+            raise NothingThere(messages.NO_OBJECT(url=url)) from error
         raise _refused(url, error) from error
     return io.BufferedReader(_BodyStream(answer, url), buffer_size=_BUFFER), int(answer["ContentLength"])
 
@@ -129,9 +118,7 @@ def upload(path: Path, url: str, *, sha256: str | None = None) -> None:
         answer = error.__context__  # boto3 rewords the server's answer
         if isinstance(answer, Exception) and _code_of(answer) in _ADVICE:
             raise _refused(url, answer) from error
-        raise StorageError(
-            f"{url}: cannot upload {path.name} ({one_line(error)}); check bucket, rights and endpoint."
-        ) from error
+        raise StorageError(messages.UPLOAD_FAILED(url=url, file=path.name, reason=one_line(error))) from error
 
 
 def put_bytes(url: str, content: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
@@ -151,7 +138,7 @@ def put_bytes(url: str, content: bytes, *, if_absent: bool = False, if_match: st
     except Exception as error:
         code = _code_of(error)
         if code in _NOT_AS_EXPECTED or (if_match is not None and code in _MISSING - {"NoSuchBucket"}):
-            raise ObjectChanged(f"{url}: another process has written it meanwhile ({code}).") from error
+            raise ObjectChanged(messages.WRITTEN_MEANWHILE(url=url, code=code)) from error
         raise _refused(url, error) from error
     return str(answer["ETag"])
 
@@ -182,9 +169,9 @@ def find(url: str, *, most: int) -> tuple[bytes, ObjectState] | None:
             return None
         raise _refused(url, error) from error
     if len(content) > most:
-        raise DataError(f"{url}: {state.size:,} bytes, need at most {most:,}; it is not what it should be.")
+        raise DataError(messages.OBJECT_TOO_LARGE(url=url, bytes=state.size, most=most))
     if len(content) != state.size or state.sha256 not in (None, sha256_hex(content)):
-        raise DataError(f"{url}: is not what was written ({len(content):,} of {state.size:,} bytes, or its SHA-256).")
+        raise DataError(messages.OBJECT_CHANGED(url=url, found=len(content), bytes=state.size))
     return content, state
 
 
@@ -268,11 +255,9 @@ class _BodyStream(io.RawIOBase):
                 return
             except Exception as error:
                 if _code_of(error) in _CHANGED:
-                    raise StorageError(f"{self._url}: was changed while it was read; start again.") from error
+                    raise StorageError(messages.CHANGED_MEANWHILE(url=self._url)) from error
                 reason = error
-        raise StorageError(
-            f"{self._url}: connection broke while reading ({one_line(reason)}); start again."
-        ) from reason
+        raise StorageError(messages.CONNECTION_BROKE(url=self._url, reason=one_line(reason))) from reason
 
     def _rest(self) -> Any:
         bucket, key = bucket_and_key(self._url)
@@ -320,10 +305,10 @@ def _code_of(error: Exception) -> str:
 
 
 def _state(answer: Any) -> ObjectState:
-    said = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
     return ObjectState(
         int(answer["ContentLength"]), str(answer["ETag"]), answer["LastModified"],
-        None if said is None else parsedate_to_datetime(said), answer.get("Metadata", {}).get(_SHA256),
+        None if date is None else parsedate_to_datetime(date), answer.get("Metadata", {}).get(_SHA256),
     )
 
 
@@ -331,8 +316,8 @@ def _refused(url: str, error: Exception) -> UsageError:
     from botocore.exceptions import ParamValidationError
 
     if isinstance(error, ParamValidationError):
-        return DataError(f"{one_line(url)}: no possible address ({one_line(error)}); need s3://bucket/prefix.")
+        return DataError(messages.ADDRESS_IMPOSSIBLE(url=one_line(url), reason=one_line(error)))
     advice = _ADVICE.get(_code_of(error) or type(error).__name__)
     if advice is not None:
-        return StorageError(f"{url}: {advice}.")
-    return StorageError(f"{url}: S3 does not answer ({one_line(error)}); check credentials, rights and endpoint.")
+        return StorageError(messages.REFUSED(url=url, advice=advice))
+    return StorageError(messages.NO_ANSWER(url=url, reason=one_line(error)))

@@ -13,7 +13,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any, BinaryIO, cast
 
-from vsetune.errors import DataError, StorageError
+from vsetune.errors import DataError, StorageError, one_line
+from vsetune.storage import messages
 
 _PARTIAL = ".partial"
 _JSON_BYTES = 1 << 20
@@ -24,9 +25,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(
-            f"{folder}: cannot make this folder ({error.strerror}); choose another place or fix its permissions."
-        ) from error
+        raise StorageError(messages.FOLDER_UNMADE(folder=folder, reason=error.strerror)) from error
 
 
 @contextmanager
@@ -134,7 +133,7 @@ def partials_in(folder: Path) -> list[Path]:
 
 def unreadable(path: Path, error: OSError) -> StorageError:
     """The error for a file that may be sound, but that storage does not deliver."""
-    return StorageError(f"{path}: cannot be read ({error.strerror}); check the disk and its rights, then resume.")
+    return StorageError(messages.FILE_UNREADABLE(file=path, reason=error.strerror))
 
 
 def write_json(path: Path, plain: Any, *, durable: bool) -> None:
@@ -151,16 +150,18 @@ def read_json(path: Path, *, most_bytes: int = _JSON_BYTES) -> Any | None:
     try:
         about = os.stat(path)
         if not stat.S_ISREG(about.st_mode):
-            raise DataError(f"{path}: cannot read (no regular file)")
+            raise DataError(messages.JSON_UNREADABLE(file=path, reason="no regular file"))
         if about.st_size > most_bytes:
-            raise DataError(f"{path}: cannot read ({about.st_size:,} bytes, need at most {most_bytes:,})")
+            raise DataError(messages.JSON_UNREADABLE(
+                file=path, reason=f"{about.st_size:,} bytes, need at most {most_bytes:,}",
+            ))
         return json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: cannot read ({' '.join(str(error).split())})") from error
+        raise DataError(messages.JSON_UNREADABLE(file=path, reason=one_line(error))) from error
 
 
 def readable_json(plain: Any) -> bytes:
@@ -184,10 +185,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _cannot_write(path: Path, size: int, error: OSError) -> StorageError:
-    return StorageError(
-        f"{path}: cannot write {size:,} bytes ({error.strerror or error}; {free_in(path.parent)}); "
-        "free space or choose another folder, then repeat."
-    )
+    return StorageError(messages.FILE_UNWRITABLE(
+        file=path, bytes=size, reason=error.strerror or error, free=free_in(path.parent),
+    ))
 
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

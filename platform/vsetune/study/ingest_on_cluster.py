@@ -14,7 +14,7 @@ from rich.console import Console
 
 from vsetune.config.components.catalogue import code_of
 from vsetune.config.sources.recipe import IngestRecipe
-from vsetune.data.making.parallel_ingest import ShardTask, ingest_in_parallel
+from vsetune.data.making.ingest import ShardTask, ingest
 from vsetune.data.stored.manifest import Manifest
 from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError, StorageError, VsetuneError
@@ -40,7 +40,7 @@ def ingest_on_cluster(
     address: of a running Ray cluster, or `auto`; None starts Ray on this machine unless RAY_ADDRESS is set.
     After a kill or a loss of nodes, the same call continues and does not repeat finished shards. The call may come from
     another machine if the data set is written to a bucket. An extractor on `cuda` asks for a GPU per shard.
-    Raises the errors of `ingest_in_parallel`, ConfigError for a plugin's reader, and KeyboardInterrupt after Ctrl-C,
+    Raises the errors of `ingest`, ConfigError for a plugin's reader, and KeyboardInterrupt after Ctrl-C,
     SIGTERM or the death of Ray.
     """
     if code_of(type(recipe.source)) is not None:
@@ -56,7 +56,7 @@ def ingest_on_cluster(
         sigterm_like_ctrl_c(), ray_cluster(address, stop, farewell=farewell),
         terminal_progress(console) as progress,
     ):
-        return ingest_in_parallel(recipe, placed, progress=progress)
+        return ingest(recipe, progress=progress, place_tasks=placed)
 
 
 def _placed(

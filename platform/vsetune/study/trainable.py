@@ -313,7 +313,7 @@ def _device_here(name: str) -> torch.device:
         raise failure from error
 
 
-_OF_DATA = ("vsetune.data", "vsetune.storage.node_cache", "vsetune.storage.kept_objects")
+_OF_DATA = ("vsetune.data", "vsetune.storage.node_cache")
 _MOST = 20
 
 

@@ -124,9 +124,7 @@ def test_the_data_set_that_is_changed_is_sound(sound_data: Path, verdicts: Calla
 
 @pytest.mark.parametrize("name", ["manifest.json", "vocabulary.json", "train-000000.tar", "parses.json"])
 @pytest.mark.parametrize("special", ["fifo", "/dev/zero", "/etc/hostname", "folder", "loop"])
-def test_nothing_but_regular_files_of_the_folder_is_opened(
-    hostile: Path, verdicts: Callable[[Path], tuple[Any, Any]], name: str, special: str
-) -> None:
+def test_nothing_but_regular_files_of_the_folder_is_opened(hostile, verdicts, name, special):
     (hostile / name).unlink()
     (hostile / name).symlink_to(special)
     told, read = verdicts(hostile)
@@ -134,8 +132,6 @@ def test_nothing_but_regular_files_of_the_folder_is_opened(
     assert read or name == "parses.json"
 
 
-def test_the_folder_itself_may_be_a_link(
-    sound_data: Path, tmp_path: Path, verdicts: Callable[[Path], tuple[Any, Any]]
-) -> None:
+def test_the_folder_itself_may_be_a_link(sound_data, tmp_path, verdicts):
     (tmp_path / "link").symlink_to(shutil.copytree(sound_data, tmp_path / "elsewhere"))
     assert verdicts(tmp_path / "link") == ([], None)

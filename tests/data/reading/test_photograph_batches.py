@@ -9,13 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from equal_batches import assert_equal
 from PIL import Image
+from refusals import refused
 from started_threads import StartedThreads
 
 from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput
+from vsetune.data import messages
 from vsetune.data.batches.reader import evaluation_batches, steps_per_epoch, training_batches
 from vsetune.data.stored.vocabulary import PAD
-from vsetune.errors import DataError
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
 CROPPED = NetworkReads(pixels=PixelInput(size=6, crop_low=0.3))
@@ -39,15 +41,6 @@ def is_mirrored(pixels: torch.Tensor) -> bool:
 def pictured(tiny):
     """pictured(captions or number of images, **options): with a slope of each image."""
     return lambda captions=23, **options: tiny(captions, photograph=slope, **options)
-
-
-def assert_equal(ours, theirs) -> None:
-    ours, theirs = list(ours), list(theirs)
-    assert len(ours) == len(theirs)
-    for one, other in zip(ours, theirs, strict=True):
-        for name, value in vars(one).items():
-            twin = getattr(other, name)
-            assert (value is None and twin is None) or torch.equal(value, twin), name
 
 
 @pytest.mark.parametrize("unit", ["pairs", "images"])
@@ -174,7 +167,13 @@ def test_captions_of_a_mirrored_image_have_left_and_right_exchanged(pictured, un
     dataset = pictured(SIDES * 10).write()
     plain, turned = ([text for texts in each * 10 for text in texts] for each in (SIDES, MIRRORED))
     seen = set()
-    for batch in training_batches(dataset, "train", **OPTIONS | {"batch_unit": unit}, reads=FLIPPED, workers=workers):
+    vectors = np.arange(60, dtype=np.float32)[:, None]
+    options = OPTIONS | {"batch_unit": unit, "semantics": vectors, "workers": workers}
+    for batch in training_batches(dataset, "train", **options, reads=FLIPPED):
+        assert batch.semantic_vectors[:, 0].tolist() == batch.caption_ids.tolist()
+        for row, length in zip(batch.captions, batch.caption_lengths.tolist(), strict=True):
+            assert (row[:length] != PAD).all()
+            assert (row[length:] == PAD).all()
         rows = [is_mirrored(image) for image in batch.pixels]
         found = sentences(dataset, batch)
         for text, row, caption in zip(found, batch.caption_rows.tolist(), batch.caption_ids.tolist(), strict=True):
@@ -201,13 +200,6 @@ def test_a_word_that_only_the_mirrored_caption_has_may_be_unknown(pictured):
     assert found == {"a dog <unknown>", "a cat"}
 
 
-def test_semantic_vectors_of_a_mirrored_caption_stay(pictured):
-    dataset = pictured(SIDES * 4).write()
-    vectors = np.arange(24, dtype=np.float32)[:, None]
-    for batch in training_batches(dataset, "train", **OPTIONS, reads=FLIPPED, semantics=vectors):
-        assert batch.semantic_vectors[:, 0].tolist() == batch.caption_ids.tolist()
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_photograph_that_cannot_be_decoded_is_named_in_one_line(pictured, workers):
     def damage(index, members):
@@ -215,16 +207,15 @@ def test_a_photograph_that_cannot_be_decoded_is_named_in_one_line(pictured, work
             members["png"] = b"no photograph"
 
     dataset = pictured(edit=damage).write()
-    with pytest.raises(DataError, match=r"train-000001.tar: sample 0+7: its photograph cannot be decoded") as caught:
+    with refused(messages.PHOTOGRAPH_UNREADABLE):
         list(training_batches(dataset, "train", **OPTIONS, reads=CROPPED, workers=workers))
-    assert "\n" not in str(caught.value)
-    with pytest.raises(DataError, match="cannot be decoded"):
+    with refused(messages.PHOTOGRAPH_UNREADABLE):
         list(evaluation_batches(dataset, "train", batch_size=3, reads=CROPPED, threads=workers))
 
 
 def test_a_sample_without_its_photograph_is_damage(pictured):
     dataset = pictured(edit=lambda index, members: members.pop("png") if index == 3 else None).write()
-    with pytest.raises(DataError, match=r"sample 0+3 has no \.jpg or \.png member"):
+    with refused(messages.SHARD_DAMAGED):
         list(evaluation_batches(dataset, "train", batch_size=3, reads=CROPPED))
 
 
@@ -234,7 +225,7 @@ def test_a_data_set_without_photographs_is_refused_with_the_fix(tiny):
         lambda: training_batches(dataset, "train", **OPTIONS, reads=CROPPED),
         lambda: evaluation_batches(dataset, "train", batch_size=3, reads=CROPPED),
     ):
-        with pytest.raises(DataError, match=r"has no photographs .*; ingest it again with store_images: true"):
+        with refused(messages.NO_PHOTOGRAPHS):
             read()
 
 
@@ -260,11 +251,3 @@ def test_stopping_early_leaves_no_thread_that_decodes(pictured):
     assert decoders.alive()
     batches.close()
     assert decoders.all_end()
-
-
-def test_padding_of_mirrored_captions_is_padding(pictured):
-    dataset = pictured(SIDES * 4).write()
-    for batch in training_batches(dataset, "train", **OPTIONS, reads=FLIPPED):
-        for row, length in zip(batch.captions, batch.caption_lengths.tolist(), strict=True):
-            assert (row[length:] == PAD).all()
-            assert (row[:length] != PAD).all()

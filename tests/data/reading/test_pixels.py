@@ -9,11 +9,12 @@ from random import Random
 import numpy as np
 import pytest
 from PIL import Image
+from refusals import refused
 
 from vsetune.config.sources.trial_inputs import PixelInput
+from vsetune.data import messages
 from vsetune.data.batches.pixels import decoded, evaluation_pixels, training_crop, training_pixels
 from vsetune.data.stored.shards import Photograph
-from vsetune.errors import DataError
 
 WHOLE = PixelInput(size=4, crop="none", flip=0.0)
 
@@ -75,14 +76,13 @@ def test_photographs_of_every_mode_become_rgb(mode):
 
 @pytest.mark.parametrize("content", [b"no photograph", b"\xff\xd8\xff\xe0 cut", b""])
 def test_a_photograph_that_cannot_be_decoded_is_named_in_one_line(content):
-    with pytest.raises(DataError, match=r"^train-000000.tar: sample 3: its photograph cannot be decoded") as caught:
+    with refused(messages.PHOTOGRAPH_UNREADABLE, where="train-000000.tar: sample 3"):
         decoded(Photograph(content, "train-000000.tar: sample 3"))
-    assert "\n" not in str(caught.value)
 
 
 def test_a_photograph_that_is_cut_off_is_refused():
     whole = photograph(noise(64, 64)).content
-    with pytest.raises(DataError, match=r"cannot be decoded .*; ingest the data set again"):
+    with refused(messages.PHOTOGRAPH_UNREADABLE):
         decoded(Photograph(whole[: len(whole) // 2], "here"))
 
 

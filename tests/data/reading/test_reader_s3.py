@@ -2,32 +2,23 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
-from dataclasses import fields
 
 import pytest
-import torch
+from equal_batches import assert_equal
 from mock_bucket import bucket
+from refusals import refused
 
+from vsetune.data import messages
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions.parses import read_parses
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_captions
-from vsetune.errors import DataError
+from vsetune.storage import messages as storage_messages
 from vsetune.storage import s3
 
 __all__ = ["bucket"]
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
-
-
-def assert_equal(here, there):
-    """Bit for bit, all fields of all batches."""
-    here, there = list(here), list(there)
-    assert len(here) == len(there)
-    for one, other in zip(here, there, strict=True):
-        for field in fields(one):
-            ours, theirs = getattr(one, field.name), getattr(other, field.name)
-            assert (ours is None and theirs is None) or torch.equal(ours, theirs), field.name
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -49,12 +40,12 @@ def test_shards_on_s3_give_the_same_batches_as_the_folder(tiny, bucket, workers,
 
 
 def test_a_prefix_without_manifest_is_no_data_set(bucket):
-    with pytest.raises(DataError, match=r"^s3://data/nothing: no manifest\.json in it"):
+    with refused(messages.NO_MANIFEST, folder="s3://data/nothing"):
         Dataset.open("s3://data/nothing")
 
 
 def test_a_bucket_that_does_not_exist_is_not_taken_for_an_empty_prefix(bucket):
-    with pytest.raises(DataError, match=r"^s3://date/tiny/manifest\.json: no such object, nor a bucket date; check"):
+    with refused(storage_messages.NO_BUCKET, url="s3://date/tiny/manifest.json", bucket="date"):
         Dataset.open("s3://date/tiny")
 
 
@@ -63,7 +54,7 @@ def test_a_shard_missing_on_s3_is_named_when_it_is_read(tiny, bucket):
     for path in tiny().folder.iterdir():
         if path.name != "train-000001.tar":
             bucket.upload_file(str(path), "data", f"tiny/{path.name}")
-    with pytest.raises(DataError, match=r"^s3://data/tiny/train-000001\.tar: shard file missing; check with `vsetune "):
+    with refused(messages.FILE_MISSING, file="s3://data/tiny/train-000001.tar", kind="shard"):
         list(training_batches(Dataset.open("s3://data/tiny"), "train", **OPTIONS))
 
 
@@ -115,9 +106,9 @@ def test_a_half_written_shard_on_s3_is_one_line_with_the_way_out(tiny, bucket):
         bucket.upload_file(str(path), "data", f"tiny/{path.name}")
     content = (tiny().folder / "train-000001.tar").read_bytes()
     dataset = Dataset.open("s3://data/tiny")
-    for spoilt, told in ((content[:-1024], "the manifest says"), (content[:-1] + b"x", "its SHA-256 is not the one")):
+    for spoilt in (content[:-1024], content[:-1] + b"x"):
         bucket.put_object(Bucket="data", Key="tiny/train-000001.tar", Body=spoilt)
-        with pytest.raises(DataError, match=rf"^s3://data/tiny/train-000001\.tar: damaged shard \(.*{told}.*copy it"):
+        with refused(messages.SHARD_DAMAGED, shard="s3://data/tiny/train-000001.tar"):
             list(training_batches(dataset, "train", **OPTIONS))
 
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from refusals import refused
 
+from vsetune.data import messages
 from vsetune.data.stored.vocabulary import END, MASK, PAD, SPECIAL_WORDS, START, UNKNOWN, Vocabulary, tokenise
-from vsetune.errors import DataError
 
 
 def test_words_are_lower_case_and_split_by_treebank_rules():
@@ -41,8 +42,14 @@ def test_json_brings_the_same_vocabulary_back():
     assert Vocabulary.from_json(vocabulary.to_json()) == vocabulary
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"words": "abc"}', '{"words": [1]}', '{"words": ["dog"]}',
-                                  '{"words": ["<pad>", "<start>", "<end>", "<unknown>", "<mask>", "a", "a"]}'])
-def test_another_json_is_refused(text):
-    with pytest.raises(DataError, match="ingest the data again"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", messages.NO_JSON), ("[]", messages.NO_VOCABULARY), ('{"words": "abc"}', messages.NO_VOCABULARY),
+        ('{"words": [1]}', messages.NO_VOCABULARY), ('{"words": ["dog"]}', messages.VOCABULARY_WRONG),
+        ('{"words": ["<pad>", "<start>", "<end>", "<unknown>", "<mask>", "a", "a"]}', messages.VOCABULARY_WRONG),
+    ],
+)
+def test_another_json_is_refused(text, message):
+    with refused(message):
         Vocabulary.from_json(text)

@@ -11,8 +11,10 @@ import pytest
 import yaml
 from PIL import Image
 from plugin_folders import write_files
+from refusals import fits
 
 from vsetune.config.plugins import forget_plugins
+from vsetune.data import messages
 from vsetune.data.making.data_place import load_recipe
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
@@ -110,9 +112,9 @@ def test_mistakes_with_a_reader_are_told_in_one_line(tmp_path: Path) -> None:
     path = write_recipe(tmp_path, layout="pars")
     assert "source.layout: no layout is called pars; did you mean pairs?" in problems(path)[0]
     path = write_recipe(tmp_path, reader=READER.replace("def read(", "def reads("))
-    assert problems(path)[0].endswith("pairs/reader.py: no function `read(source)` in it; it must give a RawDataset")
+    assert fits(problems(path)[0], messages.READER_WRONG, found="no function `read`")
     path = write_recipe(tmp_path, reader=READER.replace("return RawDataset(", "return dict("))
-    assert problems(path)[0].endswith("reader.py: read gave a dict, need a RawDataset of splits")
+    assert fits(problems(path)[0], messages.READER_WRONG, found="read returned a dict")
     path = write_recipe(tmp_path, reader=READER.replace(".glob(", ".globb("))
     assert "pairs/reader.py:11: AttributeError: " in problems(path)[0]
     path = write_recipe(tmp_path, spec=SPEC.replace("Field(2, ge=2, ", "Field(2, "))

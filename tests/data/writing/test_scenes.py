@@ -7,8 +7,7 @@ import pytest
 from vsetune.config.sources.recipe import PixelsSpec, ScenesSource
 from vsetune.data.making.pixel_features import PixelExtractor, cell_statistics
 from vsetune.data.making.raw import RawDataset, decode_image
-from vsetune.data.making.scene_captions import COLOURS, Scene, Things, describe
-from vsetune.data.making.scenes import FAMILY, SceneImage, family_of, read_scenes
+from vsetune.data.making.scenes import COLOURS, FAMILY, Scene, SceneImage, Things, describe, family_of, read_scenes
 
 SMALL = ScenesSource(train=24, validation=8, test=8, seed=1, image_size=48)
 

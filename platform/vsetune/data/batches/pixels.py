@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from vsetune.config.sources.trial_inputs import PixelInput
+from vsetune.data import messages
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.plain_files import Flaw
@@ -32,10 +33,7 @@ _SHORTER_SIDE = 256 / 224
 def require_photographs(dataset: Dataset) -> None:
     """DataError with the fix for a data set that was ingested without its images."""
     if not dataset.manifest.images_stored:
-        raise DataError(
-            f"{dataset.path}: has no photographs in its shards; ingest it again with store_images: true (in another "
-            "folder)."
-        )
+        raise DataError(messages.NO_PHOTOGRAPHS(folder=dataset.path))
 
 
 def training_pixels(photograph: Photograph, wanted: PixelInput, draw: Random) -> tuple[np.ndarray, bool]:
@@ -75,9 +73,7 @@ def decoded(photograph: Photograph) -> Image.Image:
     try:
         return rgb_image(photograph.content)
     except Flaw as error:
-        raise DataError(
-            f"{photograph.place}: its photograph cannot be decoded ({error}); ingest the data set again."
-        ) from error
+        raise DataError(messages.PHOTOGRAPH_UNREADABLE(where=photograph.place, reason=error)) from error
 
 
 def _random_resized(wanted: PixelInput, size: tuple[int, int], draw: Random) -> Box:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-import queue
 import random
-import threading
 import weakref
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
 from vsetune.config.sources.trial_inputs import FEATURES_AND_WORDS, NetworkReads, PixelInput
+from vsetune.data import messages
 from vsetune.data.batches.assembly import Assembly, CaptionTables, Decode, Decoded, Item, caption_tables, decoders
 from vsetune.data.batches.bank_batches import BankRows, GatheredBatches, Gathering, rows_in_order, shuffled_rows
 from vsetune.data.batches.batch import Batch
@@ -29,48 +31,41 @@ from vsetune.errors import DataError
 
 T = TypeVar("T")
 
-_POLL_S = 0.1
-_JOIN_S = 10.0
-
-
-@dataclass(frozen=True)
-class _End:
-    error: BaseException | None
+_CLOSE_S = 10.0
+_END = object()
 
 
 class Prefetched(Iterator[T], Generic[T]):
     """Items of a generator, up to `depth` of them made ahead by a thread.
 
-    An exception of the generator is raised here, in its place. The thread ends with the items, with `close()`, when
-    this object is garbage-collected, and at interpreter exit, whichever comes first; the generator is then closed
-    (in the thread), so that its files and worker processes go too.
+    An exception of the generator is raised here, in its place. The generator is closed, in the thread, with the last
+    item, with `close()`, and when this object is garbage-collected, so that its files and worker processes go too.
     """
 
     def __init__(self, items: Generator[T, None, None], *, depth: int) -> None:
-        buffer: queue.Queue[Any] = queue.Queue(depth)
-        stop = threading.Event()
-        # The thread must not refer to `self`, or an abandoned iterator would never be collected.
-        thread = threading.Thread(target=_produce, args=(items, buffer, stop), name="vsetune-reader", daemon=True)
-        self._buffer = buffer
-        self._is_finished = False
-        self._shut_down = weakref.finalize(self, _shut_down, buffer, stop, thread)
-        thread.start()
+        self._items, self._pool = items, ThreadPoolExecutor(1, thread_name_prefix="vsetune-reader")
+        self._coming = deque(self._pool.submit(next, items, _END) for _ in range(depth))
+        self._shut_down = weakref.finalize(self, _shut_down, self._pool, items, self._coming)
 
     def __next__(self) -> T:
-        if self._is_finished:
+        if not self._coming:
             raise StopIteration
-        item = self._buffer.get()
-        if not isinstance(item, _End):
-            return item  # type: ignore[no-any-return]
-        self.close()
-        if item.error is not None:
-            raise item.error
-        raise StopIteration
+        try:
+            item = self._coming.popleft().result()
+        except BaseException:
+            self.close()
+            raise
+        if item is _END:
+            self.close()
+            raise StopIteration
+        self._coming.append(self._pool.submit(next, self._items, _END))
+        return cast(T, item)
 
     def close(self) -> None:
         """Stop the thread; later calls of next() find the end. Harmless when repeated."""
-        self._is_finished = True
-        self._shut_down()
+        closing = self._shut_down()
+        if closing is not None:
+            wait([closing], _CLOSE_S)
 
     def __enter__(self) -> Prefetched[T]:
         return self
@@ -79,39 +74,17 @@ class Prefetched(Iterator[T], Generic[T]):
         self.close()
 
 
-def _produce(items: Generator[Any, None, None], buffer: queue.Queue[Any], stop: threading.Event) -> None:
-    error: BaseException | None = None
-    try:
-        for item in items:
-            if not _offer(buffer, item, stop):
-                return
-    except BaseException as caught:  # passed to the consumer, which raises it
-        error = caught
-    finally:
-        items.close()
-    _offer(buffer, _End(error), stop)
-
-
-def _offer(buffer: queue.Queue[Any], item: Any, stop: threading.Event) -> bool:
-    """Put the item as soon as there is room; False if asked to stop."""
-    while not stop.is_set():
-        try:
-            buffer.put(item, timeout=_POLL_S)
-            return True
-        except queue.Full:
-            continue
-    return False
-
-
-def _shut_down(buffer: queue.Queue[Any], stop: threading.Event, thread: threading.Thread) -> None:
-    stop.set()
-    while True:
-        try:
-            buffer.get_nowait()
-        except queue.Empty:
-            break
-    if thread is not threading.current_thread():
-        thread.join(_JOIN_S)
+def _shut_down(
+    pool: ThreadPoolExecutor, items: Generator[Any, None, None], coming: deque[Future[Any]]
+) -> Future[None] | None:
+    """The closing of the generator. Does not wait: the thread itself may run the garbage collection."""
+    while coming:
+        coming.pop().cancel()
+    closing = None
+    with suppress(RuntimeError):  # the interpreter ends, and the pool with it
+        closing = pool.submit(items.close)
+    pool.shutdown(wait=False)
+    return closing
 
 
 Batches = Prefetched[Batch] | GatheredBatches
@@ -153,10 +126,10 @@ def training_batches(
     """
     info = dataset.split(split)
     if semantics is not None and len(semantics) != info.captions:
-        raise DataError(
-            f"{dataset.path}: semantic vectors have {len(semantics)} rows, split {split!r} has {info.captions} "
-            "captions; fit them on this split."
-        )
+        raise DataError(messages.MISFIT(
+            where=dataset.path, found=f"{len(semantics)} semantic vectors",
+            need=f"{info.captions}, one for each caption of split {split}", fix="fit them on this split.",
+        ))
     if tables is None:
         tables = caption_tables(dataset, split, reads, mirrored=reads.swaps_sides)
     if rows is not None:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from vsetune.data import messages
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.errors import StorageError, VsetuneError, one_line
 
@@ -133,7 +134,7 @@ class _WorkerLanes(IterableDataset[Any]):
         try:
             yield from _chunks_of(self._read, self._lanes, self._fetched_ahead)
         except VsetuneError as error:
-            yield _Failure(type(error)(str(error)))
+            yield _Failure(type(error)(error.problem))
 
 
 def _chunks_by_workers(
@@ -153,10 +154,7 @@ def _chunks_by_workers(
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
-        raise StorageError(  # killed, for whatever reason: an interruption, not caused by the data
-            f"a process that reads shards ended early ({one_line(error)}); start again, with fewer workers or more "
-            "memory (shared memory too) when it happens again."
-        ) from error
+        raise StorageError(messages.WORKER_ENDED(reason=one_line(error))) from error
     finally:
         # An error keeps this frame, and with it the workers, alive until its traceback is dropped; by then the workers
         # no longer receive the request to end, and the process waits for them.

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from vsetune.config.spec.base import Spec
+from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.plain_files import HEADER_BYTES, Flaw, array_from_bytes
 from vsetune.data.stored.shards import MOST_CHARACTERS
@@ -39,18 +40,19 @@ def fetched_array(info: SplitParses | SplitPhrases, captions: int, path: str) ->
     try:
         content = storage.read_inside(path, info.file, most=HEADER_BYTES + 2 * captions * MOST_CHARACTERS)
     except s3.NothingThere as error:
-        raise s3.NothingThere(f"{where}: listed in {PARSES_FILE}, and missing; {fix}") from error
+        raise s3.NothingThere(messages.PARSES_FILE_MISSING(where=where, fix=fix)) from error
     if sha256_hex(content) != info.sha256:
-        raise DataError(
-            f"{where}: its SHA-256 is not the one of {PARSES_FILE}, the file was changed; restore it, or delete it and "
-            f"{PARSES_FILE} and {fix}"
-        )
+        raise DataError(messages.OTHER_HASH(
+            file=where, listed=PARSES_FILE, fix=f"restore it, or delete it and {PARSES_FILE} and {fix}",
+        ))
     try:
         array = array_from_bytes(content)
     except Flaw as error:
-        raise DataError(f"{where}: no plain array ({error}); {fix}") from error
+        raise DataError(messages.NO_ARRAY(where=where, reason=error, fix=fix)) from error
     if array.ndim != 2 or len(array) != captions or array.dtype != np.dtype(HEADS_DTYPE):
-        raise DataError(f"{where}: is {array.shape} {array.dtype}, need ({captions}, words) {HEADS_DTYPE}; {fix}")
+        raise DataError(messages.MISFIT(
+            where=where, found=f"{array.shape} {array.dtype}", need=f"({captions}, words) {HEADS_DTYPE}", fix=fix,
+        ))
     return array
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from vsetune.config.sources.recipe import ParsesSpec
+from vsetune.data import messages
 from vsetune.data.captions.parse_files import (
     HEADS_DTYPE,
     PARSES_FILE,
@@ -26,7 +27,6 @@ from vsetune.data.captions.parse_files import (
 )
 from vsetune.data.captions.phrase_rules import PHRASE_DTYPE, Phrase, counted, decoded, encoded
 from vsetune.data.captions.spacy_parser import load_parser, load_phrase_finder
-from vsetune.data.captions.svd_semantics import captions_fingerprint
 from vsetune.data.progress import ProgressSink
 from vsetune.data.stored import storage
 from vsetune.data.stored.array_cache import cached_array
@@ -55,11 +55,11 @@ def read_parses(path: str) -> Parses | None:
     try:
         parses = Parses.model_validate(plain)
     except ValidationError as error:
-        raise DataError(f"{where}: damaged ({first_problem(error)}); delete it, then {again(path)}") from error
+        raise DataError(messages.PARSES_DAMAGED(where=where, reason=first_problem(error), fix=again(path))) from error
     if parses.format != PARSES_FORMAT:
-        raise DataError(
-            f"{where}: format is {one_line(repr(parses.format))}, need {PARSES_FORMAT!r}; delete it, then {again(path)}"
-        )
+        raise DataError(messages.PARSES_DAMAGED(
+            where=where, reason=f"format {one_line(repr(parses.format))}, need {PARSES_FORMAT!r}", fix=again(path),
+        ))
     return parses
 
 
@@ -124,7 +124,7 @@ def word_heads(dataset: Dataset, split: str) -> np.ndarray:
     """
     info = parses_of(dataset, split)
     if info is None:
-        raise DataError(f"{dataset.path}: has no parses of its captions; add them: vsetune data parse {dataset.path}")
+        raise DataError(messages.NO_PARSES(folder=dataset.path))
     fetch = partial(fetched_array, info, info.captions, dataset.path)
     return cached_array(dataset.path, info.file, rows=info.captions, make=fetch, dtype=HEADS_DTYPE)
 
@@ -157,12 +157,10 @@ def parses_of(dataset: Dataset, split: str) -> SplitParses | None:
     if parses is None:
         return None
     info = parses.splits.get(split)
-    if info is None or info.captions_fingerprint != captions_fingerprint(dataset, split):
-        raise DataError(f"{dataset.path}: its parses are of other captions than split {split}; {again(dataset.path)}")
+    if info is None or info.captions_fingerprint != dataset.split(split).captions_fingerprint:
+        raise DataError(messages.PARSES_OTHER_CAPTIONS(folder=dataset.path, split=split, fix=again(dataset.path)))
     if info.captions != dataset.split(split).captions:
-        raise DataError(
-            f"{dataset.path}: its parses are of {info.captions} captions in {split}; {again(dataset.path)}"
-        )
+        raise DataError(messages.PARSES_OTHER_CAPTIONS(folder=dataset.path, split=split, fix=again(dataset.path)))
     return info
 
 
@@ -176,7 +174,7 @@ def joined_words(heads: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     caption, word = np.nonzero(heads >= 0)
     head = heads[caption, word].astype(np.int64)
     if (np.maximum(word, head) > lengths[caption] - 3).any():
-        raise DataError("parses: a head stands beyond the words of its caption; make them again: vsetune data parse")
+        raise DataError(messages.HEAD_BEYOND_CAPTION())
     joined = np.zeros((len(lengths), lengths.max(), lengths.max()), np.bool_)
     joined[caption, word + 1, head + 1] = True
     joined[caption, head + 1, word + 1] = True
@@ -186,7 +184,7 @@ def joined_words(heads: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 def _fits(parses: Parses, dataset: Dataset) -> bool:
     """Whether the parses are of the captions that the data set has now."""
     made_of = {split: info.captions_fingerprint for split, info in parses.splits.items()}
-    return made_of == {split: captions_fingerprint(dataset, split) for split in dataset.manifest.splits}
+    return made_of == {split: dataset.split(split).captions_fingerprint for split in dataset.manifest.splits}
 
 
 def _parsed(dataset: Dataset, split: str, pipeline: str, progress: ProgressSink) -> np.ndarray:
@@ -210,7 +208,7 @@ def _parsed(dataset: Dataset, split: str, pipeline: str, progress: ProgressSink)
                 row[: len(heads)] = heads
         return array
 
-    made_of = sha256_hex(f"{pipeline} {parser.version} {captions_fingerprint(dataset, split)}".encode())[:12]
+    made_of = sha256_hex(f"{pipeline} {parser.version} {dataset.split(split).captions_fingerprint}".encode())[:12]
     name = f"parses-{split}-{made_of}.npy"
     return cached_array(dataset.path, name, rows=captions, make=make, dtype=HEADS_DTYPE, sealed=False)
 
@@ -220,10 +218,10 @@ def _phrased(dataset: Dataset, split: str, parses: Parses, progress: ProgressSin
     captions = dataset.split(split).captions
     finder = load_phrase_finder(parses.pipeline)
     if finder.version != parses.version:
-        raise StudyConflict(
-            f"{dataset.path}: has parses by {parses.pipeline} {parses.version}, its phrases would be by "
-            f"{finder.version}; install that version, or delete {join(dataset.path, PARSES_FILE)} to make both again."
-        )
+        raise StudyConflict(messages.PARSES_OTHER_VERSION(
+            folder=dataset.path, pipeline=parses.pipeline, version=parses.version, installed=finder.version,
+            file=join(dataset.path, PARSES_FILE),
+        ))
 
     def make() -> np.ndarray:
         progress.stage(f"finding phrases in captions of {split}", captions)
@@ -233,24 +231,23 @@ def _phrased(dataset: Dataset, split: str, parses: Parses, progress: ProgressSin
             progress.advance(1)
         return encoded(rows)
 
-    says = f"{_PHRASE_RULES} {parses.pipeline} {finder.version} {captions_fingerprint(dataset, split)}"
+    says = f"{_PHRASE_RULES} {parses.pipeline} {finder.version} {dataset.split(split).captions_fingerprint}"
     name = f"phrases-{split}-{sha256_hex(says.encode())[:12]}.npy"
     return cached_array(dataset.path, name, rows=captions, make=make, dtype=PHRASE_DTYPE, sealed=False)
 
 
 def _require_same(found: Parses, pipeline: str, path: str) -> None:
     if found.pipeline != pipeline:
-        raise StudyConflict(
-            f"{path}: has parses by {found.pipeline} already, networks trained on both do not compare; delete "
-            f"{join(path, PARSES_FILE)} to replace them by {pipeline}."
-        )
+        raise StudyConflict(messages.PARSES_OTHER_PIPELINE(
+            folder=path, found=found.pipeline, file=join(path, PARSES_FILE), pipeline=pipeline,
+        ))
 
 
 def _described(dataset: Dataset, split: str, array: np.ndarray) -> SplitParses:
     file, digest = _kept(array, dataset.path)
     return SplitParses(
-        file=file.name, sha256=digest, captions_fingerprint=captions_fingerprint(dataset, split), captions=len(array),
-        pairs=int((array >= 0).sum()), not_parsed=int((array[:, 0] == NOT_PARSED).sum()),
+        file=file.name, sha256=digest, captions_fingerprint=dataset.split(split).captions_fingerprint,
+        captions=len(array), pairs=int((array >= 0).sum()), not_parsed=int((array[:, 0] == NOT_PARSED).sum()),
     )
 
 
@@ -268,7 +265,7 @@ def _kept(array: np.ndarray, path: str) -> tuple[Path, str]:
     file = Path(str(getattr(array, "filename", "")))
     digest = storage.sha256_of(str(file))
     if digest is None:
-        raise StorageError(f"{path}: its parses cannot be written; choose a place with room and rights.")
+        raise StorageError(messages.PARSES_UNWRITABLE(folder=path))
     return file, digest
 
 
@@ -305,7 +302,9 @@ class CaptionPhrases:
         try:
             return decoded(self.codes[caption], words=words)
         except DataError as error:
-            raise DataError(f"{self.place}: caption {caption}: {error}; {again(self.place, phrases=True)}") from error
+            raise DataError(messages.PHRASES_DAMAGED(
+                folder=self.place, caption=caption, reason=error, fix=again(self.place, phrases=True),
+            )) from error
 
 
 def caption_phrases(dataset: Dataset, split: str) -> CaptionPhrases:

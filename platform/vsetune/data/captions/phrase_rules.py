@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from vsetune.data import messages
 from vsetune.errors import DataError
 
 PhraseKind = Literal["object", "attribute", "relation"]
@@ -170,9 +171,9 @@ def decoded(row: np.ndarray, *, words: int) -> list[Phrase]:
         elif lists and 0 <= code < words:
             lists[-1][1].append(code)
         else:
-            raise DataError(f"phrases: {code} stands among the positions of a caption of {words} words")
+            raise DataError(messages.PHRASES_WRONG(found=code, words=words))
     if any(code != _END for code in codes[end:]) or not all(positions for _, positions in lists):
-        raise DataError("phrases: a row has a phrase without words, or goes on behind its end")
+        raise DataError(messages.PHRASES_WRONG(found="a phrase without words, or one behind the end", words=words))
     return [Phrase(_KINDS[code], tuple(positions)) for code, positions in lists]
 
 

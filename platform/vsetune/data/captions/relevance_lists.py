@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import split_records
@@ -30,10 +31,7 @@ def relevant_pairs(dataset: Dataset, split: str, path: Path | str) -> Tensor:
     for where, record in split_records(dataset, split):
         name, count = record.image_id, len(record.captions)
         if name in places:
-            raise DataError(
-                f"{where}: a second image is called {one_line(name)!r}, so a list cannot name it; ingest the data set "
-                "again with one id per image."
-            )
+            raise DataError(messages.NAME_TWICE(where=where, name=f"image {one_line(name)!r}"))
         places[name] = (len(places), captions, count)
         captions += count
     pairs = {(index, first + n) for index, first, count in places.values() for n in range(count)}
@@ -47,12 +45,12 @@ def _listed(path: Path | str, split: str, places: dict[str, tuple[int, int, int]
         reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
         if reader.fieldnames is None or not set(_COLUMNS) <= set(reader.fieldnames):
             found = one_line(", ".join(reader.fieldnames or []) or "nothing")
-            raise DataError(f"{path}: line 1: got columns {found}, need {', '.join(_COLUMNS)}")
+            raise DataError(messages.TABLE_LINE(file=path, line=1, found=f"columns {found}", need=", ".join(_COLUMNS)))
         return [_pair(row, f"{path}: line {reader.line_num}", split, places) for row in reader]
     except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path}: cannot be read ({one_line(error)}); need a CSV file with {', '.join(_COLUMNS)}"
-        ) from error
+        raise DataError(messages.LIST_UNREADABLE(
+            file=path, reason=one_line(error), need=", ".join(_COLUMNS),
+        )) from error
 
 
 def _pair(
@@ -60,11 +58,15 @@ def _pair(
 ) -> tuple[int, int]:
     for column in ("image", "caption_image"):
         if row[column] not in places:
-            raise DataError(f"{where}: no image {one_line(repr(row[column]))} in split {split}; need an id as ingested")
+            raise DataError(messages.MISFIT(
+                where=where, found=f"image {one_line(repr(row[column]))}", need=f"an id of split {split} as ingested",
+                fix="correct the list.",
+            ))
     _, first, count = places[row["caption_image"]]
     text = (row["caption"] or "").strip()
     if not text.isdecimal() or len(text) > _DIGITS or int(text) >= count:
-        raise DataError(
-            f"{where}: caption is {one_line(repr(text))}, image {row['caption_image']} has captions 0 to {count - 1}"
-        )
+        raise DataError(messages.MISFIT(
+            where=where, found=f"caption {one_line(repr(text))}",
+            need=f"0 to {count - 1} for image {row['caption_image']}", fix="correct the list.",
+        ))
     return places[row["image"]][0], first + int(text)

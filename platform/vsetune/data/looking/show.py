@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +12,20 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from vsetune.config.sources.trial_inputs import TextModel
+from vsetune.data import messages
 from vsetune.data.batches.pixels import decoded
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import Photograph, Record, read_some
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, with_case
-from vsetune.errors import DataError, StorageError, one_line
+from vsetune.errors import DataError, StorageError
 from vsetune.storage.whole_files import whole_file
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 _THUMBNAIL = 220
-_TEXT_WIDTH = 380
+_TEXT_WIDTH = 420
+_LINE_LETTERS = 48
 _MARGIN = 16
 _FONT_SIZE = 15
 _LINE = 20
@@ -35,9 +38,9 @@ def contact_sheet(path: str, split: str, output: Path, *, count: int) -> int:
     DataError: no such split, or images are not stored. StorageError: the picture cannot be written.
     """
     if output.suffix.lower() not in {".png", ".jpg", ".jpeg"}:
-        raise StorageError(f"{output}: ends in {output.suffix or 'nothing'}, need .png or .jpg.")
+        raise StorageError(messages.SHEET_SUFFIX(file=output, suffix=output.suffix or "nothing"))
     if count < 1:
-        raise DataError(f"contact sheet: got count {count}, need 1 or more.")
+        raise DataError(messages.SHEET_COUNT(count=count))
     entries = list(_entries(path, split, count=count))
     font = ImageFont.load_default(_FONT_SIZE)
     tiles = [_tile(image, title, captions, font) for image, title, captions in entries]
@@ -46,19 +49,16 @@ def contact_sheet(path: str, split: str, output: Path, *, count: int) -> int:
         with whole_file(output, durable=False) as stream:
             sheet.save(stream, format="PNG" if output.suffix.lower() == ".png" else "JPEG")
     except OSError as error:
-        raise StorageError(f"{output}: cannot write ({error.strerror or error}); choose another place.") from error
+        raise StorageError(messages.FILE_UNWRITABLE(file=output, reason=error.strerror or error)) from error
     return len(tiles)
 
 
 def _entries(path: str, split: str, *, count: int) -> Iterator[tuple[Image.Image, str, list[str]]]:
     dataset = Dataset.open(path)
-    if split not in dataset.manifest.splits:
-        there = ", ".join(dataset.manifest.splits) or "none"
-        raise DataError(f"{path}: no split {one_line(split)}, it has {there}; name one of them.")
-    if not dataset.manifest.images_stored:
-        raise DataError(f"{path}: no images in its shards; ingest with store_images: true to see them.")
-    dataset.check_files([split])
     info = dataset.split(split)
+    if not dataset.manifest.images_stored:
+        raise DataError(messages.NO_PHOTOGRAPHS(folder=path))
+    dataset.check_files([split])
     step = max(1, info.images // count)
     wanted = range(0, info.images, step)[:count]
     for shard in info.shards:
@@ -73,9 +73,9 @@ def _tile(image: Image.Image, title: str, captions: Sequence[str], font: Font) -
     scale = _THUMBNAIL / max(image.size)
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     thumbnail = image.resize(size, Image.Resampling.LANCZOS)
-    lines = [(line, _FAINT) for line in wrap(title, _TEXT_WIDTH, font)]
+    lines = [(line, _FAINT) for line in textwrap.wrap(title, _LINE_LETTERS)]
     for number, caption in enumerate(captions, start=1):
-        lines += [(line, _INK) for line in wrap(f"{number}  {caption}", _TEXT_WIDTH, font)]
+        lines += [(line, _INK) for line in textwrap.wrap(f"{number}  {caption}", _LINE_LETTERS)]
     height = max(_THUMBNAIL, _LINE * len(lines)) + _MARGIN
     tile = Image.new("RGB", (_THUMBNAIL + _TEXT_WIDTH + 2 * _MARGIN, height), _PAPER)
     tile.paste(thumbnail, (0, 0))
@@ -83,25 +83,6 @@ def _tile(image: Image.Image, title: str, captions: Sequence[str], font: Font) -
     for row, (line, colour) in enumerate(lines):
         pen.text((_THUMBNAIL + _MARGIN, row * _LINE), line, fill=colour, font=font)
     return tile
-
-
-def wrap(text: str, width: int, font: Font) -> list[str]:
-    """Lines no wider than width pixels; a word that is wider is cut."""
-    lines: list[str] = []
-    line = ""
-    for word in text.split():
-        longer = f"{line} {word}" if line else word
-        if font.getlength(longer) <= width:
-            line = longer
-            continue
-        if line:
-            lines.append(line)
-        while font.getlength(word) > width:
-            fitting = next(n for n in range(len(word), 0, -1) if n == 1 or font.getlength(word[:n]) <= width)
-            lines.append(word[:fitting])
-            word = word[fitting:]
-        line = word
-    return [*lines, line] if line else lines
 
 
 def _sheet(tiles: Sequence[Image.Image]) -> Image.Image:
@@ -161,7 +142,7 @@ def read_pictures(dataset: Dataset, split: str, wanted: Collection[int], *, size
             found |= {each[0].index: _picture(*each, size) for each in read_some(dataset, shard, inside)}
     missing = sorted(set(wanted) - set(found))
     if missing:
-        raise DataError(f"{dataset.path}: split {split} has no image {missing[0]}; check with `vsetune data verify`.")
+        raise DataError(messages.NO_SUCH_IMAGE(folder=dataset.path, split=split, image=missing[0]))
     return found
 
 

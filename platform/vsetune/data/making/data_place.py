@@ -1,21 +1,32 @@
-"""The recipe file of a data set, its place, and whether the data set is already there."""
+"""The place of a data set: its recipe file, whether it is there already, and the journal of an unfinished ingest."""
 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from vsetune.config.plugins import load_installed, load_plugins, require_different_names
 from vsetune.config.sources.recipe import IngestRecipe, expand_path
+from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.spec.yaml_files import require_kind
+from vsetune.data import messages
 from vsetune.data.stored import storage
-from vsetune.data.stored.dataset import Dataset, check_first, load_manifest
-from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest
-from vsetune.errors import ConfigError, DataError, StorageError, StudyConflict
+from vsetune.data.stored.dataset import Dataset, load_manifest, without_check
+from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo
+from vsetune.errors import ConfigError, DataError, StorageError, StudyConflict, UsageError, one_line
+from vsetune.storage import s3
 from vsetune.storage.addresses import is_remote, join
+from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import under_home
+from vsetune.storage.whole_files import remove_partials, write_whole
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +57,9 @@ def finished(recipe: IngestRecipe, place: str) -> Manifest | None:
     manifest = load_manifest(place)
     wanted = recipe.content_fingerprint()
     if manifest.recipe_fingerprint != wanted:
-        raise StudyConflict(
-            f"output: {place}: holds data set {manifest.name} of another recipe "
-            f"({manifest.recipe_fingerprint}, now {wanted}); choose another output, or delete that folder."
-        )
+        raise StudyConflict(messages.OUTPUT_OF_ANOTHER_RECIPE(
+            place=place, data_set=manifest.name, found=manifest.recipe_fingerprint, need=wanted,
+        ))
     log.info("data set %s in %s is already complete", manifest.name, place)
     return manifest
 
@@ -65,18 +75,16 @@ def require_whole(place: str) -> None:
         dataset = Dataset.open(place)
         dataset.check_files(dataset.manifest.splits)
     except DataError as error:
-        told = str(error).replace(check_first(place), "")
-        raise DataError(f"{told} What is complete is not made anew: delete {place} first.") from error
+        problem = without_check(error.problem, place)
+        advice = f"A complete data set is not made anew: delete {place} first."
+        raise DataError(problem.worded(f"{problem} {advice}")) from error
 
 
 def check_space(output: Path, needed: int) -> None:
     """StorageError when the disk of a folder has fewer bytes left than are needed."""
     free = shutil.disk_usage(output).free
     if free < needed:
-        raise StorageError(
-            f"output: {output}: {free / 2**20:,.0f} MiB free, the shards still to write need up to "
-            f"{needed / 2**20:,.0f} MiB; free space, choose another output, or set store_images: false."
-        )
+        raise StorageError(messages.NO_SPACE(place=output, free_mib=free / 2**20, need_mib=needed / 2**20))
 
 
 def load_recipe(path: Path) -> IngestRecipe:
@@ -98,3 +106,135 @@ def load_recipe(path: Path) -> IngestRecipe:
         except ConfigError as error:
             raise ConfigError([f"{path}: {line}" for line in error.problems]) from error
     return parse_spec(content, IngestRecipe, where=str(path))
+
+
+JOURNAL = ".ingest"
+
+
+class ShardRecord(Spec):
+    """A finished shard. shard is None when every image of it was skipped. skipped: ids left out as unreadable."""
+
+    shard: ShardInfo | None
+    captions_min: int
+    captions_max: int
+    skipped: list[str]
+
+
+class _StoredRecord(Spec):
+    """recipe, source: fingerprints of the shard's inputs."""
+
+    recipe: str
+    source: str
+    record: ShardRecord
+
+
+class Journal:
+    """Progress of an unfinished ingest: a record of each finished shard, below the data set's folder or prefix.
+
+    recipe, source: fingerprints that every record must have. Several processes may add records, each of other shards.
+    """
+
+    def __init__(self, place: str, *, recipe: str = "", source: str = "") -> None:
+        self._place, self._recipe, self._source = place, recipe, source
+
+    def find(self, name: str) -> ShardRecord | None:
+        """The record of a shard that is whole at its place; None when it must be made (again).
+
+        StudyConflict: the place holds an unfinished ingest of something else. StorageError: it cannot be reached.
+        """
+        record = self._stored(name)
+        if record is None or record.shard is None:
+            return record
+        file = join(self._place, record.shard.file)
+        is_there = storage.exists(file) if is_remote(file) else storage.sha256_of(file) == record.shard.sha256
+        return record if is_there else None
+
+    def add(self, name: str, record: ShardRecord) -> None:
+        """Note a finished shard, in one step. StorageError."""
+        stored = _StoredRecord(recipe=self._recipe, source=self._source, record=record)
+        content, file = stored.model_dump_json().encode(), self._file(name)
+        if not is_remote(file):
+            write_whole(Path(file), content, durable=True)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            write_whole(Path(folder) / name, content, durable=False)
+            s3.upload(Path(folder) / name, file)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove the records of all shards: the manifest replaces them. In a bucket the last one is deleted last: while
+        it exists, others may exist. StorageError."""
+        if not is_remote(self._place):
+            shutil.rmtree(Path(self._place) / JOURNAL, ignore_errors=True)
+            return
+        records = [self._file(name) for name in names]
+        if records and storage.exists(records[-1]):
+            s3.delete(records)
+
+    def require_same(self, names: Sequence[str]) -> None:
+        """StudyConflict when one of these records is of another recipe or source."""
+        for name in names:
+            self._stored(name)
+
+    def _stored(self, name: str) -> ShardRecord | None:
+        try:
+            content = storage.find_inside(self._place, f"{JOURNAL}/{name}.json")
+            stored = None if content is None else _StoredRecord.model_validate_json(content)
+        except (DataError, ValidationError):
+            return None
+        if stored is None:
+            return None
+        for what, found, wanted in (
+            ("another recipe", stored.recipe, self._recipe),
+            ("other captions or split lists", stored.source, self._source),
+        ):
+            if found != wanted:
+                raise StudyConflict(messages.INGEST_OF_ANOTHER(
+                    place=self._place, other=what, found=one_line(found, most=16), need=wanted[:16],
+                ))
+        return stored.record
+
+    def _file(self, name: str) -> str:
+        return join(self._place, f"{JOURNAL}/{name}.json")
+
+
+@contextmanager
+def opened_journal(place: str, *, recipe: str, source: str) -> Iterator[Journal]:
+    """The journal of this place, new or continued; a folder is locked. recipe, source: fingerprints that must be those
+    of the first run.
+
+    StudyConflict when the folder belongs to another recipe, other source data or to something else altogether;
+    StorageError when it cannot be written or another ingest is at work in it.
+    """
+    journal = Journal(place, recipe=recipe, source=source)
+    if is_remote(place):
+        yield journal
+        return
+    output, folder = Path(place), Path(place) / JOURNAL
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        if not folder.is_dir():
+            _refuse_foreign_files(output)
+        folder.mkdir(exist_ok=True)
+        lock = take_lock(folder / "lock", wait_s=0)
+    except BlockingIOError as error:
+        raise StorageError(messages.INGEST_AT_WORK(place=output)) from error
+    except OSError as error:
+        raise StorageError(messages.FILE_UNWRITABLE(file=f"output: {output}", reason=error.strerror)) from error
+    with lock:
+        try:
+            journal.require_same([path.stem for path in sorted(folder.glob("*.json"))])
+            remove_partials(output)
+            yield journal
+        except UsageError:
+            if not any(folder.glob("*.json")) and not any(output.glob("*.tar")):
+                # the repaired recipe is a different one, and must find the folder free
+                journal.remove([])
+                with suppress(OSError):
+                    output.rmdir()
+            raise
+
+
+def _refuse_foreign_files(output: Path) -> None:
+    found = sorted(os.listdir(output))
+    if found:
+        raise StudyConflict(messages.OUTPUT_NOT_EMPTY(place=output, file=found[0]))

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from vsetune.config.sources.recipe import expand_path
+from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.plain_files import Flaw, is_regular, is_text
@@ -79,7 +80,7 @@ class TarImage:
 
     def read(self) -> bytes:
         if self.size > _PICTURE_BYTES:
-            raise DataError(f"{self.place}: {self.size:,} bytes, need at most {_PICTURE_BYTES:,} for a picture.")
+            raise DataError(messages.FILE_TOO_LARGE(file=self.place, bytes=self.size, most=_PICTURE_BYTES))
         with storage.open_stream(str(self.archive)) as stream:
             stream.seek(self.offset)
             return stream.read(self.size)
@@ -129,7 +130,7 @@ class FeatureArrays:
         """DataError for a file that is missing or has changed."""
         for stamp in self.files:
             if FileStamp.of(stamp.path) != stamp:
-                raise DataError(f"{stamp.path}: changed while it was read; start again once it is whole.")
+                raise DataError(messages.FILE_CHANGED(file=stamp.path))
 
 
 @dataclass(frozen=True)
@@ -163,9 +164,7 @@ def decode_image(content: bytes, *, place: str) -> Image.Image:
     try:
         return rgb_image(content)
     except Flaw as error:
-        raise DataError(
-            f"{place}: not a readable image ({error}); replace it, or set on_unreadable: skip in the recipe."
-        ) from error
+        raise DataError(messages.IMAGE_UNREADABLE(where=place, reason=error)) from error
 
 
 def image_suffix(content: bytes) -> str | None:
@@ -203,11 +202,22 @@ def require_text(path: Path, *, key: str, encoding: str = "utf-8") -> str:
     try:
         content = storage.read_bytes(str(path), most=_TEXT_BYTES)
     except DataError as error:
-        raise DataError(f"{key}: {error}") from error
+        raise DataError(error.problem.at(key)) from error
     try:
         return content.decode(encoding).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
-        raise DataError(f"{key}: {path}: not {encoding} text at byte {error.start}; convert the file.") from error
+        raise DataError(messages.NO_TEXT(key=key, file=path, encoding=encoding, byte=error.start)) from error
+
+
+def read_names(path: Path, *, key: str) -> list[str]:
+    """The image names of one split list, in its order. DataError when a name is repeated or the list is empty."""
+    names = [line.strip() for line in require_text(path, key=key).splitlines() if line.strip()]
+    if not names:
+        raise DataError(messages.NOT_IN_IT(where=f"{key}: {path}", need="image names"))
+    if len(set(names)) < len(names):
+        twice = next(name for index, name in enumerate(names) if name in names[:index])
+        raise DataError(messages.NAME_TWICE(where=f"{key}: {path}", name=twice))
+    return names
 
 
 def require_folder(text: str, *, key: str) -> Path:
@@ -215,7 +225,7 @@ def require_folder(text: str, *, key: str) -> Path:
     path = Path(expand_path(text, key=key))
     if not path.is_dir():
         found = "a file" if path.exists() else "nothing"
-        raise DataError(f"{key}: {path}: found {found} there, need a folder; check the path in the recipe.")
+        raise DataError(messages.NO_FOLDER(key=key, folder=path, found=found))
     return path
 
 
@@ -245,11 +255,9 @@ def require_captions(captions: Iterable[str], *, place: str) -> None:
     """DataError for a caption that readers of shards refuse: too long, or with half of a surrogate pair."""
     for caption in captions:
         if len(caption) > MOST_CHARACTERS:
-            raise DataError(
-                f"{place}: a caption of {len(caption):,} characters, need at most {MOST_CHARACTERS:,}; shorten it."
-            )
+            raise DataError(messages.CAPTION_TOO_LONG(where=place, characters=len(caption), most=MOST_CHARACTERS))
         if not is_text(caption):
-            raise DataError(f"{place}: a caption holds half of a surrogate pair ({one_line(repr(caption))}); fix it.")
+            raise DataError(messages.CAPTION_CUT(where=place, caption=one_line(repr(caption))))
 
 
 def note_shared_images(splits: Mapping[str, RawSplit], notes: list[str]) -> None:
@@ -273,9 +281,7 @@ def tar_images(archive: Path) -> list[TarImage]:
             for file in file_places(stream):
                 found.append(TarImage(archive, file.name, file.offset, file.size))
     except Flaw as error:
-        raise DataError(
-            f"{archive}: not a readable plain tar file ({one_line(error)}); unpack or fetch it again."
-        ) from error
+        raise DataError(messages.ARCHIVE_UNREADABLE(archive=archive, reason=one_line(error))) from error
     if any(image.offset + image.size > size for image in found):
-        raise DataError(f"{archive}: the file ends before its last image does; fetch it again.")
+        raise DataError(messages.ARCHIVE_UNREADABLE(archive=archive, reason="it ends before its last image does"))
     return found

@@ -8,15 +8,26 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
 
-from vsetune.config.sources.recipe import SPLIT_NAME, IngestRecipe, ShardSpec
-from vsetune.data.making.features import Extractor, build_extractor, to_float16
-from vsetune.data.making.ingest_journal import ShardRecord
+from vsetune.config.sources.recipe import (
+    SPLIT_NAME,
+    AnyFeatures,
+    EfficientNetLite0Spec,
+    IngestRecipe,
+    PixelsSpec,
+    PrecomputedSpec,
+    ShardSpec,
+    TransformersSpec,
+)
+from vsetune.data import messages
+from vsetune.data.making.data_place import ShardRecord
 from vsetune.data.making.raw import (
     FeatureArrays,
     RawDataset,
@@ -32,6 +43,53 @@ from vsetune.data.making.shard_writer import TAR_END_BYTES, Sample, sample_bytes
 from vsetune.data.progress import ProgressSink
 from vsetune.data.stored.manifest import FeatureInfo
 from vsetune.errors import DataError, one_line
+
+_FLOAT16_LARGEST = float(np.finfo(np.float16).max)
+
+
+class Extractor(Protocol):
+    """Images in, grid features out. The same images in the same batches give the same bytes."""
+
+    regions: int
+    width: int
+    batch_size: int
+
+    def recipe(self) -> dict[str, Any]:
+        """The recipe of the features, for the manifest."""
+
+    def extract(self, images: Sequence[Image.Image]) -> np.ndarray:
+        """RGB images to (images, regions, width) float32 or float16. At most batch_size images."""
+
+
+def build_extractor(spec: AnyFeatures) -> Extractor | None:
+    """The extractor that a recipe names; None for precomputed features. ConfigError when its extra is not installed."""
+    match spec:
+        case PrecomputedSpec():
+            return None
+        case PixelsSpec():
+            from vsetune.data.making.pixel_features import PixelExtractor
+
+            return PixelExtractor(spec)
+        case EfficientNetLite0Spec():
+            from vsetune.data.making.cnn_features import EfficientNetExtractor
+
+            return EfficientNetExtractor(spec)
+        case TransformersSpec():
+            from vsetune.data.making.cnn_features import TransformersExtractor
+
+            return TransformersExtractor(spec)
+
+
+def to_float16(features: np.ndarray, *, place: str) -> np.ndarray:
+    """The features of one image as float16. DataError when a value is not finite or beyond the range of float16."""
+    largest = float(np.abs(features).max(initial=0.0))
+    if not largest <= _FLOAT16_LARGEST:
+        raise DataError(messages.MISFIT(
+            where=place, found=f"a feature of {largest:g}", need=f"finite values up to {_FLOAT16_LARGEST:g}",
+            fix="check the extractor's weights, or rescale the features.",
+        ))
+    return np.ascontiguousarray(features, dtype=np.float16)
+
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +124,7 @@ def feature_info(work: IngestWork) -> FeatureInfo:
         shapes = {array.features.shape[1:] for array in arrays}
         if len(shapes) != 1:
             found = "; ".join(f"{array.place} {array.features.shape}" for array in arrays)
-            raise DataError(f"source.folder: splits differ in regions or width ({found}), need one shape.")
+            raise DataError(messages.SPLITS_OF_OTHER_SHAPES(found=found))
         (regions, width), boxes = shapes.pop(), all(array.boxes is not None for array in arrays)
     return FeatureInfo(
         extractor=str(recipe["extractor"]), regions=regions, regions_min=regions, width=width, boxes=boxes,
@@ -173,6 +231,7 @@ def _batched(images: Sequence[RawImage], size: int) -> Iterator[Sequence[RawImag
 
 _MEANT = ("train", "validation", "test", "val", "dev", "valid", "restval")
 """Names of splits, ours and other people's."""
+_CLOSE = 0.75
 
 
 def named_splits(raw: RawDataset, names: Mapping[str, str]) -> RawDataset:
@@ -182,21 +241,18 @@ def named_splits(raw: RawDataset, names: Mapping[str, str]) -> RawDataset:
     for old, split in raw.splits.items():
         new = names.get(old, old)
         if new in splits:
-            raise DataError(f"splits: two splits would be called {new}; rename one of {', '.join(raw.splits)}.")
+            raise DataError(messages.SPLITS_OF_ONE_NAME(split=new, splits=", ".join(raw.splits)))
         if not re.fullmatch(SPLIT_NAME, new):
-            raise DataError(
-                f"splits: got the split {one_line(repr(new))}, need a name of at most 60 letters, digits, _ and -; "
-                "rename it in `splits` of the recipe."
-            )
+            raise DataError(messages.SPLIT_NAME(split=one_line(repr(new))))
         if old not in names:
             _refuse_slip(old, raw, names)
         if not split.images:
-            raise DataError(f"split {old}: no images with captions are left in it; check its list and the captions.")
+            raise DataError(messages.SPLIT_EMPTY(split=old))
         for image in split.images:
             require_captions(image.captions, place=f"split {old}: image {one_line(image.id)}")
         splits[new] = split
     if "train" not in splits:
-        raise DataError(f"splits: found {', '.join(splits) or 'none'}, need one called train; rename it in `splits`.")
+        raise DataError(messages.NO_TRAIN_SPLIT(splits=", ".join(splits) or "none"))
     return RawDataset(splits, raw.notes)
 
 
@@ -205,26 +261,16 @@ def _refuse_slip(name: str, raw: RawDataset, names: Mapping[str, str]) -> None:
     if meant is None:
         return
     kept = ", ".join(f"{old}: {names.get(old, old)}" for old in raw.splits if old in names or old == name)
-    raise DataError(
-        f"splits: got the split {name!r} ({len(raw.splits[name].images):,} images), did you mean {meant}? Mend it "
-        f"where it stands, or keep it with `splits: {{{kept}}}` in the recipe."
-    )
+    raise DataError(messages.SPLIT_MISSPELT(split=name, images=len(raw.splits[name].images), meant=meant, keep=kept))
 
 
 def _is_slip_of(meant: str, name: str) -> bool:
-    """In capitals, or with one letter too many, missing, wrong or changed with its neighbour; the first is right, and
-    what only goes on (`testA`) is a name of its own."""
-    if name == meant:
-        return False
-    if name.lower() == meant:
-        return True
-    same = next((n for n, (a, b) in enumerate(zip(name, meant, strict=False)) if a != b), min(len(name), len(meant)))
-    is_short = len(meant) < 4
-    if same == 0 or is_short or name in _MEANT or not name.isalpha() or name.startswith(meant):
-        return False
-    rest, right = name[same:], meant[same:]
-    swapped = right[1:2] + right[:1] + right[2:]
-    return rest[1:] in (right, right[1:]) or rest in (right[1:], swapped)
+    """In capitals, or nearly the same; the first letter is right, and a name that only continues (`testA`) is a name of
+    its own."""
+    if name in _MEANT or name.lower() == meant:
+        return name not in _MEANT
+    is_close = SequenceMatcher(None, name, meant).ratio() >= _CLOSE
+    return is_close and len(meant) > 3 and name[0] == meant[0] and name.isalpha() and not name.startswith(meant)
 
 
 @dataclass(frozen=True)
@@ -261,19 +307,20 @@ def plan_shards(raw: RawDataset, recipe: IngestRecipe, features: FeatureInfo) ->
 
 
 def first_indices(
-    plans: Iterable[PlannedShard], raw: RawDataset, skipped: Mapping[str, Iterable[str]]
-) -> Iterator[tuple[PlannedShard, FirstIndices]]:
-    """The first indices of each shard of one split, in order. skipped: ids of images left out, by name of their shard.
-
-    Lazy: the skipped images of a shard may become known while it is made.
-    """
-    image = caption = 0
-    for plan in plans:
-        yield plan, FirstIndices(image, caption)
-        left_out = set(skipped[plan.name])
-        for each in raw.splits[plan.split].images[plan.start : plan.stop]:
-            if each.id not in left_out:
-                image, caption = image + 1, caption + len(each.captions)
+    plans: Mapping[str, Sequence[PlannedShard]], raw: RawDataset, skipped: Mapping[str, Iterable[str]]
+) -> dict[str, FirstIndices]:
+    """The first indices of each shard, by its name. plans: by split. skipped: ids of images left out, by name of their
+    shard."""
+    found: dict[str, FirstIndices] = {}
+    for split, shards in plans.items():
+        image = caption = 0
+        for plan in shards:
+            found[plan.name] = FirstIndices(image, caption)
+            left_out = set(skipped[plan.name])
+            for each in raw.splits[split].images[plan.start : plan.stop]:
+                if each.id not in left_out:
+                    image, caption = image + 1, caption + len(each.captions)
+    return found
 
 
 def _plan_split(split: str, raw: RawDataset, recipe: IngestRecipe, features: FeatureInfo) -> list[PlannedShard]:

@@ -18,6 +18,7 @@ from typing import IO
 
 import numpy as np
 
+from vsetune.data import messages
 from vsetune.data.stored.manifest import ShardInfo
 from vsetune.data.stored.vocabulary import tokenise
 from vsetune.errors import StorageError
@@ -106,8 +107,8 @@ def sample_bytes_bound(captions: Sequence[str], *, feature_bytes: int, box_bytes
 def storage_error(path: Path, error: OSError) -> StorageError:
     """The StorageError for a write that failed."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return StorageError(f"{path}: no space left on the disk; free some and start the same ingest again.")
-    return StorageError(f"{path}: cannot write ({error.strerror or error}); check the folder and its rights.")
+        return StorageError(messages.DISK_FULL(file=path))
+    return StorageError(messages.FILE_UNWRITABLE(file=path, reason=error.strerror or error))
 
 
 def _header(name: str, size: int) -> tarfile.TarInfo:

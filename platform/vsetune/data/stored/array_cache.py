@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from vsetune.data import messages
 from vsetune.data.stored.plain_files import Flaw, mapped_array
-from vsetune.errors import DataError, StorageError
+from vsetune.errors import DataError, Problem, StorageError
 from vsetune.storage.addresses import is_remote
 from vsetune.storage.hashes import sha256_of_file
 from vsetune.storage.home_files import find_in_home, keep_in_home
@@ -48,7 +49,7 @@ def cached_array(
     """
     folders = [_cache_folder()] if is_remote(data_path) else [Path(data_path), _cache_folder()]
     # Whether it must be made is checked again below, with a warning.
-    kept = _first_sound(folders, name, rows, dtype, told_as=logging.DEBUG)
+    kept = _first_sound(folders, name, rows, dtype, level=logging.DEBUG)
     if kept is not None:
         return kept
     with _one_at_a_time(name):
@@ -67,12 +68,12 @@ def cached_array(
         return made
 
 
-def damaged_arrays(folder: Path) -> Iterator[str]:
-    """A line for each array in this folder that differs from its stored hash."""
+def damaged_arrays(folder: Path) -> Iterator[Problem]:
+    """A problem for each array in this folder that differs from its stored hash."""
     for seal in sorted(folder.glob(f"*.npy{_SEAL}")):
         path = seal.with_suffix("")
         if path.exists() and not _is_as_kept(path):
-            yield f"{path}: its SHA-256 is not the one of {seal.name}; delete it, it is computed again."
+            yield messages.OTHER_HASH(file=path, listed=seal.name, fix="delete it, it is computed again.")
 
 
 def forget_arrays() -> None:
@@ -105,7 +106,7 @@ def _to_home(path: Path) -> None:
 
 
 def _first_sound(
-    folders: list[Path], name: str, rows: int, dtype: str, *, told_as: int = logging.WARNING
+    folders: list[Path], name: str, rows: int, dtype: str, *, level: int = logging.WARNING
 ) -> np.ndarray | None:
     for folder in folders:
         try:
@@ -114,18 +115,19 @@ def _first_sound(
         except FileNotFoundError:
             continue
         except (Flaw, DataError, StorageError, OSError) as error:
-            _log.log(told_as, "%s cannot be used (%s); computing it again", folder / name, error)
+            _log.log(level, "%s cannot be used (%s); computing it again", folder / name, error)
             continue
         if array is not known and not _is_as_kept(folder / name):
-            _log.log(told_as, "%s is not what was kept, by its SHA-256; computing it again", folder / name)
+            _log.log(level, "%s is not what was kept, by its SHA-256; computing it again", folder / name)
             continue
         fits = array.ndim == 2 and len(array) == rows and array.dtype == np.dtype(dtype)
         if fits and (array is known or _are_finite(array)):
             _keep_open(folder / name, array)
             return array
         found = f"{array.shape} {array.dtype}"  # or contains numbers that are not finite
-        told = "%s is %s, need %d rows of finite %s; computing it again"
-        _log.log(told_as, told, folder / name, found, rows, dtype)
+        _log.log(
+            level, "%s is %s, need %d rows of finite %s; computing it again", folder / name, found, rows, dtype
+        )
     return None
 
 
@@ -190,7 +192,7 @@ def _seal_of(path: Path) -> Path:
 
 @contextmanager
 def _one_at_a_time(name: str) -> Iterator[None]:
-    """Hold the lock of this name; where locks do not work, everybody computes."""
+    """Hold the lock of this name; without working locks, every process computes."""
     with ExitStack() as stack:
         try:
             folder = _cache_folder() / "locks"

@@ -23,11 +23,12 @@ from pathlib import Path
 
 import numpy as np
 
+from vsetune.data import messages
 from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.storage import read_failure
 from vsetune.data.stored.vocabulary import PAD
 from vsetune.errors import StorageError
-from vsetune.storage.kept_objects import seal_of
+from vsetune.storage.node_cache import seal_of
 
 _ALIGNED = mmap.ALLOCATIONGRANULARITY
 
@@ -111,7 +112,7 @@ class SplitBank:
         for start, end in pairwise(starts):
             self._read(target[start * row : end * row], first[start] * row)
         if not self.is_sealed:
-            raise StorageError(f"{self.path}: was changed while it was read; start again, and it is made again.")
+            raise StorageError(messages.FILE_CHANGED(file=self.path))
 
     def _read(self, target: memoryview, place: int) -> None:
         while len(target):

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
+import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -30,14 +30,11 @@ from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data.stored.bank_file import BankShape, SplitBank
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import SplitInfo
-from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.shards import ImageSample, read_shard
 from vsetune.errors import DataError, StorageError
-from vsetune.storage.hashes import HashingWriter, fingerprint_of, sha256_of_file
-from vsetune.storage.kept_objects import seal_of
-from vsetune.storage.locks import take_lock
-from vsetune.storage.node_cache import node_cache
-from vsetune.storage.whole_files import partials_in, read_json, readable_json, whole_file
+from vsetune.storage.hashes import HashingWriter, fingerprint_of
+from vsetune.storage.node_cache import NoRoom, SealedFiles, node_cache, seal_of
+from vsetune.storage.whole_files import read_json, readable_json, whole_file
 
 _FORMAT = 1
 """Part of the key: raise it when the arrays of an equal split change."""
@@ -48,14 +45,9 @@ _IDLE_S = 3600.0
 _SHARE_OF_MEMORY = 0.5
 """Of the machine's or its container's memory: larger banks would be read from disk again every epoch, image by image.
 """
-_SHARE_OF_DISK = 0.5
 _MOST_OPEN = 12
 
 _log = logging.getLogger(__name__)
-
-
-class _NoRoom(Exception):
-    """The bound, or half of the disk, is taken by banks in use."""
 
 
 _open: OrderedDict[str, SplitBank] = OrderedDict()
@@ -79,10 +71,10 @@ def bank_of(dataset: Dataset, split: str) -> SplitBank | None:
         opened = _still_sound(place)
         if opened is not None or place in _streamed:
             return opened
-        problem = _too_large(dataset, folder) if dataset.reading.source == "auto" else None
+        problem = _too_large(dataset) if dataset.reading.source == "auto" else None
         found = None if problem else _found_or_made(dataset, split, folder, key)
         if found is None:
-            _say(place, dataset, problem)
+            _log_once(place, dataset, problem)
             return None
         _open[place] = found
         while len(_open) > _MOST_OPEN:
@@ -109,13 +101,14 @@ def _still_sound(place: str) -> SplitBank | None:
         return None
     if os.fstat(bank.descriptor).st_nlink and bank.is_sealed:
         _open.move_to_end(place)
-        _note_use(bank)
+        with suppress(OSError):  # another user's file: its age then counts from that user's last use
+            os.utime(bank.descriptor, ns=(time.time_ns(), seal_of(bank.path.stem)))
         return bank
     del _open[place]
     return None
 
 
-def _too_large(dataset: Dataset, folder: Path) -> str | None:
+def _too_large(dataset: Dataset) -> str | None:
     """The reason why `auto` does not make banks of all splits of this data set; None if it does."""
     size = sum(bytes_of(dataset, split) for split in dataset.manifest.splits.values())
     if size > dataset.reading.bank_bytes:
@@ -128,51 +121,35 @@ def _too_large(dataset: Dataset, folder: Path) -> str | None:
 
 def _found_or_made(dataset: Dataset, split: str, folder: Path, key: str) -> SplitBank | None:
     """The bank; None if folder or disk refuse, which is logged."""
-    place = str(folder / key)
+    place, reading = str(folder / key), dataset.reading
+    files = SealedFiles(folder, reading.bank_bytes if reading.source == "auto" else sys.maxsize, ".arrays", _IDLE_S)
     try:
-        found = _sealed(folder, key)
+        found = _sealed(files, key)
         if found is not None:
             return found
-        (folder / "locks").mkdir(parents=True, exist_ok=True)
-        with take_lock(folder / "locks" / f"{key}.lock", wait_s=_WAIT_S):
-            return _sealed(folder, key) or _sealed_again(folder, key) or _made(dataset, split, folder, key)
+        with files.lock(key, wait_s=_WAIT_S):
+            return _sealed(files, key) or _sealed_again(files, key) or _made(dataset, split, files, key)
     except BlockingIOError:
-        _say(place, dataset, f"another process has not made it in {_WAIT_S:.0f} s; end that one if it hangs")
+        _log_once(place, dataset, f"another process has not made it in {_WAIT_S:.0f} s; end that one if it hangs")
     except OSError as error:
-        _say(place, dataset, f"{folder} takes nothing ({error.strerror}); free space there")
+        _log_once(place, dataset, f"{folder} takes nothing ({error.strerror}); free space there")
     return None
 
 
-def _sealed(folder: Path, key: str) -> SplitBank | None:
+def _sealed(files: SealedFiles, key: str) -> SplitBank | None:
     """The bank, if it has not been written to since its hash was verified."""
-    shape = _described(folder, key)
-    arrays = folder / f"{key}.arrays"
-    if shape is None:
-        return None
-    try:
-        descriptor = os.open(arrays, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return None
-    try:
-        bank = SplitBank(arrays, descriptor, shape[0])
-    except Flaw:
-        return None
-    if not bank.is_sealed:
-        return None
-    _note_use(bank)
-    return bank
+    described = _described(files.folder, key)
+    descriptor = None if described is None else files.open_sealed(key, described[0].bytes)
+    return None if described is None or descriptor is None else SplitBank(files.path(key), descriptor, described[0])
 
 
-def _sealed_again(folder: Path, key: str) -> SplitBank | None:
+def _sealed_again(files: SealedFiles, key: str) -> SplitBank | None:
     """A bank that lost its seal, as after a restart of the machine, and whose content is still right."""
-    described, arrays = _described(folder, key), folder / f"{key}.arrays"
-    if described is None or not arrays.is_file():
+    described = _described(files.folder, key)
+    if described is None or not files.is_sound(key, described[1]):
         return None
-    if sha256_of_file(arrays) != described[1]:
-        _log.warning("%s: damaged since it was made; making it again", arrays)
-        return None
-    _seal(arrays, key)
-    return _sealed(folder, key)
+    files.seal(key, files.path(key))
+    return _sealed(files, key)
 
 
 def _described(folder: Path, key: str) -> tuple[BankShape, str] | None:
@@ -184,74 +161,29 @@ def _described(folder: Path, key: str) -> tuple[BankShape, str] | None:
         return None
 
 
-def _made(dataset: Dataset, split: str, folder: Path, key: str) -> SplitBank | None:
+def _made(dataset: Dataset, split: str, files: SealedFiles, key: str) -> SplitBank | None:
     """Make the bank. The caller holds its lock."""
-    info, arrays = dataset.split(split), folder / f"{key}.arrays"
-    with suppress(FileNotFoundError):
-        (folder / f"{key}.json").unlink()
+    info, arrays, description = dataset.split(split), files.path(key), files.folder / f"{key}.json"
+    description.unlink(missing_ok=True)
     begin = time.monotonic()
     try:
         with whole_file(arrays, durable=False) as file:
-            with take_lock(folder / "locks" / "room.lock", wait_s=_WAIT_S):
-                _take_room(file, bytes_of(dataset, info), folder, dataset)
+            if not files.take_room(file, bytes_of(dataset, info)):
+                raise NoRoom
             shape, sha256 = write_bank(dataset, info, file)
             file.flush()
-            _seal(file.fileno(), key)  # this file, not one that another process has put in its place
-    except _NoRoom as error:
-        _say(str(folder / key), dataset, str(error))
+            files.seal(key, file.fileno())  # this file, not one that another process has put in its place
+    except NoRoom:
+        _log_once(str(files.folder / key), dataset, f"{files.folder} is full of arrays in use; free space there")
         return None
-    with whole_file(folder / f"{key}.json", durable=False) as file:
+    with whole_file(description, durable=False) as file:
         file.write(readable_json({"shape": asdict(shape), "sha256": sha256}))
     _log.info("%s: %s of %s kept in %s, %.2f GB in %.1f s", dataset.path, split, dataset.manifest.name, arrays,
               shape.bytes / 1e9, time.monotonic() - begin)
-    return _sealed(folder, key)
+    return _sealed(files, key)
 
 
-def _take_room(file: IO[bytes], size: int, folder: Path, dataset: Dataset) -> None:
-    """Allocate disk space for a new file of this folder, after removing banks that were not opened lately. _NoRoom."""
-    _remove_abandoned(folder)
-    kept = sorted(_uses(folder.glob("*.arrays")))
-    used = sum(bytes_ for _, bytes_, _ in [*kept, *_uses(partials_in(folder))])
-    most = int(_SHARE_OF_DISK * (shutil.disk_usage(folder).free + used))
-    if dataset.reading.source == "auto":
-        most = min(most, dataset.reading.bank_bytes)
-    for opened, bytes_, path in kept:
-        if used + size <= most or time.time() - opened < _IDLE_S:
-            break
-        path.unlink(missing_ok=True)
-        path.with_suffix(".json").unlink(missing_ok=True)
-        used -= bytes_
-    if used + size > most:
-        raise _NoRoom(f"{folder} holds {used:,} bytes and may hold {most:,}, this takes {size:,}; free space there")
-    os.posix_fallocate(file.fileno(), 0, size)
-
-
-def _uses(paths: Iterable[Path]) -> Iterator[tuple[float, int, Path]]:
-    """(last use, bytes, path) of those paths that still exist."""
-    for path in paths:
-        with suppress(FileNotFoundError):
-            about = path.stat()
-            yield about.st_atime, about.st_size, path
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove files that killed processes left half written."""
-    for partial in partials_in(folder):
-        key = partial.name.partition(".")[0]
-        with suppress(OSError), take_lock(folder / "locks" / f"{key}.lock", wait_s=0):
-            partial.unlink(missing_ok=True)
-
-
-def _seal(arrays: Path | int, key: str) -> None:
-    os.utime(arrays, ns=(time.time_ns(), seal_of(key)))
-
-
-def _note_use(bank: SplitBank) -> None:
-    with suppress(OSError):  # another user's file: its age then counts from that user's last use
-        _seal(bank.descriptor, bank.path.stem)
-
-
-def _say(place: str, dataset: Dataset, problem: str | None) -> None:
+def _log_once(place: str, dataset: Dataset, problem: str | None) -> None:
     """Log the problem, once in this process."""
     if place not in _streamed and problem is not None:
         _log.warning("%s: read from its shards, not from arrays on this node: %s", dataset.path, problem)

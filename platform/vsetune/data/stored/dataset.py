@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from vsetune.config.sources.trial_inputs import STREAMED, Reading
+from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, SplitInfo
 from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.vocabulary import Vocabulary
-from vsetune.errors import DataError, VsetuneError, one_line
+from vsetune.errors import DataError, Problem, one_line
 from vsetune.storage import s3
 from vsetune.storage.addresses import is_remote, join
 from vsetune.storage.hashes import sha256_hex
@@ -44,20 +48,17 @@ class Dataset:
         try:
             content = storage.read_hashed(path, manifest.vocabulary.file, sha256=manifest.vocabulary.sha256)
         except s3.NothingThere as error:
-            raise DataError(
-                f"{words_at}: vocabulary file missing; copy it back or ingest the data set again."
-            ) from error
+            raise DataError(messages.FILE_MISSING(file=words_at, kind="vocabulary", check="")) from error
         if sha256_hex(content) != manifest.vocabulary.sha256:
-            raise DataError(
-                f"{words_at}: its SHA-256 is not the one of the manifest, so it is not the file that was ingested; "
-                "copy it back or ingest the data set again."
-            )
+            raise DataError(messages.OTHER_HASH(
+                file=words_at, listed="manifest.json", fix="copy it back or ingest the data set again.",
+            ))
         vocabulary = Vocabulary.from_json(content, where=words_at)
         if len(vocabulary) != manifest.vocabulary.words:
-            raise DataError(
-                f"{words_at}: {len(vocabulary)} words, the manifest says {manifest.vocabulary.words}; ingest the data "
-                "set again."
-            )
+            raise DataError(messages.MISFIT(
+                where=words_at, found=f"{len(vocabulary)} words", need=f"{manifest.vocabulary.words} by the manifest",
+                fix="ingest the data set again.",
+            ))
         return cls(path, manifest, vocabulary, reading)
 
     @property
@@ -80,7 +81,7 @@ class Dataset:
         split = self.manifest.splits.get(name)
         if split is None:
             there = ", ".join(sorted(self.manifest.splits)) or "none"
-            raise DataError(f"{self.path}: no split {name!r}, it has: {there}; name one of them.")
+            raise DataError(messages.NO_SUCH_SPLIT(folder=self.path, split=name, splits=there))
         for problem in self.count_problems(name, split):
             raise DataError(problem)
         return split
@@ -107,26 +108,24 @@ class Dataset:
             if storage.sha256_of(self.shard_url(shard.file)) != shard.sha256:
                 raise damaged_shard(self.path, shard, wrong_hash())
 
-    def count_problems(self, name: str, split: SplitInfo) -> Iterator[str]:
-        """Problems of a split that the manifest alone shows; one sentence each."""
+    def count_problems(self, name: str, split: SplitInfo) -> Iterator[Problem]:
+        """Problems of a split that the manifest alone shows."""
         if not split.images or not split.captions:
-            yield (
-                f"{self.path}: split {name!r} is empty, need at least one image with a caption; ingest the data with "
-                "images in it, or name another split."
-            )
+            yield messages.SPLIT_WITHOUT_IMAGES(folder=self.path, split=name)
         images = captions = 0
         for shard in split.shards:
             if (shard.first_image, shard.first_caption) != (images, captions):
-                yield (
-                    f"{self.path}: shard {shard.file} starts at image {shard.first_image}, caption "
-                    f"{shard.first_caption}; need image {images}, caption {captions}; ingest the data set again."
+                yield messages.MISFIT(
+                    where=f"{self.path}: shard {shard.file}",
+                    found=f"a start at image {shard.first_image}, caption {shard.first_caption}",
+                    need=f"image {images}, caption {captions}", fix="ingest the data set again.",
                 )
                 return
             images, captions = images + shard.images, captions + shard.captions
         if (images, captions) != (split.images, split.captions):
-            yield (
-                f"{self.path}: shards of split {name!r} hold {images} images and {captions} captions, the manifest "
-                f"says {split.images} and {split.captions}; ingest the data set again."
+            yield messages.MISFIT(
+                where=f"{self.path}: shards of split {name!r}", found=f"{images} images and {captions} captions",
+                need=f"{split.images} and {split.captions}", fix="ingest the data set again.",
             )
 
     def shard_url(self, file: str) -> str:
@@ -147,10 +146,9 @@ class Dataset:
 
     def missing(self, shard: ShardInfo) -> DataError:
         """The error for a missing shard, in one line."""
-        return DataError(
-            f"{self.shard_url(shard.file)}: shard file missing; {check_first(self.path)}copy it back or ingest the "
-            "data set again."
-        )
+        return DataError(messages.FILE_MISSING(
+            file=self.shard_url(shard.file), kind="shard", check=check_first(self.path),
+        ))
 
     def require_sound_copy(self, shard: ShardInfo) -> None:
         """StorageError if only this node's copy of a damaged shard is damaged; the copy is then fetched again."""
@@ -164,71 +162,45 @@ class Dataset:
         if not is_remote(self.path):
             yield shards
             return
-        ahead = _Ahead(self, shards)
+        stop, pool = threading.Event(), ThreadPoolExecutor(1, thread_name_prefix="vsetune-fetch")
+        fetches = (pool.submit(self._fetch, shard, stop) for shard in shards)
+        coming = deque(islice(fetches, 1))
+
+        def in_turn() -> Iterator[ShardInfo]:
+            for shard in shards:
+                coming.popleft().result()
+                coming.extend(islice(fetches, 1))
+                yield shard
+
         try:
-            yield ahead.in_turn()
+            yield in_turn()
         finally:
-            ahead.close()
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+
+    def _fetch(self, shard: ShardInfo, stop: threading.Event) -> None:
+        node_cache().fetch(self.shard_url(shard.file), sha256=shard.sha256, size=shard.bytes, stop=stop)
 
     def _check_file(self, shard: ShardInfo) -> None:
         try:
             found = storage.size_inside(self.path, shard.file)
         except DataError as error:
-            raise DataError(f"{error} The whole data set is checked by `vsetune data verify {self.path}`.") from error
+            advice = f"The whole data set is checked by `vsetune data verify {self.path}`."
+            raise DataError(error.problem.worded(f"{error} {advice}")) from error
         if found is None:
             raise self.missing(shard)
         if found != shard.bytes:
             raise damaged_shard(self.path, shard, wrong_size(found, shard))
 
 
-class _Ahead:
-    """A thread that downloads shards in their order, never more than one beyond the shard that is being read."""
-
-    def __init__(self, dataset: Dataset, shards: Sequence[ShardInfo]) -> None:
-        self._dataset, self._shards = dataset, shards
-        self._stop = threading.Event()
-        self._may_fetch = threading.Semaphore(2)
-        self._thread = threading.Thread(target=self._fetch, name="vsetune-fetch", daemon=True)
-        self._thread.start()
-
-    def in_turn(self) -> Iterator[ShardInfo]:
-        for shard in self._shards:
-            yield shard
-            self._may_fetch.release()
-
-    def close(self) -> None:
-        self._stop.set()
-        self._may_fetch.release()
-        self._thread.join()
-
-    def _fetch(self) -> None:
-        dataset = self._dataset
-        for shard in self._shards:
-            self._may_fetch.acquire()
-            if self._stop.is_set():
-                return
-            try:
-                node_cache().fetch(
-                    dataset.shard_url(shard.file), sha256=shard.sha256, size=shard.bytes, stop=self._stop
-                )
-            except VsetuneError:  # the reader of this shard tries again, and reports it
-                return
-
-
 def load_manifest(path: str) -> Manifest:
     """The manifest of a folder or s3:// prefix. DataError when there is none or it is of another format."""
     where = join(path, MANIFEST_FILE)
     if not is_remote(path) and not Path(path).is_dir():
-        raise DataError(
-            f"{one_line(path)}: no such data folder; make one with `vsetune data ingest`, or a small one with "
-            "`vsetune data make-scenes`."
-        )
+        raise DataError(messages.NO_DATA_FOLDER(folder=one_line(path)))
     content = storage.find_inside(path, MANIFEST_FILE)
     if content is None:
-        raise DataError(
-            f"{path}: no {MANIFEST_FILE} in it, so no finished data set; make one with `vsetune data ingest` or "
-            "`vsetune data make-scenes`."
-        )
+        raise DataError(messages.NO_MANIFEST(folder=path))
     return Manifest.from_bytes(content, where=where)
 
 
@@ -244,12 +216,14 @@ def wrong_hash() -> Flaw:
 
 def damaged_shard(folder: str, shard: ShardInfo, reason: Flaw) -> DataError:
     """The error for a damaged shard of this data folder, in one line."""
-    return DataError(
-        f"{join(folder, shard.file)}: damaged shard ({reason}); {check_first(folder)}copy it back or ingest the data "
-        "set again."
-    )
+    return DataError(messages.SHARD_DAMAGED(shard=join(folder, shard.file), reason=reason, check=check_first(folder)))
 
 
 def check_first(folder: str) -> str:
-    """First part of the advice on a damaged data folder; `vsetune data verify` leaves it out."""
+    """First part of the advice on a damaged data folder."""
     return f"check with `vsetune data verify {folder}`, then "
+
+
+def without_check(problem: Problem, folder: str) -> Problem:
+    """The problem without the advice to check the data folder, which was checked."""
+    return problem.worded(problem.replace(check_first(folder), ""))

@@ -13,9 +13,11 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import describe_problems
+from vsetune.data import messages
 from vsetune.data.stored.plain_files import parse_shallow_json
 from vsetune.data.stored.storage import is_inside
 from vsetune.errors import DataError, one_line
+from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.whole_files import readable_json, write_whole
 
 FORMAT_NAME = "vsetune-data"
@@ -60,6 +62,11 @@ class SplitInfo(Spec):
     captions_mean: float = Field(ge=0)
     shards: list[ShardInfo]
 
+    @property
+    def captions_fingerprint(self) -> str:
+        """Identity of the captions: 12 hex digits from the hashes of their shards."""
+        return sha256_hex(" ".join(shard.sha256 for shard in self.shards).encode())[:12]
+
 
 class FeatureInfo(Spec):
     """The image features in the shards: (regions, width) per image, and the recipe that made them."""
@@ -75,9 +82,9 @@ class FeatureInfo(Spec):
     @model_validator(mode="after")
     def _fits_in_memory(self) -> FeatureInfo:
         if self.regions_min > self.regions:
-            raise ValueError(f"regions_min {self.regions_min} is above regions {self.regions}")
+            raise ValueError(messages.REGIONS_MIN(regions_min=self.regions_min, regions=self.regions))
         if self.regions * self.width > _MOST_VALUES:
-            raise ValueError(f"{self.regions} x {self.width} values an image, need at most {_MOST_VALUES}")
+            raise ValueError(messages.TOO_MANY_VALUES(regions=self.regions, width=self.width, most=_MOST_VALUES))
         return self
 
     def bytes_at_least(self, images: int) -> int:
@@ -120,16 +127,15 @@ class Manifest(Spec):
         files: set[str] = set()
         for split, info in self.splits.items():
             if not split.isprintable() or not 0 < len(split) <= _LONGEST_NAME:
-                raise ValueError(f"split {one_line(split)}: need a printable name")
+                raise ValueError(messages.SPLIT_UNPRINTABLE(split=one_line(split)))
             for shard in info.shards:
                 if shard.file in files:
-                    raise ValueError(f"shard {shard.file} stands there twice")
+                    raise ValueError(messages.NAME_TWICE(where="shards", name=shard.file))
                 files.add(shard.file)
                 if shard.bytes < max(self.features.bytes_at_least(shard.images), shard.captions):
-                    raise ValueError(
-                        f"shard {shard.file}: {shard.bytes} bytes cannot hold {shard.images} images with "
-                        f"{shard.captions} captions"
-                    )
+                    raise ValueError(messages.SHARD_TOO_SMALL(
+                        shard=shard.file, bytes=shard.bytes, images=shard.images, captions=shard.captions,
+                    ))
         return self
 
     def to_bytes(self) -> bytes:
@@ -144,7 +150,7 @@ class Manifest(Spec):
         try:
             return cls.model_validate(plain)
         except ValidationError as error:
-            raise DataError(f"{where}: {first_problem(error)}; {_RESTORE}") from error
+            raise DataError(messages.MANIFEST_DAMAGED(where=where, reason=first_problem(error))) from error
 
 
 def first_problem(error: ValidationError) -> str:
@@ -155,21 +161,18 @@ def first_problem(error: ValidationError) -> str:
 
 def _file_name(name: str) -> str:
     if not is_inside(name):
-        raise ValueError(f"{one_line(name)!r} leads out of the data folder, need the name of a file in it")
+        raise ValueError(messages.LEADS_OUT(file=one_line(name)))
     return name
 
 
 def _check_format(plain: Any, *, where: str) -> None:
     if not isinstance(plain, dict) or plain.get("format") != FORMAT_NAME:
         found = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
-        raise DataError(
-            f"{where}: format is {one_line(repr(found))}, need {FORMAT_NAME!r}; is this a folder made by ingest?"
-        )
+        raise DataError(messages.MANIFEST_OTHER_FORMAT(where=where, found=one_line(repr(found)), need=FORMAT_NAME))
     if plain.get("version") != FORMAT_VERSION:
-        raise DataError(
-            f"{where}: format version {one_line(repr(plain.get('version')))}, this vsetune reads {FORMAT_VERSION}; "
-            "ingest the data set again, or use the vsetune that wrote it."
-        )
+        raise DataError(messages.MANIFEST_OTHER_FORMAT(
+            where=where, found=f"version {one_line(repr(plain.get('version')))}", need=FORMAT_VERSION,
+        ))
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.errors import DataError, one_line
 
@@ -25,9 +26,9 @@ def parse_json(content: bytes | str, *, where: str, fix: str) -> Any:
     try:
         plain = json.loads(content, object_pairs_hook=_without_doubles, parse_constant=_no_number)
     except RecursionError as error:
-        raise DataError(f"{where}: not JSON as we write it (nested too deep); {fix}") from error
+        raise DataError(messages.NO_JSON(where=where, reason="nested too deep", fix=fix)) from error
     except ValueError as error:
-        raise DataError(f"{where}: not JSON ({one_line(error)}); {fix}") from error
+        raise DataError(messages.NO_JSON(where=where, reason=one_line(error), fix=fix)) from error
     return plain
 
 
@@ -36,13 +37,13 @@ def parse_shallow_json(content: bytes | str, *, where: str, fix: str) -> Any:
     recurse."""
     plain = parse_json(content, where=where, fix=fix)
     if not is_text(_all_text(plain)):
-        raise DataError(f"{where}: not JSON as we write it (half of a surrogate pair in a text); {fix}")
+        raise DataError(messages.NO_JSON(where=where, reason="half of a surrogate pair in a text", fix=fix))
     level: list[Any] = [plain]
     for _ in range(DEEPEST):
         level = [inner for outer in level for inner in _inside(outer)]
         if not level:
             return plain
-    raise DataError(f"{where}: not JSON as we write it (nested deeper than {DEEPEST}); {fix}")
+    raise DataError(messages.NO_JSON(where=where, reason=f"nested deeper than {DEEPEST}", fix=fix))
 
 
 def is_text(value: object) -> bool:

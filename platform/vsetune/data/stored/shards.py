@@ -10,6 +10,7 @@ import numpy as np
 from webdataset.tariterators import group_by_keys
 
 from vsetune.config.sources.trial_inputs import NetworkReads
+from vsetune.data import messages
 from vsetune.data.stored.dataset import Dataset, damaged_shard, wrong_hash, wrong_size
 from vsetune.data.stored.manifest import FeatureInfo, ShardInfo
 from vsetune.data.stored.plain_files import HEADER_BYTES, Flaw, array_from_bytes, is_text, parse_json
@@ -17,7 +18,6 @@ from vsetune.data.stored.tar_members import tar_members
 from vsetune.data.stored.vocabulary import mirrored_words, with_case
 from vsetune.errors import DataError, one_line
 from vsetune.storage.hashes import HashingReader
-from vsetune.storage.node_cache import WrongContent
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,6 @@ def _records(
                 hashing.drain()
                 if hashing.sha256 != shard.sha256:
                     raise damaged_shard(dataset.path, shard, wrong_hash())
-        except WrongContent as error:
-            raise damaged_shard(dataset.path, shard, Flaw(error.reason)) from error
         except DataError:
             dataset.require_sound_copy(shard)
             raise
@@ -249,10 +247,10 @@ def _record(where: str, members: dict[str, bytes]) -> Record:
         and type(index) is int and type(first_caption) is int
     ):
         return Record(name, index, first_caption, captions, tokens)
-    raise DataError(
-        f"{where}: .{RECORD} needs captions and tokens of equal number (text, up to {MOST_CHARACTERS:,} characters), "
-        f"index and first_caption; {_AGAIN}"
-    )
+    raise DataError(messages.MISFIT(
+        where=f"{where}: .{RECORD}", found="another record",
+        need=f"captions and tokens, each up to {MOST_CHARACTERS:,}, index and first_caption", fix=_AGAIN,
+    ))
 
 
 def features_of(where: str, members: dict[str, bytes], need: FeatureInfo) -> np.ndarray:
@@ -261,12 +259,14 @@ def features_of(where: str, members: dict[str, bytes], need: FeatureInfo) -> np.
     fits = array.ndim == 2 and need.regions_min <= len(array) <= need.regions and array.shape[1] == need.width
     if not fits or array.dtype != np.dtype(need.dtype):
         fewest = "" if need.regions_min == need.regions else f"{need.regions_min} to "
-        raise DataError(
-            f"{where}: features are {array.shape} {array.dtype}, the manifest says ({fewest}{need.regions}, "
-            f"{need.width}) {need.dtype}; {_AGAIN}"
-        )
+        raise DataError(messages.MISFIT(
+            where=where, found=f"features {array.shape} {array.dtype}",
+            need=f"({fewest}{need.regions}, {need.width}) {need.dtype}", fix=_AGAIN,
+        ))
     if not _are_finite(array):
-        raise DataError(f"{where}: features are not all finite, need finite {need.dtype}; {_AGAIN}")
+        raise DataError(messages.MISFIT(
+            where=where, found="features that are not finite", need=f"finite {need.dtype}", fix=_AGAIN,
+        ))
     return array
 
 
@@ -274,10 +274,10 @@ def boxes_of(where: str, members: dict[str, bytes], regions: int) -> np.ndarray:
     """(regions, 4) float32 x1, y1, x2, y2, 0 to 1 of the image."""
     array = _array(where, members, BOXES)
     if array.shape != (regions, 4) or array.dtype != np.float32 or not ((array >= 0) & (array <= 1)).all():
-        raise DataError(
-            f"{where}: boxes are {array.shape} {array.dtype}, need ({regions}, 4) float32 from 0 to 1 (x by the width "
-            f"of the image, y by its height); {_AGAIN}"
-        )
+        raise DataError(messages.MISFIT(
+            where=where, found=f"boxes {array.shape} {array.dtype}", need=f"({regions}, 4) float32 from 0 to 1",
+            fix=_AGAIN,
+        ))
     return array
 
 
@@ -290,7 +290,9 @@ def _array(where: str, members: dict[str, bytes], suffix: str) -> np.ndarray:
     try:
         return array_from_bytes(members[suffix])
     except Flaw as error:
-        raise DataError(f"{where}: .{suffix} is no plain array ({error}); {_AGAIN}") from error
+        raise DataError(messages.NO_ARRAY(
+            where=f"{where}: .{suffix}", reason=error, fix="ingest the data set again.",
+        )) from error
 
 
 def _are_finite(array: np.ndarray) -> bool:

@@ -10,16 +10,17 @@ should be (missing, too large, not a file); it will be the same next time.
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
 import stat
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
+from vsetune.data import messages
 from vsetune.errors import DataError, StorageError, UsageError, one_line
 from vsetune.storage import node_cache, s3
 from vsetune.storage.addresses import is_remote, join
-from vsetune.storage.hashes import sha256_of_stream
 from vsetune.storage.s3 import NothingThere
 
 _BUFFER = 1 << 20
@@ -53,7 +54,7 @@ def exists(url: str) -> bool:
             if error.errno in _OF_THE_PATH:
                 return False
             raise read_failure(url, error) from error
-    return s3.is_there(url)
+    return s3.look(url) is not None
 
 
 def open_stream(url: str) -> BinaryIO:
@@ -73,20 +74,13 @@ def open_inside(folder: str, name: str) -> tuple[BinaryIO, int]:
 def open_hashed(folder: str, name: str, *, sha256: str, size: int | None = None) -> tuple[BinaryIO, int]:
     """`open_inside` of a file whose hash is known: a file of an s3:// prefix is downloaded once for all of this node.
 
-    A cached file read to its end has been compared with that hash; a local file, and one that cannot be cached, is
-    returned unchecked. size: of a large file, which is then read while it is downloaded. `node_cache.WrongContent` (a
-    DataError), also from a read, for an object of another hash or size.
+    A cached file has been compared with that hash; a local file, and one that cannot be cached, is returned unchecked.
+    size: in bytes, if known. `node_cache.WrongContent` (a DataError) for an object of another hash or size.
     """
     url = _resolved_inside(folder, name)
     if not is_remote(url):
         return open_sized(url, named=join(folder, name))
-    cache = node_cache.node_cache()
-    if size is None:
-        kept = cache.whole(url, sha256=sha256)
-    else:
-        kept = cache.found(sha256=sha256, size=size)
-        if kept is None and (coming := cache.follow(url, sha256=sha256, size=size)) is not None:
-            return io.BufferedReader(coming, buffer_size=_BUFFER), size
+    kept = node_cache.node_cache().whole(url, sha256=sha256, size=size)
     if kept is None:
         return s3.open_object(url)
     return io.BufferedReader(_FileStream(kept, url), buffer_size=_BUFFER), os.fstat(kept).st_size
@@ -135,7 +129,7 @@ def sha256_of(url: str) -> str | None:
     except DataError:
         return None
     with stream:
-        return sha256_of_stream(stream)
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def find_inside(folder: str, name: str) -> bytes | None:
@@ -153,19 +147,19 @@ def read_failure(place: object, error: OSError) -> UsageError:
     reason = error.strerror or one_line(error)
     if error.errno in _OF_THE_PATH:
         kind = NothingThere if error.errno == errno.ENOENT else DataError
-        return kind(f"{place}: cannot open ({reason}); check the path.")
-    return StorageError(f"{place}: cannot be read ({reason}); check the disk and its rights, then start again.")
+        return kind(messages.CANNOT_OPEN(file=place, reason=reason))
+    return StorageError(messages.FILE_UNREADABLE(file=place, reason=reason))
 
 
 def _resolved_inside(folder: str, name: str) -> str:
     url = join(folder, name)
     if not is_inside(name):
-        raise DataError(f"{one_line(url)}: leads out of its data folder; need a plain file name, ingest again.")
+        raise DataError(messages.LEADS_OUT(file=one_line(url)))
     if is_remote(folder):
         return url
     target, home = Path(os.path.realpath(url)), Path(os.path.realpath(folder))
     if not target.is_relative_to(home):
-        raise DataError(f"{url}: is a link to {target}, outside of its data folder; put the file itself there.")
+        raise DataError(messages.LINK_LEADS_OUT(file=url, target=target))
     return str(target)
 
 
@@ -176,7 +170,7 @@ def _whole(stream: BinaryIO, size: int, url: str, most: int) -> bytes:
             if len(content) <= most:
                 return content
             size = len(content)
-    raise DataError(f"{one_line(url)}: {size:,} bytes or more, need at most {most:,}; it is not what it should be.")
+    raise DataError(messages.FILE_TOO_LARGE(file=one_line(url), bytes=size, most=most))
 
 
 def _open_regular(path: str, named: str) -> tuple[int, int]:
@@ -184,7 +178,7 @@ def _open_regular(path: str, named: str) -> tuple[int, int]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except ValueError as error:
-        raise DataError(f"{one_line(named)}: cannot open ({one_line(error)}); check the path.") from error
+        raise DataError(messages.CANNOT_OPEN(file=one_line(named), reason=one_line(error))) from error
     except OSError as error:
         raise read_failure(named, error) from error
     about = os.fstat(descriptor)
@@ -192,7 +186,7 @@ def _open_regular(path: str, named: str) -> tuple[int, int]:
         return descriptor, about.st_size
     os.close(descriptor)
     kind = _KINDS.get(stat.S_IFMT(about.st_mode), "something else")
-    raise DataError(f"{named}: is {kind}, need a regular file; put the file itself there.")
+    raise DataError(messages.NO_REGULAR_FILE(file=named, kind=kind))
 
 
 class _FileStream(io.FileIO):
@@ -205,12 +199,6 @@ class _FileStream(io.FileIO):
     def readinto(self, buffer: Any) -> int:
         try:
             return super().readinto(buffer)
-        except OSError as error:
-            raise read_failure(self._named, error) from error
-
-    def read(self, size: int | None = -1) -> bytes:
-        try:
-            return super().read(-1 if size is None else size)
         except OSError as error:
             raise read_failure(self._named, error) from error
 

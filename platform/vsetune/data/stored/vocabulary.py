@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Protocol
 
+from vsetune.data import messages
 from vsetune.data.stored.plain_files import is_text, parse_shallow_json
 from vsetune.errors import DataError, one_line
 
@@ -24,11 +25,8 @@ class Vocabulary:
     words: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if self.words[: len(SPECIAL_WORDS)] != SPECIAL_WORDS:
-            found = one_line(self.words[:5])
-            raise DataError(f"vocabulary: starts with {found}, need {SPECIAL_WORDS}; ingest the data again")
-        if len(set(self.words)) != len(self.words):
-            raise DataError("vocabulary: a word stands twice, need one id per word; ingest the data again")
+        if self.words[: len(SPECIAL_WORDS)] != SPECIAL_WORDS or len(set(self.words)) != len(self.words):
+            raise DataError(messages.VOCABULARY_WRONG(found=one_line(self.words[:5]), need=SPECIAL_WORDS))
 
     @classmethod
     def build(cls, captions: Iterable[Sequence[str]], *, min_count: int) -> Vocabulary:
@@ -65,11 +63,11 @@ class Vocabulary:
         plain = parse_shallow_json(text, where=where, fix="ingest the data again")
         words = plain.get("words") if isinstance(plain, dict) else None
         if not isinstance(words, list) or not all(map(is_text, words)):
-            raise DataError(f"{where}: not a vocabulary file (`words` is no list of strings); ingest the data again")
+            raise DataError(messages.NO_VOCABULARY(where=where))
         try:
             return cls(tuple(words))
         except DataError as error:
-            raise DataError(f"{where}: {error}") from error
+            raise DataError(error.problem.at(where)) from error
 
 
 _OTHER_SIDE = {"left": "right", "right": "left"}

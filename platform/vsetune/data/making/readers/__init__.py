@@ -12,6 +12,7 @@ from vsetune.config.sources.recipe import (
     ScenesSource,
     SourceSpec,
 )
+from vsetune.data import messages
 from vsetune.data.making.raw import RawDataset, RawSplit
 from vsetune.data.making.readers.caption_table import read_caption_table
 from vsetune.data.making.readers.feature_folder import read_feature_folder
@@ -58,9 +59,9 @@ def _read_by_plugin(source: SourceSpec) -> RawDataset:
     read = getattr(module, "read", None)
     place = f"layout {source.layout}: {getattr(module, '__file__', READER_FILE + '.py')}"
     if not callable(read):
-        raise ConfigError(f"{place}: no function `read(source)` in it; it must give a RawDataset")
+        raise ConfigError(messages.READER_WRONG(where=place, found="no function `read`"))
     with guarded(type(source)):
         raw = read(source)
     if not isinstance(raw, RawDataset) or not all(isinstance(each, RawSplit) for each in raw.splits.values()):
-        raise ConfigError(f"{place}: read gave a {type(raw).__name__}, need a RawDataset of splits")
+        raise ConfigError(messages.READER_WRONG(where=place, found=f"read returned a {type(raw).__name__}"))
     return raw

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from vsetune.config.sources.recipe import CaptionTableSource, expand_path
+from vsetune.data import messages
 from vsetune.data.making.raw import (
     FileImage,
     ImageBytes,
@@ -18,6 +19,7 @@ from vsetune.data.making.raw import (
     captioned_images,
     files_below,
     note_shared_images,
+    read_names,
     require_text,
     tar_images,
 )
@@ -54,9 +56,9 @@ def parse_captions(text: str, *, place: str) -> dict[str, list[str]]:
         return _parse_csv(text, place=place)
     if "\t" in text.split("\n", 1)[0]:
         return _parse_tokens(text, place=place)
-    raise DataError(
-        f"{place}: the first line is {first[:60]!r}, need the header image,caption or lines name#0<tab>caption."
-    )
+    raise DataError(messages.TABLE_LINE(
+        file=place, line=1, found=repr(first[:60]), need="the header image,caption or lines name#0<tab>caption",
+    ))
 
 
 def _parse_csv(text: str, *, place: str) -> dict[str, list[str]]:
@@ -71,16 +73,17 @@ def _parse_csv(text: str, *, place: str) -> dict[str, list[str]]:
                 begins = rows.line_num + 1
                 continue
             if len(row) != 2:
-                raise DataError(
-                    f"{place}: line {rows.line_num} has {len(row)} fields, need 2 (image,caption); quote the caption."
-                )
+                raise DataError(messages.TABLE_LINE(
+                    file=place, line=rows.line_num, found=f"{len(row)} fields",
+                    need="2 (image,caption), a caption with commas in quotes",
+                ))
             captions.setdefault(row[0].strip(), []).append(row[1].strip())
             begins = rows.line_num + 1
     except csv.Error as error:
-        raise DataError(
-            f"{place}: the row that begins in line {begins} is no CSV ({one_line(error)}); "
-            'a caption with quotes or commas stands in quotes, and each quote in it is doubled ("").'
-        ) from error
+        raise DataError(messages.TABLE_LINE(
+            file=place, line=begins, found=f"no CSV ({one_line(error)})",
+            need='captions with quotes or commas in quotes, quotes in them doubled ("")',
+        )) from error
     return captions
 
 
@@ -91,20 +94,9 @@ def _parse_tokens(text: str, *, place: str) -> dict[str, list[str]]:
             continue
         name, tab, caption = line.partition("\t")
         if not tab:
-            raise DataError(f"{place}: line {number} has no tab, need name#0<tab>caption.")
+            raise DataError(messages.TABLE_LINE(file=place, line=number, found="no tab", need="name#0<tab>caption"))
         captions.setdefault(name.rpartition("#")[0] or name, []).append(caption.strip())
     return captions
-
-
-def read_names(path: Path, *, key: str) -> list[str]:
-    """The image names of one split list, in its order. DataError when a name is repeated or the list is empty."""
-    names = [line.strip() for line in require_text(path, key=key).splitlines() if line.strip()]
-    if not names:
-        raise DataError(f"{key}: {path}: the list is empty, need one image name per line.")
-    if len(set(names)) < len(names):
-        twice = next(name for index, name in enumerate(names) if name in names[:index])
-        raise DataError(f"{key}: {path}: {twice} stands there more than once; remove the repetition.")
-    return names
 
 
 def find_images(places: list[str]) -> dict[str, list[ImageBytes]]:
@@ -116,7 +108,7 @@ def find_images(places: list[str]) -> dict[str, list[ImageBytes]]:
         paths = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
         existing = [Path(path) for path in paths if Path(path).exists()]
         if not existing:
-            raise DataError(f"{key}: {pattern}: nothing there, need a folder or tar files; check the path.")
+            raise DataError(messages.NOTHING_AT(key=key, path=pattern))
         for path in existing:
             for name, image in _images_of(path):
                 found.setdefault(name, []).append(image)
@@ -134,17 +126,14 @@ def _the_one(images: list[ImageBytes], name: str) -> ImageBytes:
     *others, image = images
     for other in others:
         if other.size != image.size or other.read() != image.read():
-            raise DataError(
-                f"source.images: {name} stands for two images, {other.place} and {image.place}; "
-                "rename one there, in the captions and in its list, or name other folders."
-            )
+            raise DataError(messages.IMAGE_AMBIGUOUS(image=name, one=other.place, other=image.place))
     return image
 
 
 def _refuse_missing(names: list[str], places: Mapping[str, list[ImageBytes]], *, key: str) -> None:
     missing = [name for name in names if name not in places]
     if missing:
-        raise DataError(
-            f"{key}: {len(missing)} of {len(names)} listed images have no file, the first is {missing[0]}; "
-            "images are found by their name without folders; complete source.images or shorten the list."
-        )
+        raise DataError(messages.IMAGES_MISSING(
+            where=key, missing=len(missing), listed=len(names), first=missing[0],
+            need="file of that name, without folders",
+        ))

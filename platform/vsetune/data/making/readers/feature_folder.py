@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from vsetune.config.sources.recipe import FeatureFolderSource
+from vsetune.data import messages
 from vsetune.data.making.raw import (
     FeatureArrays,
     FileStamp,
@@ -33,7 +34,7 @@ def read_feature_folder(source: FeatureFolderSource) -> RawDataset:
     folder = require_folder(source.folder, key="source.folder")
     names = sorted(name.removesuffix("_ims.npy") for name in os.listdir(folder) if name.endswith("_ims.npy"))
     if not names:
-        raise DataError(f"source.folder: {folder}: no *_ims.npy in it, need train_ims.npy and train_caps.txt.")
+        raise DataError(messages.NOT_IN_IT(where=f"source.folder: {folder}", need="*_ims.npy"))
     notes: list[str] = []
     splits = {name: _read_split(folder, name, source, notes) for name in names}
     without = [name for name, split in splits.items() if split.arrays is not None and split.arrays.boxes is None]
@@ -64,10 +65,10 @@ def _read_split(folder: Path, name: str, source: FeatureFolderSource, notes: lis
 def _load(path: Path) -> np.ndarray:
     array = _mapped(path)
     if array.ndim not in {2, 3} or array.dtype.kind != "f" or array.size == 0:
-        mend = "" if array.dtype.kind == "f" else "; save them as floats: array.astype('float32')"
-        raise DataError(
-            f"{path}: found {array.dtype} {array.shape}, need floats (rows, width) or (rows, regions, width){mend}."
-        )
+        raise DataError(messages.MISFIT(
+            where=path, found=f"{array.dtype} {array.shape}", need="floats (rows, width) or (rows, regions, width)",
+            fix="save them so, with array.astype('float32').",
+        ))
     return array
 
 
@@ -76,14 +77,16 @@ def _mapped(path: Path) -> np.ndarray:
         return mapped_array(path)
     except (Flaw, FileNotFoundError) as error:
         reason = error if isinstance(error, Flaw) else "no such file"
-        raise DataError(f"{path}: cannot read as a plain .npy array ({reason}); fetch it again.") from error
+        raise DataError(messages.NO_ARRAY(where=path, reason=reason, fix="fetch it again.")) from error
 
 
 def _captions(path: Path) -> list[str]:
     text = require_text(path, key="source.folder")
     captions = [line.strip() for line in text.removesuffix("\n").split("\n")]
     if not all(captions):
-        raise DataError(f"{path}: line {captions.index('') + 1} is empty; every line is one caption.")
+        raise DataError(messages.TABLE_LINE(
+            file=path, line=captions.index("") + 1, found="an empty line", need="one caption a line",
+        ))
     return captions
 
 
@@ -97,10 +100,10 @@ def _layout(features: np.ndarray, captions: list[str], path: Path, wanted: int |
     elif lines % rows == 0 and wanted in {None, lines // rows}:
         return lines // rows, 1
     expected = f"captions_per_image {wanted}" if wanted else "a whole number of captions per row"
-    raise DataError(
-        f"{path}: {rows} rows of features and {lines} captions do not fit {expected}; "
-        "need one row per image, or each row repeated for every caption of its image."
-    )
+    raise DataError(messages.MISFIT(
+        where=path, found=f"{rows} rows of features and {lines} captions", need=expected,
+        fix="give one row per image, or each row repeated for every caption of its image.",
+    ))
 
 
 def _is_repeated(features: np.ndarray, times: int) -> bool:
@@ -121,23 +124,21 @@ def _boxes(path: Path, features: np.ndarray) -> np.ndarray | None:
     boxes = _mapped(path)
     expected = (*features.shape[:2], 4)
     if boxes.shape != expected or boxes.dtype.kind != "f":
-        raise DataError(
-            f"{path}: {boxes.dtype} {boxes.shape}, need floats {expected} to fit the features; fetch both again."
-        )
+        raise DataError(messages.MISFIT(
+            where=path, found=f"{boxes.dtype} {boxes.shape}", need=f"floats {expected}",
+            fix="fetch boxes and features again.",
+        ))
     low, high = float(boxes.min()), float(boxes.max())
     if not (low >= 0 and high <= 1):
-        raise DataError(
-            f"{path}: boxes from {low:g} to {high:g}, need shares of the image from 0 to 1; divide x by its width and "
-            "y by its height."
-        )
+        raise DataError(messages.MISFIT(
+            where=path, found=f"boxes from {low:g} to {high:g}", need="shares of the image from 0 to 1",
+            fix="divide x by its width and y by its height.",
+        ))
     upside_down = np.argwhere((boxes[..., 2:] < boxes[..., :2]).any(axis=-1))
     if len(upside_down):
         at = tuple(upside_down[0])
         x1, y1, x2, y2 = map(float, boxes[at])
-        raise DataError(
-            f"{path}: row {at[0]}, region {at[1]} ends at ({x2:g}, {y2:g}) and begins at ({x1:g}, {y1:g}), need x1, "
-            "y1, x2, y2; add x1 and y1 to a width and a height."
-        )
+        raise DataError(messages.BOX_UPSIDE_DOWN(file=path, row=at[0], region=at[1], x2=x2, y2=y2, x1=x1, y1=y1))
     return boxes
 
 
@@ -150,11 +151,10 @@ def _ids(folder: Path, name: str, *, images: int, stride: int) -> list[str]:
     if len(ids) == images * stride:
         ids = ids[::stride]
     if len(ids) != images:
-        raise DataError(f"{path}: {len(ids)} ids for {images} images; need one line per image.")
+        raise DataError(messages.MISFIT(
+            where=path, found=f"{len(ids)} ids", need=f"one for each of {images} images", fix="write one a line.",
+        ))
     if len(set(ids)) < len(ids):
         twice = Counter(ids).most_common(1)[0][0]
-        raise DataError(
-            f"{path}: {twice} stands there for more than one image; give each its own, or remove the file: rows are "
-            "numbered then."
-        )
+        raise DataError(messages.NAME_TWICE(where=path, name=twice))
     return ids

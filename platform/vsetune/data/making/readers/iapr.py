@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from vsetune.config.sources.recipe import IaprSource, SplitShares, expand_path
+from vsetune.data import messages
 from vsetune.data.making.raw import (
     FileImage,
     RawDataset,
@@ -17,10 +18,10 @@ from vsetune.data.making.raw import (
     captioned_images,
     files_below,
     note_shared_images,
+    read_names,
     require_folder,
     require_text,
 )
-from vsetune.data.making.readers.caption_table import read_names
 from vsetune.data.stored import storage
 from vsetune.errors import DataError, one_line
 
@@ -42,17 +43,17 @@ def read_iapr(source: IaprSource) -> RawDataset:
             continue
         place, description = parse_annotation(path)
         if not storage.is_inside(place):
-            raise DataError(f"{path}: IMAGE {one_line(place)} leads out of the folder of images; fix the file.")
+            raise DataError(messages.LEADS_OUT(file=f"{path}: IMAGE: {one_line(place)}"))
         below = PurePosixPath(place.removeprefix("images/"))
         if not below.name:
-            raise DataError(f"{path}: IMAGE {one_line(place)} names no file; fix the file.")
+            raise DataError(messages.NOT_IN_IT(where=path, need="<IMAGE>images/00/25.jpg</IMAGE>"))
         id_ = str(below.with_suffix(""))
         if id_ in captions:
-            raise DataError(f"{path}: IMAGE {one_line(place)} is that of another .eng file too; remove one of them.")
+            raise DataError(messages.NAME_TWICE(where=path, name=f"IMAGE {one_line(place)}"))
         captions[id_] = [description]
         files[id_] = images / place if (images / place).is_file() else images / place.removeprefix("images/")
     if not captions:
-        raise DataError(f"source.annotations: {annotations}: no .eng files in it; check the path in the recipe.")
+        raise DataError(messages.NOT_IN_IT(where=f"source.annotations: {annotations}", need=".eng files"))
     notes: list[str] = []
     splits: dict[str, RawSplit] = {}
     for split, ids in _split_ids(source, captions, notes).items():
@@ -68,7 +69,7 @@ def parse_annotation(path: Path) -> tuple[str, str]:
     text = _readable(require_text(path, key="source.annotations", encoding="latin-1"))
     image = _tag(text, "IMAGE")
     if not image:
-        raise DataError(f"{path}: no IMAGE tag, need <IMAGE>images/00/25.jpg</IMAGE>; fetch the file again.")
+        raise DataError(messages.NOT_IN_IT(where=path, need="<IMAGE>images/00/25.jpg</IMAGE>"))
     return image, _tag(text, "DESCRIPTION")
 
 
@@ -101,7 +102,7 @@ def _split_ids(source: IaprSource, captions: Mapping[str, list[str]], notes: lis
         ids = [name.removeprefix("images/").removesuffix(".jpg") for name in names]
         twice = next((id_ for id_, count in Counter(ids).items() if count > 1), None)
         if twice is not None:
-            raise DataError(f"{key}: {list_path}: {twice} stands there more than once; remove the repetition.")
+            raise DataError(messages.NAME_TWICE(where=f"{key}: {list_path}", name=twice))
         splits[split] = ids
     listed = {id_ for ids in splits.values() for id_ in ids}
     outside = [id_ for id_ in captions if id_ not in listed]
@@ -123,13 +124,11 @@ def draw_splits(ids: list[str], shares: SplitShares) -> dict[str, list[str]]:
 def _refuse_missing(ids: list[str], files: Mapping[str, Path], *, split: str) -> None:
     unknown = [id_ for id_ in ids if id_ not in files]
     if unknown:
-        raise DataError(
-            f"split {split}: {len(unknown)} of {len(ids)} listed images have no annotation, the first is "
-            f"{unknown[0]}; ids are like 00/25."
-        )
+        raise DataError(messages.IMAGES_MISSING(
+            where=f"split {split}", missing=len(unknown), listed=len(ids), first=unknown[0], need="annotation",
+        ))
     missing = [files[id_] for id_ in ids if not files[id_].is_file()]
     if missing:
-        raise DataError(
-            f"split {split}: {len(missing)} of {len(ids)} images have no file, the first is {missing[0]}; "
-            "complete source.images."
-        )
+        raise DataError(messages.IMAGES_MISSING(
+            where=f"split {split}", missing=len(missing), listed=len(ids), first=missing[0], need="file",
+        ))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vsetune.config.sources.recipe import KarpathySource, expand_path
+from vsetune.data import messages
 from vsetune.data.making.raw import (
     FileImage,
     RawDataset,
@@ -37,7 +38,7 @@ def read_karpathy(source: KarpathySource) -> RawDataset:
                 continue
             split = "train"
         if name in captions:
-            raise DataError(f"{path}: images.{number}: {name} stands there a second time; remove one.")
+            raise DataError(messages.NAME_TWICE(where=f"{path}: images.{number}", name=name))
         names.setdefault(split, []).append(name)
         captions[name] = texts
         files[name] = _file(folder, entry, name, where=f"{path}: images.{number}")
@@ -55,38 +56,42 @@ def _entries(path: Path) -> list[Any]:
     plain = parse_json(text, where=f"source.captions: {path}", fix="fetch the file again.")
     entries = plain.get("images") if isinstance(plain, dict) else None
     if not isinstance(entries, list) or not entries:
-        raise DataError(f"source.captions: {path}: no list `images` in it, need Karpathy's dataset_*.json.")
+        raise DataError(messages.NOT_IN_IT(where=f"source.captions: {path}", need="list `images`"))
     return entries
 
 
 def _fields(entry: Any, *, where: str) -> tuple[str, str, list[str]]:
     """(split, file name, captions). A missing `sentences` list is an image without captions."""
     if not isinstance(entry, dict):
-        raise DataError(f"{where}: no object there, need one with split, filename and sentences; fix the file.")
+        raise DataError(messages.ENTRY_VALUE(where=where, key="entry", found=_shown(entry), need="an object"))
     split, name = _text(entry, "split", where=where), _text(entry, "filename", where=where)
     sentences = entry.get("sentences", [])
     if not isinstance(sentences, list):
-        raise DataError(f"{where}: sentences is {_shown(sentences)}, need a list; fix the file.")
+        raise DataError(messages.ENTRY_VALUE(where=where, found=_shown(sentences), key="sentences", need="a list"))
     return split, name, [_caption(each, where=where, number=number) for number, each in enumerate(sentences)]
 
 
 def _caption(sentence: Any, *, where: str, number: int) -> str:
     if not isinstance(sentence, dict):
-        raise DataError(
-            f"{where}: sentences.{number} is {_shown(sentence)}, need an object with raw; fix the file."
-        )
+        raise DataError(messages.ENTRY_VALUE(
+            where=where, key=f"sentences.{number}", found=_shown(sentence), need="an object with raw",
+        ))
     if "raw" not in sentence:
-        raise DataError(f"{where}: sentences.{number}: no 'raw' there, need an object with raw; fix the file.")
+        raise DataError(messages.ENTRY_VALUE(
+            where=f"{where}: sentences.{number}", key="raw", found="missing", need="an object with raw",
+        ))
     if not is_text(sentence["raw"]):
-        raise DataError(f"{where}: raw is {_shown(sentence['raw'])}, need text; fix the file.")
+        raise DataError(messages.ENTRY_VALUE(where=where, found=_shown(sentence["raw"]), key="raw", need="text"))
     return " ".join(sentence["raw"].split())
 
 
 def _text(entry: dict[str, Any], key: str, *, where: str) -> str:
     if key not in entry:
-        raise DataError(f"{where}: no {key!r} there, need split, filename and sentences with raw.")
+        raise DataError(messages.ENTRY_VALUE(
+            where=where, key=key, found="missing", need="split, filename and sentences with raw",
+        ))
     if not is_text(entry[key]) or not entry[key]:
-        raise DataError(f"{where}: {key} is {_shown(entry[key])}, need text; fix the file.")
+        raise DataError(messages.ENTRY_VALUE(where=where, key=key, found=_shown(entry[key]), need="text"))
     return str(entry[key])
 
 
@@ -97,7 +102,7 @@ def _shown(value: Any) -> str:
 def _file(folder: Path, entry: dict[str, Any], name: str, *, where: str) -> Path:
     below = _text(entry, "filepath", where=where) if entry.get("filepath") else ""
     if not storage.is_inside(name) or not storage.is_inside(f"{below or '.'}/{name}"):
-        raise DataError(f"{where}: {one_line(f'{below}/{name}')} leads out of the folder of images; fix the file.")
+        raise DataError(messages.LEADS_OUT(file=f"{where}: {one_line(f'{below}/{name}')}"))
     inside = folder / below / name
     return inside if inside.is_file() else folder / name
 
@@ -105,7 +110,7 @@ def _file(folder: Path, entry: dict[str, Any], name: str, *, where: str) -> Path
 def _refuse_missing(files: dict[str, Path], table: Path) -> None:
     missing = [path for path in files.values() if not path.is_file()]
     if missing:
-        raise DataError(
-            f"source.images: {len(missing)} of {len(files)} images of {table.name} have no file, the first is "
-            f"{missing[0]}; complete the folder."
-        )
+        raise DataError(messages.IMAGES_MISSING(
+            where=f"source.images: {table.name}", missing=len(missing), listed=len(files), first=missing[0],
+            need="file",
+        ))
