@@ -26,9 +26,7 @@ def sum_of_hinges_output(inputs: LossInputs, *, margin: float, same_image_rule: 
 class SumOfHinges(Loss):
     """LSH. It selects no hardest negative, so its selection is None."""
 
-    def __init__(self, spec: LshSpec) -> None:
-        super().__init__(warmup_epochs=0)
-        self.spec = spec
+    spec: LshSpec
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         return sum_of_hinges_output(inputs, margin=self.spec.margin, same_image_rule=self.spec.variant)

@@ -12,9 +12,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from vsetune.errors import ConfigError
 from vsetune.losses.adaptive_margin.loss import distances
-from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, ParameterGroup, at_least_float32, require_pairs
+from vsetune.losses.loss_base import (
+    Loss,
+    LossInputs,
+    LossOutput,
+    ParameterGroup,
+    at_least_float32,
+    require_items,
+    require_pairs,
+)
 from vsetune.losses.loss_building import register
 from vsetune.losses.margin_based.spec import MarginBasedSpec
 from vsetune.losses.parts.pairing import pair_negatives
@@ -68,9 +75,10 @@ class MarginBased(Loss):
     boundary: beta, a parameter with its own SGD rate; rate 0 keeps it constant.
     """
 
+    spec: MarginBasedSpec
+
     def __init__(self, spec: MarginBasedSpec) -> None:
-        super().__init__(warmup_epochs=0)
-        self.spec = spec
+        super().__init__(spec)
         self.boundary = nn.Parameter(torch.tensor(spec.boundary), requires_grad=spec.boundary_learning_rate > 0)
 
     def parameter_groups(self) -> list[ParameterGroup]:
@@ -89,7 +97,7 @@ class MarginBased(Loss):
         if spec.negatives == "all":
             apart, used = pairwise, negatives
         else:
-            apart, used = self._drawn(pairwise, negatives, _embedding_size(inputs))
+            apart, used = self._drawn(pairwise, negatives, require_items(inputs, spec.name)[0].vectors.shape[-1])
             matched = matched.repeat(2)
         attraction = positive_hinges(matched, boundary=self.boundary, margin=spec.margin)
         repulsion = negative_hinges(apart, boundary=self.boundary, margin=spec.margin).masked_fill(~used, 0.0)
@@ -118,12 +126,3 @@ class MarginBased(Loss):
             apart.append(grid.gather(1, drawn)[:, 0])
             used.append(candidates.gather(1, drawn)[:, 0])
         return torch.cat(apart), torch.cat(used)
-
-
-def _embedding_size(inputs: LossInputs) -> int:
-    if inputs.images is None:
-        raise ConfigError(
-            "loss margin_based: got a batch without embeddings, whose size the drawing of negatives depends on; "
-            "use a network with embeddings or negatives: all"
-        )
-    return inputs.images.vectors.shape[-1]
