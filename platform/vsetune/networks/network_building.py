@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.components.catalogue import Register, guarded
 from vsetune.errors import ConfigError
+from vsetune.networks import messages
 from vsetune.networks.network_base import Network
 from vsetune.networks.parts.text_transformer import Architecture, weights_follow
 
@@ -29,7 +30,7 @@ def build_network(
     """
     for name, size in (("regions", regions), ("width", width), ("vocabulary_size", vocabulary_size)):
         if size < 1:
-            raise ConfigError(f"network: {name} of the data is {size}, need at least 1; check the data set.")
+            raise ConfigError(messages.EMPTY_DATA(size=name, got=size))
     network = _CLASSES.class_of(type(spec))
     build: Callable[..., Network] = network
     sizes = {"width": width, "vocabulary_size": vocabulary_size}

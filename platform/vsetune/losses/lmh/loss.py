@@ -11,13 +11,13 @@ from vsetune.losses.loss_building import register
 from vsetune.losses.lsh.loss import sum_of_hinges_output
 from vsetune.losses.parts.pairing import (
     QueryTerms,
-    SameImage,
     batch_negatives,
     candidates,
     hardest_hinges,
     mined_selection,
     pair_similarity,
 )
+from vsetune.losses.parts.spec_fields import SameImage
 
 
 def mined_output(

@@ -29,7 +29,6 @@ from vsetune.losses.loss_building import register
 from vsetune.losses.lseh.spec import LsehSpec
 from vsetune.losses.lsh.loss import sum_of_hinges_output
 from vsetune.losses.parts.pairing import (
-    SameImage,
     candidates,
     hardest_hinges,
     pair_negatives,
@@ -37,6 +36,7 @@ from vsetune.losses.parts.pairing import (
     same_image,
 )
 from vsetune.losses.parts.products import dot_products
+from vsetune.losses.parts.spec_fields import SameImage
 
 
 @torch.no_grad()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +11,10 @@ from torch import Tensor, nn
 
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.errors import DataError
+from vsetune.networks import messages
 from vsetune.networks.cgmn.spec import CgmnSpec
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.inputs import CaptionInputs, ImageInputs, square_side
 from vsetune.networks.network_base import (
     Network,
     TrainingItems,
@@ -150,23 +150,16 @@ class Cgmn(Network):
     def _are_near(self, images: ImageInputs) -> Tensor:
         if images.boxes is not None:
             return overlapping(images.boxes, self._spec.box_overlap)
-        regions = images.features.shape[1]
-        side = math.isqrt(regions)
-        if side * side != regions:
-            raise DataError(
-                f"network.spatial_graph: got {regions} regions without boxes, need boxes or a square grid of cells; "
-                "ingest features with boxes, or set spatial_graph: false."
-            )
+        side = square_side(
+            images.features.shape[1], where="network.spatial_graph", instead=", or set spatial_graph: false"
+        )
         return neighbouring(side, images.features.device)
 
 
 def _are_joined(captions: CaptionInputs, words: int) -> Tensor:
     """(m, L, L) bool: the parse joins two words, or they are the same."""
     if captions.dependencies is None:
-        raise DataError(
-            "network.caption_graph: dependencies needs the parses of the captions, the data set has none; add them to "
-            "the data set, or set caption_graph: dense."
-        )
+        raise DataError(messages.NO_PARSES(key="caption_graph", value="dependencies"))
     joined = captions.dependencies[:, :words, :words]
     return joined | torch.eye(words, dtype=torch.bool, device=joined.device)
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.errors import DataError
+from vsetune.networks import messages
 from vsetune.networks.importing.released_file import UNKNOWN, WEIGHT_NORM, Released, rows_of
 from vsetune.networks.importing.stored import DESCRIPTION, WORD_VECTORS, StoredNetwork, StoredWeights, placed
 from vsetune.networks.network_base import Network
@@ -89,7 +90,7 @@ def network_of(path: Path, *, words: Sequence[str] | None = None, described: Sto
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:
-        raise DataError(f"{path}: its tensors are not those of its network; import the weights again.") from error
+        raise DataError(messages.OTHER_TENSORS(path=path)) from error
     return network.eval()
 
 
@@ -157,15 +158,18 @@ def mapped_weights(
         weights[name] = stacked.reshape(target.shape).to(target.dtype).contiguous().clone()
         flaw = _flaw(stacked, weights[name])
         if flaw is not None:
-            flawed.append(f"{' + '.join(names)} {flaw}")
+            flawed.append((" + ".join(names), flaw))
     left = sorted(tensors.keys() - taken)
     reasons = {each: _reason(each, recognised.unused) for each in left}
     unexpected = [each for each, reason in reasons.items() if reason is None]
     if missing or unexpected or misshapen:
-        raise DataError("\n".join(_refusal(released, source, missing, unexpected, misshapen)))
+        raise DataError(messages.OTHER_WEIGHTS(
+            path=released.path, source=source, missing=len(missing), unexpected=len(unexpected),
+            misshapen=len(misshapen), names=_listed(missing, unexpected, misshapen),
+        ))
     if flawed:
-        more = f" ({len(flawed)} tensors are so)" if len(flawed) > 1 else ""
-        raise DataError(f"{released.path}: {flawed[0]}{more}; download it again, or take another checkpoint.")
+        name, flaw = flawed[0]
+        raise DataError(messages.ODD_VALUES(path=released.path, name=name, flaw=flaw, count=len(flawed)))
     return weights, {each: reason for each, reason in reasons.items() if reason is not None}
 
 
@@ -204,15 +208,11 @@ def _reason(name: str, unused: Mapping[str, str]) -> str | None:
     return next((reason for start, reason in unused.items() if name.startswith(start)), None)
 
 
-def _refusal(
-    released: Released, source: str, missing: list[str], unexpected: list[str], misshapen: list[str]
-) -> list[str]:
-    lines = [
-        f"{released.path}: not the weights of {source}: {len(missing)} names missing, {len(unexpected)} unexpected, "
-        f"{len(misshapen)} of another shape; check --from, or get the whole file."
-    ]
+def _listed(missing: list[str], unexpected: list[str], misshapen: list[str]) -> str:
+    """A line for each of these that has names."""
+    lines = [""]
     for title, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", misshapen)):
         if names:
             more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
             lines.append(f"{title}: {', '.join(names[:_MOST_NAMES])}{more}")
-    return lines
+    return "\n".join(lines)
