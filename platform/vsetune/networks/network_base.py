@@ -18,8 +18,7 @@ from vsetune.errors import ConfigError, Problem
 from vsetune.networks import messages
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.parts.layers import lengths, unit_by_hand
-from vsetune.networks.parts.network_devices import hand_derived
+from vsetune.networks.parts.layers import lengths
 from vsetune.networks.parts.network_fields import BackboneSpec
 from vsetune.networks.sentence_writing import SentenceWriting
 
@@ -157,8 +156,6 @@ def unit_length(vectors: Tensor, *, added: float = 0.0) -> Tensor:
     vectors = at_least_float32(vectors)
     if added:
         return vectors / (lengths(vectors) + added)
-    if hand_derived(vectors):
-        return unit_by_hand(vectors, _SHORTEST)
     norms = lengths(vectors)
     return torch.where(norms <= _SHORTEST, vectors.new_zeros(()), vectors / norms.clamp_min(_SHORTEST))
 

@@ -22,7 +22,7 @@ def build_network(
     spec: NetworkSpec, *, regions: int, width: int, vocabulary_size: int, pretrained: bool = True,
     architecture: Architecture | None = None,
 ) -> Network:
-    """A new network for features of (regions, width) per image; parameters drawn from torch's global generator.
+    """A new network for features of (regions, width) per image; parameters sampled from torch's global generator.
 
     pretrained: False when a state dict is loaded next that replaces every parameter. Pre-trained weights are then not
     read, and with its `architecture` (see `weights_follow`) none of their files need to exist. ConfigError when the

@@ -97,32 +97,32 @@ class MarginBased(Loss):
         if spec.negatives == "all":
             apart, used = pairwise, negatives
         else:
-            apart, used = self._drawn(pairwise, negatives, require_items(inputs, spec.name)[0].vectors.shape[-1])
+            apart, used = self._sampled(pairwise, negatives, require_items(inputs, spec.name)[0].vectors.shape[-1])
             matched = matched.repeat(2)
         attraction = positive_hinges(matched, boundary=self.boundary, margin=spec.margin)
         repulsion = negative_hinges(apart, boundary=self.boundary, margin=spec.margin).masked_fill(~used, 0.0)
         terms = (attraction > 0).sum() + (repulsion > 0).sum()
         mean = (attraction.sum() + repulsion.sum()) / terms.clamp(min=1)
-        reached = similarity.sum() * 0.0  # a NaN that no drawn pair holds still reaches the value
+        reached = similarity.sum() * 0.0  # a NaN in a pair that was not sampled still reaches the value
         return LossOutput(
             value=mean + spec.boundary_penalty * self.boundary + reached,
             parts={"boundary": self.boundary.detach().clone(), "nonzero_terms": terms},
         )
 
-    def _drawn(self, pairwise: Tensor, negatives: Tensor, embedding_size: int) -> tuple[Tensor, Tensor]:
+    def _sampled(self, pairwise: Tensor, negatives: Tensor, embedding_size: int) -> tuple[Tensor, Tensor]:
         """(2 B,) distances of one sampled negative per image, then per caption; False where a query has no negative."""
         spec = self.spec
         logs = log_inverse_density(
             pairwise, embedding_size=embedding_size, cutoff=spec.sampling_cutoff, limit=spec.sampling_limit
         )
-        # the density falls beyond sqrt(2), so without a limit the farthest would be drawn again and again
+        # the density falls beyond sqrt(2), so without a limit the farthest would be sampled again and again
         near = negatives & (pairwise <= spec.sampling_limit)
         apart, used = [], []
         for grid, weights, candidates in (
             (pairwise, sampling_weights(logs, near, negatives), negatives),
             (pairwise.T, sampling_weights(logs.T, near.T, negatives.T), negatives.T),
         ):
-            drawn = draw(weights)[:, None]
-            apart.append(grid.gather(1, drawn)[:, 0])
-            used.append(candidates.gather(1, drawn)[:, 0])
+            sampled = draw(weights)[:, None]
+            apart.append(grid.gather(1, sampled)[:, 0])
+            used.append(candidates.gather(1, sampled)[:, 0])
         return torch.cat(apart), torch.cat(used)

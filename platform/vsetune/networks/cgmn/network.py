@@ -170,7 +170,7 @@ def _nodes_and_mask(items: Encoded) -> tuple[Tensor, Tensor]:
     return items.nodes, region_mask(items.counts, items.nodes.shape[1])
 
 
-_NUMBERS_PER_BLOCK = 2**24  # cosines held at once, 64 MiB of float32; a matter of memory only
+_NUMBERS_PER_BLOCK = 2**24  # cosines in memory at once, 64 MiB of float32; a matter of memory only
 
 
 def node_matching_scores(
@@ -182,11 +182,11 @@ def node_matching_scores(
     Computed in blocks of captions.
     """
     regions, words = unit(regions), unit(words)
-    held = max(1, _NUMBERS_PER_BLOCK // (is_region.numel() * words.shape[1]))
+    at_once = max(1, _NUMBERS_PER_BLOCK // (is_region.numel() * words.shape[1]))
     scores = []
     with torch.autocast(regions.device.type, enabled=False):
-        for start in range(0, len(words), held):
-            some, are_words = words[start : start + held], is_word[start : start + held]
+        for start in range(0, len(words), at_once):
+            some, are_words = words[start : start + at_once], is_word[start : start + at_once]
             cosines = (regions.flatten(0, 1) @ some.flatten(0, 1).T).view(*is_region.shape, *are_words.shape)
             found = cosines.masked_fill(~is_region[:, :, None, None], float("-inf")).max(dim=1).values
             scores.append(found.masked_fill(~are_words, 0.0).sum(dim=2))

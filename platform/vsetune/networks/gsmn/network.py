@@ -30,10 +30,10 @@ from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs, square_side
 from vsetune.networks.network_base import Network, known_counts, unit_length, word_mask
 from vsetune.networks.network_building import register
+from vsetune.networks.parts.cpu.pairs import Chosen, Seen, scores_by_pair
 from vsetune.networks.parts.cross_attention import Attention, word_attention
 from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import beside
-from vsetune.networks.parts.pair_gradients import Chosen, Seen, scores_by_pair
 from vsetune.networks.parts.recurrence import embed_words, word_embedding, word_states
 
 _NUMBERS_PER_STEP = 2**21

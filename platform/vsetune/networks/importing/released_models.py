@@ -64,8 +64,9 @@ def import_released(path: Path, source: str, *, words: Path | None = None) -> Im
         raise DataError(messages.OTHER_SOURCE(path=path, source=source, reason=error.problem)) from error
     weights, unused = mapped_weights(network, recognised, released, source=source)
     return Imported(
-        source=source, spec=spec, told=recognised.spec, regions=recognised.regions, width=recognised.width,
-        vocabulary_size=recognised.vocabulary_size, weights=weights, unused=unused, assumed=recognised.assumed,
+        source=source, name=recognised.spec["name"], spec=spec, settings=recognised.spec, regions=recognised.regions,
+        width=recognised.width, vocabulary_size=recognised.vocabulary_size, weights=weights, unused=unused,
+        assumed=recognised.assumed,
         words=None if words is None else _checked_words(words, spec, recognised.vocabulary_size),
         spare=recognised.spare,
     )

@@ -134,7 +134,7 @@ class StoredNetwork:
 
     @property
     def lacks_words(self) -> bool:
-        """Whether the words of its word vectors are unknown."""
+        """Whether the words of its word vectors are unknown: then it can neither be scored nor trained further."""
         return self.words is None and self.spec.reads.word_pieces is None
 
 

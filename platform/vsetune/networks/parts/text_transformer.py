@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -48,6 +48,9 @@ class PieceIds:
     fixed: tuple[int, ...]
     continues: Tensor
 
+    def on(self, device: torch.device) -> PieceIds:
+        return self if self.continues.device == device else replace(self, continues=self.continues.to(device))
+
 
 class TextTransformer(nn.Module):
     """Last hidden states of the model, its own dropout active in training. width: of a state."""
@@ -84,10 +87,8 @@ class TextTransformer(nn.Module):
     def pieces(self, device: torch.device) -> PieceIds:
         """What its tokeniser knows of ids; read now if the network was built without pre-trained weights."""
         found = self._pieces or read_piece_ids(self._text_model, cast(Any, self.body).config.vocab_size)
-        if found.continues.device != device:
-            found = PieceIds(found.mask, found.fixed, found.continues.to(device))
-        self._pieces = found
-        return found
+        self._pieces = found.on(device)
+        return self._pieces
 
 
 def _known_config(model: str) -> Any:

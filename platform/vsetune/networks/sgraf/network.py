@@ -18,6 +18,7 @@ from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, at_least_float32, known_counts, region_mask, unit_length
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.batch_normalization import normalize_rows
+from vsetune.networks.parts.cpu.pairs import Seen, SideBySide, scores_by_pair
 from vsetune.networks.parts.cross_attention import (
     Attention,
     CaptionBlocks,
@@ -32,7 +33,6 @@ from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import is_on_cpu, numbers_at_once
 from vsetune.networks.parts.network_fields import added_to_lengths
 from vsetune.networks.parts.packing import RealParts
-from vsetune.networks.parts.pair_gradients import Seen, SideBySide, scores_by_pair
 from vsetune.networks.parts.recurrence import drop_numbers, embed_words, word_embedding, word_states
 from vsetune.networks.sgraf.similarity_reasoning import (
     AttentionFiltration,
