@@ -29,11 +29,12 @@ from rich.console import Console
 from rich.table import Table
 
 from vsetune.networks.network_base import Network
-from vsetune.networks.parts import pair_gradients, recurrence
+from vsetune.networks.parts import recurrence
+from vsetune.networks.parts.cpu import pairs
 from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD
 
 GRU, PAIRS = "GRU", "few pairs"
-MODULES: dict[str, ModuleType] = {GRU: recurrence, PAIRS: pair_gradients}
+MODULES: dict[str, ModuleType] = {GRU: recurrence, PAIRS: pairs}
 """Where each asks whether to use its own gradient."""
 
 STEPS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from loops.sentence_filter import judge_sentences
 from torch import Tensor
 from torch.nn.functional import cross_entropy, dropout, gelu
 
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import evaluating
-from vsetune.networks.tags.generator import MaskedCopies, judge_sentences, mask_phrases
+from vsetune.networks.tags.generator import MaskedCopies, mask_phrases
 from vsetune.networks.tags.network import Tags
 
 MARGIN = 0.2

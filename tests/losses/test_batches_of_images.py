@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from loss_values import close, gradient
 
 from vsetune.losses.lmh.spec import LmhSpec
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.lsh.spec import LshSpec
-
-
-def close(actual: object, expected: object, tolerance: float = 1e-6) -> None:
-    torch.testing.assert_close(
-        torch.as_tensor(actual, dtype=torch.float64), torch.as_tensor(expected, dtype=torch.float64),
-        atol=tolerance, rtol=0,
-    )
-
-
-def gradient(value: Tensor, at: Tensor) -> Tensor:
-    (result,) = torch.autograd.grad(value, at)
-    return result
 
 
 def plain_images_loss(spec: LshSpec | LmhSpec, s: list[list[float]], owner: list[int]) -> float:
@@ -81,29 +69,3 @@ def test_an_image_query_is_active_if_it_is_for_one_of_its_captions(several, seve
     assert output.selection.scores.shape == output.selection.negatives.shape == (3, 5)
     assert not output.selection.negatives[0, :2].any()
     close(output.parts["active_share"], 3 / 10)
-
-
-@pytest.mark.parametrize("spec", IMAGE_SPECS, ids=repr)
-def test_one_image_with_all_its_captions_gives_zero_with_a_zero_gradient(spec, make_images) -> None:
-    similarity = torch.rand(1, 4, requires_grad=True)
-    value = build_loss(spec)(make_images(similarity, torch.zeros(4, dtype=torch.int64))).value
-    assert value.item() == 0.0
-    assert torch.equal(gradient(value, similarity), torch.zeros(1, 4))
-
-
-@pytest.mark.parametrize("spec", IMAGE_SPECS, ids=repr)
-def test_one_nan_in_a_batch_of_images_reaches_the_value(spec, several, several_owner, make_images) -> None:
-    for place in range(15):
-        broken = several.detach().clone()
-        broken.view(-1)[place] = float("nan")
-        assert build_loss(spec)(make_images(broken, several_owner)).value.isnan()
-
-
-@pytest.mark.parametrize("spec", IMAGE_SPECS, ids=repr)
-def test_permuting_images_or_captions_changes_nothing(spec, several, several_owner, make_images) -> None:
-    loss = build_loss(spec)
-    expected = loss(make_images(several, several_owner)).value
-    captions = torch.tensor([3, 0, 4, 2, 1])
-    close(loss(make_images(several[:, captions], several_owner[captions])).value, expected, 1e-12)
-    images = torch.tensor([2, 0, 1])
-    close(loss(make_images(several[images], images.argsort()[several_owner])).value, expected, 1e-12)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from loss_values import gradient
 
 from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
 from vsetune.losses.loss_base import LossContext
@@ -14,11 +14,6 @@ from vsetune.losses.loss_building import build_loss
 from vsetune.losses.semantic_center.spec import SemanticCenterSpec
 
 CENTER_ONLY = {"triplet_weight": 0.0, "image_class_weight": 0.0, "caption_class_weight": 0.0}
-
-
-def gradient(value: Tensor, at: Tensor) -> Tensor:
-    (result,) = torch.autograd.grad(value, at)
-    return result
 
 
 def test_evaluation_moves_and_remembers_nothing(make_center_loss, random_embedded_pairs) -> None:

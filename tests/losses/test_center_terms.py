@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
+from loss_values import close, gradient, square
 from torch import Tensor, nn
 
 from vsetune.losses.parts.products import clamped_squared_distances
@@ -26,19 +26,6 @@ X = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([[0.8, 0.6], [0.0, 1.0], [-0.6, 0.8]], dtype=torch.float64)
 OWN = torch.tensor([[0.9, 0.1], [0.5, 0.6], [-0.2, 0.8]], dtype=torch.float64)
 FEW = torch.tensor([[0.9, 0.3], [-0.2, 0.9]], dtype=torch.float64)
-
-
-def gradient(value: Tensor, at: Tensor) -> Tensor:
-    (result,) = torch.autograd.grad(value, at)
-    return result
-
-
-def close(actual: Tensor, expected: Any, tolerance: float = 1e-6) -> None:
-    torch.testing.assert_close(actual, torch.as_tensor(expected, dtype=actual.dtype), atol=tolerance, rtol=0)
-
-
-def square(first: Tensor, second: Tensor) -> float:
-    return sum((a - b) ** 2 for a, b in zip(first.tolist(), second.tolist(), strict=True))
 
 
 def test_worked_example_of_concepts() -> None:

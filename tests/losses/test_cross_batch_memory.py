@@ -6,10 +6,8 @@ import copy
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from vsetune.config.component_specs import SumSpec
-from vsetune.errors import ConfigError
 from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
 from vsetune.losses.contrastive.spec import ContrastiveSpec
 from vsetune.losses.irtm.spec import IrtmSpec
@@ -131,15 +129,6 @@ def test_a_sum_of_losses_keeps_the_memory_of_its_part(memory_batch, remembering)
     assert loss(memory_batch(3)).parts["mine_memory_fill"].item() == 1.0
 
 
-def test_its_selection_is_of_the_batch_and_marked_as_a_proxy(memory_batch, remembering) -> None:
-    loss = remembering(LmhSpec)
-    assert not loss(memory_batch(0)).selection.is_proxy
-    loss.after_step()
-    selection = loss(memory_batch(1)).selection
-    assert selection.is_proxy
-    assert selection.scores.shape == selection.negatives.shape == (4, 4)
-
-
 @pytest.mark.parametrize("spec", SPECS[:-1], ids=NAMES[:-1])  # the last compares images with captions only
 def test_one_nan_in_the_memory_reaches_the_value(spec, memory_batch, remembering, memory_step) -> None:
     for name in ("images", "captions", *(["semantic_vectors"] if spec is LsehSpec else [])):
@@ -168,33 +157,3 @@ def test_half_precision_networks_are_remembered_and_compared_in_float32(memory_b
         memory_step(loss, memory_batch(0, dtype=torch.float32))
         inside = loss(memory_batch(1, dtype=torch.float32))
     assert inside.value.dtype == torch.float32
-
-
-def test_networks_that_only_score_pairs_are_refused_in_one_line(e, make_pairs, remembering) -> None:
-    with pytest.raises(ConfigError, match=r"memory_size: got images with embeddings of shape None.*memory_size to 0"):
-        remembering(LmhSpec)(make_pairs(e))
-
-
-def test_lseh_without_semantic_vectors_is_refused(memory_batch, remembering) -> None:
-    batch = memory_batch(0)
-    blind = LossInputs(
-        batch.similarity, batch.image_ids, batch.image_ids, batch.caption_rows, None, batch.images, batch.captions
-    )
-    with pytest.raises(ConfigError, match="got a batch without semantic vectors"):
-        remembering(LsehSpec, warmup_epochs=1)(blind)
-
-
-def test_a_memory_needs_to_know_the_size_of_the_embeddings() -> None:
-    with pytest.raises(ConfigError, match="LmhSpec: needs the embedding size"):
-        build_loss(LmhSpec(memory_size=4))
-
-
-def test_released_lseh_has_no_memory() -> None:
-    with pytest.raises(ValidationError, match="variant decided or diagonal"):
-        LsehSpec(variant="released", memory_size=4)
-
-
-def test_a_memory_restricts_the_networks_a_loss_fits() -> None:
-    assert LmhSpec(memory_size=4).needed_kinds == {"embedding"}
-    assert LmhSpec(memory_size=4).needed_scores == {"cosine"}
-    assert len(LmhSpec().needed_kinds) > 1

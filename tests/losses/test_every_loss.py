@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,27 @@ from vsetune.quality.loss_checks import LOSS_CHECKS, step_times
 DRAW_AT_RANDOM = {"adaptive_margin", "contrastive", "margin_based", "semantic_center"}
 TAKE_SECONDS = {"adaptive_margin", "semantic_center", "top_f"}
 """Losses with settings that act only after hundreds of steps; the check of their ranges is slow."""
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "lsh": [{"variant": "diagonal"}],
+    "lmh": [{"variant": "diagonal"}, {"warmup_epochs": 1}],
+    "lseh": [{"variant": "diagonal"}, {"variant": "released"}],
+    "luwm": [{"variant": "diagonal"}, {"one_sided": True}],
+    "irtm": [{"hardest": 2}, {"variant": "diagonal"}],
+    "order": [{"negatives": "max"}],
+    "pvse": [{"negatives": "sum", "kernel": "squared"}],
+    "pcme": [{"variant": "released", "uniformity_weight": 1.0}],
+    "contrastive": [{"negatives": "hardest"}, {"negatives": "all", "squared": True}],
+    "adaptive_margin": [{"negatives": "hardest"}, {"negatives": "hardest", "squared": True}, {"warmup_epochs": 1}],
+    "margin_based": [{"negatives": "all"}],
+    "many_to_many": [{"direction": "as_printed", "lowest": "semantic"}, {"threshold": 1.0}],
+    "top_f": [{"warmup_epochs": 1}],
+    "info_nce": [{"positives": "inside"}, {"label_smoothing": 0.1}, {"learned": True}],
+    "nt_xent": [{"learned": True, "variant": "diagonal"}],
+    "additive_margin": [{"learned": False}],
+    "semantic_center": [{"centers": "quantised", "quantised_centers": 3, "negatives": "hardest"}],
+}
+"""Settings beside the defaults, for the checks of values."""
+OF_VALUES = ("value", "gradcheck", "permutation", "nan", "small batches", "extremes", "resume")
 SUM = SumSpec.model_validate({"parts": {part: {"loss": {"name": part}} for part in ("lmh", "info_nce")}})
 
 
@@ -39,6 +61,38 @@ def test_the_quality_list(name: str, check: Check[LossSubject]) -> None:
             "permutation": name in DRAW_AT_RANDOM, "several captions": not LOSSES[name].several_positives,
         }
         assert is_declared.get(check.name), found.note
+
+
+@pytest.mark.parametrize("check", [check for check in LOSS_CHECKS if check.name in OF_VALUES], ids=str)
+@pytest.mark.parametrize(
+    ("name", "settings"), [(name, settings) for name, found in VARIANTS.items() for settings in found], ids=str
+)
+def test_the_checks_of_values_with_other_settings(
+    name: str, settings: dict[str, Any], check: Check[LossSubject]
+) -> None:
+    found = check.finding(LossSubject(LOSSES[name], settings))
+    assert found.result is not Result.FAILS, found.note
+
+
+@pytest.mark.parametrize("ids", [[3], [3, 3], [3, 3, 3, 3]])
+@pytest.mark.parametrize(("name", "settings"), [
+    (name, settings) for name in ("lsh", "lmh", "lseh", "luwm", "irtm", "top_f", "info_nce", "additive_margin", "order")
+    for settings in ({}, *VARIANTS[name]) if settings.get("variant", "decided") == "decided"
+] + [("adaptive_margin", settings) for settings in VARIANTS["adaptive_margin"]], ids=str)
+def test_a_batch_without_negatives_gives_zero_with_a_zero_gradient(name, settings, ids, make_pairs) -> None:
+    similarity = torch.rand(len(ids), len(ids), requires_grad=True)
+    loss = build_loss(LOSSES[name](**settings))
+    value = loss(make_pairs(similarity, ids, torch.rand(len(ids), 3))).value
+    assert value.item() == 0.0
+    assert not torch.autograd.grad(value, similarity)[0].any()
+
+
+@pytest.mark.parametrize("name", [name for name, spec in LOSSES.items() if spec.several_positives])
+def test_one_image_with_all_its_captions_gives_zero_with_a_zero_gradient(name, make_images) -> None:
+    similarity = torch.rand(1, 4, requires_grad=True)
+    value = build_loss(LOSSES[name]())(make_images(similarity, torch.zeros(4, dtype=torch.int64))).value
+    assert value.item() == 0.0
+    assert not torch.autograd.grad(value, similarity)[0].any()
 
 
 def test_one_nan_anywhere_in_the_similarity_never_gives_a_finite_sum_of_losses() -> None:

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from loss_values import gradient
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -15,11 +16,6 @@ from vsetune.losses.loss_building import build_loss
 
 EYE = torch.eye(3, dtype=torch.bool)
 SEVERAL_POSITIVES = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 1]], dtype=torch.bool)
-
-
-def gradient(value: Tensor, at: Tensor) -> Tensor:
-    (result,) = torch.autograd.grad(value, at)
-    return result
 
 
 def direction(logits: Tensor, positives: Tensor, negatives: Tensor, *, sum_inside: bool = False) -> float:
@@ -70,18 +66,6 @@ def test_worked_gradient_of_e_is_softmax_minus_identity(e, make_pairs) -> None:
     assert result.sum().item() == pytest.approx(0, abs=1e-12)
 
 
-def test_nt_xent_is_one_direction_over_both_modalities() -> None:
-    both = torch.tensor([[1, 0], [0, 1], [0.8, 0.6], [-0.6, 0.8]], dtype=torch.float64)
-    itself = torch.eye(4, dtype=torch.bool)
-    partner = itself.roll(2, dims=1)
-    terms, _ = softmax_terms(both @ both.T / 0.5, partner, ~(partner | itself), sum_inside=False)
-    assert terms.tolist() == pytest.approx([0.233257, 0.627123, 0.627123, 0.233257], abs=1e-6)
-    assert terms.mean().item() == pytest.approx(0.430190, abs=1e-6)
-    pairs = torch.eye(2, dtype=torch.bool)
-    value = info_nce(both[:2] @ both[2:].T / 0.5, pairs, ~pairs, sum_inside=False, label_smoothing=0)
-    assert value.item() == pytest.approx(0.286024, abs=1e-6)
-
-
 def test_several_positives_outside_and_inside_the_logarithm(several, several_owner, make_images) -> None:
     logits, matches = several / 0.1, SEVERAL_POSITIVES
     assert direction(logits, matches, ~matches) == pytest.approx(1.131281, abs=1e-6)
@@ -92,11 +76,6 @@ def test_several_positives_outside_and_inside_the_logarithm(several, several_own
     assert outside.item() == pytest.approx(0.785499, abs=1e-6)
     inside = build_loss(InfoNceSpec(softmax_temperature=0.1, positives="inside"))(inputs).value
     assert inside.item() == pytest.approx((0.239443 + 0.439717) / 2, abs=1e-6)
-
-
-def test_collapse_gives_the_logarithm_of_the_batch_size(make_pairs) -> None:
-    collapsed = torch.full((128, 128), 0.8, dtype=torch.float64)
-    assert build_loss(InfoNceSpec())(make_pairs(collapsed)).value.item() == pytest.approx(math.log(128), abs=1e-9)
 
 
 @pytest.mark.parametrize("variant", ["decided", "diagonal"])
@@ -125,53 +104,14 @@ def test_any_positives_negatives_and_ignored_pairs_equal_plain_loops(inside, see
     assert direction(similarity / 0.3, positives, negatives, sum_inside=inside) == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("spec", [InfoNceSpec(), InfoNceSpec(positives="inside"), InfoNceSpec(variant="diagonal")])
+@pytest.mark.parametrize("spec", [
+    InfoNceSpec(), InfoNceSpec(positives="inside"), InfoNceSpec(variant="diagonal"), InfoNceSpec(label_smoothing=0.1),
+    InfoNceSpec(label_smoothing=0.1, positives="inside"),
+])
 def test_gradients_agree_with_finite_differences(spec, random_pairs, make_pairs) -> None:
     similarity, ids, _ = random_pairs(4, 6)
     loss = build_loss(spec)
     assert torch.autograd.gradcheck(lambda s: loss(make_pairs(s, ids)).value, similarity)
-
-
-def test_permuting_and_transposing_change_nothing(random_pairs, make_pairs) -> None:
-    similarity, ids, _ = random_pairs(5, 8)
-    order = torch.tensor([5, 2, 7, 0, 1, 3, 6, 4])
-    loss = build_loss(InfoNceSpec())
-    value = loss(make_pairs(similarity, ids)).value.item()
-    assert loss(make_pairs(similarity[order][:, order], ids[order])).value.item() == pytest.approx(value, abs=1e-12)
-    assert loss(make_pairs(similarity.T, ids)).value.item() == pytest.approx(value, abs=1e-12)
-
-
-@pytest.mark.parametrize("positives", ["outside", "inside"])
-@pytest.mark.parametrize("ids", [[2], [2, 2], [2, 2, 2]])
-def test_pairs_without_negatives_give_zero_with_a_zero_gradient(positives, ids, make_pairs) -> None:
-    similarity = torch.rand(len(ids), len(ids), requires_grad=True)
-    value = build_loss(InfoNceSpec(positives=positives))(make_pairs(similarity, ids)).value
-    assert value.item() == 0.0
-    assert torch.equal(gradient(value, similarity), torch.zeros(len(ids), len(ids)))
-
-
-@pytest.mark.parametrize("positives", ["outside", "inside"])
-def test_one_image_with_its_captions_gives_zero_with_a_zero_gradient(positives, make_images) -> None:
-    similarity = torch.rand(1, 5, requires_grad=True)
-    loss = build_loss(InfoNceSpec(positives=positives))
-    value = loss(make_images(similarity, torch.zeros(5, dtype=torch.int64))).value
-    assert value.item() == 0.0
-    assert torch.equal(gradient(value, similarity), torch.zeros(1, 5))
-
-
-@pytest.mark.parametrize("positives", ["outside", "inside"])
-def test_one_nan_in_a_used_entry_reaches_the_value(
-    positives, several, several_owner, make_images, e, make_pairs
-) -> None:
-    loss = build_loss(InfoNceSpec(positives=positives))
-    for index in range(15):
-        broken = several.detach().clone()
-        broken.view(-1)[index] = float("nan")
-        assert loss(make_images(broken, several_owner)).value.isnan()
-    for index in range(9):
-        broken = e.detach().clone()
-        broken.view(-1)[index] = float("nan")
-        assert loss(make_pairs(broken)).value.isnan()
 
 
 def test_a_learned_temperature_starts_where_the_fixed_one_stands(e, make_pairs) -> None:
@@ -204,22 +144,6 @@ def test_a_learned_scale_is_capped_at_100_and_can_come_back(e, make_pairs) -> No
     assert build_loss(InfoNceSpec(learned=True, softmax_temperature=0.001)).log_scale.item() == pytest.approx(
         math.log(100)
     )
-
-
-def test_the_learned_scale_survives_a_restart() -> None:
-    before, after = build_loss(InfoNceSpec(learned=True)), build_loss(InfoNceSpec(learned=True))
-    with torch.no_grad():
-        before.log_scale.fill_(3.25)
-    after.load_state_dict(before.state_dict())
-    assert after.log_scale.item() == 3.25
-
-
-def test_half_precision_is_computed_in_float32(e, make_pairs) -> None:
-    low = e.detach().to(torch.float16)
-    for spec in (InfoNceSpec(), InfoNceSpec(learned=True)):
-        value = build_loss(spec)(make_pairs(low)).value
-        assert value.dtype == torch.float32
-        assert torch.equal(value, build_loss(spec)(make_pairs(low.float())).value)
 
 
 def test_selection_is_marked_as_a_proxy(e, make_pairs) -> None:
@@ -278,18 +202,3 @@ def test_without_smoothing_the_terms_are_exactly_the_plain_ones(e) -> None:
         plain, _ = softmax_terms(e / 0.1, EYE, ~EYE, sum_inside=inside)
         smoothed, _ = smoothed_terms(e / 0.1, EYE, ~EYE, sum_inside=inside, label_smoothing=0.0)
         assert torch.equal(plain, smoothed)
-
-
-@pytest.mark.parametrize("positives", ["outside", "inside"])
-def test_smoothed_gradients_agree_with_finite_differences(positives, random_pairs, make_pairs) -> None:
-    similarity, ids, _ = random_pairs(4, 6)
-    loss = build_loss(InfoNceSpec(label_smoothing=0.1, positives=positives))
-    assert torch.autograd.gradcheck(lambda s: loss(make_pairs(s, ids)).value, similarity)
-
-
-@pytest.mark.parametrize("ids", [[2], [2, 2], [2, 2, 2]])
-def test_smoothing_a_batch_of_one_image_gives_zero_with_a_zero_gradient(ids, make_pairs) -> None:
-    similarity = torch.ones(len(ids), len(ids), requires_grad=True)
-    value = build_loss(InfoNceSpec(label_smoothing=0.1))(make_pairs(similarity, ids)).value
-    assert value.item() == 0.0
-    assert torch.equal(gradient(value, similarity), torch.zeros(len(ids), len(ids)))

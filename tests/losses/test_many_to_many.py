@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.errors import ConfigError
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.lsh.spec import LshSpec
-from vsetune.losses.many_to_many.loss import anchor_terms, log_ratios, sentence_similarity, unit_range
+from vsetune.losses.many_to_many.loss import anchor_terms, log_levels, sentence_similarity, unit_range
 from vsetune.losses.many_to_many.spec import ManyToManySpec
 
 SETTINGS = {"threshold": 0.75, "margin": 0.1, "lowest": "network", "direction": "own_anchor"}
@@ -73,9 +72,11 @@ def random_case(seed: int, size: int = 8) -> tuple[Tensor, Tensor]:
 
 def test_log_ratio_of_the_worked_numbers_and_of_equal_ratios() -> None:
     numbers = [torch.tensor(value, dtype=torch.float64) for value in (0.8, 1.6, 0.5, 2.0)]
-    assert log_ratios(*numbers).item() == pytest.approx(0.480453, abs=1e-6)
-    assert log_ratios(*numbers[:2], numbers[2], 2 * numbers[2]).item() == pytest.approx(0, abs=1e-12)
-    assert log_ratios(torch.zeros(2), torch.ones(2), torch.ones(2), torch.zeros(2)).isfinite().all()
+    i, j, of_i, of_j = numbers
+    assert (log_levels(i, of_i) - log_levels(j, of_j)).square().item() == pytest.approx(0.480453, abs=1e-6)
+    assert (log_levels(i, of_i) - log_levels(j, 2 * of_i)).item() == pytest.approx(0, abs=1e-12)
+    assert log_levels(torch.zeros(2), torch.ones(2)).isfinite().all()
+    assert log_levels(torch.ones(2), torch.zeros(2)).isfinite().all()
 
 
 def test_terms_of_the_worked_example(s) -> None:
@@ -190,17 +191,6 @@ def test_gradients_agree_with_finite_differences(direction) -> None:
     assert torch.autograd.gradcheck(lambda x: total(x, q, threshold=0.5, direction=direction), s)
 
 
-def test_permuting_the_batch_changes_nothing_and_transposing_swaps_the_directions() -> None:
-    s, q = random_case(2)
-    order = torch.tensor([3, 0, 7, 2, 6, 1, 5, 4])
-    permuted = total(s[order][:, order], q[order][:, order], threshold=0.5)
-    assert permuted.item() == pytest.approx(total(s, q, threshold=0.5).item(), abs=1e-9)
-    images, captions = directions(s, q, threshold=0.5)
-    swapped_images, swapped_captions = directions(s.T, q.T, threshold=0.5)
-    torch.testing.assert_close(swapped_images, captions)
-    torch.testing.assert_close(swapped_captions, images)
-
-
 def test_a_caption_without_words_is_similar_to_itself_alone() -> None:
     vectors = torch.tensor([[0.0, 0.0], [3.0, 0.0], [1.0, 1.0]])
     both = sentence_similarity(vectors, rescale="both")
@@ -216,39 +206,6 @@ def test_captions_of_one_image_are_what_their_sentences_say(s, make_pairs) -> No
     assert torch.equal(
         loss(make_pairs(s, [4, 4, 4], vectors)).value, loss(make_pairs(s, [1, 2, 3], vectors)).value
     )
-
-
-@pytest.mark.parametrize("size", [1, 2, 5])
-@pytest.mark.parametrize("level", [-1.0, 0.0, 1.0])
-@pytest.mark.parametrize("threshold", [0.0, 0.75, 1.0])
-def test_extreme_batches_give_finite_values_and_gradients_in_float32(size, level, threshold, make_pairs) -> None:
-    similarity = torch.full((size, size), level, requires_grad=True)
-    vectors = torch.eye(size)
-    vectors[0] = 0
-    for same in (vectors, torch.ones(size, 3), -vectors):
-        output = build_loss(ManyToManySpec(threshold=threshold))(make_pairs(similarity, [0] * size, same))
-        (result,) = torch.autograd.grad(output.value, similarity)
-        assert output.value.isfinite()
-        assert result.isfinite().all()
-    if size == 1:
-        assert output.value.item() == 0.0
-        assert not result.any()
-
-
-def test_one_nan_anywhere_reaches_the_value(s) -> None:
-    for row in range(3):
-        for column in range(3):
-            broken = s.detach().clone()
-            broken[row, column] = float("nan")
-            assert total(broken, Q).isnan()
-
-
-def test_half_precision_is_computed_in_float32(s, vectors, make_pairs) -> None:
-    loss = build_loss(ManyToManySpec())
-    low = s.detach().to(torch.bfloat16)
-    value = loss(make_pairs(low, None, vectors.float())).value
-    assert value.dtype == torch.float32
-    assert torch.equal(value, loss(make_pairs(low.float(), None, vectors.float())).value)
 
 
 def test_warmup_is_the_sum_of_hinges_on_rescaled_similarities(e, make_pairs) -> None:
@@ -270,11 +227,3 @@ def test_cosines_are_rescaled_to_the_unit_interval() -> None:
 def test_the_range_of_similarities_decides_which_networks_fit() -> None:
     assert ManyToManySpec().needed_scores == {"cosine"}
     assert ManyToManySpec(similarity_range="unit").needed_scores == {"probability"}
-
-
-def test_missing_vectors_and_unequal_sizes_are_refused(e, several, several_owner, make_pairs, make_images) -> None:
-    loss = build_loss(ManyToManySpec())
-    with pytest.raises(ConfigError, match="many_to_many: got a batch without semantic vectors"):
-        loss(make_pairs(e))
-    with pytest.raises(ConfigError, match="many_to_many: got 3 images x 5 captions"):
-        loss(make_images(several, several_owner))

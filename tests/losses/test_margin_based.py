@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsetune.errors import ConfigError
 from vsetune.losses.adaptive_margin.loss import distances
 from vsetune.losses.loss_base import Items, LossInputs
 from vsetune.losses.loss_building import build_loss
@@ -27,7 +26,8 @@ OFF = ~torch.eye(3, dtype=torch.bool)
 
 def embedded(inputs: LossInputs, size: int = 16) -> LossInputs:
     """The batch with embeddings, of which the loss reads the size only."""
-    return replace(inputs, images=Items(torch.zeros(inputs.similarity.shape[0], size)))
+    items = Items(torch.zeros(len(inputs.similarity), size))
+    return replace(inputs, images=items, captions=items)
 
 
 def weights_of(grid: Tensor, negatives: Tensor, *, embedding_size: int, cutoff: float, limit: float) -> Tensor:
@@ -72,15 +72,6 @@ def test_the_boundary_moves_at_its_own_rate_unless_that_is_zero(e, make_pairs) -
     assert fixed.parameter_groups() == []
     fixed(make_pairs(e)).value.backward()
     assert fixed.boundary.grad is None
-
-
-def test_a_restored_boundary_is_where_it_was() -> None:
-    before = build_loss(MarginBasedSpec())
-    with torch.no_grad():
-        before.boundary.fill_(0.9)
-    after = build_loss(MarginBasedSpec())
-    after.load_state_dict(before.state_dict())
-    assert after.boundary.item() == before.boundary.item() != 1.2
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -178,14 +169,6 @@ def test_gradients_agree_with_finite_differences(random_pairs, make_pairs) -> No
     assert torch.autograd.gradcheck(loss_of_draws, similarity)
 
 
-def test_permuting_or_transposing_all_pairs_changes_nothing(random_pairs, make_pairs) -> None:
-    similarity, ids, _ = random_pairs(6, 8)
-    loss, order = build_loss(all_pairs()), torch.tensor([3, 0, 7, 2, 6, 1, 5, 4])
-    value = loss(make_pairs(similarity, ids)).value.item()
-    assert loss(make_pairs(similarity[order][:, order], ids[order])).value.item() == pytest.approx(value, abs=1e-12)
-    assert loss(make_pairs(similarity.T, ids)).value.item() == pytest.approx(value, abs=1e-12)
-
-
 @pytest.mark.parametrize("negatives", ["all", "distance_weighted"])
 def test_perfect_separation_gives_zero_with_a_zero_gradient(negatives, make_pairs) -> None:
     similarity = (2 * torch.eye(4) - 1).requires_grad_()
@@ -197,18 +180,6 @@ def test_perfect_separation_gives_zero_with_a_zero_gradient(negatives, make_pair
     assert loss.boundary.grad.item() == 0
 
 
-@pytest.mark.parametrize("negatives", ["all", "distance_weighted"])
-@pytest.mark.parametrize("size", [1, 2, 5])
-@pytest.mark.parametrize("level", [-1.0, 0.0, 1.0])
-def test_extreme_batches_give_finite_values_and_gradients_in_float32(negatives, size, level, make_pairs) -> None:
-    for ids in (torch.zeros(size, dtype=torch.int64), torch.arange(size)):
-        similarity = torch.full((size, size), level, requires_grad=True)
-        value = build_loss(MarginBasedSpec(negatives=negatives))(embedded(make_pairs(similarity, ids), 1024)).value
-        value.backward()
-        assert value.isfinite()
-        assert similarity.grad.isfinite().all()
-
-
 def test_one_image_alone_attracts_its_pairs_and_repels_nothing(make_pairs) -> None:
     similarity = torch.zeros(3, 3, requires_grad=True)
     value = build_loss(MarginBasedSpec())(embedded(make_pairs(similarity, [7, 7, 7]))).value
@@ -216,27 +187,3 @@ def test_one_image_alone_attracts_its_pairs_and_repels_nothing(make_pairs) -> No
     value.backward()
     assert not similarity.grad[OFF].any()
     assert (similarity.grad.diagonal() < 0).all()
-
-
-@pytest.mark.parametrize("negatives", ["all", "distance_weighted"])
-def test_one_nan_anywhere_reaches_the_value(negatives, e, make_pairs) -> None:
-    for row in range(3):
-        for column in range(3):
-            broken = e.detach().clone()
-            broken[row, column] = float("nan")
-            value = build_loss(MarginBasedSpec(negatives=negatives))(embedded(make_pairs(broken, [0, 1, 0]))).value
-            assert value.isnan()
-
-
-def test_half_precision_is_computed_in_float32(e, make_pairs) -> None:
-    loss, low = build_loss(all_pairs()), e.detach().to(torch.bfloat16)
-    value = loss(make_pairs(low)).value
-    assert value.dtype == torch.float32
-    assert torch.equal(value, loss(make_pairs(low.float())).value)
-
-
-def test_missing_embeddings_and_unequal_sizes_are_refused(e, several, several_owner, make_pairs, make_images) -> None:
-    with pytest.raises(ConfigError, match="margin_based: got a batch without embeddings"):
-        build_loss(MarginBasedSpec())(make_pairs(e))
-    with pytest.raises(ConfigError, match="margin_based: got 3 images x 5 captions"):
-        build_loss(MarginBasedSpec())(make_images(several, several_owner))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from vsetune.config.component_specs import MemorySpec
@@ -163,12 +162,6 @@ def test_images_of_one_item_alone_meet_the_memory(memory_batch, remembering, mem
         other = next(seed for seed in range(9) if memory_batch(seed, pairs=1).image_ids != memory_batch(3, 1).image_ids)
         now = memory_batch(other, pairs=1)
         assert loss(now).value.item() == pytest.approx(plain_loss(loss.inner, now, [memory_batch(3, 1)]), abs=1e-9)
-
-
-@pytest.mark.parametrize("spec", [AdaptiveMarginSpec, ContrastiveSpec])
-def test_random_negatives_have_no_memory(spec) -> None:
-    with pytest.raises(ValidationError, match="memory_size 4: negatives random draws from the batch alone"):
-        spec(memory_size=4)
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=NAMES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from vsetune.losses.lmh.spec import LmhSpec
 from vsetune.losses.loss_building import build_loss
@@ -44,12 +43,3 @@ def test_it_is_the_plain_hinge_on_the_order_similarity(negatives, plain, variant
 def test_it_takes_several_captions_per_image(several, several_owner, make_images) -> None:
     inputs = make_images(-several, several_owner)
     assert torch.equal(build_loss(OrderSpec(margin=0.2))(inputs).value, build_loss(LshSpec())(inputs).value)
-
-
-def test_the_paper_uses_a_margin_of_five_hundredths_and_all_negatives() -> None:
-    assert (OrderSpec().margin, OrderSpec().negatives) == (0.05, "sum")
-
-
-def test_there_is_no_memory_for_order_embeddings() -> None:
-    with pytest.raises(ValidationError, match="memory_size"):
-        OrderSpec(memory_size=8)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vsetune.config.component_specs import LOSSES, LossSpec
-from vsetune.errors import ConfigError
 from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
 from vsetune.losses.irtm.spec import IrtmSpec
 from vsetune.losses.lmh.spec import LmhSpec
-from vsetune.losses.loss_base import Loss, LossContext
-from vsetune.losses.loss_building import build_loss, register
+from vsetune.losses.loss_building import build_loss
 from vsetune.losses.lseh.spec import LsehSpec
 from vsetune.losses.lsh.spec import LshSpec
 from vsetune.losses.luwm.spec import LuwmSpec
@@ -46,12 +43,6 @@ def test_other_hinge_losses_warm_up_with_lsh_too(spec, variant, random_pairs, ma
     loss.start_epoch(1)
     assert torch.equal(loss(inputs).value, build_loss(spec(variant=variant))(inputs).value)
     assert not torch.equal(loss(inputs).value, sums)
-
-
-def test_without_warmup_epoch_zero_is_already_lmh(e, make_pairs) -> None:
-    loss = build_loss(LmhSpec())
-    loss.start_epoch(0)
-    assert loss(make_pairs(e)).value.item() == pytest.approx(0.80)
 
 
 @pytest.mark.parametrize(
@@ -94,24 +85,3 @@ def test_adaptive_margin_warms_up_with_all_negatives_and_frozen_margins(e, make_
     loss.after_step()
     assert loss.margins.tolist() == [0.2, 0.2]
     assert loss.step == 0
-
-
-def test_every_configured_loss_can_be_built_and_starts_with_finite_state() -> None:
-    context = LossContext(embedding_size=6, concepts=11)
-    for name, spec in LOSSES.items():
-        loss = build_loss(spec(), context)
-        assert isinstance(loss, Loss), name
-        assert all(value.isfinite().all() for value in loss.state_dict().values())
-
-
-def test_an_unknown_spec_is_refused_by_name() -> None:
-    class Strange(LossSpec):
-        name: str = "strange"
-
-    with pytest.raises(ConfigError, match="got a Strange, which no loss is built from"):
-        build_loss(Strange())
-
-
-def test_registering_a_spec_twice_is_an_error() -> None:
-    with pytest.raises(ValueError, match="LmhSpec is already registered"):
-        register(LmhSpec)(Loss)

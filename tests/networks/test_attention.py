@@ -44,33 +44,6 @@ def unit(vectors: Tensor) -> Tensor:
     return vectors / vectors.norm(dim=-1, keepdim=True)
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_attention_of_a_word_sums_to_one_over_the_real_regions_and_is_zero_elsewhere(name: str) -> None:
-    network = make(name, **SMALL[name])
-    images, captions = encoded(network)
-    weights = network.attention(images, captions)
-    assert weights is not None
-    assert weights.shape == (3, 4, 6, REGIONS)
-    for image, count in enumerate(COUNTS.tolist()):
-        for caption, length in enumerate(LENGTHS.tolist()):
-            rows = weights[image, caption, :length]
-            torch.testing.assert_close(rows[:, :count].sum(dim=1), torch.ones(length, dtype=torch.float64))
-            assert (rows[:, count:] == 0).all()
-    assert weights[0, 0].std(dim=0).max() > 1e-3  # words look at different regions
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_attention_of_a_pair_does_not_depend_on_its_company(name: str) -> None:
-    network = make(name, **SMALL[name])
-    images, captions = encoded(network)
-    together = network.attention(images, captions)
-    for image in range(3):
-        for caption in range(4):
-            alone = network.attention(images[image : image + 1], captions[caption : caption + 1])
-            length = int(LENGTHS[caption])
-            torch.testing.assert_close(alone[0, 0, :length], together[image, caption, :length])
-
-
 @pytest.mark.parametrize("pooling", ["lse", "mean"])
 def test_scan_scores_the_vectors_that_its_attention_gathers(pooling: str) -> None:
     network = make("scan", pooling=pooling)

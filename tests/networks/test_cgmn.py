@@ -1,4 +1,4 @@
-"""CGMN: its graphs, and what holds of its embeddings whatever the batch. The formulas stand in test_cgmn_loops."""
+"""CGMN: equal to loops written from the equations, forward and gradient."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from vsetune.errors import DataError
-from vsetune.networks.cgmn.network import Cgmn, GraphEncoded
+from vsetune.networks.cgmn import network
+from vsetune.networks.cgmn.network import (
+    Cgmn,
+    GraphEncoded,
+    neighbouring,
+    node_matching_loss,
+    node_matching_scores,
+    overlapping,
+    released_weights,
+)
 from vsetune.networks.cgmn.spec import CgmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 
@@ -18,6 +26,7 @@ SMALL = {"embedding_size": 6, "word_size": 5}
 CASES = {
     "default": CgmnSpec(**SMALL),
     "spatial": CgmnSpec(**SMALL, spatial_graph=True),
+    "released norm": CgmnSpec(**SMALL, spatial_graph=True, norm="released"),
     "variants": CgmnSpec(
         **SMALL, spatial_graph=True, region_normalization="feature", edge_weights="cosine", caption_graph="dense",
         caption_statistics="padded",
@@ -55,6 +64,150 @@ def draw(batch, *, seed=0, with_boxes=True):
 
 def encode(network, drawn):
     return network.encode_images(drawn[0]), network.encode_captions(drawn[1])
+
+
+def linear(layer, vector):
+    return layer.weight @ vector + layer.bias
+
+
+def loop_norm(norm, rows, training):
+    """BatchNorm over all vectors of a batch, one list per item."""
+    every = [row for item in rows for row in item]
+    if training and len(every) > 1:
+        mean = sum(every) / len(every)
+        variance = sum((row - mean) ** 2 for row in every) / len(every)
+    else:
+        mean, variance = norm.running_mean, norm.running_var
+    return [[(row - mean) / (variance + 1e-5).sqrt() * norm.weight + norm.bias for row in item] for item in rows]
+
+
+def loop_block(block, nodes, edges, training, padding=0):
+    """x_a + BN(W sum_b w_ab g(x_b)) of lists of nodes; padding: rows of W's bias that BN counts too."""
+    changes = []
+    for item, weight in zip(nodes, edges, strict=True):
+        gathered = [
+            sum(weight(a, b) * linear(block.g, x_b) for b, x_b in enumerate(item)) for a in range(len(item))
+        ]
+        changes.append([linear(block.w, y) for y in gathered])
+    normed = loop_norm(block.norm, [*changes, [block.w.bias] * padding], training)
+    pairs = zip(nodes, normed[: len(nodes)], strict=True)
+    return [[x + change for x, change in zip(*pair, strict=True)] for pair in pairs]
+
+
+def learned_edges(block, item):
+    return lambda a, b: linear(block.theta, item[a]) @ linear(block.phi, item[b]) / len(item)
+
+
+def loop_normalised(nodes, over):
+    if over == "feature":
+        return [[row / row.norm() for row in item] for item in nodes]
+    return [[row / sum(other**2 for other in item).sqrt() for row in item] for item in nodes]
+
+
+def given_edges(item, kind, is_edge):
+    def weight(a, b):
+        if not is_edge(a, b):
+            return 0.0
+        product = item[a] @ item[b]
+        return product / item[b].norm() ** 2 if kind == "released" else product / item[a].norm() / item[b].norm()
+    return weight
+
+
+def loop_overlap(one, other):
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    shared = max(0.0, width) * max(0.0, height)
+    return shared / ((one[2] - one[0]) * (one[3] - one[1]) + (other[2] - other[0]) * (other[3] - other[1]) - shared)
+
+
+def loop_images(network, spec, images, training):
+    items = [row[:count] for row, count in zip(images.features, images.counts, strict=True)]
+    mapped = [[linear(network.region_map, x) for x in item] for item in items]
+    nodes = start = loop_normalised(mapped, spec.region_normalization)
+    for block in network.relations:
+        nodes = loop_block(block, nodes, [learned_edges(block, item) for item in nodes], training)
+    if spec.spatial_graph:
+        edges = [
+            given_edges(item, spec.edge_weights, lambda a, b, at=at: a == b or loop_overlap(at[a], at[b]) >= 0.4)
+            for item, at in zip(start, images.boxes.tolist(), strict=True)
+        ]
+        along = start
+        for block in network.spatial:
+            along = loop_block(block, along, edges, training)
+        mean = [[(x + y) / 2 for x, y in zip(*pair, strict=True)] for pair in zip(nodes, along, strict=True)]
+        nodes = loop_normalised(mean, spec.region_normalization)
+    states = [[network.image_gru(torch.stack(item)[None])[1][0, 0]] for item in nodes]
+    found = torch.stack([item[0] for item in loop_norm(network.image_norm, states, training)])
+    return found / found.norm(dim=1, keepdim=True), nodes
+
+
+def loop_captions(network, spec, captions, training):
+    size, items, edges = spec.embedding_size, [], []
+    for row, length, links in zip(captions.tokens, captions.lengths, captions.dependencies, strict=True):
+        states = network.word_gru(network.words(row[:length])[None])[0][0]
+        items.append(list((states[:, :size] + states[:, size:]) / 2))
+        joined = links | torch.eye(9, dtype=torch.bool) | (spec.caption_graph == "dense")
+        edges.append(given_edges(items[-1], spec.edge_weights, lambda a, b, joined=joined: bool(joined[a, b])))
+    longest = max(len(item) for item in items)
+    padding = sum(longest - len(item) for item in items) if spec.caption_statistics == "padded" else 0
+    nodes = loop_block(network.word_graph, items, edges, training, padding)
+    found = torch.stack([network.caption_gru(torch.stack(item)[None])[1][0, 0] for item in nodes])
+    return found / found.norm(dim=1, keepdim=True), nodes
+
+
+def loop_matching(regions, words):
+    def cosine(x, y):
+        return x @ y / x.norm() / y.norm()
+
+    return torch.stack([
+        torch.stack([
+            sum(torch.stack([cosine(word, region) for region in image]).max() for word in caption) for caption in words
+        ])
+        for image in regions
+    ])
+
+
+@every_case
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_embeddings_and_gradients_equal_plain_loops(spec, training, dtype, tolerance):
+    network, (images, captions) = make(spec).to(dtype).train(training), draw(4)
+    images = ImageInputs(images.features.to(dtype), images.counts, images.boxes.to(dtype))
+    slow_images, _ = loop_images(network, spec, images, training)
+    slow_captions, _ = loop_captions(network, spec, captions, training)
+    fast = encode(network, (images, captions))
+    torch.testing.assert_close(fast[0].vectors, slow_images, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(fast[1].vectors, slow_captions, rtol=tolerance, atol=tolerance)
+    weights = torch.randn(2, 4, spec.embedding_size, dtype=dtype)
+    gradients = [
+        torch.autograd.grad((weights[0] * found).sum() + (weights[1] * texts).sum(), list(network.parameters()))
+        for found, texts in ((fast[0].vectors, fast[1].vectors), (slow_images, slow_captions))
+    ]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_node_matching_and_its_gradient_equal_plain_loops(dtype, tolerance):
+    spec = CgmnSpec(**SMALL, matching_weight=0.5, matching_margin=0.3)
+    network, (images, captions) = make(spec).to(dtype).train(), draw(4)
+    images = ImageInputs(images.features.to(dtype), images.counts, images.boxes.to(dtype))
+    negatives = ~torch.eye(4, dtype=torch.bool)
+    negatives[0, 2] = negatives[2, 0] = False
+    _, regions = loop_images(network, spec, images, True)
+    _, words = loop_captions(network, spec, captions, True)
+    scores = loop_matching(regions, words)
+    slow = 0.5 * sum(
+        (0.3 + scores[i, j] - scores[i, i]).relu() + (0.3 + scores[i, j] - scores[j, j]).relu()
+        for i in range(4) for j in range(4) if negatives[i, j]
+    )
+    fast = network.matching_loss(*encode(network, (images, captions)), negatives)
+    torch.testing.assert_close(fast, slow, rtol=tolerance, atol=tolerance)
+    for one, other in zip(
+        *(torch.autograd.grad(loss, list(network.parameters()), materialize_grads=True) for loss in (fast, slow)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
 def test_node_matching_needs_items_of_training_and_can_be_left_out():
@@ -115,16 +268,6 @@ def test_regions_without_boxes_are_the_cells_of_a_square_grid():
     with_boxes = make(CASES["spatial"].model_copy(update={"box_overlap": 0.1}))
     expected = with_boxes.encode_images(replace(images, boxes=boxes)).vectors
     torch.testing.assert_close(network.encode_images(images).vectors, expected)
-    with pytest.raises(DataError, match="got 8 regions without boxes, need boxes or a square grid of cells"):
-        network.encode_images(ImageInputs(images.features[:, :8], images.counts.clamp_max(8)))
-
-
-def test_captions_without_a_parse_are_refused_unless_the_graph_is_dense():
-    _, captions = draw(3)
-    bare = replace(captions, dependencies=None)
-    with pytest.raises(DataError, match="caption_graph: dependencies needs the parses of the captions"):
-        make(CASES["default"]).encode_captions(bare)
-    assert make(CASES["variants"]).encode_captions(bare).vectors.shape == (3, 6)
 
 
 def test_padding_stays_out_of_training_too_unless_it_is_counted():
@@ -137,7 +280,7 @@ def test_padding_stays_out_of_training_too_unless_it_is_counted():
     assert not torch.allclose(counting.encode_captions(captions).vectors, vectors[0])
 
 
-@every_case
+@pytest.mark.parametrize("spec", [CASES[name] for name in ("default", "spatial", "variants")])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("is_new", [False, True])
 def test_empty_images_and_one_word_give_finite_values_and_bounded_gradients(spec, training, is_new):
@@ -176,3 +319,50 @@ def test_parameters_start_as_published():
     assert (network.region_map.bias == 0).all()
     assert len(network.relations) == 4
     assert len(Cgmn(CASES["spatial"], width=WIDTH, vocabulary_size=WORDS).spatial) == 2
+
+
+def test_the_size_of_the_blocks_of_node_matching_does_not_matter(monkeypatch):
+    regions, words = torch.randn(3, 4, 6).double(), torch.randn(5, 7, 6).double()
+    are_regions = torch.arange(4) < torch.tensor([4, 1, 2])[:, None]
+    are_words = torch.arange(7) < torch.tensor([7, 1, 3, 4, 2])[:, None]
+    whole = node_matching_scores(regions, are_regions, words, are_words)
+    expected = loop_matching(
+        [item[keep] for item, keep in zip(regions, are_regions, strict=True)],
+        [item[keep] for item, keep in zip(words, are_words, strict=True)],
+    )
+    torch.testing.assert_close(whole, expected)
+    assert (whole <= are_words.sum(dim=1) + 1e-12).all()
+    monkeypatch.setattr(network, "_NUMBERS_PER_BLOCK", 200)
+    torch.testing.assert_close(node_matching_scores(regions, are_regions, words, are_words), whole)
+
+
+def test_node_matching_by_hand():
+    # negatives of row 0 / column 1: margin 0.2, entry 0.9 against 1.0 and 0.8; the other entry is far below
+    scores = torch.tensor([[1.0, 0.9], [0.0, 0.8]])
+    loss = node_matching_loss(scores, ~torch.eye(2, dtype=torch.bool), margin=0.2)
+    assert loss.item() == pytest.approx((0.2 + 0.9 - 1.0) + (0.2 + 0.9 - 0.8))
+
+
+def test_a_cell_of_a_grid_joins_its_eight_neighbours_and_itself():
+    near = neighbouring(3, torch.device("cpu"))
+    assert near[4].all()
+    assert near[0].nonzero().flatten().tolist() == [0, 1, 3, 4]
+    assert near[5].nonzero().flatten().tolist() == [1, 2, 4, 5, 7, 8]
+
+
+def test_boxes_that_share_enough_are_joined():
+    # the second covers half of the first: 0.5; the third a quarter of it, 1/7 of both; the last has no area
+    boxes = torch.tensor([[[0, 0, 2, 2], [0, 0, 2, 1], [1, 1, 3, 3], [1, 1, 1, 1]]], dtype=torch.float32)
+    expected = torch.eye(4, dtype=torch.bool)
+    expected[0, 1] = expected[1, 0] = True
+    assert torch.equal(overlapping(boxes, 0.5)[0], expected)
+    assert torch.equal(overlapping(boxes, 0.51)[0], torch.eye(4, dtype=torch.bool))
+
+
+def test_released_weights_divide_twice_by_the_norm_of_the_column():
+    nodes = torch.tensor([[[2.0, 0.0], [3.0, 4.0], [0.0, 0.0]]], requires_grad=True)
+    weights = released_weights(nodes)
+    torch.testing.assert_close(weights[0], torch.tensor([[1.0, 6 / 25, 0.0], [6 / 4, 1.0, 0.0], [0.0, 0.0, 0.0]]))
+    weights.sum().backward()
+    assert torch.isfinite(nodes.grad).all()
+    assert nodes.grad.abs().max() < 10

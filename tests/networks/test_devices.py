@@ -9,8 +9,6 @@ import pytest
 import torch
 
 import vsetune
-from vsetune.losses.parts import pairing
-from vsetune.losses.parts.pairing import floors_of_largest, sorted_rows
 from vsetune.losses.semantic_center import centers as centers_module
 from vsetune.losses.semantic_center.centers import repulsion_movement
 
@@ -49,16 +47,6 @@ def test_losses_and_networks_ask_for_the_device_in_one_place_each() -> None:
 )
 def test_questions_are_found(code: str, lines: list[int]) -> None:
     assert questions(code) == lines
-
-
-def test_both_ways_to_sort_rows_give_the_same_floors(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = torch.randn(6, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    values[0, 3], values[1, 4] = torch.nan, -torch.inf
-    counts = torch.tensor([2, 0, 9, 4, 1, 3])
-    here = sorted_rows(values), floors_of_largest(values, counts)
-    monkeypatch.setattr(pairing, "is_on_cpu", lambda tensor: False)
-    there = sorted_rows(values), floors_of_largest(values, counts)
-    torch.testing.assert_close(there, here, rtol=0, atol=0, equal_nan=True)
 
 
 def test_both_ways_to_push_centres_apart_move_them_alike(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from torch.autograd.function import BackwardCFunction
 
 from vsetune.networks.gsmn import matching
 from vsetune.networks.network_base import Network
-from vsetune.networks.parts import pair_gradients
+from vsetune.networks.parts.cpu import pairs
 from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD
 from vsetune.quality.network_learning import Drawn, loss_of, scores
 
@@ -28,7 +28,7 @@ both_modes = pytest.mark.parametrize("training", [False, True])
 def test_every_way_to_the_gradient_gives_the_same_scores_and_gradients(
     case: str, training: bool, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pair_gradients, "_FEW", 0.9)  # of 16 scores at most 12 get a gradient
+    monkeypatch.setattr(pairs, "_FEW", 0.9)  # of 16 scores at most 12 get a gradient
     monkeypatch.setattr(matching, "_PAIRS_AT_ONCE", 5)
     expected = outcome(CASES[case].trained().train(training), CASES[case].draw(4))
     if way == "plain autograd":
@@ -47,7 +47,7 @@ def test_every_way_to_the_gradient_gives_the_same_scores_and_gradients(
 def test_a_parameter_that_changes_before_its_gradient_is_refused_or_changes_nothing(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pair_gradients, "_FEW", 0.9)  # of 16 scores at most 12 get a gradient
+    monkeypatch.setattr(pairs, "_FEW", 0.9)  # of 16 scores at most 12 get a gradient
     network, drawn = CASES[case].trained().train(), CASES[case].draw(4)
     torch.manual_seed(0)
     expected = torch.autograd.grad(loss_of(network, drawn), list(network.parameters()), allow_unused=True)

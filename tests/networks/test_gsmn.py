@@ -1,15 +1,14 @@
-"""What must hold for GSMN beside test_every_network.py; its formulas stand in test_gsmn_loops.py."""
+"""GSMN against plain loops over pairs, nodes, neighbours and kernels."""
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
-from torch.nn.functional import pad
 
-from vsetune.errors import DataError
-from vsetune.networks.encoded import joined
 from vsetune.networks.gsmn import network as module
-from vsetune.networks.gsmn.matching import matches
+from vsetune.networks.gsmn.matching import BoxKernels, matches, word_links
 from vsetune.networks.gsmn.network import Gsmn, grid_centres
 from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
@@ -21,8 +20,6 @@ VARIANTS = [
     for graph in ("dense", "sparse")
     for propagation in ("paper", "released")
 ] + [{"kernel_normalization": "neighbours"}]
-ELSEWHERE_UNTESTED = VARIANTS[-2:]
-"""test_every_network.py has the others."""
 
 
 def make(*, seed=0, **options):
@@ -51,6 +48,120 @@ def draw_captions(number=4, *, seed=0):
 
 def scores_of(built, images, captions):
     return built.similarity(built.encode_images(images), built.encode_captions(captions))
+
+
+def loop_attended(queries, contexts, scale):
+    """Section 1.5, item by item: the attended vector of each query."""
+    leaky = [[max(dot, 0.1 * dot) for dot in (context @ query for query in queries)] for context in contexts]
+    normal = [[value / (torch.stack(row).norm() + 1e-8) for value in row] for row in leaky]
+    attended = []
+    for position in range(len(queries)):
+        weights = torch.stack([scale * row[position] for row in normal]).softmax(dim=0)
+        attended.append(sum(weight * context for weight, context in zip(weights, contexts, strict=True)))
+    return attended
+
+
+def loop_matches(queries, contexts, spec):
+    """One vector of block cosines per query."""
+    found = []
+    for query, attended in zip(queries, loop_attended(queries, contexts, spec.attention_scale), strict=True):
+        parts = zip(query.chunk(spec.blocks), attended.chunk(spec.blocks), strict=True)
+        found.append(torch.stack([one @ two / (one.norm() * two.norm()).clamp_min(1e-8) for one, two in parts]))
+    return found
+
+
+def loop_head(head, nodes):
+    inner, outer = head.inner, head.outer
+    scores = [(outer.weight @ (inner.weight @ node + inner.bias).tanh() + outer.bias).squeeze() for node in nodes]
+    return sum(scores) / len(scores)
+
+
+def loop_text(built, found, words, edges, spec):
+    """Equations of section 6.3 with the kernel numbers p_k, the row norm of the sparse graph, and m_i or m_j."""
+    generator = torch.Generator().manual_seed(3)
+    numbers = torch.rand(spec.kernels, generator=generator, dtype=words[0].dtype) + 0.5  # p_k, which must cancel
+    maps = built.word_graph.map.weight.chunk(spec.kernels)
+    biases = built.word_graph.map.bias.chunk(spec.kernels)
+    nodes = []
+    for i in range(len(words)):
+        weights = torch.stack([spec.attention_scale * words[i] @ word for word in words]).softmax(dim=0)
+        if spec.text_graph == "sparse":
+            joined_to = torch.tensor([1.0 if i == j or edges[i, j] else 0.0 for j in range(len(words))]).to(weights)
+            weights = weights * joined_to
+            weights = weights / (weights.norm() + 1e-8)
+        parts = []
+        for k in range(spec.kernels):
+            edge = weights * numbers[k] / (weights * numbers[k]).sum()
+            sources = found if spec.propagation == "paper" else [found[i]] * len(words)
+            gathered = sum(weight * source for weight, source in zip(edge, sources, strict=True))
+            parts.append(maps[k] @ gathered + biases[k])
+        nodes.append(torch.cat(parts))
+    return loop_head(built.word_scores, nodes)
+
+
+def loop_kernels(built, centres, spec):
+    """omega[i][j], a vector over kernels."""
+    kernels, count = built.kernels, len(centres)
+    raw = [[None] * count for _ in range(count)]
+    for i in range(count):
+        for j in range(count):
+            dx, dy = (centres[i] - centres[j]).tolist()
+            distance, angle = math.hypot(dx, dy), math.atan2(dx, dy)
+            turn = (angle - kernels.mean_angle).abs()
+            turn = torch.minimum(turn, (2 * math.pi - turn).abs())
+            near = (-0.5 * (distance - kernels.mean_distance) ** 2 / (1e-14 + kernels.width_distance**2)).exp()
+            raw[i][j] = near * (-0.5 * turn**2 / (1e-14 + kernels.width_angle**2)).exp()
+    if spec.kernel_normalization == "kernels":
+        return [[value / value.sum() for value in row] for row in raw]
+    return [[value / sum(row) for value in row] for row in raw]
+
+
+def loop_visual(built, found, centres, spec):
+    edges = loop_kernels(built, centres, spec)
+    maps, nodes = built.region_graph.map.weight.chunk(spec.kernels), []
+    for i in range(len(found)):
+        sources = found if spec.propagation == "paper" else [found[i]] * len(found)
+        nodes.append(torch.cat([
+            maps[k] @ sum(edges[i][j][k] * sources[j] for j in range(len(found))) for k in range(spec.kernels)
+        ]))
+    return loop_head(built.region_scores, nodes)
+
+
+def loop_scores(built, images, captions):
+    spec, rows = built._spec, []
+    texts = []
+    for ids, length in zip(captions.tokens, captions.lengths.tolist(), strict=True):
+        states, _ = built.gru(built.words(ids[None, :length]))
+        halves = states[0].chunk(2, dim=-1)
+        texts.append([state / state.norm() for state in (halves[0] + halves[1]) / 2])
+    for features, boxes, count in zip(images.features, images.boxes, images.counts.tolist(), strict=True):
+        mapped = [built.region_map.weight @ region + built.region_map.bias for region in features[:count]]
+        regions = [region / region.norm() for region in mapped]
+        centres = (boxes[:count, :2] + boxes[:count, 2:]) / 2
+        row = []
+        for caption, words in enumerate(texts):
+            visual = loop_visual(built, loop_matches(regions, words, spec), centres, spec)
+            textual = loop_text(built, loop_matches(words, regions, spec), words, captions.dependencies[caption], spec)
+            row.append(visual + textual)
+        rows.append(torch.stack(row))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+@pytest.mark.parametrize("options", VARIANTS)
+def test_scores_and_gradients_equal_plain_loops(options, dtype, tolerance):
+    built = make(**options).to(dtype)
+    images, captions = draw_images(3), draw_captions(4)
+    images = ImageInputs(images.features.to(dtype), images.counts, images.boxes.to(dtype))
+    weights = torch.randn(3, 4, dtype=dtype)
+    fast, slow = scores_of(built, images, captions), loop_scores(built, images, captions)
+    torch.testing.assert_close(fast, slow, rtol=tolerance, atol=tolerance)
+    found, expected = (
+        torch.autograd.grad((weights * scores).sum(), list(built.parameters()), materialize_grads=True)
+        for scores in (fast, slow)
+    )
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("options", VARIANTS)
@@ -98,61 +209,6 @@ def test_an_image_with_one_region_or_none_and_a_caption_of_one_id_give_finite_va
     assert all(torch.isfinite(value.grad).all() for value in built.parameters() if value.grad is not None)
 
 
-def test_regions_and_words_have_unit_length_and_padding_is_zero():
-    built, images, captions = make(), draw_images(), draw_captions()
-    for encoded in (built.encode_images(images), built.encode_captions(captions)):
-        is_real = torch.arange(encoded.vectors.shape[1]) < encoded.lengths[:, None]
-        torch.testing.assert_close(encoded.vectors.norm(dim=-1), is_real.double())
-
-
-@pytest.mark.parametrize("options", ELSEWHERE_UNTESTED)
-def test_padding_changes_nothing(options):
-    built = make(**options)
-    images, captions = draw_images(), draw_captions()
-    features, boxes = pad(images.features, (0, 0, 0, 7)).clone(), pad(images.boxes, (0, 0, 0, 7)).clone()
-    for row, count in enumerate(images.counts.tolist()):
-        features[row, count:], boxes[row, count:] = 1e3, 0.7
-    edges = pad(captions.dependencies, (0, 7, 0, 7), value=True)
-    longer = CaptionInputs(pad(captions.tokens, (0, 7), value=3), captions.lengths, edges)
-    plain = scores_of(built, images, captions)
-    padded = scores_of(built, ImageInputs(features, images.counts, boxes), longer)
-    torch.testing.assert_close(padded, plain, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("options", ELSEWHERE_UNTESTED)
-def test_a_score_does_not_depend_on_other_pairs(options):
-    built = make(**options)
-    images, captions = draw_images(), draw_captions(3)
-    encoded = built.encode_images(images), built.encode_captions(captions)
-    whole = built.similarity(*encoded)
-    assert whole.shape == (4, 3)
-    for row in range(4):
-        for column in range(3):
-            alone = scores_of(
-                built,
-                ImageInputs(images.features[[row]], images.counts[[row]], images.boxes[[row]]),
-                CaptionInputs(captions.tokens[[column]], captions.lengths[[column]], captions.dependencies[[column]]),
-            )
-            torch.testing.assert_close(alone[0, 0], whole[row, column], rtol=0, atol=1e-12)
-    order = torch.tensor([2, 0, 3, 1])
-    turned = built.similarity(encoded[0][order], encoded[1][order[order < 3]])
-    torch.testing.assert_close(turned, whole[order][:, order[order < 3]], rtol=0, atol=1e-12)
-
-
-def test_groups_joined_for_evaluation_score_as_one():
-    built = make()
-    images, captions = draw_images(), draw_captions()
-    parts = [
-        built.encode_captions(CaptionInputs(captions.tokens[rows, :most], captions.lengths[rows]))
-        for rows, most in (([0, 1], 5), ([2, 3], 9))
-    ]
-    encoded = built.encode_images(images)
-    split = joined([encoded[:1], encoded[1:]])
-    torch.testing.assert_close(
-        built.similarity(split, joined(parts)), scores_of(built, images, captions), rtol=0, atol=1e-12
-    )
-
-
 @pytest.mark.parametrize("options", VARIANTS)
 def test_regions_and_their_boxes_may_be_permuted_and_all_boxes_moved(options):
     built = make(**options)
@@ -191,18 +247,6 @@ def test_dense_is_sparse_with_all_edges_and_in_released_mode_always():
     assert torch.equal(scores_of(dense, images, captions), scores_of(sparse, images, captions))
 
 
-def test_sparse_refuses_captions_without_parses_and_dense_does_not():
-    captions = draw_captions()
-    bare = CaptionInputs(captions.tokens, captions.lengths)
-    with pytest.raises(DataError) as caught:
-        make(text_graph="sparse").encode_captions(bare)
-    assert str(caught.value) == (
-        "network.text_graph: sparse needs the dependency parse of every caption, the data set has none; ingest it with "
-        "parses, or use dense."
-    )
-    assert len(make().encode_captions(bare)) == 4
-
-
 def test_cells_of_a_grid_stand_for_boxes():
     # 2 x 2 cells, row by row: centres at 1/4 and 3/4
     expected = torch.tensor([[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]], dtype=torch.float64)
@@ -215,19 +259,41 @@ def test_cells_of_a_grid_stand_for_boxes():
     torch.testing.assert_close(scores_of(built, grid, captions), scores_of(built, same, captions), rtol=0, atol=1e-12)
 
 
-def test_regions_without_boxes_must_be_a_square_grid():
-    images = ImageInputs(torch.zeros(2, 5, WIDTH, dtype=torch.float64), torch.tensor([5, 5]))
-    with pytest.raises(DataError) as caught:
-        make().encode_images(images)
-    assert str(caught.value) == (
-        "network gsmn: 5 regions without boxes are no square grid; ingest features with boxes, or a grid such as 6 x 6."
-    )
+@pytest.mark.parametrize("normalized_over", ["kernels", "neighbours"])
+def test_visual_edges_sum_to_one_and_are_zero_where_padded(normalized_over):
+    torch.manual_seed(0)
+    kernels, counts = BoxKernels(3, normalized_over=normalized_over), torch.tensor([5, 2])
+    mask = torch.arange(5) < counts[:, None]
+    edges = kernels(torch.rand(2, 5, 2), mask)
+    pairs = mask[:, :, None] & mask[:, None]
+    assert (edges[~pairs[:, None].expand_as(edges)] == 0).all()
+    if normalized_over == "kernels":
+        torch.testing.assert_close(edges.sum(dim=1), pairs.float())
+    else:
+        torch.testing.assert_close(edges.sum(dim=3), mask[:, None].expand(-1, 3, -1).float())
 
 
-@pytest.mark.parametrize(("sizes", "message"), [
-    ({"embedding_size": 10, "blocks": 4}, "embedding_size 10 does not divide into 4 blocks"),
-    ({"hidden_size": 10, "kernels": 4}, "hidden_size 10 does not divide into 4 kernels"),
-])
-def test_sizes_that_do_not_divide_are_refused(sizes, message):
-    with pytest.raises(ValueError, match=message):
-        GsmnSpec(**(SMALL | sizes))
+def test_edges_stay_finite_where_every_kernel_underflows():
+    kernels = BoxKernels(2, normalized_over="kernels")
+    with torch.no_grad():
+        kernels.width_distance.fill_(0.0)
+        kernels.mean_distance.copy_(torch.tensor([0.4, 0.9]))
+    edges = kernels(torch.rand(1, 4, 2), torch.ones(1, 4, dtype=torch.bool))
+    edges[:, 0].sum().backward()
+    torch.testing.assert_close(edges.sum(dim=1), torch.ones(1, 4, 4))
+    assert all(torch.isfinite(value.grad).all() for value in kernels.parameters())
+
+
+def test_links_of_words_sum_to_one_and_leave_out_padding_and_strangers():
+    torch.manual_seed(0)
+    words, lengths = torch.nn.functional.normalize(torch.randn(2, 4, 6), dim=-1), torch.tensor([4, 2])
+    joined_to = torch.zeros(2, 4, 4, dtype=torch.bool)
+    joined_to[0, 0, 2] = joined_to[0, 2, 0] = True
+    links = word_links(words, lengths, joined_to, 5.0)
+    assert (links[0] > 0).tolist() == [
+        [True, False, True, False], [False, True, False, False], [True, False, True, False], [False, False, False, True]
+    ]
+    dense = word_links(words, lengths, None, 5.0)
+    assert (dense[1] > 0).tolist() == [[True, True, False, False]] * 2 + [[False] * 4] * 2
+    for found in (links, dense):
+        torch.testing.assert_close(found.sum(dim=-1), (torch.arange(4) < lengths[:, None]).float())

@@ -13,10 +13,10 @@ from torch import Tensor
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.gsmn import matching
 from vsetune.networks.gsmn.network import Gsmn
-from vsetune.networks.parts import pair_gradients
+from vsetune.networks.parts.cpu import pairs
+from vsetune.networks.parts.cpu.pairs import Chosen, Seen, SideBySide, scores_by_pair
 from vsetune.networks.parts.cross_attention import word_mask_of
 from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD
-from vsetune.networks.parts.pair_gradients import Chosen, Seen, SideBySide, scores_by_pair
 
 IMAGES, CAPTIONS, LONGEST = 7, 6, 5
 
@@ -65,8 +65,8 @@ def gradients(weights: Tensor, seen: Seen, few: str = "side by side") -> list[Te
 def test_gradients_are_those_of_plain_autograd(
     read: int, is_kept: bool, at_once: int, few: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pair_gradients, "_PAIRS_AT_ONCE", at_once)
-    monkeypatch.setattr(pair_gradients, "_CHOSEN_AT_ONCE", at_once)
+    monkeypatch.setattr(pairs, "_PAIRS_AT_ONCE", at_once)
+    monkeypatch.setattr(pairs, "_CHOSEN_AT_ONCE", at_once)
     weights = torch.zeros(IMAGES * CAPTIONS).double()
     weights[torch.randperm(len(weights), generator=torch.Generator().manual_seed(1))[:read]] = 1.0
     weights, seen = weights.view(IMAGES, CAPTIONS), Seen(is_dense=is_kept)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
-from torch.nn.functional import pad
 
 from vsetune.losses.loss_base import Items, LossContext, LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.pcme.spec import PcmeSpec
-from vsetune.networks.encoded import Encoded, joined
+from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.pcme.network import Pcme
+from vsetune.networks.pcme import network as pcme
+from vsetune.networks.pcme.network import Pcme, match_log_odds, samples, sums_of_samples
 from vsetune.networks.pcme.spec import PcmeNetworkSpec
 
 REGIONS, WIDTH, WORDS = 6, 7, 30
@@ -148,50 +150,6 @@ def test_means_have_unit_length_and_spreads_are_free():
             assert not torch.allclose(encoded.log_scales.norm(dim=1), torch.ones(batch).double())
 
 
-@pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_padding_and_the_order_of_regions_change_nothing(similarity):
-    network, (images, captions) = make(PcmeNetworkSpec(**SMALL, similarity=similarity)), draw(5)
-    junk = pad(images.features, (0, 0, 0, 7), value=1e3)
-    for row, count in enumerate(images.counts.tolist()):
-        junk[row, count:] = 1e3
-        junk[row, :count] = junk[row, torch.randperm(count)]
-    longer = pad(captions.tokens, (0, 7)).masked_fill(pad(captions.tokens, (0, 7)) == 0, 3)
-    other = ImageInputs(junk, images.counts), CaptionInputs(longer, captions.lengths)
-    plain, padded = encode(network, (images, captions)), encode(network, other)
-    for one, same in zip(plain, padded, strict=True):
-        torch.testing.assert_close(same.log_scales, one.log_scales, rtol=0, atol=1e-12)
-    torch.testing.assert_close(network.similarity(*padded), network.similarity(*plain), rtol=1e-12, atol=1e-10)
-
-
-@pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_a_score_depends_neither_on_the_batch_nor_on_the_place_in_it(similarity):
-    network, (images, captions) = make(PcmeNetworkSpec(**SMALL, similarity=similarity)), draw(5)
-    whole = network.similarity(*encode(network, (images, captions)))
-    rows, columns = torch.tensor([3, 0]), torch.tensor([4, 1, 2])
-    part = (
-        ImageInputs(images.features[rows], images.counts[rows]),
-        CaptionInputs(captions.tokens[columns], captions.lengths[columns]),
-    )
-    alone = network.similarity(*encode(network, part))
-    torch.testing.assert_close(alone, whole[rows][:, columns], rtol=1e-12, atol=1e-10)
-    found, texts = encode(network, (images, captions))
-    again = joined([texts[:2], texts[2:]])
-    torch.testing.assert_close(network.similarity(found, again), whole, rtol=1e-12, atol=1e-10)
-
-
-@pytest.mark.parametrize("similarity", SIMILARITIES)
-@pytest.mark.parametrize("training", [False, True])
-def test_empty_images_and_one_word_give_finite_values_and_gradients(similarity, training):
-    network = make(PcmeNetworkSpec(**SMALL, similarity=similarity)).train(training)
-    images = ImageInputs(torch.zeros(1, REGIONS, WIDTH, dtype=torch.float64), torch.tensor([0]))
-    captions = CaptionInputs(torch.tensor([[1, 7, 2]]), torch.tensor([3]))
-    scores = network.similarity(*encode(network, (images, captions)))
-    scores.sum().backward()
-    assert scores.shape == (1, 1)
-    assert torch.isfinite(scores).all()
-    assert all(torch.isfinite(value.grad).all() for value in network.parameters() if value.grad is not None)
-
-
 def test_scores_are_identical_after_saving_and_loading(tmp_path):
     spec = PcmeNetworkSpec(**SMALL, similarity="match_probability")
     network, drawn = make(spec), draw(4)
@@ -200,16 +158,6 @@ def test_scores_are_identical_after_saving_and_loading(tmp_path):
     restored = make(spec, seed=5)
     restored.load_state_dict(torch.load(tmp_path / "network.pt", weights_only=True))
     assert torch.equal(*(one.similarity(*encode(one, drawn)) for one in (network, restored)))
-
-
-def test_gaussians_are_float32_under_autocast():
-    network, (images, captions) = make(PcmeNetworkSpec(**SMALL)).float(), draw(3)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        encoded = encode(network, (ImageInputs(images.features.float(), images.counts), captions))
-        scores = network.similarity(*encoded)
-    kinds = {scores.dtype, *(item.vectors.dtype for item in encoded), *(item.log_scales.dtype for item in encoded)}
-    assert kinds == {torch.float32}
-    assert torch.equal(scores, network.similarity(*encoded))
 
 
 def random_pairs():
@@ -252,8 +200,107 @@ def test_steps_lower_pcmes_own_loss():
     assert values[-1] < 0.8 * values[0]
 
 
-@pytest.mark.slow
+WIDTH, WORDS = 7, 30
+
+
+def gaussians(batch, *, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    means, log_scales = torch.randn(2, batch, 8, generator=generator, dtype=torch.float64)
+    return Encoded(means / means.norm(dim=1, keepdim=True), log_scales=0.3 * log_scales - 1)
+
+
+def test_without_spread_all_samples_are_the_mean_and_matmul_is_their_number_squared_times_the_cosine():
+    network = make(PcmeNetworkSpec(**SMALL))
+    images, captions = gaussians(4), gaussians(5, seed=1)
+    narrow = [Encoded(item.vectors, log_scales=torch.full_like(item.vectors, -50)) for item in (images, captions)]
+    torch.testing.assert_close(network.similarity(*narrow), 9 * images.vectors @ captions.vectors.T)
+
+
+def test_the_sum_of_the_samples_is_the_one_of_the_drawn_samples():
+    items = gaussians(4)
+    for noise in (torch.randn(3, 8).double(), torch.randn(4, 3, 8).double()):
+        drawn = samples(items.vectors, items.log_scales, noise).sum(dim=1)
+        torch.testing.assert_close(sums_of_samples(items.vectors, items.log_scales, noise), drawn, rtol=0, atol=1e-12)
+
+
+def test_evaluation_repeats_its_noise_and_another_seed_draws_other_noise():
+    items = gaussians(4), gaussians(5, seed=1)
+    first, again, other = (make(PcmeNetworkSpec(**SMALL, sample_seed=seed), seed=seed) for seed in (3, 3, 4))
+    torch.manual_seed(11)
+    scores = first.similarity(*items)
+    assert torch.equal(first.similarity(*items), scores)
+    assert torch.equal(again.similarity(*items), scores)
+    assert not torch.allclose(other.similarity(*items), scores)
+    assert not torch.equal(first.image_noise, first.caption_noise)
+
+
+def test_a_seed_of_samples_leaves_the_parameters_alone():
+    one, other = (make(PcmeNetworkSpec(**SMALL, sample_seed=seed)).state_dict() for seed in (3, 4))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert not any("noise" in name for name in one)
+
+
 @pytest.mark.parametrize("similarity", ["matmul", "match_probability"])
-def test_thirty_two_random_pairs_are_learned_by_heart_with_pcmes_own_loss(similarity):
-    learnt, _ = trained_with_its_own_loss(similarity, steps=200)
-    assert_learned(learnt)
+def test_training_draws_new_noise_for_every_item_from_the_global_generator(similarity):
+    network = make(PcmeNetworkSpec(**SMALL, similarity=similarity)).train()
+    twice = gaussians(1)[torch.tensor([0, 0])]
+
+    def scores(seed):
+        torch.manual_seed(seed)
+        return network.similarity(twice, gaussians(3, seed=1))
+
+    assert torch.equal(scores(1), scores(1))
+    assert not torch.allclose(scores(1), scores(2))
+    assert not torch.allclose(scores(1)[0], scores(1)[1])
+
+
+def test_the_score_by_match_probability_has_the_order_of_the_probability():
+    images, captions = (torch.randn(4, 3, 8, generator=torch.Generator().manual_seed(s)).double() for s in (0, 1))
+    scale, shift = torch.tensor(2.0).double(), torch.tensor(6.0).double()
+    logits = shift - scale * (torch.cdist(images.flatten(0, 1), captions.flatten(0, 1)).square() + 1e-6).sqrt()
+    probability = (2 * logits).sigmoid().view(4, 3, 4, 3).mean(dim=(1, 3))
+    odds = match_log_odds(images, captions, scale=scale, shift=shift)
+    torch.testing.assert_close(odds.sigmoid(), probability)
+
+
+def test_good_matches_stay_apart_where_float32_rounds_their_probability_to_one():
+    point = torch.zeros(1, 1, 2)
+    others = torch.tensor([[[0.01, 0.0]], [[0.02, 0.0]], [[0.3, 0.0]]])
+    scores = match_log_odds(point, others, scale=torch.tensor(15.0), shift=torch.tensor(15.0))[0]
+    assert scores[:2].sigmoid().tolist() == [1.0, 1.0]
+    assert scores[0] > scores[1] > scores[2]
+    # one sample each: the log-odds are twice the logit
+    assert scores[2].item() == pytest.approx(2 * (15 - 15 * math.sqrt(0.09 + 1e-6)), rel=1e-5)
+
+
+@pytest.mark.parametrize("shift", [-50.0, 50.0])
+def test_extreme_logits_stay_finite_in_float32(shift):
+    drawn = torch.randn(3, 2, 8, requires_grad=True)
+    scores = match_log_odds(drawn, torch.randn(4, 2, 8), scale=torch.tensor(15.0), shift=torch.tensor(shift))
+    scores.sum().backward()
+    assert torch.isfinite(scores).all()
+    assert torch.isfinite(drawn.grad).all()
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("numbers", [1, 40, 200])
+def test_the_size_of_the_blocks_does_not_matter(numbers, training, monkeypatch):
+    network = make(PcmeNetworkSpec(**SMALL, similarity="match_probability")).train(training)
+    items = gaussians(5), gaussians(7, seed=1)
+    torch.manual_seed(0)
+    whole = network.similarity(*items)
+    monkeypatch.setattr(pcme, "_NUMBERS_PER_BLOCK", numbers)
+    monkeypatch.setattr(pcme, "_CAPTIONS_PER_BLOCK", 3)
+    torch.manual_seed(0)
+    torch.testing.assert_close(network.similarity(*items), whole, rtol=1e-12, atol=1e-10)
+
+
+def test_the_loss_hands_its_parameters_over_and_they_are_saved():
+    network = make(PcmeNetworkSpec(**SMALL, similarity="match_probability"))
+    items = gaussians(3), gaussians(3, seed=1)
+    before = network.similarity(*items)
+    learned = {"match_scale": 7.0, "match_shift": 3.0}
+    network.take_loss_parameters({name: torch.nn.Parameter(torch.tensor(value)) for name, value in learned.items()})
+    assert not torch.allclose(network.similarity(*items), before)
+    assert network.state_dict()["match_scale"].item() == 7
+    assert not network.match_shift.requires_grad

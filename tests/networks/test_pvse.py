@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.nn.functional import pad
 
 from vsetune.losses.loss_base import Items, LossContext, LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.pvse.spec import PvseSpec
-from vsetune.networks.encoded import joined
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.parts.polysemous import ItemAttention
 from vsetune.networks.pvse.network import Pvse, most_similar_pair
@@ -132,12 +130,6 @@ def test_residuals_are_kept_in_training_and_only_with_several_embeddings():
     assert (CASES[0].kind, CASES[1].kind) == (one.kind, several.kind) == ("embedding", "several_embeddings")
 
 
-def test_one_embedding_is_compared_by_a_dot_product():
-    network = make(CASES[0])
-    images, captions = encode(network, draw(4))
-    torch.testing.assert_close(network.similarity(images[:2], captions), images.vectors[:2] @ captions.vectors.T)
-
-
 def test_the_order_of_the_embeddings_of_an_item_does_not_matter():
     images, captions = torch.randn(3, 4, 5), torch.randn(2, 4, 5)
     turned = most_similar_pair(images[:, [2, 0, 3, 1]], captions[:, [1, 3, 2, 0]])
@@ -168,39 +160,6 @@ def test_attention_sums_to_one_over_the_real_items():
     assert (weights[~mask] == 0).all()
 
 
-@pytest.mark.parametrize("spec", CASES, ids=["K=1", "K=2", "K=3 legacy"])
-def test_padding_and_the_order_of_regions_change_nothing(spec):
-    network, (images, captions) = make(spec), draw(5)
-    junk = pad(images.features, (0, 0, 0, 7), value=1e3)
-    for row, count in enumerate(images.counts.tolist()):
-        junk[row, count:] = 1e3
-        junk[row, :count] = junk[row, torch.randperm(count)]
-    longer = pad(captions.tokens, (0, 7)).masked_fill(pad(captions.tokens, (0, 7)) == 0, 3)
-    other = ImageInputs(junk, images.counts), CaptionInputs(longer, captions.lengths)
-    for plain, padded in zip(encode(network, (images, captions)), encode(network, other), strict=True):
-        torch.testing.assert_close(padded.vectors, plain.vectors, rtol=0, atol=1e-12)
-
-
-def test_groups_of_encoded_items_are_compared_like_one_group():
-    network = make(CASES[1])
-    images, captions = encode(network, draw(5))
-    again = joined([captions[:2], captions[2:]])
-    assert torch.equal(network.similarity(images, again), network.similarity(images, captions))
-
-
-@pytest.mark.parametrize("embeddings", [1, 2])
-@pytest.mark.parametrize("training", [False, True])
-def test_empty_images_and_one_word_give_finite_values_and_gradients(embeddings, training):
-    network = make(PvseNetworkSpec(**SMALL, embeddings=embeddings)).train(training)
-    images = ImageInputs(torch.zeros(1, REGIONS, WIDTH, dtype=torch.float64), torch.tensor([0]))
-    captions = CaptionInputs(torch.tensor([[1, 7, 2]]), torch.tensor([3]))
-    scores = network.similarity(*encode(network, (images, captions)))
-    scores.sum().backward()
-    assert scores.shape == (1, 1)
-    assert torch.isfinite(scores).all()
-    assert all(torch.isfinite(value.grad).all() for value in network.parameters() if value.grad is not None)
-
-
 def test_dropout_acts_in_training_only():
     network, drawn = make(PvseNetworkSpec(**SMALL, dropout=0.5)), draw(3)
     quiet = [encoded.vectors for encoded in encode(network, drawn)]
@@ -211,17 +170,6 @@ def test_dropout_acts_in_training_only():
     assert not any(map(torch.allclose, quiet, noisy))
     torch.manual_seed(1)
     assert all(map(torch.equal, noisy, [encoded.vectors for encoded in encode(network, drawn)]))
-
-
-def test_embeddings_are_float32_under_autocast():
-    network, (images, captions) = make(CASES[1]).float().train(), draw(3)
-    drawn = ImageInputs(images.features.float(), images.counts), captions
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        encoded = encode(network, drawn)
-        scores = network.similarity(*encoded)
-    assert {scores.dtype, *(item.vectors.dtype for item in encoded)} == {torch.float32}
-    assert {item.residuals.dtype for item in encoded} == {torch.float32}
-    assert torch.equal(scores, network.similarity(*encoded))
 
 
 def own_loss(network, loss, drawn):
@@ -258,11 +206,3 @@ def test_steps_lower_pvses_own_loss(embeddings):
     assert outputs[-1].value < 0.8 * outputs[0].value
     # what several embeddings add acts on them: one embedding has neither term
     assert ({"diversity", "discrepancy"} <= outputs[0].parts.keys()) == (embeddings > 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("embeddings", [1, 2])
-def test_thirty_two_random_pairs_are_learned_by_heart_with_pvses_own_loss(embeddings):
-    similarity, _ = trained_with_its_own_loss(embeddings, steps=200)
-    assert (similarity.argmax(dim=1) == torch.arange(32)).all()
-    assert (similarity.argmax(dim=0) == torch.arange(32)).all()

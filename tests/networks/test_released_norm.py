@@ -97,11 +97,6 @@ def test_of_a_channel_without_numbers_cgmn_makes_nan_as_released_and_zero_when_g
         assert bool(network.encode_images(images).vectors.isfinite().all()) == is_finite
 
 
-def test_the_released_norm_of_cgmn_is_refused_beside_regions_of_unit_length() -> None:
-    with pytest.raises(ValueError, match="norm: released divides channels over regions, got region_normalization"):
-        CgmnSpec(norm="released", region_normalization="feature")
-
-
 @pytest.mark.parametrize("name", ["scan", "sgraf_saf", "sgraf_sgr", "cgmn"])
 def test_the_norm_is_part_of_what_a_spec_says_unless_it_is_the_one_of_before(name: str) -> None:
     spec: Any = NETWORKS[name]

@@ -11,12 +11,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import batch_norm
 
+from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.parts import pair_gradients
 from vsetune.networks.sgraf import network as sgraf
 from vsetune.networks.sgraf import similarity_reasoning
 from vsetune.networks.sgraf.network import Sgraf
-from vsetune.networks.sgraf.similarity_reasoning import GraphReasoning, normalize_regions, similarity_vectors
+from vsetune.networks.sgraf.similarity_reasoning import (
+    AttentionFiltration,
+    GraphReasoning,
+    normalize_regions,
+    similarity_vectors,
+)
 from vsetune.networks.sgraf.spec import SgrafSafSpec, SgrafSgrSpec
 
 SMALL: dict[str, Any] = {"embedding_size": 8, "word_size": 5, "similarity_size": 6, "dropout": 0.0}
@@ -179,7 +184,7 @@ def test_scores_gradients_and_running_statistics_equal_plain_loops(
 def test_gradients_of_a_few_scores_equal_those_of_plain_loops(
     kind: str, options: dict[str, Any], training: bool, pairs: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pair_gradients, "_FEW", 0.9)
+    monkeypatch.setattr("vsetune.networks.parts.cpu.pairs._FEW", 0.9)
     network, (images, captions) = make(kind, **options).train(training), batch()
     slow_network = copy.deepcopy(network)
     upstream = torch.zeros(3, 5, dtype=torch.float64)
@@ -234,3 +239,57 @@ def test_running_statistics_do_not_depend_on_the_order_of_captions() -> None:
     torch.testing.assert_close(scores(first, images, captions)[:, order], scores(second, images, turned))
     torch.testing.assert_close(first.reasoning.gate_norm.running_var, second.reasoning.gate_norm.running_var)
     assert int(first.reasoning.gate_norm.num_batches_tracked) == 5
+
+
+BOTH = pytest.mark.parametrize("kind", ["saf", "sgr"])
+
+
+@BOTH
+def test_the_order_of_word_states_changes_nothing_that_of_regions_only_after_training(kind: str) -> None:
+    trained, (images, captions) = make(kind), batch()
+    torch.manual_seed(0)
+    fresh = Sgraf(trained._spec, regions=6, width=7, vocabulary_size=30).double().eval()
+    full = ImageInputs(images.features, torch.full((3,), 6))
+    flipped = ImageInputs(images.features.flip(1), full.counts)
+    torch.testing.assert_close(scores(fresh, flipped, captions), scores(fresh, full, captions), rtol=0, atol=1e-12)
+    assert not torch.allclose(scores(trained, flipped, captions), scores(trained, full, captions), rtol=0, atol=1e-9)
+    regions, words = trained.encode_images(images), trained.encode_captions(captions)
+    turned = words.vectors.detach().clone()
+    for row, length in zip(turned, LENGTHS, strict=True):
+        row[:length] = row[:length].flip(0)
+    again = trained.similarity(regions, Encoded(turned, LENGTHS, whole=words.whole))
+    torch.testing.assert_close(again, trained.similarity(regions, words), rtol=0, atol=1e-12)
+
+
+def test_gates_and_rows_of_edges_sum_to_one_over_real_nodes() -> None:
+    torch.manual_seed(0)
+    nodes, is_node = torch.randn(2, 3, 4, 6), torch.arange(4) < torch.tensor([[4], [2], [3]])
+    filtration, graph = AttentionFiltration(6), GraphReasoning(6, 1)
+    gates = filtration.gates(torch.randn(2, 3, 4), is_node, torch.zeros(1), torch.ones(1))
+    edges = graph.steps[0].edges(nodes, is_node, readers=4).view(2, 3, 4, 4)
+    for found in (gates, *edges.unbind(dim=2)):
+        torch.testing.assert_close(found.sum(dim=-1), torch.ones(2, 3))
+        assert (found[~is_node.expand(2, 3, 4)] == 0).all()
+
+
+@BOTH
+def test_dropout_acts_in_training_only_and_follows_the_global_seed(kind: str) -> None:
+    network, (images, captions) = make(kind, dropout=0.4), batch()
+    assert torch.equal(scores(network, images, captions), scores(network, images, captions))
+    network.train()
+
+    def draw(seed: int) -> Tensor:
+        torch.manual_seed(seed)
+        return scores(copy.deepcopy(network), images, captions)
+
+    assert torch.equal(draw(1), draw(1))
+    assert not torch.allclose(draw(1), draw(2))
+
+
+def test_maps_start_xavier_uniform_and_without_bias() -> None:
+    torch.manual_seed(0)
+    network = Sgraf(SgrafSgrSpec(embedding_size=64), regions=6, width=100, vocabulary_size=30)
+    bound = (6 / (64 + 256)) ** 0.5
+    assert 0.99 * bound < network.local_map.weight.abs().max() <= bound
+    assert (network.image_attention.local.bias == 0).all()
+    assert network._spec.score == "probability"

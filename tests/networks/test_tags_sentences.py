@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from loops.sentence_filter import judge_sentences
 from plain_tags import LENGTHS, drawn, gradients, losses_of, make, plain_score, plain_states, plain_word_logits
 from torch import Tensor
 
@@ -16,7 +17,6 @@ from vsetune.networks.tags.generator import (
     MaskedCopies,
     Sentences,
     judge_all,
-    judge_sentences,
     mask_phrases,
     refill,
     write_sentences,

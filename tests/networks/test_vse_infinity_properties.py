@@ -12,6 +12,7 @@ from torch import Tensor
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
+from vsetune.networks.vse_infinity.network import GeneralisedPooling, positional_encoding, sum_of_sorted
 from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
 REGIONS, WIDTH, WORDS, VOCABULARY = 6, 7, 8, 30
@@ -132,16 +133,6 @@ def test_the_weights_of_pooling_are_computed_once_per_distinct_number_of_regions
     assert asked == [[1, 2, 6]]
 
 
-def test_regions_pool_to_the_same_embedding_in_any_order_while_training_too() -> None:
-    network, (images, _) = make().train(), draw()
-    turned = images.features.clone()
-    for row, count in enumerate(images.counts.tolist()):
-        turned[row, :count] = images.features[row, :count].flip(0)
-    expected = network.encode_images(images).vectors
-    found = network.encode_images(ImageInputs(turned, images.counts)).vectors
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-
-
 def test_augmented_items_are_finite_unit_vectors_with_finite_gradients() -> None:
     network, (images, captions) = make(augment=True, region_dropout=0.9, word_dropout=0.9).train(), draw()
     for seed in range(20):
@@ -153,3 +144,58 @@ def test_augmented_items_are_finite_unit_vectors_with_finite_gradients() -> None
             torch.testing.assert_close(vectors.norm(dim=1), torch.ones(4).double())
         gradients = [value.grad for value in network.parameters() if value.grad is not None]
         assert all(torch.isfinite(gradient).all() for gradient in gradients)
+
+
+@pytest.fixture
+def pooling():
+    torch.manual_seed(0)
+    return GeneralisedPooling(4).double()
+
+
+def test_weights_sum_to_one_and_are_zero_behind_the_size(pooling):
+    sizes = torch.tensor([1, 2, 5])
+    weights = pooling.weights(sizes)
+    torch.testing.assert_close(weights.sum(dim=1), torch.ones(3, dtype=torch.float64))
+    assert (weights >= 0).all()
+    assert (weights[torch.arange(5) >= sizes[:, None]] == 0).all()
+
+
+def test_weights_depend_on_the_size_alone(pooling):
+    torch.testing.assert_close(pooling.weights(torch.tensor([2, 5]))[0, :2], pooling.weights(torch.tensor([2]))[0])
+
+
+def test_a_set_of_one_is_returned_as_it_is(pooling):
+    features = torch.randn(3, 4, 2, dtype=torch.float64)
+    mask = torch.arange(4) == torch.tensor([0, 2, 3])[:, None]
+    torch.testing.assert_close(pooling(features, mask), features[[0, 1, 2], [0, 2, 3]])
+
+
+def test_real_elements_may_stand_anywhere(pooling):
+    features = torch.randn(1, 5, 3, dtype=torch.float64)
+    mask = torch.tensor([[True, False, True, True, False]])
+    packed = pooling(features[:, [0, 2, 3]], torch.ones(1, 3, dtype=torch.bool))
+    torch.testing.assert_close(pooling(features, mask), packed)
+
+
+def test_all_weight_on_the_first_is_max_pooling_and_equal_weights_are_the_mean():
+    features = torch.randn(2, 4, 3) - 5  # negative, so that a padding of 0 would win
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])
+    largest = sum_of_sorted(features, mask, torch.tensor([[1.0, 0, 0, 0]] * 2))
+    torch.testing.assert_close(largest, torch.stack([features[0].amax(dim=0), features[1, :2].amax(dim=0)]))
+    mean = sum_of_sorted(features, mask, torch.tensor([[0.25] * 4, [0.5, 0.5, 0, 0]]))
+    torch.testing.assert_close(mean, torch.stack([features[0].mean(dim=0), features[1, :2].mean(dim=0)]))
+
+
+def test_one_value_that_is_no_number_is_not_hidden(pooling):
+    features = torch.randn(2, 3, 2, dtype=torch.float64)
+    features[0, 1, 0] = float("nan")
+    pooled = pooling(features, torch.ones(2, 3, dtype=torch.bool))
+    assert pooled[0, 0].isnan()
+    assert torch.isfinite(pooled[1]).all()
+
+
+def test_positions_are_encoded_by_sine_and_cosine_in_turn():
+    encoding = positional_encoding(3, 4)
+    torch.testing.assert_close(encoding[0], torch.tensor([0.0, 1.0, 0.0, 1.0], dtype=torch.float64))
+    expected = [math.sin(2), math.cos(2), math.sin(0.02), math.cos(0.02)]
+    torch.testing.assert_close(encoding[2], torch.tensor(expected, dtype=torch.float64))

@@ -21,8 +21,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "scan": [{"direction": "image_to_text", "pooling": "mean"}, {"norm": "released"}],
     "sgraf_saf": [{"gate_statistics": "pooled"}, {"norm": "released"}],
     "sgraf_sgr": [{"norm": "released"}],
-    "gsmn": [{"text_graph": "sparse"}, {"propagation": "released"}],
-    "pvse": [{"embeddings": 1}],
+    "gsmn": [
+        {"text_graph": "sparse", "kernel_normalization": "neighbours"},
+        {"text_graph": "sparse", "propagation": "released"},
+    ],
+    "pvse": [{"embeddings": 1}, {"embeddings": 3, "end_state": "legacy"}],
     "pcme": [{"similarity": "match_probability"}],
     "cgmn": [
         {"spatial_graph": True},

@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.component_specs import LOSSES
-from vsetune.errors import ConfigError
+from vsetune.config.component_specs import LOSSES, LossSpec
+from vsetune.errors import ConfigError, Problem
+from vsetune.losses import messages
 
 
 @dataclass(frozen=True)
@@ -108,26 +109,46 @@ class ParameterGroup:
     sgd_rate: float | None
 
 
-class Loss(nn.Module, ABC):
+class Counters(nn.Module):
+    """A module whose int64 buffers are read from the device only once after loading: reading them waits for a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[str, int] = {}
+        self.register_load_state_dict_post_hook(lambda module, _: module._known.clear())  # type: ignore[no-untyped-call]
+
+    def counter(self, name: str) -> int:
+        """The value of an int64 buffer."""
+        if name not in self._known:
+            self._known[name] = int(getattr(self, name))
+        return self._known[name]
+
+    def set_counter(self, name: str, value: int) -> None:
+        """Set an int64 buffer."""
+        getattr(self, name).fill_(value)
+        self._known[name] = value
+
+
+class Loss(Counters, ABC):
     """A loss with its schedule. Every mutable number is a buffer or a parameter, so `state_dict()` is the complete
     state.
 
     The train loop calls `start_epoch` with the 0-based epoch before its first batch, `before_step` between the backward
     pass and the optimizer, and `after_step` after every optimizer step.
+
+    spec: the hyperparameters; a loss whose spec has `warmup_epochs` warms up that long, others as long as they pass.
     """
 
     epoch: Tensor
+    spec: Any
     needs_context: ClassVar[bool] = False
 
-    def __init__(self, *, warmup_epochs: int) -> None:
+    def __init__(self, spec: LossSpec | None = None, *, warmup_epochs: int | None = None) -> None:
         super().__init__()
-        self.warmup_epochs = warmup_epochs
+        self.spec = spec
+        self.warmup_epochs: int = getattr(spec, "warmup_epochs", 0) if warmup_epochs is None else warmup_epochs
         self.register_buffer("epoch", torch.zeros((), dtype=torch.int64))
         self._is_checked = False
-        self._known: dict[str, int] = {}  # counters as Python numbers: reading a buffer would wait for a GPU
-        self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
-            lambda loss, _: loss._known.clear()
-        )
 
     def __call__(self, inputs: LossInputs) -> LossOutput:
         """`forward`, with a value of NaN if the similarity has a NaN or an infinity anywhere.
@@ -137,7 +158,6 @@ class Loss(nn.Module, ABC):
         """
         output: LossOutput = super().__call__(inputs)
         if not self._is_checked:
-
             require_sound(output, inputs, name=self._name, forward=type(self).forward)
             self._is_checked = True
         return replace(output, value=output.value + 0 * inputs.similarity.detach().float().sum())
@@ -145,19 +165,7 @@ class Loss(nn.Module, ABC):
     @property
     def _name(self) -> str:
         """The name of the loss in study files, for messages."""
-        spec = getattr(self, "spec", None)
-        return str(getattr(spec, "name", type(self).__name__))
-
-    def counter(self, name: str) -> int:
-        """The value of an int64 buffer, which is read from the device only once after loading."""
-        if name not in self._known:
-            self._known[name] = int(getattr(self, name))
-        return self._known[name]
-
-    def set_counter(self, name: str, value: int) -> None:
-        """Set an int64 buffer."""
-        getattr(self, name).fill_(value)
-        self._known[name] = value
+        return str(getattr(self.spec, "name", type(self).__name__))
 
     def start_epoch(self, epoch: int) -> None:
         """Set the epoch that begins (0-based)."""
@@ -197,6 +205,33 @@ class Loss(nn.Module, ABC):
         """The loss of one batch. ConfigError for a batch of a shape that the loss does not define."""
 
 
+class LossOfLosses(Loss):
+    """A loss that computes others; the calls of the train loop reach each of them."""
+
+    @abstractmethod
+    def inner_losses(self) -> list[Loss]:
+        """The others."""
+
+    def start_epoch(self, epoch: int) -> None:
+        super().start_epoch(epoch)
+        for loss in self.inner_losses():
+            loss.start_epoch(epoch)
+
+    def before_step(self) -> None:
+        for loss in self.inner_losses():
+            loss.before_step()
+
+    def after_step(self) -> None:
+        for loss in self.inner_losses():
+            loss.after_step()
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        return [group for loss in self.inner_losses() for group in loss.parameter_groups()]
+
+    def shared_parameters(self) -> dict[str, Tensor]:
+        return {name: value for loss in self.inner_losses() for name, value in loss.shared_parameters().items()}
+
+
 def at_least_float32(values: Tensor) -> Tensor:
     """Half precision becomes float32; float32 and float64 stay as they are."""
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
@@ -206,22 +241,32 @@ def require_pairs(inputs: LossInputs, loss: str) -> None:
     """Refuse a batch in which images have several captions. Raises ConfigError."""
     images, captions = inputs.similarity.shape
     if images != captions:
-        fitting = sorted(name for name, spec in LOSSES.items() if spec.several_positives)
-        raise ConfigError(
-            f"loss {loss}: got {images} images x {captions} captions, need one caption per row; "
-            f"set training.batch_unit to pairs, or use {', '.join(fitting)}"
-        )
+        fitting = ", ".join(sorted(name for name, spec in LOSSES.items() if spec.several_positives))
+        raise ConfigError(messages.PAIRS_NEEDED(loss=loss, images=images, captions=captions, fitting=fitting))
 
 
-def require_semantics(inputs: LossInputs, loss: str, dtype: torch.dtype) -> Tensor:
-    """(M, k) semantic vectors, at least as wide as `dtype`. Raises ConfigError if the batch has none."""
+def require_semantics(inputs: LossInputs | Memory, loss: str, dtype: torch.dtype) -> Tensor:
+    """(M, k) semantic vectors, at least as wide as `dtype`. Raises ConfigError if there are none."""
     vectors = inputs.semantic_vectors
     if vectors is None:
-        raise ConfigError(
-            f"loss {loss}: got a batch without semantic vectors, need one per caption; read the training split with "
-            "data.semantics or data.encoder"
-        )
+        raise ConfigError(messages.NO_SEMANTICS(loss=loss))
     return vectors.to(torch.promote_types(dtype, vectors.dtype))
+
+
+def require_items(inputs: LossInputs, loss: str) -> tuple[Items, Items]:
+    """Images and captions in the joint space. Raises ConfigError for a network that only scores pairs."""
+    if inputs.images is None or inputs.captions is None:
+        raise ConfigError(messages.NO_EMBEDDINGS(loss=loss))
+    return inputs.images, inputs.captions
+
+
+def require_embeddings(inputs: LossInputs, loss: str, size: int) -> tuple[Tensor, Tensor]:
+    """(N, size) and (M, size): one embedding of each image and caption. Raises ConfigError for other shapes."""
+    images, captions = (items.vectors for items in require_items(inputs, loss))
+    for vectors in (images, captions):
+        if vectors.dim() != 2 or vectors.shape[1] != size:
+            raise ConfigError(messages.EMBEDDING_SHAPE(loss=loss, shape=tuple(vectors.shape), size=size))
+    return images, captions
 
 
 def require_sound(output: object, inputs: LossInputs, *, name: str, forward: Callable[..., object]) -> None:
@@ -229,38 +274,36 @@ def require_sound(output: object, inputs: LossInputs, *, name: str, forward: Cal
     value."""
     code = forward.__code__
     for problem in _problems(output, inputs):
-        raise ConfigError(f"{code.co_filename}:{code.co_firstlineno}: loss {name}: {problem}")
+        raise ConfigError(problem.at(f"{code.co_filename}:{code.co_firstlineno}: loss {name}"))
 
 
-def _problems(output: object, inputs: LossInputs) -> Iterator[str]:
+def _problems(output: object, inputs: LossInputs) -> Iterator[Problem]:
     if not isinstance(output, LossOutput):
-        yield f"forward returned a {type(output).__name__}, need `LossOutput(value=...)`"
+        yield messages.NO_OUTPUT(got=type(output).__name__)
         return
     value = output.value
     if not isinstance(value, Tensor):
-        yield f"value is a {type(value).__name__}, need a tensor of one number; compute it from inputs.similarity"
+        yield messages.OUTPUT_TYPE(
+            what="value", got=type(value).__name__, need="a tensor of one number, computed from inputs.similarity"
+        )
         return
     if value.dim() != 0:
-        yield f"value has shape {tuple(value.shape)}, need one number; reduce it with `.mean()` or `.sum()`"
-    elif not _is_wide(value):
-        yield f"value is of {value.dtype}, need float32 or wider; begin with `at_least_float32(inputs.similarity)`"
+        need = "one number; reduce it with `.mean()` or `.sum()`"
+        yield messages.OUTPUT_SHAPE(what="value", got=tuple(value.shape), need=need)
+    elif value.dtype not in (torch.float32, torch.float64):
+        yield messages.VALUE_DTYPE(got=value.dtype)
     elif torch.is_grad_enabled() and inputs.similarity.requires_grad and not value.requires_grad:
-        yield "value has no gradient; compute it from inputs.similarity or the embeddings, without `.detach()`"
+        yield messages.VALUE_CONSTANT()
     for key, part in output.parts.items():
-        if not isinstance(part, Tensor) or part.dim() != 0:
-            got = f"shape {tuple(part.shape)}" if isinstance(part, Tensor) else f"type {type(part).__name__}"
-            yield f"part {key} has {got}, need a tensor of one number to log"
+        what, need = f"part {key}", "a tensor of one number to log"
+        if not isinstance(part, Tensor):
+            yield messages.OUTPUT_TYPE(what=what, got=type(part).__name__, need=need)
+        elif part.dim() != 0:
+            yield messages.OUTPUT_SHAPE(what=what, got=tuple(part.shape), need=need)
         elif part.requires_grad:
-            yield f"part {key} carries a gradient, which keeps the whole batch in memory; write `.detach()`"
-    selection = output.selection
-    if selection is not None:
-        for key, matrix in (("scores", selection.scores), ("negatives", selection.negatives)):
-            if matrix.shape != inputs.similarity.shape:
-                yield (
-                    f"selection.{key} has shape {tuple(matrix.shape)}, need {tuple(inputs.similarity.shape)} (images, "
-                    "captions)"
-                )
-
-
-def _is_wide(value: Tensor) -> bool:
-    return value.dtype in (torch.float32, torch.float64)
+            yield messages.PART_GRADIENT(part=key)
+    selection, need = output.selection, f"{tuple(inputs.similarity.shape)} (images, captions)"
+    for key in ("scores", "negatives") if selection is not None else ():
+        shape = tuple(getattr(selection, key).shape)
+        if shape != inputs.similarity.shape:
+            yield messages.OUTPUT_SHAPE(what=f"selection.{key}", got=shape, need=need)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from vsetune.config.component_specs import LossSpec, MemorySpec, SumSpec
 from vsetune.config.components.catalogue import Register, guarded
 from vsetune.errors import ConfigError
-from vsetune.losses.loss_base import Loss, LossContext, LossInputs, LossOutput, ParameterGroup
+from vsetune.losses import messages
+from vsetune.losses.loss_base import Loss, LossContext, LossInputs, LossOfLosses, LossOutput
 from vsetune.losses.parts.cross_batch_memory import CrossBatchMemory, MemorySettings
 
 _CLASSES: Register[Loss] = Register("loss", file="loss")
@@ -37,12 +38,12 @@ def build_loss(spec: LossSpec, context: LossContext | None = None) -> Loss:
 
 def _required(context: LossContext | None, spec: LossSpec) -> LossContext:
     if context is None:
-        raise ConfigError(f"loss {type(spec).__name__}: needs the embedding size and the number of training images")
+        raise ConfigError(messages.NO_SIZES(loss=type(spec).__name__))
     return context
 
 
 @register(SumSpec)
-class WeightedSum(Loss):
+class WeightedSum(LossOfLosses):
     """Sum over parts of weight x loss.
 
     Each part is logged before weighting under its name, its own logged values under `name_...`. Hard negatives are
@@ -69,26 +70,10 @@ class WeightedSum(Loss):
 
     def named_parts(self) -> list[tuple[str, Loss]]:
         """The parts in the order of the study file."""
-        return [(name, loss) for name, loss in zip(self.weights, self.losses, strict=True) if isinstance(loss, Loss)]
+        return list(zip(self.weights, self.inner_losses(), strict=True))
 
-    def start_epoch(self, epoch: int) -> None:
-        super().start_epoch(epoch)
-        for _, loss in self.named_parts():
-            loss.start_epoch(epoch)
-
-    def before_step(self) -> None:
-        for _, loss in self.named_parts():
-            loss.before_step()
-
-    def after_step(self) -> None:
-        for _, loss in self.named_parts():
-            loss.after_step()
-
-    def parameter_groups(self) -> list[ParameterGroup]:
-        return [group for _, loss in self.named_parts() for group in loss.parameter_groups()]
-
-    def shared_parameters(self) -> dict[str, Tensor]:
-        return {name: value for _, loss in self.named_parts() for name, value in loss.shared_parameters().items()}
+    def inner_losses(self) -> list[Loss]:
+        return [loss for loss in self.losses if isinstance(loss, Loss)]
 
     def continue_from(self, previous: Loss) -> None:
         if not isinstance(previous, WeightedSum):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from torch import Tensor
 
+from vsetune.errors import DataError
+from vsetune.networks import messages
 from vsetune.networks.parts.network_devices import is_on_cpu, on_host
 
 
@@ -69,6 +72,17 @@ class CaptionInputs:
     def lengths_on_host(self) -> Tensor:
         """lengths on the CPU. If they are on a GPU without a CPU copy, this waits for the GPU."""
         return on_host(self.lengths, self.host_lengths)
+
+
+def square_side(regions: int, *, where: str, instead: str = "") -> int:
+    """Cells per side of the square grid that regions without boxes are. DataError when their number is no square.
+
+    where: starts the message. instead: another way out, for the message.
+    """
+    side = math.isqrt(regions)
+    if side**2 != regions:
+        raise DataError(messages.NO_BOXES(where=where, regions=regions, instead=instead))
+    return side
 
 
 def _chosen(inputs: ImageInputs | CaptionInputs, rows: slice | Tensor) -> dict[str, Any]:

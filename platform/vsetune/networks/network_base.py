@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.spec.base import Kind
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, Problem
+from vsetune.networks import messages
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.parts.layers import lengths, unit_by_hand
-from vsetune.networks.parts.network_devices import hand_derived
+from vsetune.networks.parts.layers import lengths
 from vsetune.networks.parts.network_fields import BackboneSpec
 from vsetune.networks.sentence_writing import SentenceWriting
 
@@ -134,11 +134,8 @@ def _padded_by_zeros(encode: Callable[..., Encoded]) -> Callable[..., Encoded]:
     def encoded(network: Network, inputs: Any) -> Encoded:
         items = encode(network, inputs)
         if not isinstance(items, Encoded):
-            code = encode.__code__
-            raise ConfigError(
-                f"{code.co_filename}:{code.co_firstlineno}: {encode.__name__} gave a {type(items).__name__}, need "
-                "`Encoded(vectors)`"
-            )
+            problem = messages.NOT_ENCODED(encoder=encode.__name__, got=type(items).__name__)
+            raise ConfigError(problem.at(_place_of(encode)))
         return items.without_padding()
 
     return encoded
@@ -159,8 +156,6 @@ def unit_length(vectors: Tensor, *, added: float = 0.0) -> Tensor:
     vectors = at_least_float32(vectors)
     if added:
         return vectors / (lengths(vectors) + added)
-    if hand_derived(vectors):
-        return unit_by_hand(vectors, _SHORTEST)
     norms = lengths(vectors)
     return torch.where(norms <= _SHORTEST, vectors.new_zeros(()), vectors / norms.clamp_min(_SHORTEST))
 
@@ -188,7 +183,7 @@ def word_mask(lengths: Tensor, words: int) -> Tensor:
     return torch.arange(words, device=lengths.device) < lengths[:, None]
 
 
-_DIMENSIONS = {"embedding": 2, "several_embeddings": 3, "probabilistic": 2}
+_SHAPES = {"embedding": "(n, D)", "several_embeddings": "(n, K, D)", "probabilistic": "(n, D)"}
 
 
 def require_sound_items(
@@ -196,40 +191,36 @@ def require_sound_items(
 ) -> None:
     """ConfigError unless the batch has as many items. name: of the network. sizes: images, captions."""
     for encoded, side, size in ((images, "images", sizes[0]), (captions, "captions", sizes[1])):
-        encode = getattr(type(network), f"encode_{side}")
-        shape = tuple(encoded.vectors.shape)
+        encoder, shape = f"encode_{side}", tuple(encoded.vectors.shape)
+        encode = getattr(type(network), encoder)
         if len(encoded) != size:
-            raise _wrong(encode, name, f"encode_{side} gave vectors of shape {shape} for {size} {side}; need one each")
-        wanted = _DIMENSIONS.get(network.kind)
-        if wanted is not None and len(shape) != wanted:
-            need = ("n", "D") if wanted == 2 else ("n", "K", "D")
-            raise _wrong(
-                encode, name, f"encode_{side} gave vectors of shape {shape}; kind {network.kind} needs "
-                f"({', '.join(need)})"
-            )
+            raise _wrong(encode, name, messages.ITEM_COUNT(encoder=encoder, got=shape, size=size, items=side))
+        need = _SHAPES.get(network.kind)
+        if need is not None and len(shape) != need.count(",") + 1:
+            raise _wrong(encode, name, messages.ITEM_SHAPE(encoder=encoder, got=shape, kind=network.kind, need=need))
 
 
 def require_sound_scores(network: Network, name: str, scores: object, *, sizes: tuple[int, int]) -> None:
     """ConfigError unless this is a similarity of every image with every caption that the network can learn from."""
     similarity = type(network).similarity
     if not isinstance(scores, Tensor):
-        raise _wrong(similarity, name, f"similarity gave a {type(scores).__name__}, need a tensor")
+        raise _wrong(similarity, name, messages.SCORES_TYPE(got=type(scores).__name__))
     if tuple(scores.shape) != sizes:
-        raise _wrong(
-            similarity, name, f"similarity has shape {tuple(scores.shape)}, need {sizes}: a row per image, a column "
-            "per caption"
-        )
+        raise _wrong(similarity, name, messages.SCORES_SHAPE(got=tuple(scores.shape), need=sizes))
     if scores.dtype not in (torch.float32, torch.float64):
-        raise _wrong(similarity, name, f"similarity is of {scores.dtype}, need float32; use `at_least_float32`")
+        raise _wrong(similarity, name, messages.SCORES_DTYPE(got=scores.dtype))
     learns = any(parameter.requires_grad for parameter in network.parameters())
     if network.training and torch.is_grad_enabled() and learns and not scores.requires_grad:
-        raise _wrong(similarity, name, "similarity has no gradient, so nothing would be learned; do not detach it")
+        raise _wrong(similarity, name, messages.SCORES_CONSTANT())
 
 
-def _wrong(function: Callable[..., object], name: str, problem: str) -> ConfigError:
-    function = getattr(function, "__wrapped__", function)
-    code = function.__code__
-    return ConfigError(f"{code.co_filename}:{code.co_firstlineno}: network {name}: {problem}")
+def _wrong(function: Callable[..., object], name: str, problem: Problem) -> ConfigError:
+    return ConfigError(problem.at(f"network {name}").at(_place_of(function)))
+
+
+def _place_of(function: Callable[..., object]) -> str:
+    code = getattr(function, "__wrapped__", function).__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 @contextmanager

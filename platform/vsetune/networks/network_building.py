@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.components.catalogue import Register, guarded
 from vsetune.errors import ConfigError
+from vsetune.networks import messages
 from vsetune.networks.network_base import Network
 from vsetune.networks.parts.text_transformer import Architecture, weights_follow
 
@@ -21,7 +22,7 @@ def build_network(
     spec: NetworkSpec, *, regions: int, width: int, vocabulary_size: int, pretrained: bool = True,
     architecture: Architecture | None = None,
 ) -> Network:
-    """A new network for features of (regions, width) per image; parameters drawn from torch's global generator.
+    """A new network for features of (regions, width) per image; parameters sampled from torch's global generator.
 
     pretrained: False when a state dict is loaded next that replaces every parameter. Pre-trained weights are then not
     read, and with its `architecture` (see `weights_follow`) none of their files need to exist. ConfigError when the
@@ -29,7 +30,7 @@ def build_network(
     """
     for name, size in (("regions", regions), ("width", width), ("vocabulary_size", vocabulary_size)):
         if size < 1:
-            raise ConfigError(f"network: {name} of the data is {size}, need at least 1; check the data set.")
+            raise ConfigError(messages.EMPTY_DATA(size=name, got=size))
     network = _CLASSES.class_of(type(spec))
     build: Callable[..., Network] = network
     sizes = {"width": width, "vocabulary_size": vocabulary_size}

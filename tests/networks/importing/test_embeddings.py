@@ -46,7 +46,7 @@ def test_vsepp_gives_the_similarities_of_the_released_modules(
 def test_vsepp_with_all_regions_in_a_row_knows_how_many_there_are(released: Any, checkpoint: Any, bring: Any) -> None:
     image, text = released(fc=nn.Linear(3 * 2048, SIZE)), text_tower(released)
     imported, _ = bring(checkpoint(image, text), "vsepp")
-    assert imported.told["image_input"] == "flatten"
+    assert imported.settings["image_input"] == "flatten"
     assert (imported.regions, imported.width) == (3, 2048)
 
 
@@ -88,7 +88,7 @@ def test_vsrn_gives_the_similarities_of_the_released_modules(
         channels = channels + block.W((affinity @ block.g(channels).mT).mT)
     state = image.img_rnn(normalize(channels, dim=-1).mT)[1][0]
     state = image.bn(state) if norm else state
-    assert imported.told["mode"] == mode
+    assert imported.settings["mode"] == mode
     assert_close(scores(network), normalize(state, dim=-1) @ last_states(text, captions).T)
 
 
@@ -130,7 +130,7 @@ def test_vse_infinity_gives_the_similarities_of_the_released_modules(
     for ids in captions:
         states = text.rnn(text.embed(ids)[None])[0][0]
         sentences.append(pooled(text.gpool, (states[:, :SIZE] + states[:, SIZE:]) / 2))
-    assert imported.told["image_mlp"] is (mode == "regions")
+    assert imported.settings["image_mlp"] is (mode == "regions")
     assert {"regions": 5, "grid": 2}[mode] == len(imported.unused)
     assert math.prod(imported.weights["words.weight"].shape) == WORDS * WORD_SIZE
     assert_close(scores(network), torch.stack(images) @ torch.stack(sentences).T)
@@ -168,8 +168,8 @@ def test_vse_infinity_with_bert_gives_the_captions_of_the_released_modules(
     imported, network = bring(checkpoint(image, text), "vse_infinity")
     expected = [pooled(text.gpool, text.linear(text.bert(ids[None])[0][0])) for ids in captions]
     assert str(imported.spec.reads.word_pieces) == "bert-base-uncased"
-    assert imported.told["image_mlp"] is (mode == "regions")
-    assert "word_size" not in imported.told
+    assert imported.settings["image_mlp"] is (mode == "regions")
+    assert "word_size" not in imported.settings
     assert imported.vocabulary_size == WORDS
     assert {name for name in imported.unused if name.startswith("txt_enc")} == {
         "txt_enc.bert.pooler.dense.weight", "txt_enc.bert.pooler.dense.bias"

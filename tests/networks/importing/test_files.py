@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from refusals import refused
 from torch import nn
 
-from vsetune.config.component_specs import NETWORKS
-from vsetune.errors import DataError
+from vsetune.errors import Message
+from vsetune.networks import messages
 from vsetune.networks.importing.imported import network_of
 from vsetune.networks.importing.released_models import SOURCES, import_released
 
@@ -30,10 +31,9 @@ def towers(released: Any) -> tuple[nn.Module, nn.Module]:
 def test_a_file_of_another_network_is_refused_with_what_it_lacks_and_what_it_has(source: str, tmp_path: Path) -> None:
     path = tmp_path / "weights.pth"
     torch.save({"classifier.weight": torch.zeros(2, 2)}, path)
-    with pytest.raises(DataError) as refused:
+    with refused(messages.OTHER_WEIGHTS, source=source, unexpected=1) as caught:
         import_released(path, source)
-    summary, missing, unexpected = str(refused.value).splitlines()
-    assert "1 unexpected" in summary
+    _, missing, unexpected = str(caught.value).splitlines()
     is_joint = source in ("tags", "uniter")
     assert ("uniter.embeddings.word_embeddings.weight" if is_joint else "img_enc.fc.weight") in missing
     assert unexpected == "unexpected: classifier.weight"
@@ -42,24 +42,26 @@ def test_a_file_of_another_network_is_refused_with_what_it_lacks_and_what_it_has
 def test_a_partial_file_is_refused_with_every_missing_name(towers: Any, checkpoint: Any) -> None:
     image, text = towers
     del text.rnn
-    with pytest.raises(DataError, match=r"4 names missing, 0 unexpected.*\nmissing: txt_enc\.rnn\.weight_ih_l0, "):
+    with refused(messages.OTHER_WEIGHTS, missing=4, unexpected=0) as caught:
         import_released(checkpoint(image, text), "vsepp")
+    assert "\nmissing: txt_enc.rnn.weight_ih_l0, " in str(caught.value)
 
 
 def test_a_second_layer_is_unexpected_and_another_size_is_shown(towers: Any, released: Any, checkpoint: Any) -> None:
     image, _ = towers
     text = released(embed=nn.Embedding(12, 5), rnn=nn.GRU(5, 7, num_layers=2, batch_first=True))
-    with pytest.raises(DataError) as refused:
+    with refused(messages.OTHER_WEIGHTS) as caught:
         import_released(checkpoint(image, text), "vsepp")
-    assert "unexpected: txt_enc.rnn.bias_hh_l1" in str(refused.value)
-    assert "of another shape: txt_enc.rnn.weight_ih_l0 is (21, 5), need (24, 5)" in str(refused.value)
+    assert "unexpected: txt_enc.rnn.bias_hh_l1" in str(caught.value)
+    assert "of another shape: txt_enc.rnn.weight_ih_l0 is (21, 5), need (24, 5)" in str(caught.value)
 
 
 def test_a_long_list_of_names_is_cut_and_counted(towers: Any, released: Any, checkpoint: Any) -> None:
     image, text = towers
     image.extra = nn.Sequential(*(nn.Linear(1, 1) for _ in range(35)))
-    with pytest.raises(DataError, match="and 10 more"):
+    with refused(messages.OTHER_WEIGHTS, unexpected=70) as caught:
         import_released(checkpoint(image, text), "vsepp")
+    assert str(caught.value).endswith("and 10 more")
 
 
 def test_the_same_tensors_as_safetensors_are_read(towers: Any, tmp_path: Path) -> None:
@@ -97,7 +99,7 @@ def test_a_file_with_code_is_refused_and_the_code_does_not_run(
     monkeypatch.chdir(tmp_path)
     state = {"model": [part.state_dict() for part in towers], "opt": argparse.Namespace(extra=Trap())}
     torch.save(state, tmp_path / "bad.pth")
-    with pytest.raises(DataError, match="could run code; need tensors and plain values"):
+    with refused(messages.RUNS_CODE):
         import_released(tmp_path / "bad.pth", "vsepp")
     assert not Path("trapped").exists()
 
@@ -107,21 +109,15 @@ def test_a_file_with_code_is_refused_and_the_code_does_not_run(
 def test_what_is_no_weights_file_is_refused_in_one_line(content: bytes, ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"weights{ending}"
     path.write_bytes(content)
-    with pytest.raises(DataError) as refused:
+    with refused(messages.DAMAGED, path=path) as caught:  # torch's own text recommends reading it with its code
         import_released(path, "vsepp")
-    assert str(refused.value).startswith(f"{path}: ")
-    assert len(str(refused.value).splitlines()) == 1
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"gone\.pth: no such file"):
-        import_released(tmp_path / "gone.pth", "vsepp")
+    assert str(caught.value) == f"{path}: not a weights file, or damaged; download it again."
 
 
 def test_weights_of_someone_else_are_no_imported_network(towers: Any, tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     safetensors.torch.save_file(towers[0].state_dict(), path)
-    with pytest.raises(DataError, match="does not say which network it holds"):
+    with refused(messages.UNKNOWN_NETWORK):
         network_of(path)
 
 
@@ -132,42 +128,29 @@ def test_importing_leaves_the_random_generator_alone(towers: Any, checkpoint: An
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_every_source_is_a_network_we_have_but_uniter_which_starts_one() -> None:
-    known = {source.removesuffix("_saf").removesuffix("_sgr") for source in NETWORKS}
-    assert known >= SOURCES.keys() - {"sgraf", "uniter"}
-
-
-def test_no_message_recommends_to_read_a_file_with_its_code(tmp_path: Path) -> None:
-    path = tmp_path / "weights.pth"
-    path.write_bytes(pickle.dumps({"a": 1}))
-    with pytest.raises(DataError) as refused:
-        import_released(path, "vsepp")
-    assert str(refused.value) == f"{path}: not a weights file, or damaged; download it again."
-
-
 def test_a_tensor_without_numbers_refuses_the_file(towers: Any, checkpoint: Any) -> None:
     image, text = towers
     image.fc.weight = nn.Parameter(torch.zeros(0, 6))
     path = checkpoint(image, text)
-    with pytest.raises(DataError, match=rf"^{path}: img_enc\.fc\.weight holds no numbers, shape \(0, 6\); download"):
+    with refused(messages.EMPTY_TENSOR, path=path, name="img_enc.fc.weight", shape=(0, 6)):
         import_released(path, "vsepp")
 
 
-@pytest.mark.parametrize(("weight", "told"), [
-    (torch.full((8, 6), float("nan")), "holds numbers that are not finite; download it again, or take another"),
-    (torch.full((8, 6), 1e300, dtype=torch.float64), "holds numbers that are not finite"),
-    (torch.ones(8, 6, dtype=torch.int64), "holds int64, need floats"),
-    (torch.ones(8, 6, dtype=torch.complex64), "is a tensor of complex64, need dense real numbers"),
-    (torch.ones(8, 6).to_sparse(), "is a tensor of sparse_coo, need dense real numbers"),
-    (torch.ones(8, 6, device="meta"), "is a shape without numbers"),
+@pytest.mark.parametrize(("weight", "message", "fields"), [
+    (torch.full((8, 6), float("nan")), messages.ODD_VALUES, {"flaw": "holds numbers that are not finite"}),
+    (torch.full((8, 6), 1e300, dtype=torch.float64), messages.ODD_VALUES, {"count": 1}),
+    (torch.ones(8, 6, dtype=torch.int64), messages.ODD_VALUES, {"flaw": "holds int64, need floats"}),
+    (torch.ones(8, 6, dtype=torch.complex64), messages.ODD_TENSOR, {"kind": "a tensor of complex64"}),
+    (torch.ones(8, 6).to_sparse(), messages.ODD_TENSOR, {"kind": "a tensor of sparse_coo"}),
+    (torch.ones(8, 6, device="meta"), messages.ODD_TENSOR, {}),
 ], ids=["nan", "overflow", "integers", "complex", "sparse", "meta"])
 def test_a_tensor_that_no_network_can_compute_with_refuses_the_file(
-    weight: torch.Tensor, told: str, towers: Any, tmp_path: Path
+    weight: torch.Tensor, message: Message, fields: dict[str, Any], towers: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "weights.pth"
     image, text = (part.state_dict() for part in towers)
     torch.save([{**image, "fc.weight": weight}, text], path)
-    with pytest.raises(DataError, match=rf"^{path}: img_enc\.fc\.weight {told}"):
+    with refused(message, path=path, name="img_enc.fc.weight", **fields):
         import_released(path, "vsepp")
 
 
@@ -175,12 +158,12 @@ def test_a_file_that_holds_itself_is_damaged(tmp_path: Path) -> None:
     endless: list[Any] = []
     endless.append(endless)
     torch.save({"model": endless}, tmp_path / "weights.pth")
-    with pytest.raises(DataError, match="not a weights file, or damaged"):
+    with refused(messages.DAMAGED):
         import_released(tmp_path / "weights.pth", "vsepp")
 
 
 def test_sizes_that_no_network_can_have_are_of_another_network(tmp_path: Path) -> None:
     path = tmp_path / "weights.pth"
     torch.save({"img_enc.fc.weight": torch.zeros(7, 4)}, path)
-    with pytest.raises(DataError, match=rf"^{path}: not the weights of gsmn \(.*7.*\); check --from\.$"):
+    with refused(messages.OTHER_SOURCE, path=path, source="gsmn"):
         import_released(path, "gsmn")

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 from torch.testing import assert_close
 
 from vsetune.cli.network_weights import _snippet
-from vsetune.errors import DataError
+from vsetune.networks import messages
 from vsetune.networks.parts import text_transformer
 from vsetune.networks.tags import released as tags_released
 
@@ -162,9 +163,9 @@ def test_a_partial_or_other_file_is_refused_with_the_names(
     if change == "partial":
         del uniter.encoder.layer[1].output.dense.bias
     path = saved(tmp_path, uniter=uniter, cls=word_head(released, uniter), itm_output=nn.Linear(SIZE, 2), **more)
-    with pytest.raises(DataError) as refused:
+    with refused(messages.OTHER_WEIGHTS, source=source) as caught:
         bring(path, source)
-    assert named in str(refused.value).splitlines()
+    assert named in str(caught.value).splitlines()
 
 
 @pytest.mark.parametrize("source", ["uniter", "tags"])
@@ -173,12 +174,8 @@ def test_a_width_that_no_released_model_has_is_refused_in_one_line(
 ) -> None:
     monkeypatch.delitem(tags_released._SIZES, SIZE)
     path = saved(tmp_path, uniter=uniter, cls=word_head(released, uniter), itm_output=nn.Linear(SIZE, 2))
-    with pytest.raises(DataError) as refused:
+    with refused(messages.OTHER_WIDTH, path=path, got=8):
         bring(path, source)
-    assert str(refused.value) == (
-        f"{path}: uniter.embeddings.word_embeddings.weight is 8 wide, need 768 or 1024, UNITER base or large: a file "
-        "shows neither the attention heads nor the word pieces of other sizes; import one of these."
-    )
 
 
 def test_a_head_with_word_embeddings_of_its_own_is_refused(
@@ -187,5 +184,5 @@ def test_a_head_with_word_embeddings_of_its_own_is_refused(
     words = word_head(released, uniter)
     words.predictions.decoder.weight = nn.Parameter(torch.zeros(WORDS, SIZE))
     path = saved(tmp_path, uniter=uniter, cls=words, itm_output=nn.Linear(SIZE, 2))
-    with pytest.raises(DataError, match=r"cls.predictions.decoder.weight is not uniter.embeddings.word_embeddings"):
+    with refused(messages.OWN_DECODER, name="cls.predictions.decoder.weight"):
         bring(path, "uniter")

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, leaky_relu, normalize
 from torch.nn.utils import weight_norm
 from torch.testing import assert_close
+
+from vsetune.networks import messages
 
 WIDTH, WORDS, WORD_SIZE, SIZE, REGIONS = 6, 12, 5, 8, 4
 
@@ -71,7 +74,7 @@ def test_scan_without_settings_says_what_it_assumed(
 
 def test_a_variant_that_is_not_built_here_is_refused(released: Any, checkpoint: Any, bring: Any) -> None:
     path = checkpoint(*towers(released), raw_feature_norm="l1norm")
-    with pytest.raises(Exception, match="trained with raw_feature_norm l1norm, need one of clipped_l2norm"):
+    with refused(messages.OTHER_SETTING, setting="raw_feature_norm", got="l1norm"):
         bring(path, "scan")
 
 
@@ -184,7 +187,7 @@ def test_gsmn_gives_the_scores_of_the_released_modules(
             for graph, each in ((of_regions, nodes), (of_words, word_nodes))
         )
     assert list(imported.unused) == ["t2i_match_G.tGNN.params"]
-    assert imported.told["propagation"] == "released"
+    assert imported.settings["propagation"] == "released"
     assert_close(scores(network, boxes=boxes), expected, atol=1e-4, rtol=1e-4)
 
 

@@ -110,4 +110,4 @@ def test_pcme_gives_the_gaussians_of_the_released_modules(
         log_scale = unsure.fc(seen(unsure.attention, words))[0] + end_state(unsure.rnn, words, "legacy")
         assert_close(sentences.log_scales[row], log_scale)
     assert (float(network.match_scale), float(network.match_shift)) == (13.5, 14.5)
-    assert imported.told["samples"] == 3
+    assert imported.settings["samples"] == 3

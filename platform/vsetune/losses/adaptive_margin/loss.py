@@ -10,16 +10,14 @@ satisfy the margin, stable); `as_printed` counts the violations.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from vsetune.losses.adaptive_margin.spec import AdaptiveMarginSpec
-from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32, require_pairs
+from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, at_least_float32, require_pairs
 from vsetune.losses.loss_building import register
 from vsetune.losses.parts.loss_devices import beside
-from vsetune.losses.parts.pairing import Candidates, QueryTerms, candidates, pair_negatives
+from vsetune.losses.parts.pairing import Candidates, QueryTerms, candidates, mined_selection, pair_negatives
 from vsetune.losses.parts.spec_fields import TripletMarginFields
 
 _SMALLEST_SQUARE = 1e-12  # keeps the gradient of the root finite at distance 0
@@ -113,102 +111,81 @@ def mean_over_triplets(hinges: QueryTerms, gaps: QueryTerms) -> Tensor:
     return means[0] + means[1]
 
 
-def mined_selection(inputs: LossInputs, similarity: Tensor, negatives: Tensor, hinges: QueryTerms) -> Selection:
-    """The scores that the hardest negatives were mined from; a proxy with a memory, which may contain harder ones."""
-    active_images, active_captions = hinges.images.detach() > 0, hinges.captions.detach() > 0
-    is_proxy = inputs.memory is not None
-    return Selection(similarity.detach(), negatives, active_images, active_captions, is_proxy=is_proxy)
-
-
-class MarginWindow(NamedTuple):
-    """Buffers of a loss with growing margins; pairs hold both directions (image queries, caption queries).
+class GrowingMargins(Loss):
+    """A loss with two margins that grow with success: of image queries and of caption queries.
 
     margins: (2,) float64. counted, triplets: (2,) int64, of the current window. step: training steps in the window.
     """
 
+    spec: TripletMarginFields
     margins: Tensor
     counted: Tensor
     triplets: Tensor
     step: Tensor
 
+    def __init__(self, spec: TripletMarginFields) -> None:
+        super().__init__(spec)
+        self.register_buffer("margins", torch.full((2,), spec.margin, dtype=torch.float64))
+        for name, shape in (("counted", (2,)), ("triplets", (2,)), ("step", ())):
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.int64))
 
-def new_window(spec: TripletMarginFields) -> MarginWindow:
-    """Initial margins, with empty counts."""
-    margins = torch.full((2,), spec.margin, dtype=torch.float64)
-    nothing = torch.zeros(2, dtype=torch.int64)
-    return MarginWindow(margins, counted=nothing, triplets=nothing.clone(), step=torch.zeros((), dtype=torch.int64))
+    @torch.no_grad()
+    def count_triplets(self, gaps: QueryTerms) -> None:
+        """Add the triplets of a batch to the window, and those of them that the variant counts."""
+        stacked = torch.stack(list(gaps))
+        are_triplets = stacked != float("-inf")
+        violations = stacked + self.margins[:, None]
+        counts = violations > 0 if self.spec.variant == "as_printed" else violations <= 0
+        self.counted.add_((counts & are_triplets).sum(dim=1))
+        self.triplets.add_(are_triplets.sum(dim=1))
 
+    @torch.no_grad()
+    def close_window(self) -> None:
+        """After every `interval` steps: grow the margins whose condition is met, and restart the counts.
 
-@torch.no_grad()
-def count_triplets(window: MarginWindow, gaps: QueryTerms, spec: TripletMarginFields) -> None:
-    """Add the triplets of a batch to the window, and those of them that the variant counts. In place."""
-    stacked = torch.stack(list(gaps))
-    are_triplets = stacked != float("-inf")
-    violations = stacked + window.margins[:, None]
-    counts = violations > 0 if spec.variant == "as_printed" else violations <= 0
-    window.counted.add_((counts & are_triplets).sum(dim=1))
-    window.triplets.add_(are_triplets.sum(dim=1))
+        No value is read back, so the code never waits for a GPU.
+        """
+        self.step.add_(1)
+        is_due = self.step >= self.spec.interval
+        earned = self.counted.double() / self.triplets.double() > self.spec.ratio  # 0 / 0 is not above the ratio
+        grown = (self.margins * self.spec.growth).clamp(max=self.spec.cap)
+        self.margins.copy_(torch.where(is_due & earned, grown, self.margins))
+        for counter in (self.counted, self.triplets, self.step):
+            counter.masked_fill_(is_due, 0)
 
-
-@torch.no_grad()
-def close_window(window: MarginWindow, spec: TripletMarginFields) -> None:
-    """After every `interval` steps: grow the margins whose condition is met, and restart the counts. In place.
-
-    No value is read back, so the code never waits for a GPU.
-    """
-    window.step.add_(1)
-    is_due = window.step >= spec.interval
-    earned = window.counted.double() / window.triplets.double() > spec.ratio  # 0 / 0 is not above the ratio
-    grown = (window.margins * spec.growth).clamp(max=spec.cap)
-    window.margins.copy_(torch.where(is_due & earned, grown, window.margins))
-    for counter in (window.counted, window.triplets, window.step):
-        counter.masked_fill_(is_due, 0)
+    def margins_to_log(self) -> dict[str, Tensor]:
+        margins = self.margins.clone()
+        return {"margin_images": margins[0], "margin_captions": margins[1]}
 
 
 @register(AdaptiveMarginSpec)
-class AdaptiveMargin(Loss):
-    """Adaptive-margin triplet loss, a sum over the queries of both directions. Its buffers are a `MarginWindow`.
+class AdaptiveMargin(GrowingMargins):
+    """Adaptive-margin triplet loss, a sum over the queries of both directions.
 
     A training forward counts its triplets; `after_step` decides on the margins. Warm-up epochs use the sum of distance
     hinges over all negatives with the initial margins, count nothing and do not advance the window.
     """
 
-    margins: Tensor
-    counted: Tensor
-    triplets: Tensor
-    step: Tensor
-
-    def __init__(self, spec: AdaptiveMarginSpec) -> None:
-        super().__init__(warmup_epochs=spec.warmup_epochs)
-        self.spec = spec
-        for name, value in new_window(spec)._asdict().items():
-            self.register_buffer(name, value)
+    spec: AdaptiveMarginSpec
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         """Raises ConfigError unless the batch consists of pairs."""
-        spec = self.spec
+        spec, selection = self.spec, None
         require_pairs(inputs, spec.name)
         similarity = at_least_float32(inputs.similarity)
         negatives = pair_negatives(inputs, "decided")
         if self.is_warming_up:
             among = candidates(inputs, similarity, negatives, inputs.memory, "decided")
             gaps = all_gaps(among, similarity.diagonal(), squared=spec.squared)
-            hinges = hinge_gaps(gaps, margins=self.margins)
-            return LossOutput(value=hinges.total(), parts=self._parts())
-        gaps = triplet_gaps(inputs, similarity, negatives, spec)
+        else:
+            gaps = triplet_gaps(inputs, similarity, negatives, spec)
+            if self.training:
+                self.count_triplets(gaps)
         hinges = hinge_gaps(gaps, margins=self.margins)
-        if self.training:
-            count_triplets(self._window(), gaps, spec)
-        selection = mined_selection(inputs, similarity, negatives, hinges) if spec.negatives == "hardest" else None
-        return LossOutput(value=hinges.total(), parts=self._parts(), selection=selection)
+        if spec.negatives == "hardest" and not self.is_warming_up:
+            selection = mined_selection(inputs, similarity, negatives, hinges.active())
+        return LossOutput(value=hinges.total(), parts=self.margins_to_log(), selection=selection)
 
     def after_step(self) -> None:
         if not self.is_warming_up:
-            close_window(self._window(), self.spec)
-
-    def _window(self) -> MarginWindow:
-        return MarginWindow(self.margins, self.counted, self.triplets, self.step)
-
-    def _parts(self) -> dict[str, Tensor]:
-        margins = self.margins.clone()
-        return {"margin_images": margins[0], "margin_captions": margins[1]}
+            self.close_window()

@@ -54,9 +54,10 @@ class AdditiveMargin(Loss):
     """Additive-margin softmax. Other captions of the same image leave the denominator. slope, intercept: u, v, trained
     with the network's optimizer unless `learned` is false."""
 
+    spec: AdditiveMarginSpec
+
     def __init__(self, spec: AdditiveMarginSpec) -> None:
-        super().__init__(warmup_epochs=0)
-        self.spec = spec
+        super().__init__(spec)
         self.slope = nn.Parameter(torch.tensor(spec.slope), requires_grad=spec.learned)
         self.intercept = nn.Parameter(torch.tensor(spec.intercept), requires_grad=spec.learned)
 

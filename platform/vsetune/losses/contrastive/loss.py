@@ -8,19 +8,15 @@ alone, as the equation has it; captions of the same image are no negatives.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
 from vsetune.losses.adaptive_margin.loss import distances, random_derangement
-from vsetune.losses.contrastive.spec import ContrastiveSpec
+from vsetune.losses.contrastive.spec import ContrastiveSpec, PairNegatives
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, at_least_float32, require_pairs
 from vsetune.losses.loss_building import register
 from vsetune.losses.parts.loss_devices import beside
 from vsetune.losses.parts.pairing import pair_negatives, pools
-
-PairNegatives = Literal["random", "hardest", "all"]
 
 
 def used_negatives(similarity: Tensor, negatives: Tensor, rule: PairNegatives) -> Tensor:
@@ -54,9 +50,7 @@ def pair_terms(
 class Contrastive(Loss):
     """The pair loss, a sum over the batch."""
 
-    def __init__(self, spec: ContrastiveSpec) -> None:
-        super().__init__(warmup_epochs=0)
-        self.spec = spec
+    spec: ContrastiveSpec
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         """Raises ConfigError unless the batch consists of pairs."""

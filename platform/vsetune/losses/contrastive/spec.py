@@ -10,6 +10,8 @@ from vsetune.config.component_specs import MemorySpec
 from vsetune.config.spec.base import Range, tunable
 from vsetune.losses.parts.spec_fields import DistanceSpec, refuse_random_with_memory
 
+PairNegatives = Literal["random", "hardest", "all"]
+
 
 class ContrastiveSpec(DistanceSpec, MemorySpec):
     """Pair loss on distances: matched pairs attract, others repel up to a margin (Malali and Keller, Eq. 2)."""
@@ -21,7 +23,7 @@ class ContrastiveSpec(DistanceSpec, MemorySpec):
     margin: float = tunable(
         1.0, Range(low=0.3, high=1.4), gt=0, description="m, in units of distance", paper="losses of unit vectors: 1",
     )
-    negatives: Literal["random", "hardest", "all"] = Field(
+    negatives: PairNegatives = Field(
         "random",
         description="negative of each pair: one sampled per image, the nearest caption of each image, or all captions",
     )

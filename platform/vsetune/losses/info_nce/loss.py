@@ -7,14 +7,18 @@ Label smoothing moves a share eps of the target from the positives to all candid
 
 from __future__ import annotations
 
+import math
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vsetune.losses.info_nce.spec import InfoNceSpec
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32
 from vsetune.losses.loss_building import register
 from vsetune.losses.parts.pairing import diagonal, is_pairs, pair_negatives, same_image
-from vsetune.losses.parts.products import cap, learned_log_scale, scaled_by
+from vsetune.losses.parts.spec_fields import SoftmaxSpec
+
+_LARGEST_LOG_SCALE = math.log(100.0)  # CLIP: 1 / t stays below 100
 
 
 def softmax_terms(logits: Tensor, positives: Tensor, negatives: Tensor, *, sum_inside: bool) -> tuple[Tensor, Tensor]:
@@ -66,20 +70,41 @@ def info_nce(
     return (image_mean + caption_mean) / 2
 
 
+class SoftmaxLoss(Loss):
+    """A softmax loss with a fixed or a learned temperature, t = exp(-log_scale), log_scale <= ln 100."""
+
+    spec: SoftmaxSpec
+    log_scale: Tensor
+
+    def __init__(self, spec: SoftmaxSpec) -> None:
+        super().__init__(spec)
+        if spec.learned:
+            start = min(-math.log(spec.softmax_temperature), _LARGEST_LOG_SCALE)
+            self.log_scale = nn.Parameter(torch.tensor(start))
+
+    def scaled(self, similarity: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Similarity over the temperature, and the temperature without gradient, to log."""
+        if not self.spec.learned:
+            temperature = self.spec.softmax_temperature
+            return similarity / temperature, {"temperature": torch.tensor(temperature)}
+        capped = at_least_float32(self.log_scale).clamp(max=_LARGEST_LOG_SCALE)
+        return similarity * capped.exp(), {"temperature": (-capped.detach()).exp()}
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Clamp a learned scale to its largest value; above it there is no gradient."""
+        if self.spec.learned:
+            self.log_scale.clamp_(max=_LARGEST_LOG_SCALE)
+
+
 @register(InfoNceSpec)
-class InfoNce(Loss):
-    """InfoNCE with a fixed or a learned temperature, t = exp(-log_scale), log_scale <= ln 100.
+class InfoNce(SoftmaxLoss):
+    """InfoNCE.
 
     Positives: the pair itself in a batch of pairs, all captions of the image in a batch of images.
     """
 
-    log_scale: Tensor
-
-    def __init__(self, spec: InfoNceSpec) -> None:
-        super().__init__(warmup_epochs=0)
-        self.spec = spec
-        if spec.learned:
-            self.log_scale = learned_log_scale(spec.softmax_temperature)
+    spec: InfoNceSpec
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         similarity = at_least_float32(inputs.similarity)
@@ -88,18 +113,10 @@ class InfoNce(Loss):
         else:
             positives = same_image(inputs)
             negatives = ~positives
-        if self.spec.learned:
-            logits, temperature = scaled_by(similarity, self.log_scale)
-        else:
-            logits = similarity / self.spec.softmax_temperature
-            temperature = torch.tensor(self.spec.softmax_temperature)
+        logits, parts = self.scaled(similarity)
         value = info_nce(
             logits, positives, negatives, sum_inside=self.spec.positives == "inside",
             label_smoothing=self.spec.label_smoothing,
         )
         selection = Selection(similarity.detach(), negatives, None, None, is_proxy=True)
-        return LossOutput(value=value, parts={"temperature": temperature}, selection=selection)
-
-    def after_step(self) -> None:
-        if self.spec.learned:
-            cap(self.log_scale)
+        return LossOutput(value=value, parts=parts, selection=selection)

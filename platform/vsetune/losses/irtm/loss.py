@@ -12,20 +12,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from vsetune.errors import ConfigError
+from vsetune.losses import messages
 from vsetune.losses.irtm.spec import IrtmSpec
-from vsetune.losses.lmh.loss import active_queries, mined_output
+from vsetune.losses.lmh.loss import mined_output
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Memory, at_least_float32, require_pairs
 from vsetune.losses.loss_building import register
 from vsetune.losses.lsh.loss import sum_of_hinges_output
-from vsetune.losses.parts.loss_devices import is_on_cpu
-from vsetune.losses.parts.pairing import (
-    Candidates,
-    QueryTerms,
-    batch_negatives,
-    candidates,
-    floors_of_largest,
-    pair_similarity,
-)
+from vsetune.losses.parts.pairing import Candidates, QueryTerms, batch_negatives, candidates, pair_similarity
 
 
 def mean_hardest_hinges(among: Candidates, matched: Tensor, *, margin: float, hardest: int) -> QueryTerms:
@@ -41,22 +34,15 @@ def mean_hardest_hinges(among: Candidates, matched: Tensor, *, margin: float, ha
 
 def _row_means(scores: Tensor, matched: Tensor, *, margin: float, hardest: int) -> Tensor:
     used = (scores != float("-inf")).sum(dim=1).clamp(max=hardest)
-    floors = floors_of_largest(scores, used) if is_on_cpu(scores) else None
-    if floors is None:
-        scores = scores.topk(min(hardest, scores.shape[1]), dim=1, sorted=False).values  # takes NaN for the highest
-        hinges = (margin + scores - matched[:, None]).relu()
-    else:
-        hinges = (margin + scores - matched[:, None]).relu() * (scores > floors[:, None])  # NaN x 0 stays NaN
-    return hinges.sum(dim=1) / used.clamp(min=1)
+    highest = scores.topk(min(hardest, scores.shape[1]), dim=1, sorted=False).values  # a NaN is the highest
+    return (margin + highest - matched[:, None]).relu().sum(dim=1) / used.clamp(min=1)
 
 
 @register(IrtmSpec)
 class MeanOfHardest(Loss):
     """Mean over the h hardest, optionally after epochs of LSH with the same margin (a sum: B to B^2 times as large)."""
 
-    def __init__(self, spec: IrtmSpec) -> None:
-        super().__init__(warmup_epochs=spec.warmup_epochs)
-        self.spec = spec
+    spec: IrtmSpec
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         """Raises ConfigError unless the batch consists of pairs."""
@@ -71,7 +57,7 @@ class MeanOfHardest(Loss):
             among, pair_similarity(inputs, similarity), margin=spec.margin, hardest=spec.hardest
         )
         return mined_output(
-            inputs, terms.total() / len(negatives), active_queries(terms), scores=similarity, negatives=negatives,
+            inputs, terms.total() / len(negatives), terms.active(), scores=similarity, negatives=negatives,
             is_proxy=spec.hardest > 1 or spec.drawn > 0,
         )
 
@@ -79,8 +65,5 @@ class MeanOfHardest(Loss):
         if not self.spec.drawn:
             return inputs.memory
         if inputs.drawn is None:
-            raise ConfigError(
-                f"loss {self.spec.name}: got a batch without drawn negatives, need {self.spec.drawn} images of the "
-                "data set; give the step what `TrainingBatches.drawn` gives, or set drawn to 0"
-            )
+            raise ConfigError(messages.NO_DRAWN(loss=self.spec.name, drawn=self.spec.drawn))
         return inputs.drawn

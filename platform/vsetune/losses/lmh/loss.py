@@ -6,38 +6,29 @@ import torch
 from torch import Tensor
 
 from vsetune.losses.lmh.spec import LmhSpec
-from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32
+from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, at_least_float32
 from vsetune.losses.loss_building import register
 from vsetune.losses.lsh.loss import sum_of_hinges_output
 from vsetune.losses.parts.pairing import (
     QueryTerms,
-    SameImage,
     batch_negatives,
     candidates,
     hardest_hinges,
-    is_pairs,
+    mined_selection,
     pair_similarity,
 )
+from vsetune.losses.parts.spec_fields import SameImage
 
 
 def mined_output(
     inputs: LossInputs, value: Tensor, active: QueryTerms, *, scores: Tensor, negatives: Tensor, is_proxy: bool = False
 ) -> LossOutput:
-    """The value, the share of queries with an active hinge, and the selection. Shared by losses of the hardest
-    negative.
-
-    active: bool per pair. scores, negatives: (N, M), of the batch alone. is_proxy: see `Selection`; always true with a
-    memory, because the hardest negative may be in the memory.
-    """
-    images = active.images
-    if not is_pairs(inputs):  # an image query is active if it is for one of its pairs
-        images = torch.zeros_like(inputs.image_ids).index_add_(0, inputs.caption_rows, images.long()) > 0
+    """The value, the share of queries with an active hinge, and the selection (see `mined_selection`). Shared by losses
+    of the hardest negative."""
     return LossOutput(
         value=value,
         parts={"active_share": torch.cat([active.images, active.captions]).float().mean()},
-        selection=Selection(
-            scores.detach(), negatives, images, active.captions, is_proxy=is_proxy or inputs.memory is not None
-        ),
+        selection=mined_selection(inputs, scores, negatives, active, is_proxy=is_proxy),
     )
 
 
@@ -51,21 +42,14 @@ def max_of_hinges_output(inputs: LossInputs, *, margin: float, same_image_rule: 
     negatives = batch_negatives(inputs, same_image_rule)
     among = candidates(inputs, similarity, negatives, inputs.memory, same_image_rule)
     terms = hardest_hinges(among, pair_similarity(inputs, similarity), margin=margin)
-    return mined_output(inputs, terms.total(), active_queries(terms), scores=similarity, negatives=negatives)
-
-
-def active_queries(terms: QueryTerms) -> QueryTerms:
-    """Bool per query: its term is positive."""
-    return QueryTerms(terms.images.detach() > 0, terms.captions.detach() > 0)
+    return mined_output(inputs, terms.total(), terms.active(), scores=similarity, negatives=negatives)
 
 
 @register(LmhSpec)
 class MaxOfHinges(Loss):
     """LMH, optionally after epochs of LSH with the same margin (VSE-infinity, losses start with `warmup_epochs`)."""
 
-    def __init__(self, spec: LmhSpec) -> None:
-        super().__init__(warmup_epochs=spec.warmup_epochs)
-        self.spec = spec
+    spec: LmhSpec
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         spec = self.spec

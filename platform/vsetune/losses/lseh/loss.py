@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vsetune.errors import ConfigError
-from vsetune.losses.lmh.loss import active_queries, mined_output
+from vsetune.losses.lmh.loss import mined_output
 from vsetune.losses.loss_base import (
     Loss,
     LossInputs,
@@ -30,7 +29,6 @@ from vsetune.losses.loss_building import register
 from vsetune.losses.lseh.spec import LsehSpec
 from vsetune.losses.lsh.loss import sum_of_hinges_output
 from vsetune.losses.parts.pairing import (
-    SameImage,
     candidates,
     hardest_hinges,
     pair_negatives,
@@ -38,6 +36,7 @@ from vsetune.losses.parts.pairing import (
     same_image,
 )
 from vsetune.losses.parts.products import dot_products
+from vsetune.losses.parts.spec_fields import SameImage
 
 
 @torch.no_grad()
@@ -74,9 +73,7 @@ def without_margin(lifted: Tensor, similarity: Tensor, pairs: Tensor, *, margin:
 def lifted_memory(memory: Memory, vectors: Tensor, *, semantic_temperature: float) -> Memory:
     """The memory with lambda Q added to both similarities. vectors: (B, k) of this batch, for the cosine to the
     memory's."""
-    if memory.semantic_vectors is None:
-        raise ConfigError("loss lseh: got a memory without semantic vectors; remember them with the embeddings")
-    semantic = semantic_cosine(vectors, memory.semantic_vectors.to(vectors.dtype))
+    semantic = semantic_cosine(vectors, require_semantics(memory, "lseh", vectors.dtype).to(vectors.dtype))
     return replace(
         memory,
         caption_similarity=lifted_similarity(
@@ -102,9 +99,10 @@ class SemanticMaxOfHinges(Loss):
     other, the paper's letter), `released` (row-maximum similarity; they keep a hinge without margin).
     """
 
+    spec: LsehSpec
+
     def __init__(self, spec: LsehSpec) -> None:
-        super().__init__(warmup_epochs=spec.warmup_epochs)
-        self.spec = spec
+        super().__init__(spec)
         self.same_image_rule: SameImage = "decided" if spec.variant == "decided" else "diagonal"
 
     def forward(self, inputs: LossInputs) -> LossOutput:
@@ -121,7 +119,7 @@ class SemanticMaxOfHinges(Loss):
         negatives = pair_negatives(inputs, self.same_image_rule)
         among = candidates(inputs, scores, negatives, memory, self.same_image_rule)
         terms = hardest_hinges(among, pair_similarity(inputs, similarity), margin=spec.margin)
-        return mined_output(inputs, terms.total(), active_queries(terms), scores=scores, negatives=negatives)
+        return mined_output(inputs, terms.total(), terms.active(), scores=scores, negatives=negatives)
 
     def _scores(self, inputs: LossInputs, similarity: Tensor, vectors: Tensor) -> Tensor:
         temperature = self.spec.semantic_temperature

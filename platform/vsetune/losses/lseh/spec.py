@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from vsetune.config.component_specs import MemorySpec, semantics_field, warmup_epochs
 from vsetune.config.sources.trial_inputs import SemanticSource
 from vsetune.config.spec.base import Range, tunable
+from vsetune.losses import messages
 
 
 class LsehSpec(MemorySpec):
@@ -44,8 +45,5 @@ class LsehSpec(MemorySpec):
     @model_validator(mode="after")
     def _released_has_no_memory(self) -> LsehSpec:
         if self.variant == "released" and self.memory_size:
-            raise ValueError(
-                f"memory_size {self.memory_size}: variant released scores captions against the largest product of "
-                "their batch, which a memory has none of; use variant decided or diagonal"
-            )
+            raise ValueError(messages.RELEASED_WITH_MEMORY(memory_size=self.memory_size))
         return self

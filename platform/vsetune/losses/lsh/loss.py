@@ -5,7 +5,8 @@ from __future__ import annotations
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, at_least_float32
 from vsetune.losses.loss_building import register
 from vsetune.losses.lsh.spec import LshSpec
-from vsetune.losses.parts.pairing import SameImage, batch_negatives, candidates, pair_similarity, summed_hinges
+from vsetune.losses.parts.pairing import batch_negatives, candidates, pair_similarity, summed_hinges
+from vsetune.losses.parts.spec_fields import SameImage
 
 
 def sum_of_hinges_output(inputs: LossInputs, *, margin: float, same_image_rule: SameImage) -> LossOutput:
@@ -26,9 +27,7 @@ def sum_of_hinges_output(inputs: LossInputs, *, margin: float, same_image_rule: 
 class SumOfHinges(Loss):
     """LSH. It selects no hardest negative, so its selection is None."""
 
-    def __init__(self, spec: LshSpec) -> None:
-        super().__init__(warmup_epochs=0)
-        self.spec = spec
+    spec: LshSpec
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         return sum_of_hinges_output(inputs, margin=self.spec.margin, same_image_rule=self.spec.variant)

@@ -64,9 +64,10 @@ def universal_weighting(
 class UniversalWeighting(Loss):
     """LUWM, optionally after epochs of LSH with the same margin (a sum over all hinges, not divided by B)."""
 
+    spec: LuwmSpec
+
     def __init__(self, spec: LuwmSpec) -> None:
-        super().__init__(warmup_epochs=spec.warmup_epochs)
-        self.spec = spec
+        super().__init__(spec)
         self.positive = Quadratic(spec.positive_constant, spec.positive_slope, spec.positive_curvature)
         self.negative = Quadratic(spec.negative_constant, spec.negative_slope, spec.negative_curvature)
 

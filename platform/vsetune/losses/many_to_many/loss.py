@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -11,10 +11,7 @@ from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, at_least_floa
 from vsetune.losses.loss_building import register
 from vsetune.losses.lseh.loss import semantic_cosine
 from vsetune.losses.lsh.loss import sum_of_hinges_output
-from vsetune.losses.many_to_many.spec import ManyToManySpec
-
-Lowest = Literal["network", "semantic"]
-Direction = Literal["own_anchor", "as_printed"]
+from vsetune.losses.many_to_many.spec import Direction, Lowest, ManyToManySpec, Rescale
 
 
 class Anchors(NamedTuple):
@@ -30,7 +27,7 @@ def unit_range(cosines: Tensor) -> Tensor:
     return (1 + cosines) / 2
 
 
-def sentence_similarity(vectors: Tensor, *, rescale: Literal["both", "network"]) -> Tensor:
+def sentence_similarity(vectors: Tensor, *, rescale: Rescale) -> Tensor:
     """(B, B) cosine of sentence vectors (B, k), rescaled to [0, 1] if `both`; 1 on the diagonal whatever the vector.
 
     A zero vector (a caption without known words) has cosine 0 with every other caption.
@@ -79,9 +76,7 @@ class ManyToMany(Loss):
     similarity of their sentences.
     """
 
-    def __init__(self, spec: ManyToManySpec) -> None:
-        super().__init__(warmup_epochs=spec.warmup_epochs)
-        self.spec = spec
+    spec: ManyToManySpec
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         """Raises ConfigError unless the batch consists of pairs with semantic vectors."""
@@ -109,15 +104,6 @@ class ManyToMany(Loss):
 
 
 SMALLEST = 1e-6  # below, values count as this, so that logarithms and their gradients stay finite
-
-
-def log_ratios(network_i: Tensor, network_j: Tensor, target_i: Tensor, target_j: Tensor) -> Tensor:
-    """(ln(f_ai / f_aj) - ln(y_ai / y_aj))^2, element by element, of tensors that broadcast.
-
-    network_i, network_j: f >= 0, distances or similarities of the anchor to i and to j, with gradient. target_i,
-    target_j: y >= 0 likewise.
-    """
-    return (log_levels(network_i, target_i) - log_levels(network_j, target_j)).square()
 
 
 def log_levels(network: Tensor, target: Tensor) -> Tensor:

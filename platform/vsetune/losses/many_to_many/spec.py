@@ -10,6 +10,10 @@ from vsetune.config.component_specs import LossSpec, semantics_field, warmup_epo
 from vsetune.config.sources.trial_inputs import SemanticSource
 from vsetune.config.spec.base import Range, Score, tunable
 
+Lowest = Literal["network", "semantic"]
+Direction = Literal["own_anchor", "as_printed"]
+Rescale = Literal["both", "network"]
+
 
 class ManyToManySpec(LossSpec):
     """Many-to-many sentence-based semantic loss L_sbs (Zhang et al. 2023, Eq. 6-10)."""
@@ -35,15 +39,15 @@ class ManyToManySpec(LossSpec):
         1.0, Range(low=0.1, high=3.0, log=True), ge=0,
         description="weight of the log-ratio terms; 1 as in the paper", paper="our addition",
     )
-    lowest: Literal["network", "semantic"] = Field(
+    lowest: Lowest = Field(
         "network",
         description="h_n: minimum of network similarities (Eq. 14) or of sentence similarities (text of Eq. 8)",
     )
-    direction: Literal["own_anchor", "as_printed"] = Field(
+    direction: Direction = Field(
         "own_anchor",
         description="`as_printed`: Eq. 9-10 to the letter, which repeat the log terms and h_n of image anchors",
     )
-    rescale: Literal["both", "network"] = Field(
+    rescale: Rescale = Field(
         "both", description="(1 + cosine) / 2 for network and sentences, or for the network only",
     )
     similarity_range: Literal["cosine", "unit"] = Field(

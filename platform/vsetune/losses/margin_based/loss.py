@@ -12,9 +12,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from vsetune.errors import ConfigError
 from vsetune.losses.adaptive_margin.loss import distances
-from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, ParameterGroup, at_least_float32, require_pairs
+from vsetune.losses.loss_base import (
+    Loss,
+    LossInputs,
+    LossOutput,
+    ParameterGroup,
+    at_least_float32,
+    require_items,
+    require_pairs,
+)
 from vsetune.losses.loss_building import register
 from vsetune.losses.margin_based.spec import MarginBasedSpec
 from vsetune.losses.parts.pairing import pair_negatives
@@ -68,9 +75,10 @@ class MarginBased(Loss):
     boundary: beta, a parameter with its own SGD rate; rate 0 keeps it constant.
     """
 
+    spec: MarginBasedSpec
+
     def __init__(self, spec: MarginBasedSpec) -> None:
-        super().__init__(warmup_epochs=0)
-        self.spec = spec
+        super().__init__(spec)
         self.boundary = nn.Parameter(torch.tensor(spec.boundary), requires_grad=spec.boundary_learning_rate > 0)
 
     def parameter_groups(self) -> list[ParameterGroup]:
@@ -89,41 +97,32 @@ class MarginBased(Loss):
         if spec.negatives == "all":
             apart, used = pairwise, negatives
         else:
-            apart, used = self._drawn(pairwise, negatives, _embedding_size(inputs))
+            apart, used = self._sampled(pairwise, negatives, require_items(inputs, spec.name)[0].vectors.shape[-1])
             matched = matched.repeat(2)
         attraction = positive_hinges(matched, boundary=self.boundary, margin=spec.margin)
         repulsion = negative_hinges(apart, boundary=self.boundary, margin=spec.margin).masked_fill(~used, 0.0)
         terms = (attraction > 0).sum() + (repulsion > 0).sum()
         mean = (attraction.sum() + repulsion.sum()) / terms.clamp(min=1)
-        reached = similarity.sum() * 0.0  # a NaN that no drawn pair holds still reaches the value
+        reached = similarity.sum() * 0.0  # a NaN in a pair that was not sampled still reaches the value
         return LossOutput(
             value=mean + spec.boundary_penalty * self.boundary + reached,
             parts={"boundary": self.boundary.detach().clone(), "nonzero_terms": terms},
         )
 
-    def _drawn(self, pairwise: Tensor, negatives: Tensor, embedding_size: int) -> tuple[Tensor, Tensor]:
+    def _sampled(self, pairwise: Tensor, negatives: Tensor, embedding_size: int) -> tuple[Tensor, Tensor]:
         """(2 B,) distances of one sampled negative per image, then per caption; False where a query has no negative."""
         spec = self.spec
         logs = log_inverse_density(
             pairwise, embedding_size=embedding_size, cutoff=spec.sampling_cutoff, limit=spec.sampling_limit
         )
-        # the density falls beyond sqrt(2), so without a limit the farthest would be drawn again and again
+        # the density falls beyond sqrt(2), so without a limit the farthest would be sampled again and again
         near = negatives & (pairwise <= spec.sampling_limit)
         apart, used = [], []
         for grid, weights, candidates in (
             (pairwise, sampling_weights(logs, near, negatives), negatives),
             (pairwise.T, sampling_weights(logs.T, near.T, negatives.T), negatives.T),
         ):
-            drawn = draw(weights)[:, None]
-            apart.append(grid.gather(1, drawn)[:, 0])
-            used.append(candidates.gather(1, drawn)[:, 0])
+            sampled = draw(weights)[:, None]
+            apart.append(grid.gather(1, sampled)[:, 0])
+            used.append(candidates.gather(1, sampled)[:, 0])
         return torch.cat(apart), torch.cat(used)
-
-
-def _embedding_size(inputs: LossInputs) -> int:
-    if inputs.images is None:
-        raise ConfigError(
-            "loss margin_based: got a batch without embeddings, whose size the drawing of negatives depends on; "
-            "use a network with embeddings or negatives: all"
-        )
-    return inputs.images.vectors.shape[-1]

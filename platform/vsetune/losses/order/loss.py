@@ -19,9 +19,7 @@ from vsetune.losses.order.spec import OrderSpec
 class OrderHinges(Loss):
     """LSH or LMH on the order similarity; `max` optionally after epochs of `sum`."""
 
-    def __init__(self, spec: OrderSpec) -> None:
-        super().__init__(warmup_epochs=spec.warmup_epochs)
-        self.spec = spec
+    spec: OrderSpec
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         spec = self.spec

@@ -14,8 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vsetune.errors import ConfigError
-from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs, LossOutput, Memory, ParameterGroup
+from vsetune.losses.loss_base import (
+    Loss,
+    LossContext,
+    LossInputs,
+    LossOfLosses,
+    LossOutput,
+    Memory,
+    require_embeddings,
+    require_semantics,
+)
 from vsetune.losses.parts.products import dot_products
 
 
@@ -39,7 +47,7 @@ class _Pairs:
     semantic_vectors: Tensor | None
 
 
-class CrossBatchMemory(Loss):
+class CrossBatchMemory(LossOfLosses):
     """A hinge loss whose queries also see the last pairs of earlier steps, without gradient to them.
 
     A training forward sets its pairs aside; `after_step`, when the backward pass no longer needs the old ones, writes
@@ -70,7 +78,7 @@ class CrossBatchMemory(Loss):
         """Raises ConfigError for a batch without one embedding per item, or without semantic vectors to store."""
         if not self._has_started:
             return self.inner(inputs)
-        images, captions = self._vectors(inputs.images, "images"), self._vectors(inputs.captions, "captions")
+        images, captions = require_embeddings(inputs, "memory_size", self.images.shape[1])
         memory = self._recall(images, captions) if self.filled else None
         output: LossOutput = self.inner(replace(inputs, memory=memory))
         if self.training:
@@ -78,22 +86,15 @@ class CrossBatchMemory(Loss):
         fill = torch.tensor(self.filled / self.settings.size)
         return replace(output, parts={**output.parts, "memory_fill": fill})
 
-    def start_epoch(self, epoch: int) -> None:
-        super().start_epoch(epoch)
-        self.inner.start_epoch(epoch)
-
-    def before_step(self) -> None:
-        self.inner.before_step()
+    def inner_losses(self) -> list[Loss]:
+        return [self.inner]
 
     def after_step(self) -> None:
         """Store the pairs of this step."""
-        self.inner.after_step()
+        super().after_step()
         if self._aside is not None:
             self._remember(self._aside)
             self._aside = None
-
-    def parameter_groups(self) -> list[ParameterGroup]:
-        return self.inner.parameter_groups()
 
     def continue_from(self, previous: Loss) -> None:
         """The inner loss takes over the learned state of the phase before; the memory starts empty."""
@@ -111,15 +112,6 @@ class CrossBatchMemory(Loss):
         start = self.settings.start_epoch
         return self.filled > 0 or start == 0 or self.counter("epoch") >= start
 
-    def _vectors(self, items: Items | None, what: str) -> Tensor:
-        shape = None if items is None else tuple(items.vectors.shape)
-        if items is None or items.vectors.dim() != 2 or items.vectors.shape[1] != self.images.shape[1]:
-            raise ConfigError(
-                f"loss memory_size: got {what} with embeddings of shape {shape}, need one of size "
-                f"{self.images.shape[1]} each; set memory_size to 0 or use an embedding network"
-            )
-        return items.vectors
-
     def _recall(self, images: Tensor, captions: Tensor) -> Memory:
         filled = self.filled
         return Memory(
@@ -132,12 +124,8 @@ class CrossBatchMemory(Loss):
     def _pairs(self, inputs: LossInputs, images: Tensor, captions: Tensor) -> _Pairs:
         if images.shape[0] != captions.shape[0]:
             images = images[inputs.caption_rows]
-        semantic = inputs.semantic_vectors if self.settings.keeps_semantics else None
-        if self.settings.keeps_semantics and semantic is None:
-            raise ConfigError(
-                "loss memory_size: got a batch without semantic vectors, need one per caption; read the training split "
-                "with data.semantics"
-            )
+        stored = self.settings.keeps_semantics
+        semantic = require_semantics(inputs, "memory_size", torch.float32) if stored else None
         return _Pairs(images, captions, inputs.caption_image_ids, semantic)
 
     @torch.no_grad()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from vsetune.losses.loss_base import LossInputs, Memory, at_least_float32
-from vsetune.losses.parts.loss_devices import is_on_cpu
-
-SameImage = Literal["decided", "diagonal"]
+from vsetune.losses.loss_base import LossInputs, Memory, Selection, at_least_float32
+from vsetune.losses.parts.spec_fields import SameImage
 
 
 class Candidates(NamedTuple):
@@ -77,29 +74,15 @@ def pair_similarity(inputs: LossInputs, similarity: Tensor) -> Tensor:
     return similarity.gather(0, inputs.caption_rows[None, :])[0]
 
 
-def candidates_of_batch(scores: Tensor, negatives: Tensor, rows: Tensor | None) -> Candidates:
-    """Candidates without a memory. scores: (N, M). negatives: (N, M) bool. rows: see `Candidates`."""
-    among = scores.masked_fill(~negatives, float("-inf"))
-    return Candidates(among, among, rows)
-
-
-def pools_of_batch(scores: Tensor, negatives: Tensor) -> Pools:
-    """Pools without a memory. scores: (N, M). negatives: (N, M) bool."""
-    return Pools(scores, negatives, scores, negatives)
-
-
 def candidates(
     inputs: LossInputs, scores: Tensor, negatives: Tensor, memory: Memory | None, same_image_rule: SameImage
 ) -> Candidates:
     """The negatives of `pools`. scores: (N, M), by which the loss ranks and penalises."""
-    rows = None if is_pairs(inputs) else inputs.caption_rows
-    if memory is None:
-        return candidates_of_batch(scores, negatives, rows)
     met = pools(inputs, scores, negatives, memory, same_image_rule)
-    return Candidates(
-        met.images.masked_fill(~met.image_negatives, float("-inf")),
-        met.captions.masked_fill(~met.caption_negatives, float("-inf")), rows,
-    )
+    images = captions = met.images.masked_fill(~met.image_negatives, float("-inf"))
+    if met.captions is not met.images:
+        captions = met.captions.masked_fill(~met.caption_negatives, float("-inf"))
+    return Candidates(images, captions, None if is_pairs(inputs) else inputs.caption_rows)
 
 
 def pools(
@@ -112,7 +95,7 @@ def pools(
     remembered pairs are known by their image only.
     """
     if memory is None:
-        return pools_of_batch(scores, negatives)
+        return Pools(scores, negatives, scores, negatives)
     captions = at_least_float32(memory.caption_similarity)
     images = at_least_float32(memory.image_similarity)
     if same_image_rule == "decided" or not is_pairs(inputs):
@@ -132,33 +115,6 @@ def diagonal(similarity: Tensor) -> Tensor:
     return torch.eye(similarity.shape[0], dtype=torch.bool, device=similarity.device)
 
 
-@torch.no_grad()
-def sorted_rows(values: Tensor) -> Tensor:
-    """The rows of values (N, M), each from small to large; a NaN comes last."""
-    if not is_on_cpu(values):
-        return values.sort(dim=1).values
-    return torch.from_numpy(np.sort(values.detach().contiguous().numpy(), axis=1))
-
-
-@torch.no_grad()
-def floors_of_largest(values: Tensor, counts: Tensor) -> Tensor | None:
-    """(N,) numbers; the entries of row i above the i-th number are its counts[i] largest. Infinity where counts is 0.
-
-    values: (N, M). counts: (N,) int64, 0 to M. None where a tie for the last place makes the largest entries ambiguous,
-    or there is no such number; then use topk. A NaN is above no number.
-    """
-    if not values.numel():
-        return None
-    ordered = sorted_rows(values)
-    width = values.shape[1]
-    last = ordered.gather(1, (width - counts).clamp(max=width - 1)[:, None])[:, 0]
-    next_one = ordered.gather(1, (width - counts - 1).clamp(min=0)[:, None])[:, 0]
-    if bool(((next_one == last) & (counts > 0) & (counts < width)).any()):
-        return None
-    floors = torch.nextafter(last, last.new_full((), float("-inf")))
-    return floors.masked_fill_(counts == 0, float("inf"))
-
-
 class QueryTerms(NamedTuple):
     """Terms per pair, >= 0, not yet reduced. images: (M,) of image queries. captions: (M,) of caption queries."""
 
@@ -168,6 +124,22 @@ class QueryTerms(NamedTuple):
     def total(self) -> Tensor:
         """Sum over the queries of both directions (never divided by B, as in every reference)."""
         return self.images.sum() + self.captions.sum()
+
+    def active(self) -> QueryTerms:
+        """Bool per query: its term is positive."""
+        return QueryTerms(self.images.detach() > 0, self.captions.detach() > 0)
+
+
+def mined_selection(
+    inputs: LossInputs, scores: Tensor, negatives: Tensor, active: QueryTerms, *, is_proxy: bool = False
+) -> Selection:
+    """The scores that a loss mined its hardest negatives from. active: bool per pair. scores, negatives: (N, M), of
+    the batch alone. is_proxy: always true with a memory, which may contain harder negatives."""
+    images = active.images
+    if not is_pairs(inputs):  # an image query is active if it is for one of its pairs
+        images = torch.zeros_like(inputs.image_ids).index_add_(0, inputs.caption_rows, images.long()) > 0
+    is_proxy = is_proxy or inputs.memory is not None
+    return Selection(scores.detach(), negatives, images, active.captions, is_proxy=is_proxy)
 
 
 def hardest_scores(among: Candidates) -> QueryTerms:

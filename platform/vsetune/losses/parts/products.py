@@ -1,11 +1,9 @@
-"""Products and distances of embeddings in float32 or wider, and the learned temperature of softmax losses."""
+"""Products and distances of embeddings in float32 or wider."""
 
 from __future__ import annotations
 
-import math
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vsetune.losses.loss_base import at_least_float32
 
@@ -36,23 +34,3 @@ def clamped_squared_distances(x: Tensor, y: Tensor) -> Tensor:
     """
     without_x = torch.addmm(y.square().sum(dim=1), x, y.T, alpha=-2)
     return (without_x + x.square().sum(dim=1, keepdim=True)).clamp(min=0)
-
-
-_LARGEST_LOG_SCALE = math.log(100.0)  # CLIP: 1 / t stays below 100
-
-
-def learned_log_scale(start: float) -> nn.Parameter:
-    """Scalar parameter -ln t that starts at this temperature, or at the cap."""
-    return nn.Parameter(torch.tensor(min(-math.log(start), _LARGEST_LOG_SCALE)))
-
-
-def scaled_by(similarity: Tensor, log_scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Similarity over a learned temperature, and that temperature without gradient (scalar)."""
-    capped = log_scale.float().clamp(max=_LARGEST_LOG_SCALE)
-    return similarity * capped.exp(), (-capped.detach()).exp()
-
-
-@torch.no_grad()
-def cap(log_scale: Tensor) -> None:
-    """Clamp a learned scale to its cap, in place; above the cap it would never get a gradient again."""
-    log_scale.clamp_(max=_LARGEST_LOG_SCALE)

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from vsetune.config.component_specs import COSINES, EMBEDDINGS, LossSpec, MemorySpec
 from vsetune.config.spec.base import Kind, Range, Score, tunable
+from vsetune.losses import messages
 
 SameImage = Literal["decided", "diagonal"]
 
@@ -73,16 +74,13 @@ class TripletMarginFields(DistanceSpec):
     @model_validator(mode="after")
     def _start_below_cap(self) -> TripletMarginFields:
         if self.margins_grow and self.margin > self.cap:
-            raise ValueError(f"margin {self.margin:g} is above cap {self.cap:g}; raise cap or lower margin")
+            raise ValueError(messages.MARGIN_ABOVE_CAP(margin=self.margin, cap=self.cap))
         return self
 
 
 def refuse_random_with_memory(negatives: str, memory_size: int, others: str) -> None:
     if negatives == "random" and memory_size:
-        raise ValueError(
-            f"memory_size {memory_size}: negatives random draws from the batch alone and would never see the memory; "
-            f"use negatives {others}, or memory_size 0"
-        )
+        raise ValueError(messages.RANDOM_WITH_MEMORY(memory_size=memory_size, others=others))
 
 
 class SoftmaxSpec(LossSpec):

@@ -17,8 +17,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vsetune.errors import ConfigError
-from vsetune.losses.loss_base import Items, Loss, LossInputs, LossOutput, Selection, at_least_float32, require_pairs
+from vsetune.losses.loss_base import (
+    Items,
+    Loss,
+    LossInputs,
+    LossOutput,
+    Selection,
+    at_least_float32,
+    require_items,
+    require_pairs,
+)
 from vsetune.losses.loss_building import register
 from vsetune.losses.parts.pairing import diagonal, pair_negatives
 from vsetune.losses.parts.products import squared_distances
@@ -77,12 +85,12 @@ class SoftContrastive(Loss):
     uniformity over 128 samples chosen with replacement if there are more).
     """
 
+    spec: PcmeSpec
     scale: Tensor
     shift: Tensor
 
     def __init__(self, spec: PcmeSpec) -> None:
-        super().__init__(warmup_epochs=0)
-        self.spec = spec
+        super().__init__(spec)
         self.scale = nn.Parameter(torch.tensor(spec.scale))
         self.shift = nn.Parameter(torch.tensor(spec.shift))
 
@@ -90,12 +98,7 @@ class SoftContrastive(Loss):
         """Raises ConfigError unless the batch consists of pairs with one embedding or Gaussian per item."""
         spec = self.spec
         require_pairs(inputs, spec.name)
-        if inputs.images is None or inputs.captions is None:
-            raise ConfigError(
-                f"loss {spec.name}: got a network that only scores pairs, need an embedding or a Gaussian per item; "
-                "use a network of kind embedding or probabilistic"
-            )
-        both = (inputs.images, inputs.captions)
+        both = require_items(inputs, spec.name)
         samples = [draw_samples(items, spec.samples) for items in both]
         negatives = pair_negatives(inputs, "diagonal" if spec.variant == "released" else "decided")
         nll = match_nll(*samples, scale=self.scale, shift=self.shift)

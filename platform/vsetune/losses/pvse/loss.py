@@ -17,7 +17,14 @@ from torch.nn import functional as F
 
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32, require_pairs
 from vsetune.losses.loss_building import register
-from vsetune.losses.parts.pairing import QueryTerms, candidates, hardest_hinges, pair_negatives, summed_hinges
+from vsetune.losses.parts.pairing import (
+    QueryTerms,
+    candidates,
+    hardest_hinges,
+    mined_selection,
+    pair_negatives,
+    summed_hinges,
+)
 from vsetune.losses.parts.products import dot_products, squared_distances
 from vsetune.losses.pvse.spec import PvseSpec
 
@@ -73,9 +80,7 @@ class MultipleInstanceHinge(Loss):
     With one embedding per item it is the hinge alone. Warm-up epochs use the hinges of all negatives.
     """
 
-    def __init__(self, spec: PvseSpec) -> None:
-        super().__init__(warmup_epochs=spec.warmup_epochs)
-        self.spec = spec
+    spec: PvseSpec
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         """Raises ConfigError unless the batch consists of pairs."""
@@ -103,11 +108,7 @@ class MultipleInstanceHinge(Loss):
             terms = summed_hinges(among, similarity.diagonal(), margin=spec.margin)
             return mean_of_all_hinges(terms, entries=among.images.numel()), None
         terms = hardest_hinges(among, similarity.diagonal(), margin=spec.margin)
-        active_images, active_captions = terms.images.detach() > 0, terms.captions.detach() > 0
-        selection = Selection(
-            similarity.detach(), negatives, active_images, active_captions, is_proxy=inputs.memory is not None
-        )
-        return mean_of_max_hinges(terms), selection
+        return mean_of_max_hinges(terms), mined_selection(inputs, similarity, negatives, terms.active())
 
 
 def _several(embeddings: Tensor | None) -> TypeGuard[Tensor]:

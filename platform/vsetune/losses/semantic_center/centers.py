@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from vsetune.errors import ConfigError
-from vsetune.losses.loss_base import LossContext
+from vsetune.losses import messages
+from vsetune.losses.loss_base import Counters, LossContext
 from vsetune.losses.parts.loss_devices import is_on_cpu
 from vsetune.losses.parts.products import clamped_squared_distances
-from vsetune.losses.semantic_center.spec import SemanticCenterSpec
+from vsetune.losses.semantic_center.spec import CenterUpdate, SemanticCenterSpec
 
 
 class CenterTerm(NamedTuple):
@@ -23,7 +24,7 @@ class CenterTerm(NamedTuple):
     parts: dict[str, Tensor]
 
 
-class Centers(nn.Module, ABC):
+class Centers(Counters, ABC):
     """table: (centres, D), the only parameter trained by plain SGD. Training forward, `set_gradient`, optimizer and
     `after_step` are called in this order; values that the forward stores for the other two do not outlast the step."""
 
@@ -126,20 +127,13 @@ class QuantisedCenters(Centers):
 
     def __init__(self, spec: SemanticCenterSpec, context: LossContext) -> None:
         if spec.quantised_centers > context.concepts:
-            raise ConfigError(
-                f"loss.quantised_centers: got {spec.quantised_centers} centres for {context.concepts} training images, "
-                f"need at most one per image; set it to {context.concepts} or less"
-            )
+            raise ConfigError(messages.TOO_MANY_CENTERS(centers=spec.quantised_centers, images=context.concepts))
         super().__init__(spec, _normal(spec.quantised_centers, context.embedding_size))
         self.assignment = nn.Linear(context.embedding_size, spec.quantised_centers)
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
         self.register_buffer("repelled", torch.zeros(()))
         self.register_buffer("push", torch.zeros_like(self.table))
         self.register_buffer("push_weight", torch.zeros(len(self.table), 1))
-        self._known_steps: int | None = 0  # reading the buffer would wait for a GPU
-        self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
-            lambda centers, _: centers._forget_steps()
-        )
 
     def forward(self, images: Tensor, captions: Tensor, ids: Tensor) -> CenterTerm:
         spec = self.spec
@@ -161,9 +155,7 @@ class QuantisedCenters(Centers):
 
     @torch.no_grad()
     def after_step(self) -> None:
-        self.steps += 1
-        if self._known_steps is not None:
-            self._known_steps += 1
+        self.set_counter("steps", self.counter("steps") + 1)
         if self.spec.on_sphere:
             self.table.copy_(nn.functional.normalize(self.table))
 
@@ -172,10 +164,7 @@ class QuantisedCenters(Centers):
         if isinstance(previous, ConceptCenters):
             self._quantise(previous)
         elif previous.table.shape != self.table.shape:
-            raise ConfigError(
-                f"loss.quantised_centers: got {self.table.shape[0]} after a phase with {previous.table.shape[0]}, "
-                "need the same number in every quantised phase"
-            )
+            raise ConfigError(messages.CENTERS_CHANGED(centers=len(self.table), before=len(previous.table)))
         else:
             self.load_state_dict(previous.state_dict())
 
@@ -185,21 +174,13 @@ class QuantisedCenters(Centers):
             return
         seen = previous.table[previous.seen]
         if len(seen) < len(self.table):
-            raise ConfigError(
-                f"loss.quantised_centers: got {len(self.table)} centres, but the phase before met only {len(seen)} "
-                "training images; train it for a whole epoch, or set quantised_start to random"
-            )
+            raise ConfigError(messages.TOO_FEW_MET(centers=len(self.table), met=len(seen)))
         found = cluster_centers(seen, len(self.table), seed=self.spec.seed)
         self.table.copy_(nn.functional.normalize(found) if self.spec.on_sphere else found)
 
-    def _forget_steps(self) -> None:
-        self._known_steps = None
-
     def _repel(self, centers: Tensor) -> None:
         """Recompute the repulsion in every `repulsion_every`-th training step."""
-        if self._known_steps is None:
-            self._known_steps = int(self.steps)
-        if self._known_steps % self.spec.repulsion_every == 0:
+        if self.counter("steps") % self.spec.repulsion_every == 0:
             repelled, movement = repulsion_movement(centers, delta=self.spec.delta)
             self.repelled.copy_(repelled)
             self.push.copy_(movement.half_gradient)
@@ -225,9 +206,6 @@ def cluster_centers(points: Tensor, count: int, *, seed: int) -> Tensor:
 
 def _normal(count: int, size: int) -> Tensor:
     return torch.randn(count, size) / math.sqrt(size)
-
-
-CenterUpdate = Literal["count_normalised", "sgd"]
 
 
 class Movement(NamedTuple):

@@ -10,6 +10,7 @@ from pydantic import Field
 from vsetune.config.spec.base import Choices, Kind, Range, ShortSeed, tunable
 from vsetune.losses.parts.spec_fields import TripletMarginFields
 
+CenterUpdate = Literal["count_normalised", "sgd"]
 _QUANTISED = {"centers": "quantised"}
 _ADAPTIVE = {"adaptive": True}
 
@@ -58,7 +59,7 @@ class SemanticCenterSpec(TripletMarginFields):
         0.5, Range(low=0.05, high=1.0, log=True), gt=0,
         description="SGD rate of the centres", paper="Malali and Keller: 0.5",
     )
-    center_update: Literal["count_normalised", "sgd"] = Field(
+    center_update: CenterUpdate = Field(
         "count_normalised",
         description="`count_normalised`: step towards the mean, divided by 1 + count (original centre loss); `sgd`: "
         "the plain gradient of L_C summed over the batch, which overshoots at a rate of 0.5",

@@ -11,7 +11,7 @@ from torch import Tensor
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32
 from vsetune.losses.loss_building import register
 from vsetune.losses.parts.loss_devices import is_on_cpu
-from vsetune.losses.parts.pairing import Pools, floors_of_largest, pools, pools_of_batch, same_image, sorted_rows
+from vsetune.losses.parts.pairing import Pools, pools, same_image
 from vsetune.losses.top_f.spec import TopFSpec
 
 
@@ -34,12 +34,6 @@ def top_fraction(
     return max(min_fraction, fraction)
 
 
-def anchor_means(similarity: Tensor, triplets: ActiveTriplets, *, margin: float) -> Tensor:
-    """(N,) mean hinge of each row over the triplets it uses, with gradient; 0 for skipped anchors. A NaN in a row
-    reaches its mean."""
-    return ((similarity * triplets.counts).sum(dim=1) + margin * triplets.active) * triplets.shares()
-
-
 def mean_of_anchors(met: Pools, images: ActiveTriplets, captions: ActiveTriplets, *, margin: float) -> Tensor:
     """Mean over the two directions of (1 / m) x mean over their anchors (Eq. 2-4). Scalar, 1 at exact collapse.
 
@@ -47,15 +41,6 @@ def mean_of_anchors(met: Pools, images: ActiveTriplets, captions: ActiveTriplets
     """
     weights = [triplets.shares() / (triplets.used > 0).sum().clamp(min=1) for triplets in (images, captions)]
     return _weighted_hinges(met, images, captions, weights, margin=margin) / (2 * margin)
-
-
-def top_f_loss(
-    similarity: Tensor, positives: Tensor, negatives: Tensor, *, margin: float, fraction: float
-) -> Tensor:
-    """`mean_of_anchors` over the hardest triplets of both directions of a batch. All (N, M)."""
-    met = pools_of_batch(similarity, negatives)
-    images, captions = both_directions(met, positives, margin=margin, fraction=fraction)
-    return mean_of_anchors(met, images, captions, margin=margin)
 
 
 def sum_of_all_triplets(met: Pools, positives: Tensor, *, margin: float) -> Tensor:
@@ -90,11 +75,11 @@ class TopFraction(Loss):
     where images have one caption) and f does not move.
     """
 
+    spec: TopFSpec
     steps: Tensor
 
     def __init__(self, spec: TopFSpec) -> None:
-        super().__init__(warmup_epochs=spec.warmup_epochs)
-        self.spec = spec
+        super().__init__(spec)
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     @property
@@ -131,7 +116,7 @@ class TopFraction(Loss):
 
 
 _ROUNDING = 1e-9  # 0.07 * 100 is a hair above 7 in floating point
-_MOST_POSITIVES_ONE_BY_ONE = 128  # about where sorting becomes faster
+_MOST_POSITIVES_ONE_BY_ONE = 128  # about where sorting becomes faster; a GPU, which ranks whole rows, has more
 
 
 class ActiveTriplets(NamedTuple):
@@ -156,25 +141,15 @@ def hardest_count(candidates: int, fraction: float) -> int:
     return max(1, math.ceil(fraction * candidates - _ROUNDING))
 
 
-def active_triplets(
-    similarity: Tensor, positives: Tensor, negatives: Tensor, *, margin: float, fraction: float
-) -> ActiveTriplets:
-    """Triplets among the k_p x k_n hardest of each row with [negative + m - positive]+ > 0.
-
-    similarity: (N, M), finite, float32 or wider. positives, negatives: (N, M) bool.
-    Hinges are piecewise linear, so it is enough to count them: one positive of all anchors at a time up to 128, by
-    sorting beyond; no tensor exceeds (N, M). On a tie for the last place one entry is used, not all.
-    """
-    scores = similarity.detach()
-    return _count(scores, _lifted(scores, negatives, margin), positives, negatives, fraction)
-
-
 def both_directions(
     met: Pools, positives: Tensor, *, margin: float, fraction: float
 ) -> tuple[ActiveTriplets, ActiveTriplets]:
-    """Triplets with the images and with the captions as anchors; the latter hold (M, N + P) counts.
+    """Triplets among the k_p x k_n hardest of each anchor with [negative + m - positive]+ > 0: with the images and with
+    the captions as anchors; the latter have (M, N + P) counts.
 
-    positives: (N, M) bool, of the batch alone. See `active_triplets`.
+    met: finite scores, float32 or wider. positives: (N, M) bool, of the batch alone. Hinges are piecewise linear, so it
+    is enough to count them: one positive of all anchors at a time up to 128, by sorting beyond; no tensor exceeds the
+    scores. On a tie for the last place one entry is used, not all.
     """
     scores = met.images.detach()
     lifted = _lifted(scores, met.image_negatives, margin)
@@ -192,47 +167,33 @@ def _lifted(scores: Tensor, negatives: Tensor, margin: float) -> Tensor:
 
 
 def _count(scores: Tensor, lifted: Tensor, positives: Tensor, negatives: Tensor, fraction: float) -> ActiveTriplets:
-    """`active_triplets` of scores and `_lifted` scores (N, M) without gradient."""
+    """The triplets of each row, from scores and `_lifted` scores (N, M) without gradient."""
     low = _lowest_positives(scores, positives, fraction)
-    high = _highest_negatives(lifted, negatives, fraction)
+    high = _hardest(lifted, _used(negatives.sum(dim=1), fraction), fraction, largest=True)
     few = low.values.shape[1] <= _MOST_POSITIVES_ONE_BY_ONE
     counts, violations = (_count_one_by_one if few else _count_by_sorting)(low, high)
-    if high.places is not None:
-        counts = torch.zeros_like(scores).scatter_(1, high.places, counts)
-    counts.scatter_add_(1, low.places, -violations)
+    counts = torch.zeros_like(scores).scatter_(1, high.places, counts).scatter_add_(1, low.places, -violations)
     return ActiveTriplets(counts, violations.sum(dim=1), low.used * high.used)
 
 
-def _count_one_by_one(low: Hardest, high: Highest) -> tuple[Tensor, Tensor]:
+def _count_one_by_one(low: Hardest, high: Hardest) -> tuple[Tensor, Tensor]:
     """Active triplets of each negative (N, k) and of each positive (N, k_p), one positive of all anchors at a time."""
     counts, active = torch.zeros_like(high.values), torch.empty_like(high.values)
     violations = torch.empty_like(low.values)
     for rank in range(low.values.shape[1]):
-        level = torch.maximum(low.values[:, rank], high.floors)
-        torch.gt(high.values, level[:, None], out=active)  # floats, as sums of bools are slow
+        torch.gt(high.values, low.values[:, rank, None], out=active)  # floats, as sums of bools are slow
         counts += active
         violations[:, rank] = active.sum(dim=1)
     return counts, violations
 
 
-def _count_by_sorting(low: Hardest, high: Highest) -> tuple[Tensor, Tensor]:
+def _count_by_sorting(low: Hardest, high: Hardest) -> tuple[Tensor, Tensor]:
     """The same counts, in time that hardly grows with the number of positives. Rows with a NaN differ; their means are
     NaN either way."""
-    floors, dtype = high.floors[:, None], high.values.dtype
-    below = torch.searchsorted(sorted_rows(low.values), high.values.contiguous())
-    counts = below.to(dtype) * (high.values > floors)
-    reached = torch.searchsorted(sorted_rows(high.values), torch.maximum(low.values, floors), right=True)
-    return counts, (high.values.shape[1] - reached).to(dtype)
-
-
-class Highest(NamedTuple):
-    """The negatives each anchor uses: those of values (N, k) above floors (N,). places: (N, k) their columns; None
-    where values are whole rows. used: (N,) how many an anchor uses."""
-
-    values: Tensor
-    floors: Tensor
-    places: Tensor | None
-    used: Tensor
+    lowest, highest = (each.values.sort(dim=1).values.contiguous() for each in (low, high))
+    counts = torch.searchsorted(lowest, high.values.contiguous())
+    reached = torch.searchsorted(highest, low.values.contiguous(), right=True)
+    return counts.to(highest.dtype), (highest.shape[1] - reached).to(highest.dtype)
 
 
 class Hardest(NamedTuple):
@@ -244,41 +205,26 @@ class Hardest(NamedTuple):
     used: Tensor
 
 
-def _highest_negatives(lifted: Tensor, negatives: Tensor, fraction: float) -> Highest:
-    used = _used(negatives.sum(dim=1), fraction)
-    everything = lifted.new_full((lifted.shape[0],), float("-inf"))
-    if fraction == 1:
-        return Highest(lifted, everything, None, used)
-    floors = floors_of_largest(lifted, used) if is_on_cpu(lifted) and int(used.max()) > 1 else None
-    if floors is not None:
-        return Highest(lifted, floors, None, used)
-    hardest = _hardest(lifted, used, fraction, largest=True)
-    return Highest(hardest.values, everything, hardest.places, used)
-
-
 def _lowest_positives(scores: Tensor, positives: Tensor, fraction: float) -> Hardest:
     """Positives are few, so they are gathered before they are ranked; on a GPU, where reading their number would wait
     for the queue, they are ranked in place."""
     if not is_on_cpu(scores):
-        used = _used(positives.sum(dim=1), fraction)
         values = scores.masked_fill(~positives, float("inf"))
-        places = torch.arange(scores.shape[1], device=scores.device).expand(scores.shape)
-        return Hardest(values, places, used) if fraction == 1 else _hardest(values, used, fraction, largest=False)
+        return _hardest(values, _used(positives.sum(dim=1), fraction), fraction, largest=False)
     rows, columns = positives.nonzero(as_tuple=True)
     counts = torch.bincount(rows, minlength=scores.shape[0])
     ranks = torch.arange(rows.shape[0], device=rows.device) - (counts.cumsum(dim=0) - counts)[rows]
     shape = (scores.shape[0], max(1, int(counts.max())))
     values = scores.new_full(shape, float("inf")).index_put_((rows, ranks), scores[rows, columns])
     places = columns.new_zeros(shape).index_put_((rows, ranks), columns)
-    used = _used(counts, fraction)
-    if fraction == 1 or shape[1] == 1:
-        return Hardest(values, places, used)
-    low = _hardest(values, used, fraction, largest=False)
-    return Hardest(low.values, places.gather(1, low.places), used)
+    low = _hardest(values, _used(counts, fraction), fraction, largest=False)
+    return low._replace(places=places.gather(1, low.places))
 
 
 def _hardest(values: Tensor, used: Tensor, fraction: float, *, largest: bool) -> Hardest:
-    """The used[i] largest or smallest entries of each row i, which `_used` gave for this fraction."""
+    """The used[i] largest or smallest entries of each row i, which `_used` gave for this fraction; at 1 whole rows."""
+    if fraction == 1:
+        return Hardest(values, torch.arange(values.shape[1], device=values.device).expand(values.shape), used)
     if is_on_cpu(values):
         fewest, most = torch.stack([used.min(), used.max()]).tolist()
     else:  # at most; what a row does not use is left out below

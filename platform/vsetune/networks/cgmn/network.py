@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +11,10 @@ from torch import Tensor, nn
 
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.errors import DataError
+from vsetune.networks import messages
 from vsetune.networks.cgmn.spec import CgmnSpec
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.inputs import CaptionInputs, ImageInputs, square_side
 from vsetune.networks.network_base import (
     Network,
     TrainingItems,
@@ -150,23 +150,16 @@ class Cgmn(Network):
     def _are_near(self, images: ImageInputs) -> Tensor:
         if images.boxes is not None:
             return overlapping(images.boxes, self._spec.box_overlap)
-        regions = images.features.shape[1]
-        side = math.isqrt(regions)
-        if side * side != regions:
-            raise DataError(
-                f"network.spatial_graph: got {regions} regions without boxes, need boxes or a square grid of cells; "
-                "ingest features with boxes, or set spatial_graph: false."
-            )
+        side = square_side(
+            images.features.shape[1], where="network.spatial_graph", instead=", or set spatial_graph: false"
+        )
         return neighbouring(side, images.features.device)
 
 
 def _are_joined(captions: CaptionInputs, words: int) -> Tensor:
     """(m, L, L) bool: the parse joins two words, or they are the same."""
     if captions.dependencies is None:
-        raise DataError(
-            "network.caption_graph: dependencies needs the parses of the captions, the data set has none; add them to "
-            "the data set, or set caption_graph: dense."
-        )
+        raise DataError(messages.NO_PARSES(key="caption_graph", value="dependencies"))
     joined = captions.dependencies[:, :words, :words]
     return joined | torch.eye(words, dtype=torch.bool, device=joined.device)
 
@@ -177,7 +170,7 @@ def _nodes_and_mask(items: Encoded) -> tuple[Tensor, Tensor]:
     return items.nodes, region_mask(items.counts, items.nodes.shape[1])
 
 
-_NUMBERS_PER_BLOCK = 2**24  # cosines held at once, 64 MiB of float32; a matter of memory only
+_NUMBERS_PER_BLOCK = 2**24  # cosines in memory at once, 64 MiB of float32; a matter of memory only
 
 
 def node_matching_scores(
@@ -189,11 +182,11 @@ def node_matching_scores(
     Computed in blocks of captions.
     """
     regions, words = unit(regions), unit(words)
-    held = max(1, _NUMBERS_PER_BLOCK // (is_region.numel() * words.shape[1]))
+    at_once = max(1, _NUMBERS_PER_BLOCK // (is_region.numel() * words.shape[1]))
     scores = []
     with torch.autocast(regions.device.type, enabled=False):
-        for start in range(0, len(words), held):
-            some, are_words = words[start : start + held], is_word[start : start + held]
+        for start in range(0, len(words), at_once):
+            some, are_words = words[start : start + at_once], is_word[start : start + at_once]
             cosines = (regions.flatten(0, 1) @ some.flatten(0, 1).T).view(*is_region.shape, *are_words.shape)
             found = cosines.masked_fill(~is_region[:, :, None, None], float("-inf")).max(dim=1).values
             scores.append(found.masked_fill(~are_words, 0.0).sum(dim=2))

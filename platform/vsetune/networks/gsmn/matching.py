@@ -13,7 +13,6 @@ from torch.nn.utils.parametrizations import weight_norm
 from torch.utils.checkpoint import checkpoint
 
 from vsetune.networks.network_base import word_mask
-from vsetune.networks.parts.cross_attention import grouped_pair_products
 
 KEPT_PER_SIMILARITY = 3
 """Numbers that `matches` stores by default for its backward pass: a block similarity and both products with Gram
@@ -109,11 +108,11 @@ def pair_matches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """As `matches` of the images rows (P,) with the captions columns (P,), longest captions first: for each of some
     groups of the pairs, in order, (pairs, B, R) and (pairs, B, words of the longest)."""
-    lengths, grams = captions.mask.sum(dim=1).tolist(), images.grams.index_select(0, rows)
-    products = grouped_pair_products(images.blocks, captions.blocks, lengths, rows, columns, at_once=_PAIRS_AT_ONCE)
-    parts = (torch.split(each, _PAIRS_AT_ONCE) for each in (rows, columns, grams))
-    for raw, row, column, region_grams in zip(products, *parts, strict=True):
-        longest = raw.shape[2]
+    lengths = captions.mask.sum(dim=1)
+    for row, column in zip(torch.split(rows, _PAIRS_AT_ONCE), torch.split(columns, _PAIRS_AT_ONCE), strict=True):
+        longest, region_grams = int(lengths[column[0]]), images.grams.index_select(0, row)
+        words = captions.blocks[..., :longest, :].index_select(0, column)
+        raw = words @ images.blocks.index_select(0, row).mT
         is_word, is_region = captions.mask[column, :longest], images.mask[row]
         word_grams = captions.grams[..., :longest, :longest].index_select(0, column)
         last = raw.sum(dim=1).permute(1, 2, 0)[:, None]  # (L, 1, R, P)

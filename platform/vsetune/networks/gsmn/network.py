@@ -5,13 +5,13 @@ Letters of shapes: N images, M captions, R regions, L words, D dimensions.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from vsetune.errors import DataError
+from vsetune.networks import messages
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.gsmn.matching import (
     KEPT_PER_SIMILARITY,
@@ -27,13 +27,13 @@ from vsetune.networks.gsmn.matching import (
     word_links,
 )
 from vsetune.networks.gsmn.spec import GsmnSpec
-from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.inputs import CaptionInputs, ImageInputs, square_side
 from vsetune.networks.network_base import Network, known_counts, unit_length, word_mask
 from vsetune.networks.network_building import register
+from vsetune.networks.parts.cpu.pairs import Chosen, Seen, scores_by_pair
 from vsetune.networks.parts.cross_attention import Attention, word_attention
 from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import beside
-from vsetune.networks.parts.pair_gradients import Chosen, Seen, scores_by_pair
 from vsetune.networks.parts.recurrence import embed_words, word_embedding, word_states
 
 _NUMBERS_PER_STEP = 2**21
@@ -82,10 +82,7 @@ class Gsmn(Network):
         """Words, with the links between them in `paper` mode. DataError when `sparse` finds no parses."""
         dependencies = captions.dependencies
         if self._spec.text_graph == "sparse" and dependencies is None:
-            raise DataError(
-                "network.text_graph: sparse needs the dependency parse of every caption, the data set has none; "
-                "ingest it with parses, or use dense."
-            )
+            raise DataError(messages.NO_PARSES(key="text_graph", value="sparse"))
         states = word_states(self.gru, embed_words(self.words, captions.tokens, captions.lengths_on_host))
         words = unit_length(states)
         if self._spec.propagation == "released":
@@ -197,12 +194,7 @@ def _mean(scores: Tensor, mask: Tensor) -> Tensor:
 
 def grid_centres(regions: int) -> Tensor:
     """(R, 2) float64 x, y of the cells of a square grid, row by row. DataError when R is no square."""
-    side = math.isqrt(regions)
-    if side**2 != regions:
-        raise DataError(
-            f"network gsmn: {regions} regions without boxes are no square grid; ingest features with boxes, or a grid "
-            "such as 6 x 6."
-        )
+    side = square_side(regions, where="network gsmn")
     steps = (torch.arange(side, dtype=torch.float64) + 0.5) / side
     return torch.stack((steps.repeat(side), steps.repeat_interleave(side)), dim=1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vsetune.networks.importing.imported import Recognised, untold
+from vsetune.networks.importing.imported import Recognised, assumed_settings
 from vsetune.networks.importing.released_file import Released
 
 PARTS = ("img_enc", "txt_enc", "i2t_match_G", "t2i_match_G")
@@ -48,5 +48,5 @@ def recognised(released: Released) -> Recognised:
         width=released.size("img_enc.fc.weight", 1, 2048),
         vocabulary_size=released.size("txt_enc.embed.weight", 0, 1),
         unused={f"{_WORDS}.tGNN.params": "scales of the kernels over words; normalising the edge weights cancels them"},
-        assumed=untold(released, spec, {"text_graph": "is_sparse", "attention_scale": "lambda_softmax"}),
+        assumed=assumed_settings(released, spec, {"text_graph": "is_sparse", "attention_scale": "lambda_softmax"}),
     )

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from vsetune.config.component_specs import NetworkSpec, PairCost
 from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.config.spec.base import Kind, Range, Score, tunable
+from vsetune.networks import messages
 
 
 class GsmnSpec(NetworkSpec):
@@ -61,8 +62,8 @@ class GsmnSpec(NetworkSpec):
 
     @model_validator(mode="after")
     def _sizes_divide(self) -> GsmnSpec:
-        if self.embedding_size % self.blocks:
-            raise ValueError(f"embedding_size {self.embedding_size} does not divide into {self.blocks} blocks")
-        if self.hidden_size % self.kernels:
-            raise ValueError(f"hidden_size {self.hidden_size} does not divide into {self.kernels} kernels")
+        for name, parts in (("embedding_size", "blocks"), ("hidden_size", "kernels")):
+            size, count = getattr(self, name), getattr(self, parts)
+            if size % count:
+                raise ValueError(messages.INDIVISIBLE(name=name, size=size, count=count, parts=parts))
         return self

@@ -12,55 +12,39 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.component_specs import NetworkSpec
 from vsetune.errors import DataError
+from vsetune.networks import messages
 from vsetune.networks.importing.released_file import UNKNOWN, WEIGHT_NORM, Released, rows_of
 from vsetune.networks.importing.stored import DESCRIPTION, WORD_VECTORS, StoredNetwork, StoredWeights, placed
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
 
 
-@dataclass(frozen=True)
-class Imported:
-    """spec: the network, resolved. told: settings that the file determines, `name` included, under our names.
+@dataclass(frozen=True, kw_only=True)
+class Imported(StoredNetwork):
+    """The network that a file holds. regions is 1 where any number is allowed; vocabulary_size counts the ids of the
+    released vocabulary.
 
-    regions, width: of the features it reads; regions is 1 where any number is allowed. vocabulary_size: number of ids
-    in the released vocabulary. weights: the complete state dict. unused: released name -> why it is not needed.
-    assumed: hyperparameters that the file does not contain. words: of the ids, in order; None: not known, or word
-    pieces. spare: modules that a training started from the weights may omit.
+    settings: those that the file determines, `name` included, under our names. weights: the complete state dict.
+    unused: released name -> why it is not needed. assumed: hyperparameters that the file does not contain.
     """
 
-    source: str
-    spec: NetworkSpec
-    told: Mapping[str, Any]
-    regions: int
-    width: int
-    vocabulary_size: int
+    settings: Mapping[str, Any]
     weights: Mapping[str, Tensor]
     unused: Mapping[str, str]
     assumed: tuple[str, ...]
-    words: tuple[str, ...] | None = None
-    spare: tuple[str, ...] = ()
 
     def to_safetensors(self) -> bytes:
         """The weights, with the words and the data from which `network_of` rebuilds the network."""
-        description = StoredNetwork(
-            self.source, self.spec.to_plain()["name"], self.spec, self.regions, self.width, self.vocabulary_size,
-            self.words, self.spare,
-        ).to_plain()
-        content: bytes = safetensors.torch.save(dict(self.weights), metadata={DESCRIPTION: json.dumps(description)})
+        metadata = {DESCRIPTION: json.dumps(self.to_plain())}
+        content: bytes = safetensors.torch.save(dict(self.weights), metadata=metadata)
         return content
-
-    @property
-    def lacks_words(self) -> bool:
-        """Whether the words of its word vectors are unknown: then it can neither be scored nor trained further."""
-        return self.words is None and self.spec.reads.word_pieces is None
 
     def study_entry(self, weights: Path | None = None) -> dict[str, Any]:
         """The network as an entry of `networks` in a study file. weights: the file that a training starts from."""
-        told = dict(self.told)
+        settings = dict(self.settings)
         start = {} if weights is None or self.lacks_words else {"start_from": str(weights)}
-        return {"name": told.pop("name"), "fixed": told | start}
+        return {"name": settings.pop("name"), "fixed": settings | start}
 
 
 def network_of(path: Path, *, words: Sequence[str] | None = None, described: StoredNetwork | None = None) -> Network:
@@ -72,24 +56,24 @@ def network_of(path: Path, *, words: Sequence[str] | None = None, described: Sto
     its unknown word. Only for imported files that store their words.
     """
     stored = StoredWeights.open(path)
-    held, weights = described or stored.described(), stored.tensors()
-    if held is None:
+    found, weights = described or stored.described(), stored.tensors()
+    if found is None:
         raise stored.unknown()
-    size = held.vocabulary_size
-    if words is not None and held.words is not None:
+    size = found.vocabulary_size
+    if words is not None and found.words is not None:
         vectors, size = weights[WORD_VECTORS], len(words)
-        unknown = vectors[rows_of([UNKNOWN], held.words)]
-        weights[WORD_VECTORS] = placed(vectors, words, held.words, otherwise=unknown.repeat(size, 1))
-    # The parameters drawn here are replaced: the generator stays as it was, and no pre-trained weights are read.
+        unknown = vectors[rows_of([UNKNOWN], found.words)]
+        weights[WORD_VECTORS] = placed(vectors, words, found.words, otherwise=unknown.repeat(size, 1))
+    # The parameters sampled here are replaced: the generator stays as it was, and no pre-trained weights are read.
     with torch.random.fork_rng(devices=[]):
         network = build_network(
-            held.spec, regions=held.regions, width=held.width, vocabulary_size=size, pretrained=False,
+            found.spec, regions=found.regions, width=found.width, vocabulary_size=size, pretrained=False,
             architecture=None if stored.notes is None else stored.notes.architecture,
         )
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:
-        raise DataError(f"{path}: its tensors are not those of its network; import the weights again.") from error
+        raise DataError(messages.OTHER_TENSORS(path=path)) from error
     return network.eval()
 
 
@@ -121,9 +105,9 @@ class Recognised:
     spare: tuple[str, ...] = ()
 
 
-def untold(released: Released, spec: Mapping[str, Any], told_by: Mapping[str, str]) -> tuple[str, ...]:
-    """Hyperparameters of a spec that no setting of the file determines. told_by: hyperparameter -> setting."""
-    return tuple(name for name, setting in told_by.items() if name in spec and setting not in released.settings)
+def assumed_settings(released: Released, spec: Mapping[str, Any], named: Mapping[str, str]) -> tuple[str, ...]:
+    """Hyperparameters of a spec that no setting of the file determines. named: hyperparameter -> setting."""
+    return tuple(name for name, setting in named.items() if name in spec and setting not in released.settings)
 
 
 def mapped_weights(
@@ -157,15 +141,18 @@ def mapped_weights(
         weights[name] = stacked.reshape(target.shape).to(target.dtype).contiguous().clone()
         flaw = _flaw(stacked, weights[name])
         if flaw is not None:
-            flawed.append(f"{' + '.join(names)} {flaw}")
+            flawed.append((" + ".join(names), flaw))
     left = sorted(tensors.keys() - taken)
     reasons = {each: _reason(each, recognised.unused) for each in left}
     unexpected = [each for each, reason in reasons.items() if reason is None]
     if missing or unexpected or misshapen:
-        raise DataError("\n".join(_refusal(released, source, missing, unexpected, misshapen)))
+        raise DataError(messages.OTHER_WEIGHTS(
+            path=released.path, source=source, missing=len(missing), unexpected=len(unexpected),
+            misshapen=len(misshapen), names=_listed(missing, unexpected, misshapen),
+        ))
     if flawed:
-        more = f" ({len(flawed)} tensors are so)" if len(flawed) > 1 else ""
-        raise DataError(f"{released.path}: {flawed[0]}{more}; download it again, or take another checkpoint.")
+        name, flaw = flawed[0]
+        raise DataError(messages.ODD_VALUES(path=released.path, name=name, flaw=flaw, count=len(flawed)))
     return weights, {each: reason for each, reason in reasons.items() if reason is not None}
 
 
@@ -204,15 +191,11 @@ def _reason(name: str, unused: Mapping[str, str]) -> str | None:
     return next((reason for start, reason in unused.items() if name.startswith(start)), None)
 
 
-def _refusal(
-    released: Released, source: str, missing: list[str], unexpected: list[str], misshapen: list[str]
-) -> list[str]:
-    lines = [
-        f"{released.path}: not the weights of {source}: {len(missing)} names missing, {len(unexpected)} unexpected, "
-        f"{len(misshapen)} of another shape; check --from, or get the whole file."
-    ]
+def _listed(missing: list[str], unexpected: list[str], misshapen: list[str]) -> str:
+    """A line for each of these that has names."""
+    lines = [""]
     for title, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", misshapen)):
         if names:
             more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
             lines.append(f"{title}: {', '.join(names[:_MOST_NAMES])}{more}")
-    return lines
+    return "\n".join(lines)

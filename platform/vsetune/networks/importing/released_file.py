@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import DataError
+from vsetune.networks import messages
 from vsetune.networks.parts.damaged import DAMAGED
 
 _SETTINGS = ("opt", "args", "config")
@@ -64,9 +65,7 @@ class Released:
         value = self.settings[setting]
         if value not in meanings:
             known = ", ".join(str(each) for each in meanings)
-            raise DataError(
-                f"{self.path}: trained with {setting} {value}, need one of {known}: no network here is like it."
-            )
+            raise DataError(messages.OTHER_SETTING(path=self.path, setting=setting, got=value, known=known))
         return meanings[value]
 
     def number(self, setting: str, otherwise: float) -> float:
@@ -90,20 +89,21 @@ def read_released(path: Path, *, parts: Sequence[str], renamed: Mapping[str, str
             found |= _tensors(content.get("criterion"), "criterion.", parts)
             settings = _settings(content)
     except RecursionError as error:  # a list that holds itself
-        raise DataError(f"{path}: not a weights file, or damaged; download it again.") from error
+        raise DataError(messages.DAMAGED(path=path, what="a weights file")) from error
     if not found:
-        raise DataError(f"{path}: holds no tensors, need a state dict or a training checkpoint with `model`.")
+        need = "a state dict or a training checkpoint with `model`"
+        raise DataError(messages.NOTHING_IN_FILE(path=path, what="tensors", need=need))
     for name, tensor in found.items():
         if not tensor.numel():
-            raise DataError(f"{path}: {name} holds no numbers, shape {tuple(tensor.shape)}; download it again.")
+            raise DataError(messages.EMPTY_TENSOR(path=path, name=name, shape=tuple(tensor.shape)))
         if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_complex() or tensor.is_quantized:
-            raise DataError(f"{path}: {name} is {_kind(tensor)}, need dense real numbers; save it as such.")
+            raise DataError(messages.ODD_TENSOR(path=path, name=name, kind=_kind(tensor)))
     return Released(path, {_plain_name(name, renamed): tensor for name, tensor in found.items()}, settings)
 
 
 def _content(path: Path) -> Any:
     if not path.is_file():
-        raise DataError(f"{path}: no such file; need a weights file (.pth, .pth.tar, .safetensors).")
+        raise DataError(messages.NO_FILE(path=path, need="a weights file (.pth, .pth.tar, .safetensors)"))
     try:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path, device="cpu")
@@ -113,12 +113,10 @@ def _content(path: Path) -> Any:
     except DAMAGED as error:
         code = re.search(r"GLOBAL ([\w.]+)", str(error))
         if code:
-            raise DataError(
-                f"{path}: holds an object of {code[1]}, which could run code; need tensors and plain values; save its "
-                "state dicts alone, with the library that made it."
-            ) from error
+            need = "tensors and plain values; save its state dicts alone, with the library that made it"
+            raise DataError(messages.RUNS_CODE(path=path, kind=code[1], need=need)) from error
         # The message of torch is not repeated: it recommends reading the file with its code.
-        raise DataError(f"{path}: not a weights file, or damaged; download it again.") from error
+        raise DataError(messages.DAMAGED(path=path, what="a weights file")) from error
 
 
 def _tensors(node: Any, prefix: str, parts: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
@@ -183,17 +181,17 @@ def read_words(path: Path) -> tuple[str, ...]:
     """words[i] is the word of row i. DataError in one line for a file that is no vocabulary, or contains other
     objects."""
     if not path.is_file():
-        raise DataError(f"{path}: no such file; need the vocabulary of the released model (.json or .pkl).")
+        raise DataError(messages.NO_FILE(path=path, need="the vocabulary of the released model (.json or .pkl)"))
     try:
         ids = _ids(path)
     except _Refused as error:
-        raise DataError(
-            f"{path}: holds an object of {error}, which could run code; need a vocabulary of plain words and numbers."
-        ) from error
+        need = "a vocabulary of plain words and numbers"
+        raise DataError(messages.RUNS_CODE(path=path, kind=error, need=need)) from error
     except (*DAMAGED, RecursionError, MemoryError) as error:
-        raise DataError(f"{path}: not a vocabulary (.json, .pkl), or damaged; download it again.") from error
+        raise DataError(messages.DAMAGED(path=path, what="a vocabulary (.json, .pkl)")) from error
     if not isinstance(ids, Mapping):
-        raise DataError(f"{path}: holds no `word2idx`, need the vocabulary of a released model.")
+        need = "the vocabulary of a released model"
+        raise DataError(messages.NOTHING_IN_FILE(path=path, what="`word2idx`", need=need))
     return _in_order(path, ids)
 
 
@@ -215,9 +213,8 @@ def _ids(path: Path) -> Any:
 def _in_order(path: Path, ids: Mapping[Any, Any]) -> tuple[str, ...]:
     is_plain = all(type(word) is str and type(number) is int for word, number in ids.items())
     if not is_plain or sorted(ids.values()) != list(range(len(ids))):
-        raise DataError(f"{path}: `word2idx` does not number its words 0, 1, 2, ... once each; download it again.")
+        raise DataError(messages.WORD_NUMBERS(path=path))
     missing = [word for word in _SPECIAL if word not in ids]
     if missing:
-        need = ", ".join(_SPECIAL)
-        raise DataError(f"{path}: `word2idx` has no {missing[0]}, need {need}; get the released vocabulary.")
+        raise DataError(messages.SPECIAL_WORD(path=path, word=missing[0], need=", ".join(_SPECIAL)))
     return tuple(sorted(ids, key=ids.__getitem__))

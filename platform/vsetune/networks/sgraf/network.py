@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.errors import DataError
+from vsetune.networks import messages
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, at_least_float32, known_counts, region_mask, unit_length
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.batch_normalization import normalize_rows
+from vsetune.networks.parts.cpu.pairs import Seen, SideBySide, scores_by_pair
 from vsetune.networks.parts.cross_attention import (
     Attention,
     CaptionBlocks,
@@ -31,7 +33,6 @@ from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import is_on_cpu, numbers_at_once
 from vsetune.networks.parts.network_fields import added_to_lengths
 from vsetune.networks.parts.packing import RealParts
-from vsetune.networks.parts.pair_gradients import Seen, SideBySide, scores_by_pair
 from vsetune.networks.parts.recurrence import drop_numbers, embed_words, word_embedding, word_states
 from vsetune.networks.sgraf.similarity_reasoning import (
     AttentionFiltration,
@@ -85,10 +86,7 @@ class Sgraf(Network):
         """v_r = n(W x_r + b) and v*. DataError for more regions than the network was made for."""
         regions = images.features.shape[1]
         if regions > self._regions:
-            raise DataError(
-                f"network: sgraf normalises every region index by its own statistics and has those of {self._regions}, "
-                f"got {regions} regions; ingest features with at most {self._regions} regions, or train anew."
-            )
+            raise DataError(messages.MORE_REGIONS(most=self._regions, got=regions))
         mask = region_mask(images.counts, regions)
         vectors = unit_length(self.image_map(images.features), added=self._added).masked_fill(~mask[..., None], 0.0)
         whole = self.image_attention(vectors, mask)

@@ -63,8 +63,8 @@ def recognised(released: Released) -> Recognised:
 
 def _steps(released: Released) -> int:
     """The number of steps in the settings; else the number in the file, at least the three of the paper."""
-    told = int(released.number("sgr_step", 0))
-    if told:
-        return told
+    steps = int(released.number("sgr_step", 0))
+    if steps:
+        return steps
     numbers = [name.split(".")[2] for name in released.tensors if name.startswith("sim_enc.SGR_module.")]
     return max([_STEPS, *(int(number) + 1 for number in numbers if number.isdigit())])

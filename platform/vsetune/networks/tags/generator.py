@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,9 +18,6 @@ by its captions."""
 FINDINGS: tuple[Finding, ...] = ("negative", "identical", "duplicate", "false_negative")
 """By the number that `judge_all` gives."""
 
-Word = tuple[int, ...]
-"""Ids of the pieces of a word; a single id where words are not split."""
-
 _NO_WORD = 0
 """Padding, which is no word: where a word goes on, and behind a caption."""
 _FACTOR = 0x5851F42D4C957F2D
@@ -31,68 +26,23 @@ _FACTOR = 0x5851F42D4C957F2D
 
 @torch.no_grad()
 def refill(
-    logits: Tensor, tokens: Tensor, is_chosen: Tensor, *, temperature: float, refills: int,
-    generator: torch.Generator | None = None,
+    logits: Tensor, tokens: Tensor, is_chosen: Tensor, *, temperature: float, refills: int
 ) -> Tensor:
-    """(N, B, L) sentences, each masked place drawn from softmax(logits / temperature), all other ids unchanged (Eq. 2).
+    """(N, B, L) sentences: masked places sampled from softmax(logits / temperature), all other ids unchanged (Eq. 2).
 
     logits: (T, V), of the places in the order of `is_chosen.nonzero()`. tokens: (B, L). is_chosen: (B, L) bool.
     """
-    drawn = torch.multinomial((logits / temperature).softmax(dim=1), refills, replacement=True, generator=generator)
+    drawn = torch.multinomial((logits / temperature).softmax(dim=1), refills, replacement=True)
     sentences = tokens.repeat(refills, 1, 1)
     sentences[:, is_chosen] = drawn.T
     return sentences
 
 
-def words_of(ids: Sequence[int], continues: AbstractSet[int]) -> list[tuple[int, Word]]:
-    """(place of its first id, its ids) of every word. continues: ids of pieces that belong to the word before them."""
-    words: list[tuple[int, Word]] = []
-    for place, piece in enumerate(ids):
-        if words and piece in continues:
-            start, word = words[-1]
-            words[-1] = start, (*word, piece)
-        else:
-            words.append((place, (piece,)))
-    return words
-
-
-def replaced_words(sentence: Sequence[int], caption: Sequence[int], continues: AbstractSet[int]) -> set[Word]:
-    """Words of a sentence with at least one id that differs from its caption, of the same length, at that position."""
-    return {
-        word for start, word in words_of(sentence, continues)
-        if word != tuple(caption[start : start + len(word)])
-    }
-
-
-def judge_sentences(
-    sentences: Sequence[Sequence[int]], caption: Sequence[int], others: Sequence[Sequence[int]],
-    *, continues: AbstractSet[int] = frozenset(),
-) -> list[Finding]:
-    """The verdict on each sentence, compared with its caption.
-
-    Without padding: ids of the sentences, which are as long as the caption; others: of all other captions of the image.
-    In a false negative every replaced word occurs in the caption or in one of the others. Words are compared as a
-    whole; without `continues` ids are compared. The released code does not reliably remove any of them (decision 0017).
-    """
-    own = tuple(caption)
-    known = {word for each in (own, *others) for _, word in words_of(each, continues)}
-    seen: set[tuple[int, ...]] = set()
-    findings: list[Finding] = []
-    for sentence in map(tuple, sentences):
-        if sentence == own:
-            findings.append("identical")
-        elif sentence in seen:
-            findings.append("duplicate")
-        elif replaced_words(sentence, own, continues) <= known:
-            findings.append("false_negative")
-        else:
-            findings.append("negative")
-        seen.add(sentence)
-    return findings
-
-
 def judge_all(sentences: Tensor, owners: Tensor, captions: Tensor, siblings: Tensor, continues: Tensor) -> Tensor:
-    """(C,) int64, the verdicts of `judge_sentences` on the sentences of many captions, as indices in `FINDINGS`.
+    """(C,) int64, the verdicts on the sentences of many captions, as indices in `FINDINGS`.
+
+    In a false negative every replaced word occurs in the caption or in one of the others of the image. Words are
+    compared as a whole. The released code does not reliably remove any of these sentences (decision 0017).
 
     sentences: (C, L). owners: (C,) rows in captions: (M, L). siblings: (M, S, I) ids of the other captions of each
     one's image, 0 where padded. continues: (V,) bool, True for a piece that belongs to the word before it.

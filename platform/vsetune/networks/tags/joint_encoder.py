@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vsetune.errors import DataError
+from vsetune.networks import messages
+from vsetune.networks.inputs import square_side
 
 _SPREAD, _AT_WIDTH = 0.02, 768
 _SMALL_PRODUCTS = 3
@@ -177,7 +179,7 @@ class TokenInputs(nn.Module):
         """(M, L, D). tokens: (M, L). DataError for captions longer than there are positions."""
         length, longest = tokens.shape[1], self.positions.num_embeddings
         if length > longest:
-            raise DataError(f"network tags: reads at most {longest} ids, got a caption of {length}; cut the captions")
+            raise DataError(messages.LONG_CAPTION(where="network tags", most=longest, got=length))
         return self._word(self.words(tokens) + self.positions.weight[:length])
 
     def of_ids(self, tokens: Tensor, places: Tensor) -> Tensor:
@@ -204,12 +206,7 @@ def box_places(boxes: Tensor) -> Tensor:
 
 def grid_boxes(regions: int) -> Tensor:
     """(R, 4) float64 boxes of the cells of a square grid, row by row. DataError when R is no square."""
-    side = math.isqrt(regions)
-    if side**2 != regions:
-        raise DataError(
-            f"network tags: {regions} regions without boxes are no square grid; ingest features with boxes, or a grid "
-            "such as 6 x 6."
-        )
+    side = square_side(regions, where="network tags")
     steps = torch.arange(side, dtype=torch.float64) / side
     corners = torch.stack((steps.repeat(side), steps.repeat_interleave(side)), dim=1)
     return torch.cat((corners, corners + 1 / side), dim=1)

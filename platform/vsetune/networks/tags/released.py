@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from vsetune.errors import DataError
+from vsetune.networks import messages
 from vsetune.networks.importing.imported import Recognised
 from vsetune.networks.importing.released_file import Released
 from vsetune.networks.tags.bert_start import LAYER
@@ -96,10 +97,7 @@ def _size(released: Released) -> dict[str, Any]:
     words = f"{_TEXT}.word_embeddings.weight"
     width = released.size(words, 1, 768)
     if width not in _SIZES:
-        raise DataError(
-            f"{released.path}: {words} is {width} wide, need 768 or 1024, UNITER base or large: a file shows neither "
-            "the attention heads nor the word pieces of other sizes; import one of these."
-        )
+        raise DataError(messages.OTHER_WIDTH(path=released.path, name=words, got=width))
     return _SIZES[width]
 
 
@@ -112,10 +110,9 @@ def _word_heads(released: Released, replaced: str, corrected: str) -> dict[str, 
         predictions = f"{theirs}.predictions"
         decoder = released.tensors.get(f"{predictions}.decoder.weight")
         if decoder is not None and words is not None and not torch.equal(decoder, words):
-            raise DataError(
-                f"{released.path}: {predictions}.decoder.weight is not {_TEXT}.word_embeddings.weight, need a head of "
-                "words that shares the word embeddings; no network here has its own."
-            )
+            raise DataError(messages.OWN_DECODER(
+                path=released.path, name=f"{predictions}.decoder.weight", words=f"{_TEXT}.word_embeddings.weight"
+            ))
         modules |= {
             f"{ours}.transform": f"{predictions}.transform.dense",
             f"{ours}.norm": f"{predictions}.transform.LayerNorm",

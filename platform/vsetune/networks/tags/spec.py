@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from vsetune.config.component_specs import NetworkSpec, PairCost
 from vsetune.config.sources.trial_inputs import NetworkReads, TextModel
 from vsetune.config.spec.base import Kind, Range, Score, tunable
+from vsetune.networks import messages
 
 _SIZES: dict[str, dict[str, int]] = {
     "tiny": {"embedding_size": 128, "layers": 2, "heads": 2},
@@ -148,5 +149,7 @@ class TagsSpec(NetworkSpec):
     @model_validator(mode="after")
     def _heads_divide(self) -> TagsSpec:
         if self.embedding_size % self.heads:
-            raise ValueError(f"embedding_size {self.embedding_size} does not divide into {self.heads} heads")
+            raise ValueError(
+                messages.INDIVISIBLE(name="embedding_size", size=self.embedding_size, count=self.heads, parts="heads")
+            )
         return self

@@ -44,31 +44,27 @@ def phrase_rates(phrases: Tensor, rate: float) -> Tensor:
     return (inside @ (rate / shared)[..., None]).squeeze(-1) / sizes.clamp_min(1)
 
 
-def choose_phrases(
-    phrases: Tensor, *, rate: float, copies: int, generator: torch.Generator | None = None
-) -> Tensor:
+def choose_phrases(phrases: Tensor, *, rate: float, copies: int) -> Tensor:
     """(K, M, L) bool, the ids of the phrases that each copy chooses; where it would choose none, one at random.
 
     phrases: (M, Q, L) bool. A caption whose phrases are all empty has nothing chosen.
     """
     rates = phrase_rates(phrases, rate)
-    draws = torch.rand((copies, *rates.shape), generator=generator, device=phrases.device, dtype=rates.dtype)
+    draws = torch.rand((copies, *rates.shape), device=phrases.device, dtype=rates.dtype)
     is_chosen = draws < rates
-    order = torch.rand(draws.shape, generator=generator, device=phrases.device).masked_fill(rates == 0, -1.0)
+    order = torch.rand(draws.shape, device=phrases.device).masked_fill(rates == 0, -1.0)
     first = torch.zeros_like(is_chosen).scatter(2, order.argmax(dim=2, keepdim=True), True) & (rates > 0)
     is_chosen |= first & ~is_chosen.any(dim=2, keepdim=True)
     return torch.einsum("kmq,mql->kml", is_chosen.float(), phrases.float()) > 0
 
 
-def mask_captions(
-    tokens: Tensor, is_chosen: Tensor, *, mask: int, ordinary: Tensor, generator: torch.Generator | None = None
-) -> MaskedCaptions:
+def mask_captions(tokens: Tensor, is_chosen: Tensor, *, mask: int, ordinary: Tensor) -> MaskedCaptions:
     """Of the chosen places 80 % get the mask, 10 % any ordinary word, 10 % keep their own; all others are unchanged.
 
     tokens: (M, L). is_chosen: (K, M, L) bool. mask: its id. ordinary: (W,) ids that may stand for a word.
     """
-    fate = torch.rand(is_chosen.shape, generator=generator, device=tokens.device)
-    drawn = torch.randint(len(ordinary), is_chosen.shape, generator=generator, device=tokens.device)
+    fate = torch.rand(is_chosen.shape, device=tokens.device)
+    drawn = torch.randint(len(ordinary), is_chosen.shape, device=tokens.device)
     changed = torch.where(fate < _MASKED, mask, torch.where(fate < _MASKED + _RANDOM, ordinary[drawn], tokens))
     return MaskedCaptions(torch.where(is_chosen, changed, tokens), is_chosen)
 
@@ -140,7 +136,5 @@ class CaptionIds:
         """What the tokeniser knows of ids; read now if the network was built without pre-trained weights."""
         assert self._text_model is not None
         found = self._pieces or read_piece_ids(self._text_model, self._size)
-        if device is not None and found.continues.device != device:
-            found = PieceIds(found.mask, found.fixed, found.continues.to(device))
-        self._pieces = found
-        return found
+        self._pieces = found if device is None else found.on(device)
+        return self._pieces

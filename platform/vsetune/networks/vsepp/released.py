@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vsetune.networks.importing.imported import Recognised, untold
+from vsetune.networks.importing.imported import Recognised, assumed_settings
 from vsetune.networks.importing.released_file import Released
 
 PARTS = ("img_enc", "txt_enc")
@@ -32,7 +32,7 @@ def recognised(released: Released) -> Recognised:
         width=_REGION_WIDTH if is_flat else inputs,
         vocabulary_size=released.size("txt_enc.embed.weight", 0, 1),
         unused={"img_enc.cnn.": _CNN},
-        assumed=untold(
+        assumed=assumed_settings(
             released, spec, {"absolute": "use_abs", "normalize_images": "no_imgnorm", "similarity": "measure"}
         ),
     )

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput
 from vsetune.config.spec.base import Score
+from vsetune.networks import messages
 from vsetune.networks.parts.network_fields import BackboneSpec
 
 
@@ -55,5 +56,5 @@ class VseppSpec(NetworkSpec):
     @model_validator(mode="after")
     def _order_needs_absolute(self) -> VseppSpec:
         if self.similarity == "order" and not self.absolute:
-            raise ValueError("similarity order compares embeddings without negative entries; also set absolute: true")
+            raise ValueError(messages.ORDER_OF_SIGNED())
         return self
