@@ -27,9 +27,10 @@ from vsetune.networks.network_base import (
 )
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.text_transformer import architecture_of
+from vsetune.training import messages
 from vsetune.training.batches import training_steps_per_epoch
 from vsetune.training.device import product_precision, tower_precision
-from vsetune.training.drawn_negatives import Miner, drawn_in
+from vsetune.training.drawn_negatives import Miner
 from vsetune.training.schedule import loss_factor, phase_at, rate_factor, require_room_for_warmup
 from vsetune.training.start import known_architecture, start
 from vsetune.training.trained import described
@@ -61,7 +62,7 @@ class Optimizers:
             else:
                 own.append({"params": group.parameters, "lr": group.sgd_rate, "start": group.sgd_rate})
         if not groups and not own:
-            raise ConfigError("training.phases: `trains: loss` with a loss that learns nothing; use `trains: all`")
+            raise ConfigError(messages.NOTHING_TO_TRAIN())
         self._start = training.learning_rate
         self.learning_rate = training.learning_rate
         self._all: dict[str, Optimizer] = {}
@@ -282,7 +283,7 @@ class Learner:
         self, drawn: Batch | None, batch: Batch, images: Encoded, captions: Encoded
     ) -> Memory | None:
         """The hardest items sampled beside the batch, where the loss uses them."""
-        asked = drawn_in(self.trial, self.phase)
+        asked = self.trial.loss_in(self.phase).drawn_negatives
         if asked is None or drawn is None:
             return None
         miner = Miner(self.network, self.trial.training, asked.hardest)
