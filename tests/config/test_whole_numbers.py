@@ -11,8 +11,10 @@ from typing import Annotated, Any, Literal, NewType, Optional, get_args
 import pytest
 from plugin_folders import LOSS, SPEC, write_loss
 from pydantic import Field, PositiveInt, StrictInt
+from refusals import refused
 from typing_extensions import TypeAliasType
 
+from vsetune.config import messages
 from vsetune.config.plugins import forget_plugins, load_plugin
 from vsetune.config.spec.base import Choices, Count, Range, Spec, tunable, tunables
 from vsetune.config.spec.loading import parse_spec
@@ -124,27 +126,23 @@ def test_a_search_that_an_earlier_version_began_over_fractions_is_refused_in_a_l
         ConfigurationSearch([cell], study.search, sampled=kept)
 
 
-@pytest.mark.parametrize(("range_", "told"), [
-    ("low=0.5, high=400", "ramp_steps: got 0.5 to 400, need whole numbers; ramp_steps counts something"),
-    ("low=1, high=1e30", "ramp_steps: got 1 to 1e+30, need whole numbers up to 9007199254740992"),
-])
+@pytest.mark.parametrize("range_", ["low=0.5, high=400", "low=1, high=1e30"])
 def test_an_own_range_of_whole_numbers_whose_ends_are_none_is_refused_with_its_line(
-    tmp_path: Path, range_: str, told: str
+    tmp_path: Path, range_: str
 ) -> None:
     folder = write_loss(tmp_path / "half_hinge", spec=SPEC + RAMP.replace("low=50, high=400", range_), loss=LOSS)
-    with pytest.raises(ConfigError) as refused:
+    with refused(messages.RANGE_WHOLE) as caught:
         load_plugin(str(folder), base=tmp_path)
-    (problem,) = refused.value.problems
     line = (folder / "spec.py").read_text(encoding="utf-8").splitlines().index(
         RAMP.replace("low=50, high=400", range_).rstrip("\n")
     ) + 1
-    assert problem.startswith(f"plugins: {folder / 'spec.py'}:{line}: {told}")
+    assert str(caught.value).startswith(f"plugins: {folder / 'spec.py'}:{line}: ramp_steps: ")
 
 
 def test_a_range_that_asks_for_whole_numbers_has_whole_ends() -> None:
     """From 0.5 on a log scale the search would begin at 0, which no logarithm takes."""
     losses = [{"name": "lmh", "search": {"margin": {"low": 0.5, "high": 3, "log": True, "integer": True}}}]
-    with pytest.raises(ConfigError, match=r"losses\[0\]\.search\.margin: .*0\.5 to 3.*need whole numbers"):
+    with refused(messages.RANGE_WHOLE, key="losses[0].search.margin"):
         resolve_cells(study_of(losses), where="study.yaml")
 
 

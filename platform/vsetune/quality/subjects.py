@@ -10,7 +10,7 @@ from string import Template
 from typing import Any, Literal
 
 from vsetune.config.component_specs import LOSSES, NETWORKS, LossSpec, NetworkSpec
-from vsetune.config.components.catalogue import Catalogue, S
+from vsetune.config.components.catalogue import Registry, S
 from vsetune.config.plugins import load_plugin
 from vsetune.config.spec.base import unknown_name
 from vsetune.errors import ConfigError, MissingPlugin, UsageError
@@ -30,7 +30,7 @@ def network_at(reference: str | Path) -> type[NetworkSpec]:
     return _component_at(str(reference), NETWORKS)
 
 
-def _component_at(reference: str, known: Catalogue[S]) -> type[S]:
+def _component_at(reference: str, known: Registry[S]) -> type[S]:
     if reference in known:
         return known[reference]
     try:
@@ -46,7 +46,7 @@ def _component_at(reference: str, known: Catalogue[S]) -> type[S]:
     return known[names[0]]
 
 
-_KNOWN: dict[str, Catalogue[Any]] = {"loss": LOSSES, "network": NETWORKS}
+_KNOWN: dict[str, Registry[Any]] = {"loss": LOSSES, "network": NETWORKS}
 _LONGEST = 60
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
+from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.spec.base import Name, SearchDomain, Spec, known_name
 from vsetune.config.study.training import TrainingSpec
@@ -25,7 +26,7 @@ def _keys_of(specs: Mapping[str, type[Spec]]) -> list[str]:
 
 def _without_name(settings: dict[str, Any]) -> dict[str, Any]:
     if "name" in settings:
-        raise ValueError("name: must not stand here, it would make another component of this one; remove it")
+        raise ValueError(messages.FIXED_NAME())
     return settings
 
 
@@ -106,15 +107,15 @@ class LossEntry(Settings):
     def _one_loss_or_a_sum(self) -> LossEntry:
         if (self.name is None) == (not self.loss):
             got = "both `name` and `loss`" if self.loss else "neither `name` nor losses under `loss`"
-            raise ValueError(f"got {got}, need either `name` of one loss, or `loss` with a list of losses to add")
+            raise ValueError(messages.ONE_OR_A_SUM(got=got))
         if self.loss and (self.fixed or self.search != "default"):
-            raise ValueError("`fixed` and `search` of a sum belong to its parts under `loss`")
+            raise ValueError(messages.SUM_HAS_PARTS())
         names = [part.part_name for part in self.loss]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise ValueError(f"{', '.join(repeated)} is listed twice under `loss`; give one of them a `label`")
+            raise ValueError(messages.REPEATED(names=", ".join(repeated), fix="give one of them a `label`"))
         if len(self.cell_name) > _LONGEST_CELL:
-            raise ValueError(f"a name of {len(self.cell_name)} characters from its parts, need a shorter `label`")
+            raise ValueError(messages.LONG_NAME(length=len(self.cell_name)))
         return self
 
     @classmethod
