@@ -8,8 +8,7 @@ import pytest
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.search.drawing import distributions_of
-from vsetune.search.sampling.sampler import even_point
+from vsetune.search.sampling.sampler import distributions_of, even_point
 from vsetune.study.simulation.recorded_curves import Nearest
 
 

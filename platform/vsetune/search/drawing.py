@@ -13,24 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.trial import FrozenTrial
 
-from vsetune.config.spec.base import Choices, Domain
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.domains import Value
 from vsetune.config.study.study_spec import SearchSpec
 from vsetune.search.finite_spaces import configurations_in, untried
 from vsetune.search.sampling.grid import uncovered
 from vsetune.search.sampling.points import first_points
-from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, UnitCube
+from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, UnitCube, distributions_of
 from vsetune.search.sampling.sampler_choice import sampler_named
-from vsetune.search.trial_history import REFUSED, TAUGHT, TrialHistory
-
-__all__ = [
-    "REFUSED", "TAUGHT", "CellDrawing", "Value", "distribution_of", "distributions_of", "draw", "gaps_of",
-]
-
+from vsetune.search.trial_history import TrialHistory
 
 _AGAIN, _NEAR, _FIRST_STEP = 2, 6, 0.05
 """How often a draw that equals an earlier one is repeated by the sampler, and then replaced by a nearby point; the
@@ -87,7 +79,7 @@ class CellDrawing:
         for drawn in self._draws(history):
             number = history.drawn_as(drawn.configuration)
             if number is None:
-                return replace(drawn, why=drawn.why + _told(before))
+                return replace(drawn, why=drawn.why + _repeated(before))
             before.append(number)
         why = f"{drawn.why}; {len(before)} draws, all drawn before, run again as configuration {before[-1]}"
         return replace(drawn, why=why)
@@ -137,37 +129,9 @@ class CellDrawing:
         return replace(drawn, configuration=self._cell.applying(drawn.configuration))
 
 
-def _told(before: Sequence[int]) -> str:
+def _repeated(before: Sequence[int]) -> str:
     """Which earlier configurations were drawn again before a new one was found."""
     if not before:
         return ""
     those = "the one before was configuration" if len(before) == 1 else f"the {len(before)} before were configurations"
     return f"; draw {len(before) + 1}, {those} {', '.join(map(str, before))}"
-
-
-def draw(spec: SearchSpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[str, Value]:
-    """The next configuration of a cell after this history (all trials in order, refused ones included), which must not
-    have exhausted a finite space."""
-    drawn = CellDrawing(spec, cell).next(TrialHistory(history, applying=cell.applying))
-    assert drawn is not None, f"cell {cell.name}: all its configurations were drawn"
-    return drawn.configuration
-
-
-def gaps_of(spec: SearchSpec, cell: Cell) -> str:
-    """Why a search cannot reach every part of a cell, or exhausts it before the budget ends, in one line; else
-    empty."""
-    return CellDrawing(spec, cell).gaps()
-
-
-def distributions_of(cell: Cell) -> dict[str, BaseDistribution]:
-    """Optuna's form of the domains of a cell."""
-    return {name: distribution_of(domain) for name, domain in cell.domains.items()}
-
-
-def distribution_of(domain: Domain) -> BaseDistribution:
-    """Optuna's form of a domain."""
-    if isinstance(domain, Choices):
-        return CategoricalDistribution(domain.choices)
-    if domain.integer:
-        return IntDistribution(int(domain.low), int(domain.high), log=domain.log)
-    return FloatDistribution(domain.low, domain.high, log=domain.log)
