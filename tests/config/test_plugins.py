@@ -15,7 +15,7 @@ from refusals import fits, refused
 
 from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS
-from vsetune.config.components.plugin_import import read_source
+from vsetune.config.plugin_import import read_source
 from vsetune.config.plugins import forget_plugins, known_plugins, load_plugin, load_plugins, plugin_of
 from vsetune.errors import ConfigError, Message, MissingPlugin, Problem
 from vsetune.losses.loss_base import LossInputs
@@ -210,7 +210,7 @@ def test_all_problems_of_several_references(tmp_path: Path) -> None:
 
 
 def test_too_much_to_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vsetune.config.components.plugin_import.MOST_BYTES", 100)
+    monkeypatch.setattr("vsetune.config.plugin_import.MOST_BYTES", 100)
     write_loss(tmp_path / "half_hinge")
     assert fits(problem("half_hinge", tmp_path), messages.TOO_LARGE)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 
-from vsetune.search.stopping.halving import Halving
+from vsetune.search.stopping.rules import Halving
 
 Curve = list[tuple[float, float]]
 

@@ -17,13 +17,11 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.search.configurations import ConfigurationSearch, Lesson, Sampled, Suggestion
-from vsetune.search.drawing import CellDrawing
+from vsetune.search.drawing import CellDrawing, sampler_named
 from vsetune.search.objectives import Objective
-from vsetune.search.sampling import gp
-from vsetune.search.sampling.gp import _finished_for_good
-from vsetune.search.sampling.optuna_asking import asked
+from vsetune.search.sampling import optuna_samplers
+from vsetune.search.sampling.optuna_samplers import _finished_for_good, asked
 from vsetune.search.sampling.sampler import distributions_of
-from vsetune.search.sampling.sampler_choice import sampler_named
 from vsetune.search.trial_history import NOTES, TrialHistory
 
 SAMPLERS = get_args(SearchSpec.model_fields["sampler"].annotation)
@@ -271,7 +269,7 @@ def test_a_gaussian_process_computes_with_one_thread_and_leaves_the_process_its_
 ) -> None:
     """Others would wait for cores on which trials train."""
     asking: list[int] = []
-    monkeypatch.setattr(gp, "asked", lambda *given: asking.append(most_threads()) or asked(*given))
+    monkeypatch.setattr(optuna_samplers, "asked", lambda *given: asking.append(most_threads()) or asked(*given))
     before = most_threads()
     study, cell = study_of("lmh", sampler="gp")
     searched(study, cell, 7)

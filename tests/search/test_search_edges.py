@@ -12,7 +12,7 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.metrics.curves import SAME_EPOCH
 from vsetune.search.configurations import ConfigurationSearch, Refusal
-from vsetune.search.stopping.halving import Halving
+from vsetune.search.stopping.rules import Halving
 
 STUDY = parse_spec(
     {"study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]},

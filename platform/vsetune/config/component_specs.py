@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, SerializeAsAny, model_validator
 
 from vsetune.config import messages
-from vsetune.config.components.catalogue import Registry
+from vsetune.config.registry import Registry
 from vsetune.config.sources.trial_inputs import NetworkReads, SemanticSource
 from vsetune.config.spec.base import ALL_KINDS, ALL_SCORES, Kind, Range, Score, Spec, tunable
 

@@ -16,8 +16,7 @@ from pydantic.fields import FieldInfo
 
 from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS, SUM
-from vsetune.config.components.catalogue import Registry, name_of
-from vsetune.config.components.plugin_import import (
+from vsetune.config.plugin_import import (
     SPEC_FILE,
     Component,
     component_packages,
@@ -29,6 +28,7 @@ from vsetune.config.components.plugin_import import (
     read_source,
     reported_in_one_line,
 )
+from vsetune.config.registry import Registry, name_of
 from vsetune.config.sources.recipe import READERS
 from vsetune.config.spec.base import Name, Spec, kinds_of, tunables
 from vsetune.config.spec.loading import problems_in

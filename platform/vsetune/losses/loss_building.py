@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.config.component_specs import LOSSES, LossSpec, MemorySpec, SumSpec
-from vsetune.config.components.catalogue import guarded
+from vsetune.config.registry import guarded
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_base import Loss, LossContext, LossInputs, LossOutput, ParameterGroup
 from vsetune.losses.parts.cross_batch_memory import CrossBatchMemory, MemorySettings

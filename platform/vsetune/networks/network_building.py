@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from vsetune.config.component_specs import NETWORKS, NetworkSpec
-from vsetune.config.components.catalogue import guarded
+from vsetune.config.registry import guarded
 from vsetune.errors import ConfigError
 from vsetune.networks.network_base import Network
 from vsetune.networks.parts.text_transformer import Architecture, weights_follow

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vsetune.config.component_specs import LossSpec
-from vsetune.config.components.catalogue import name_of
+from vsetune.config.registry import name_of
 from vsetune.config.spec.base import Kind, Score
 from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs, LossOutput
 from vsetune.losses.loss_building import build_loss

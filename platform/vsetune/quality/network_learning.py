@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vsetune.config.component_specs import NetworkSpec
-from vsetune.config.components.catalogue import name_of
+from vsetune.config.registry import name_of
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, TrainingItems

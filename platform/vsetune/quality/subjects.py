@@ -10,8 +10,8 @@ from string import Template
 from typing import Any, Literal
 
 from vsetune.config.component_specs import LOSSES, NETWORKS, LossSpec, NetworkSpec
-from vsetune.config.components.catalogue import Registry, S
 from vsetune.config.plugins import load_plugin
+from vsetune.config.registry import Registry, S
 from vsetune.config.spec.base import unknown_name
 from vsetune.errors import ConfigError, MissingPlugin, UsageError
 from vsetune.storage.whole_files import make_folder, write_whole

@@ -14,14 +14,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from vsetune.config.spec.base import Choices, Domain
 from vsetune.config.study.cells import Cell
-from vsetune.config.study.domains import Value
+from vsetune.config.study.domains import PublishedPoint, Value, clipped, tables
 from vsetune.config.study.study_spec import SearchSpec
 from vsetune.search.finite_spaces import configurations_in, untried
-from vsetune.search.sampling.grid import uncovered
-from vsetune.search.sampling.points import first_points
+from vsetune.search.sampling.evolution import CovarianceDraws, GeneticDraws
+from vsetune.search.sampling.grid import GridPoints, uncovered
+from vsetune.search.sampling.optuna_samplers import EvenPoints, GaussianProcessDraws, ParzenDraws, RandomDraws
 from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, UnitCube, distributions_of
-from vsetune.search.sampling.sampler_choice import sampler_named
 from vsetune.search.trial_history import TrialHistory
 
 _AGAIN, _NEAR, _FIRST_STEP = 2, 6, 0.05
@@ -135,3 +136,61 @@ def _repeated(before: Sequence[int]) -> str:
         return ""
     those = "the one before was configuration" if len(before) == 1 else f"the {len(before)} before were configurations"
     return f"; draw {len(before) + 1}, {those} {', '.join(map(str, before))}"
+
+
+FirstPoint = tuple[dict[str, Value], str]
+"""A configuration, and its source in one line."""
+
+
+def first_points(spec: SearchSpec, cell: Cell) -> list[FirstPoint]:
+    """Points in the order in which they are tried, equal ones once."""
+    begins = [(cell.defaults(), "the papers' defaults")] if spec.include_defaults else []
+    found = {_key(configuration): (configuration, why) for configuration, why in begins}
+    for name in spec.points:
+        for configuration, why in published_in(name, cell):
+            found.setdefault(_key(configuration), (configuration, f"points: {why}"))
+    return list(found.values())
+
+
+def published_in(table: str, cell: Cell) -> list[FirstPoint]:
+    """The points of every row of a table that is about this cell. Settings that a row lacks stay at their defaults; a
+    value outside its range is moved to the nearer end, which the source line reports."""
+    found = []
+    for point in tables()[table]:
+        about = {name: value for name, value in point.settings.items() if name in cell.domains}
+        if not about or not _is_about(point, cell):
+            continue
+        inside = {name: _in_domain(value, cell.domains[name]) for name, value in about.items()}
+        moved = [name for name, value in about.items() if inside[name] != value]
+        told = f"{point.source} ({', '.join(moved)} moved into the range)" if moved else point.source
+        found.append((cell.applying({**cell.all_defaults(), **inside}), told))
+    return found
+
+
+def _is_about(point: PublishedPoint, cell: Cell) -> bool:
+    return point.network == cell.network["name"] and point.loss in ("", cell.loss["name"])
+
+
+def _in_domain(value: float, domain: Domain) -> Value:
+    """For choices, the nearest number in the list, or the first choice if it has no numbers; else clipped to the
+    range."""
+    if not isinstance(domain, Choices):
+        return clipped(value, domain)
+    numbers = [each for each in domain.choices if isinstance(each, int | float) and not isinstance(each, bool)]
+    return min(numbers, key=lambda each: abs(each - value)) if numbers else domain.choices[0]
+
+
+def _key(configuration: dict[str, Value]) -> Sequence[tuple[str, Value]]:
+    return tuple(sorted(configuration.items()))
+
+
+_SAMPLERS: dict[str, type[Sampler]] = {
+    kind.name: kind for kind in (
+        GaussianProcessDraws, ParzenDraws, CovarianceDraws, GeneticDraws, EvenPoints, RandomDraws, GridPoints,
+    )
+}
+
+
+def sampler_named(name: str) -> Sampler:
+    """A new instance; each cell has its own."""
+    return _SAMPLERS[name]()

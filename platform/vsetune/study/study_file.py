@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from vsetune.config.component_specs import LOSSES, NETWORKS
-from vsetune.config.components.catalogue import import_sibling
 from vsetune.config.plugins import (
     Plugin,
     load_installed,
@@ -18,6 +17,7 @@ from vsetune.config.plugins import (
     require_different_names,
     resolved_reference,
 )
+from vsetune.config.registry import import_sibling
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.spec.yaml_files import require_kind

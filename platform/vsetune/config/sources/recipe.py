@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, SerializeAsAny, model_validator
 
 from vsetune.config import messages
-from vsetune.config.components.catalogue import Registry
+from vsetune.config.registry import Registry
 from vsetune.config.spec.base import Count, Seed, Size, Spec
 from vsetune.config.spec.loading import problems_in
 from vsetune.errors import ConfigError

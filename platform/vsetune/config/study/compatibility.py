@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, LossSpec, MemorySpec, NetworkSpec
-from vsetune.config.components.catalogue import name_of
+from vsetune.config.registry import name_of
 from vsetune.errors import Problem
 
 _KINDS = {

@@ -15,7 +15,7 @@ from pydantic import ValidationError, WrapValidator
 from pydantic_core import InitErrorDetails, PydanticKnownError
 
 from vsetune.config import messages
-from vsetune.config.components.plugin_import import SPEC_FILE, reported_in_one_line
+from vsetune.config.plugin_import import SPEC_FILE, reported_in_one_line
 from vsetune.config.spec.base import Spec, unknown_name
 from vsetune.errors import ConfigError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vsetune.config.component_specs import LossSpec
-from vsetune.config.components.catalogue import Registry
+from vsetune.config.registry import Registry
 
 SPEC = """
 from typing import ClassVar, Literal
