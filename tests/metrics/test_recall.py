@@ -7,19 +7,12 @@ import logging
 
 import pytest
 import torch
+from refusals import refused
 from torch import Tensor
+from whole_scores import fold_scores, matrix_scores, relevance_matrix_scores, retrieval_scores
 
-from vsetune.errors import DataError, NumericError
-from vsetune.metrics.recall import (
-    RetrievalScores,
-    fold_scores,
-    matrix_scores,
-    mean_rank,
-    median_rank,
-    recall_at_k,
-    relevance_matrix_scores,
-    retrieval_scores,
-)
+from vsetune.metrics import messages
+from vsetune.metrics.recall import RetrievalScores, mean_rank, median_rank, recall_at_k
 
 
 def product(rows: Tensor, columns: Tensor) -> Tensor:
@@ -159,7 +152,7 @@ def test_embeddings_equal_the_whole_matrix(seed) -> None:
 def test_a_diverged_network_cannot_be_scored() -> None:
     images = torch.eye(4)
     images[2, 2] = float("nan")
-    with pytest.raises(NumericError, match="image_to_text and text_to_image: got 4 of 16"):
+    with refused(messages.NOT_FINITE, where="retrieval image_to_text and text_to_image", broken=4, count=16):
         retrieval_scores(images, torch.eye(4), torch.arange(4), similarity=product)
 
 
@@ -186,5 +179,5 @@ def test_one_fold_is_the_whole_set(f, owner) -> None:
 
 
 def test_images_that_do_not_divide_into_folds_are_refused() -> None:
-    with pytest.raises(DataError, match="got 4 images for 3 folds, need a multiple of 3"):
+    with refused(messages.UNEQUAL_FOLDS, images=4, folds=3):
         fold_scores(*folds_example(), torch.arange(4), similarity=product, folds=3)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from whole_scores import matrix_scores
 
 from vsetune.config.component_specs import NETWORKS
 from vsetune.config.study.evaluation_settings import EvaluationSpec
@@ -15,7 +16,6 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError, IncompatibleCurves
 from vsetune.metrics.curves import check_same_protocol
-from vsetune.metrics.recall import matrix_scores
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.networks.network_building import build_network

@@ -113,8 +113,7 @@ def tuning_curves(trials: Sequence[Tried], *, budget_epochs: float | None = None
     """
     if not trials:
         raise ValueError("tuning curves: got no trials, need at least one")
-    searched, trained = _Searched.of(trials), math.fsum(trial.epochs for trial in trials)
-    bests = searched.bests
+    bests, trained = _Searched.of(trials).bests, math.fsum(trial.epochs for trial in trials)
     counts = list(range(1, len(bests) + 1))
     if len(bests) > _POINTS:
         counts = sorted({round(2 ** (place / 2)) for place in range(2 * len(bests).bit_length() - 1)} | {len(bests)})
@@ -123,7 +122,7 @@ def tuning_curves(trials: Sequence[Tried], *, budget_epochs: float | None = None
     moments = [*(gap * place for place in range(1, _POINTS + 1) if gap * place < trained - SAME_EPOCH), trained]
     return TuningCurves(
         len(bests), trained, tuple(best_after_trials(bests, counts)),
-        tuple(best_with_replacement(bests, count) for count in counts), tuple(_after_epochs(searched, moments, seed=0)),
+        tuple(best_with_replacement(bests, count) for count in counts), tuple(best_after_epochs(trials, moments)),
     )
 
 
@@ -171,10 +170,7 @@ def best_after_epochs(trials: Sequence[Tried], moments: Sequence[float], *, seed
     """
     if not trials:
         raise ValueError("best after epochs: got no trials, need at least one")
-    return _after_epochs(_Searched.of(trials), moments, seed=seed)
-
-
-def _after_epochs(searched: _Searched, moments: Sequence[float], *, seed: int) -> list[ExpectedBest]:
+    searched = _Searched.of(trials)
     orders, until = _orders(len(searched.took), seed), np.array(moments, dtype=np.float64)
     groups, begins, trials = orders.shape
     rows = max(1, _AT_ONCE // max(trials, len(until) * searched.so_far.shape[1]))
