@@ -19,8 +19,8 @@ COSINES: frozenset[Score] = frozenset({"cosine"})
 
 @dataclass(frozen=True)
 class DrawnNegatives:
-    """count: images of the train split drawn anew for every step, each with one of its captions. hardest: of what each
-    query meets among them, so many are scored with gradient."""
+    """count: images of the train split sampled anew for every step, each with one of its captions. hardest: how many of
+    them each query scores with gradient."""
 
     count: int
     hardest: int

@@ -36,8 +36,8 @@ UNREADABLE = Message("VSE-C024", "{path}: cannot be read ({reason}); need a file
 NOT_A_MAPPING = Message("VSE-C025", "{path}: got {got} at the top level, need a mapping of keys to values")
 WRONG_KIND_OF_FILE = Message("VSE-C026", "{path}: is {kind}, need {need}; {command} takes it")
 NO_VARIABLE = Message(
-    "VSE-C027",
-    "{key}: {text} needs the environment variable {name}, which is not set; set it: export {name}=/path/to/data",
+    "VSE-C027", "{key}: {text} needs the environment variable {name}, which is not set; set it: export "
+    "{name}=/path/to/data",
 )
 
 # YAML. The file, the line and the column stand in front.
@@ -53,9 +53,7 @@ REPEATED_KEY = Message("VSE-C038", "key {key} is written twice; keep one of them
 YAML_TAG = Message("VSE-C039", "tag {tag} is not read, need plain values; remove it")
 
 # The parts of a study and how they fit.
-ONE_OR_A_SUM = Message(
-    "VSE-C040", "got {got}, need either `name` of one loss, or `loss` with a list of losses to add"
-)
+ONE_OR_A_SUM = Message("VSE-C040", "got {got}, need either `name` of one loss, or `loss` with a list of losses to add")
 SUM_HAS_PARTS = Message("VSE-C041", "`fixed` and `search` of a sum belong to its parts under `loss`")
 LONG_NAME = Message("VSE-C042", "a name of {length} characters from its parts, need a shorter `label`")
 NOT_A_PART = Message("VSE-C043", "got {got}, need settings grouped by the parts of the sum: {parts}")
@@ -67,21 +65,18 @@ NO_SUCH_CELL = Message(
 )
 NO_SUCH_RESOURCE_CELL = Message("VSE-C046", "resources.cells: got {got}, need a network ({networks}) or network.loss")
 NO_TARGET = Message(
-    "VSE-C047",
-    "search.target: is the best of {cell}, which is not among `cells`; list it, or give an M-Recall in per cent",
+    "VSE-C047", "search.target: is the best of {cell}, which is not among `cells`; list it, or give an M-Recall in "
+    "per cent",
 )
 WARM_START_FROM_ITSELF = Message("VSE-C048", "search.warm_start: got {study}, which is this study; name others")
-GRACE_TOO_LONG = Message(
-    "VSE-C049", "scheduler.grace_epochs: got {got:g}, need at most training.epochs ({epochs:g})"
-)
+GRACE_TOO_LONG = Message("VSE-C049", "scheduler.grace_epochs: got {got:g}, need at most training.epochs ({epochs:g})")
 CONTRADICTING_ENDS = Message(
-    "VSE-C050",
-    "{values} contradict each other, and the search may sample them together ({reason}); narrow the range of one",
+    "VSE-C050", "{values} contradict each other, and the search may sample them together ({reason}); narrow the range "
+    "of one",
 )
 INCOMPARABLE = Message(
-    "VSE-C051",
-    "{key}: loss {loss} has {got}, the baseline {baseline} has {need} ({other}), so their curves would not compare; "
-    "give both the same",
+    "VSE-C051", "{key}: loss {loss} has {got}, the baseline {baseline} has {need} ({other}), so their curves would "
+    "not compare; give both the same",
 )
 DIFFERENT_SEMANTICS = Message(
     "VSE-C052", "{whose} read different semantic vectors ({sources}); set `semantics` of them to the same"
@@ -92,9 +87,8 @@ DIFFERENT_NEGATIVES = Message(
 
 # A loss with a network and a training.
 SAMPLES_NEGATIVES = Message(
-    "VSE-C060",
-    "loss {loss} with drawn {count} encodes its negatives anew for every step, network {network} embeds, so earlier "
-    "batches can be remembered; use memory_size in place of drawn",
+    "VSE-C060", "loss {loss} with drawn {count} encodes its negatives anew for every step, network {network} embeds, "
+    "so earlier batches can be remembered; use memory_size in place of drawn",
 )
 WRONG_KIND_OF_NETWORK = Message(
     "VSE-C061", "loss {loss} needs {need}, network {network} gives {got}; use another loss, or a network that embeds"
@@ -108,70 +102,54 @@ NEEDS_ORDER = Message(
     "give this loss `network: {{absolute: true, similarity: order}}` with vsepp",
 )
 NEEDS_PAIRS = Message(
-    "VSE-C064",
-    "batch_unit images gives each image several captions, network {network} adds a loss of its own that needs pairs; "
-    "use batch_unit pairs, or set {weight}: 0 of the network",
+    "VSE-C064", "batch_unit images gives each image several captions, network {network} adds a loss of its own that "
+    "needs pairs; use batch_unit pairs, or set {weight}: 0 of the network",
 )
 ONE_POSITIVE = Message(
-    "VSE-C065",
-    "batch_unit images gives each image several positives, which {loss} does not define; use batch_unit pairs, or one "
-    "of {fitting}",
+    "VSE-C065", "batch_unit images gives each image several positives, which {loss} does not define; use batch_unit "
+    "pairs, or one of {fitting}",
 )
 TWO_RATES = Message(
-    "VSE-C066",
-    "linear_schedule: learning_rate_step is {step:g}, and both change the rate; set learning_rate_step: null beside "
-    "it, or linear_schedule: null",
+    "VSE-C066", "linear_schedule: learning_rate_step is {step:g}, and both change the rate; set learning_rate_step: "
+    "null beside it, or linear_schedule: null",
 )
 ONE_WARM_UP = Message(
     "VSE-C067", "got {got} of warmup_fraction and warmup_steps, need one; TAGS-DC: warmup_fraction 0.1"
 )
 DROPPED_IMAGES = Message(
-    "VSE-C068",
-    "drop_last: true needs batch_unit pairs (with images, epochs would differ in pairs); set it to false",
+    "VSE-C068", "drop_last: true needs batch_unit pairs (with images, epochs would differ in pairs); set it to false"
 )
-LOADED_CODE = Message(
-    "VSE-C069", "plugins.{plugin}: code {got} is loaded, the trial is of {need}; load its own code"
-)
+LOADED_CODE = Message("VSE-C069", "plugins.{plugin}: code {got} is loaded, the trial is of {need}; load its own code")
 RERANKS_ALL = Message(
-    "VSE-C070",
-    "evaluation.rerank: network {network} embeds, so all its pairs are scored at once; need networks that score pairs, "
-    "or rerank: null",
+    "VSE-C070", "evaluation.rerank: network {network} embeds, so all its pairs are scored at once; need networks that "
+    "score pairs, or rerank: null",
 )
 
 # Phases.
 PHASE_LENGTH = Message("VSE-C075", "phases[{phase}].epochs: only the last phase may leave it out")
 PHASES_LENGTH = Message(
-    "VSE-C076",
-    "phases: {phases} take {got:g} epochs, training.epochs is {need:g}; make them agree, or leave out epochs of the "
-    "last phase",
+    "VSE-C076", "phases: {phases} take {got:g} epochs, training.epochs is {need:g}; make them agree, or leave out "
+    "epochs of the last phase",
 )
 FROZEN_NETWORK = Message(
     "VSE-C077", "network: `trains: loss` freezes it, and then it brings no loss; leave out one of them"
 )
-NO_LOSS_WEIGHT = Message(
-    "VSE-C078", "is no weight of a loss of network {network}; need one of its own: {known}"
-)
+NO_LOSS_WEIGHT = Message("VSE-C078", "is no weight of a loss of network {network}; need one of its own: {known}")
 LEFT_OUT_LOSS = Message(
-    "VSE-C079",
-    "got {got:g}, but the network has {setting} 0, which leaves that loss out; give it the weight there, and 0 to the "
-    "other phases",
+    "VSE-C079", "got {got:g}, but the network has {setting} 0, which leaves that loss out; give it the weight there, "
+    "and 0 to the other phases",
 )
-SIZE_CHANGES = Message(
-    "VSE-C080", "training.phases: {setting} changes between phases ({found}); keep one number"
-)
+SIZE_CHANGES = Message("VSE-C080", "training.phases: {setting} changes between phases ({found}); keep one number")
 
 # Recipes and data sets.
 NO_TRAINING_SHARE = Message("VSE-C085", "validation {validation:g} and test {test:g} leave nothing to train on")
 ONE_WAY_TO_SPLIT = Message("VSE-C086", "need either `lists` (a file per split) or `shares` (sampled splits), not both")
 NEEDS_IMAGES = Message("VSE-C087", "{setting} needs images, a feature_folder has none; use {fix}")
 NEEDS_FEATURES = Message(
-    "VSE-C088",
-    "features.extractor precomputed needs layout feature_folder, got {layout}; use pixels, efficientnet_lite0 or "
-    "transformers",
+    "VSE-C088", "features.extractor precomputed needs layout feature_folder, got {layout}; use pixels, "
+    "efficientnet_lite0 or transformers",
 )
-OUTPUT_IS_REMOTE = Message(
-    "VSE-C089", "output {output} must be a local folder; name the s3:// prefix in `upload`"
-)
+OUTPUT_IS_REMOTE = Message("VSE-C089", "output {output} must be a local folder; name the s3:// prefix in `upload`")
 
 # Pre-trained models. `key` is the setting that names the model.
 NO_MODEL_PACKAGE = Message(
@@ -184,24 +162,22 @@ NO_MODEL_FOLDER = Message(
     "VSE-C092", "{key}: {path}: no such folder, need a model saved by `transformers`; check the path"
 )
 NOT_ON_THE_HUB = Message(
-    "VSE-C093",
-    "{key}: {name}: neither a folder nor a model that the hub gives ({reason}); name a saved folder or {instead}, or "
-    "check the id and the network",
+    "VSE-C093", "{key}: {name}: neither a folder nor a model that the hub gives ({reason}); name a saved folder or "
+    "{instead}, or check the id and the network",
 )
 NO_TRANSFORMERS = Message(
     "VSE-C094", "{key}: pre-trained models need the package transformers; run: pip install 'vsetune[encoder]'"
 )
 NO_WORD_PIECES = Message("VSE-C095", "{key}: {place}: is a {got}; need one that reads word pieces: {known}")
 PARSES_AND_PIECES = Message(
-    "VSE-C096",
-    "network: reads dependency parses and word pieces, need one of them: parses join words, not word pieces; leave "
-    "one of them out.",
+    "VSE-C096", "network: reads dependency parses and word pieces, need one of them: parses join words, not word "
+    "pieces; leave one of them out.",
 )
 
 # Plugins: the reference and its files.
 NO_PLUGIN = Message(
-    "VSE-C100", "plugins: {plugin}: no such folder, and no module of this name is installed; relative folders start at "
-    "the folder of the study file",
+    "VSE-C100", "plugins: {plugin}: no such folder, and no module of this name is installed; relative folders start "
+    "at the folder of the study file",
 )
 NO_COMPONENT = Message(
     "VSE-C101", "plugins: {plugin}: no component in it; a component is a folder with spec.py and loss.py, network.py "
@@ -213,9 +189,7 @@ NOT_A_COMPONENT = Message(
 OWN_COMPONENTS = Message(
     "VSE-C103", "plugins: {plugin}: is vsetune itself, whose components are known anyway; leave it out"
 )
-PLUGIN_CHANGED = Message(
-    "VSE-C104", "plugins: {path}: changed since this process read it; start the command again"
-)
+PLUGIN_CHANGED = Message("VSE-C104", "plugins: {path}: changed since this process read it; start the command again")
 SAME_NAME = Message(
     "VSE-C105", "plugins: {folder}: {kind} {name} is also in {other}; rename one, or name only one of the folders"
 )
@@ -234,22 +208,20 @@ UNREADABLE_PLUGIN = Message("VSE-C109", "plugins: {path}: cannot be read ({reaso
 PLUGIN_PATH = Message("VSE-C110", "plugins: {reason}")
 PLUGIN_RAISED = Message("VSE-C111", "plugins: {place}: {reason}; {fix}")
 NOT_REGISTERED = Message(
-    "VSE-C112", "{kind}: got a {spec}, which no {kind} is built from; need a class with @register({spec}) in {kind}.py "
-    "beside its spec",
+    "VSE-C112", "{kind}: got a {spec}, which no {kind} is built from; need a class with @register({spec}) in "
+    "{kind}.py beside its spec",
 )
 
 # Plugins: the spec, with file and line in front.
 NO_SPEC_CLASS = Message(
-    "VSE-C120", "defines no component; need a class derived from LossSpec or NetworkSpec with "
-    '`name: Literal["my_loss"] = "my_loss"`, or from SourceSpec with `layout: ...`',
+    "VSE-C120", "defines no component; need a class derived from LossSpec or NetworkSpec with `name: "
+    'Literal["my_loss"] = "my_loss"`, or from SourceSpec with `layout: ...`',
 )
 TAKEN_NAME = Message("VSE-C121", "{kind} {name} is one of vsetune's own; give yours another name")
 NO_CODE = Message("VSE-C122", "no {kind}.py beside it; need {need} there")
 NO_DOCSTRING = Message("VSE-C123", "{spec} has no docstring; describe it in a sentence, which `list` and `show` print")
 NO_FACT = Message("VSE-C124", '{spec} declares no {fact}; write `{fact}: ClassVar[str] = "..."`')
-STOP_GRADIENT = Message(
-    "VSE-C125", "stop_gradient is {got}, need a sentence that names the constant and the reason"
-)
+STOP_GRADIENT = Message("VSE-C125", "stop_gradient is {got}, need a sentence that names the constant and the reason")
 INVALID_DEFAULTS = Message(
     "VSE-C126", "{spec}() is not valid ({field}: {reason}); give every field a default inside its limits"
 )
@@ -260,8 +232,7 @@ NAME_IS_NO_LITERAL = Message(
     "VSE-C128", '`{field}` takes other values than its own; write `{field}: Literal["{name}"] = "{name}"`'
 )
 NO_RANGE = Message(
-    "VSE-C129",
-    "{field} is a number without a range; declare it with `tunable(default, Range(low=..., high=...), "
+    "VSE-C129", "{field} is a number without a range; declare it with `tunable(default, Range(low=..., high=...), "
     'description="...")` to have it searched, or with `Field(default, ge=..., le=..., description="...")`',
 )
 NO_DESCRIPTION = Message("VSE-C130", '{field} has no description; write `Field(..., description="meaning and unit")`')

@@ -81,10 +81,10 @@ class _Searched(NamedTuple):
         counts = np.array([len(trial.curve) for trial in trials])
         points = itertools.chain.from_iterable(trial.curve for trial in trials)
         numbers = itertools.chain.from_iterable(points)
-        told = np.fromiter(numbers, np.float64, count=2 * int(counts.sum())).reshape(-1, 2)
-        is_told = np.arange(counts.max()) < counts[:, None]
-        shown_at, recalls = np.full(is_told.shape, math.inf), np.zeros(is_told.shape)
-        shown_at[is_told], recalls[is_told] = told[:, 0], told[:, 1]
+        given = np.fromiter(numbers, np.float64, count=2 * int(counts.sum())).reshape(-1, 2)
+        is_given = np.arange(counts.max()) < counts[:, None]
+        shown_at, recalls = np.full(is_given.shape, math.inf), np.zeros(is_given.shape)
+        shown_at[is_given], recalls[is_given] = given[:, 0], given[:, 1]
         so_far = np.maximum.accumulate(np.pad(recalls, ((0, 0), (1, 0))), axis=1)
         return cls(np.array([trial.epochs for trial in trials]), shown_at, so_far)
 
@@ -195,8 +195,8 @@ def _shown(searched: _Searched, orders: _Orders, moments: _Floats) -> _Floats:
     whole = np.where(over > 0, bests[lines, last], 0.0)
     at_work = orders[lines, np.minimum(over, trials - 1)]
     spent = moments - np.where(over > 0, ends[lines, last], 0.0)
-    told = (searched.shown_at[at_work] <= spent[..., None] + SAME_EPOCH).sum(axis=-1)
-    return np.maximum(whole, np.where(over < trials, searched.so_far[at_work, told], 0.0))
+    seen = (searched.shown_at[at_work] <= spent[..., None] + SAME_EPOCH).sum(axis=-1)
+    return np.maximum(whole, np.where(over < trials, searched.so_far[at_work, seen], 0.0))
 
 
 def _ends() -> tuple[float, float]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from vsetune.errors import Message
 
 NOT_FINITE = Message(
-    "VSE-M001",
-    "{where}: got {broken} of {count} {what} that are not finite, need all finite; the network has diverged, lower "
-    "training.learning_rate",
+    "VSE-M001", "{where}: got {broken} of {count} {what} that are not finite, need all finite; the network has "
+    "diverged, lower training.learning_rate",
 )
 VECTORS_NOT_FINITE = Message(
-    "VSE-M002",
-    "semantic vectors: got {broken} of {count} that are not finite, need all finite; encode the captions again",
+    "VSE-M002", "semantic vectors: got {broken} of {count} that are not finite, need all finite; encode the captions "
+    "again",
 )
 OUTSIDE = Message("VSE-M003", "{where}: got {what} from {low} to {high}, need 0 to {most}")
 PAIRS_SHAPE = Message("VSE-M004", "relevance: got pairs of shape {shape} and type {dtype}, need (pairs, 2) int64")
@@ -34,7 +33,6 @@ PROTOCOLS_DIFFER = Message(
     "VSE-M014", "protocol: {differences}; need curves taken under one protocol, run both in one study"
 )
 CADENCES_DIFFER = Message(
-    "VSE-M015",
-    "cadence: one curve was validated every {first:.6g} epochs, the other every {second:.6g}; need equal gaps, set the "
-    "same training.validate_every_steps and batch_size",
+    "VSE-M015", "cadence: one curve was validated every {first:.6g} epochs, the other every {second:.6g}; need equal "
+    "gaps, set the same training.validate_every_steps and batch_size",
 )

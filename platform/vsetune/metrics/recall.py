@@ -109,7 +109,7 @@ def scores_of_ranks(ranks: RetrievalRanks, *, candidates: int) -> RetrievalScore
     1 % of the queries depend on a tie.
     """
     if candidates < max(_CUTOFFS):
-        logger.warning("Only %d candidates: R@k is 100 for every k from there on and says nothing", candidates)
+        logger.warning("Only %d candidates: R@k is 100 for every k from there on, which measures nothing", candidates)
     i2t, t2i = ranks.image_to_text.ranks, ranks.text_to_image.ranks
     tie_share = float(torch.cat([ranks.image_to_text.tied, ranks.text_to_image.tied]).double().mean())
     if tie_share > _LARGEST_TIE_SHARE:

@@ -238,14 +238,14 @@ def _trial_of(sampled: Sampled) -> FrozenTrial:
 
 def _ended(trial: FrozenTrial, state: TrialState, value: float | None, points: Mapping[int, float]) -> FrozenTrial:
     """A copy with its outcome, as `optuna.Study.tell` sets it: the value of a pruned trial is its last point."""
-    told = copy.copy(trial)
-    told.intermediate_values = dict(sorted(points.items()))
-    last = next(reversed(told.intermediate_values.values()), math.nan)
+    ended = copy.copy(trial)
+    ended.intermediate_values = dict(sorted(points.items()))
+    last = next(reversed(ended.intermediate_values.values()), math.nan)
     if value is None and state == TrialState.PRUNED and not math.isnan(last):
         value = last
-    told.state, told.values = state, None if value is None else [float(value)]
-    told.datetime_complete = datetime.now()
-    return told
+    ended.state, ended.values = state, None if value is None else [float(value)]
+    ended.datetime_complete = datetime.now()
+    return ended
 
 
 def _require_same_space(

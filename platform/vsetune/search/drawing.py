@@ -162,8 +162,8 @@ def published_in(table: str, cell: Cell) -> list[FirstPoint]:
             continue
         inside = {name: _in_domain(value, cell.domains[name]) for name, value in about.items()}
         moved = [name for name, value in about.items() if inside[name] != value]
-        told = f"{point.source} ({', '.join(moved)} moved into the range)" if moved else point.source
-        found.append((cell.applying({**cell.all_defaults(), **inside}), told))
+        source = f"{point.source} ({', '.join(moved)} moved into the range)" if moved else point.source
+        found.append((cell.applying({**cell.all_defaults(), **inside}), source))
     return found
 
 

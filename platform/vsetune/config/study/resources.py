@@ -99,8 +99,8 @@ class ResourceSpec(Spec):
         needs = Needs(self.cpus, self.gpus, self.memory_gib or 0.0, self.accelerator or "")
         for name in (network, f"{network}.{loss}"):
             if name in self.cells:
-                said = self.cells[name].to_plain()
-                needs = replace(needs, **{key: value for key, value in said.items() if value is not None})
+                given = self.cells[name].to_plain()
+                needs = replace(needs, **{key: value for key, value in given.items() if value is not None})
         return needs
 
     def reading_of(self, needs: Needs) -> Reading:

@@ -20,18 +20,18 @@ _GENERATION, _TOLD = "generation", "told"
 
 @dataclass(frozen=True)
 class Generation:
-    """number: from 0. told: numbers of the ended trials that it learnt from, each used by one generation only. is_new:
-    the next draw is its first. members: its draws so far."""
+    """number: from 0. learnt_from: numbers of ended trials, each used by one generation only. is_new: the next draw is
+    its first. members: its draws so far."""
 
     number: int
-    told: tuple[int, ...]
+    learnt_from: tuple[int, ...]
     is_new: bool = False
     members: list[FrozenTrial] = field(default_factory=list)
 
     @property
     def notes(self) -> Notes:
         """Notes for the next draw."""
-        return {_GENERATION: self.number} | ({_TOLD: list(self.told)} if self.is_new else {})
+        return {_GENERATION: self.number} | ({_TOLD: list(self.learnt_from)} if self.is_new else {})
 
 
 def generations_of(history: TrialHistory, *, size: int) -> list[Generation]:
@@ -72,13 +72,13 @@ class _ByGenerations(Sampler, Generic[S]):
     ) -> S:
         """The state after all generations. advance: the state before (None: none), the trials of a generation."""
         same = 0
-        while same < min(len(self._known), len(generations)) and self._known[same][0] == generations[same].told:
+        while same < min(len(self._known), len(generations)) and self._known[same][0] == generations[same].learnt_from:
             same += 1
         del self._known[same:]
         for generation in generations[same:]:
-            trials = [trial for number in generation.told if (trial := history.numbered(number)) is not None]
+            trials = [trial for number in generation.learnt_from if (trial := history.numbered(number)) is not None]
             before = self._known[-1][1] if self._known else None
-            self._known.append((generation.told, advance(before, trials)))
+            self._known.append((generation.learnt_from, advance(before, trials)))
         return self._known[-1][1]
 
 

@@ -113,9 +113,9 @@ class GaussianProcessDraws(Sampler):
             sampler = optuna.samplers.GPSampler(
                 seed=space.seed_at(number), n_startup_trials=0, deterministic_objective=False,
             )
-        told = _filled(_finished_for_good(history), space)
+        learnt = _filled(_finished_for_good(history), space)
         with threadpool_limits(1):
-            configuration = asked(sampler, space.distributions, told)
+            configuration = asked(sampler, space.distributions, learnt)
         return Draw(configuration, f"gp: model of {learnt_from(history)}")
 
 
@@ -124,7 +124,7 @@ def _finished_for_good(history: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     because stopping rules let it level off first. A failed one counts as the worst known; refused draws are left out.
     """
     known = [worth for trial in history if math.isfinite(worth := worth_of(trial))]
-    told: list[FrozenTrial] = []
+    found: list[FrozenTrial] = []
     for trial in history:
         if REFUSED in trial.user_attrs:
             continue
@@ -132,8 +132,8 @@ def _finished_for_good(history: Sequence[FrozenTrial]) -> list[FrozenTrial]:
         if trial.state == TrialState.PRUNED and known:
             worth = worth_of(trial)
             counted.state, counted.value = TrialState.COMPLETE, worth if math.isfinite(worth) else min(known)
-        told.append(counted)
-    return told
+        found.append(counted)
+    return found
 
 
 def _filled(trials: Sequence[FrozenTrial], space: SearchedSpace) -> list[FrozenTrial]:
