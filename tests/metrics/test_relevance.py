@@ -14,8 +14,7 @@ from vsetune.errors import Message
 from vsetune.metrics import messages
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import retrieval_ranks
-from vsetune.metrics.recall import pair_scores
-from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores
+from vsetune.metrics.score_blocks import MatrixScores
 
 
 def plain_ranks(scores: list[list[float]], relevant: list[list[bool]]) -> list[int]:
@@ -103,22 +102,6 @@ def test_more_relevant_candidates_never_push_the_best_one_down(random_case) -> N
     )
     assert (many.image_to_text.ranks <= few.image_to_text.ranks).all()
     assert (many.text_to_image.ranks <= few.text_to_image.ranks).all()
-
-
-def test_embeddings_equal_the_whole_matrix() -> None:
-    generator = torch.Generator().manual_seed(0)
-    images, captions = torch.randn(40, 16, generator=generator), torch.randn(70, 16, generator=generator)
-    pairs = torch.stack(
-        [torch.randint(40, (150,), generator=generator), torch.randint(70, (150,), generator=generator)], dim=1
-    )
-    whole = relevance_matrix_scores(product(images.double(), captions.double()).float(), pairs)
-    assert pair_scores(EmbeddingScores(images, captions, product), pairs) == whole
-
-
-def test_a_diverged_network_cannot_be_scored(f, owner) -> None:
-    f[1, 0] = float("nan")
-    with refused(messages.NOT_FINITE, where="retrieval image_to_text and text_to_image", broken=1, count=18):
-        relevance_matrix_scores(f, torch.tensor([[0, 0]]))
 
 
 @pytest.mark.parametrize(("pairs", "message", "fields"), [

@@ -98,10 +98,3 @@ def test_a_rung_is_reached_at_its_epoch_and_a_trial_equal_to_the_cutoff_goes_on(
     assert halving.rungs()[1.0] == {"a": 40.0, "b": 20.0}
     assert not halving.note("middle", 1.0, 30.0), "the median of 40 and 20"
     assert halving.note("below", 1.0, 29.9)
-
-
-def test_a_trial_at_its_last_epoch_is_not_stopped() -> None:
-    halving = Halving(grace_epochs=4, reduction_factor=2, epochs=5)
-    halving.note("good", 4.0, 50.0)
-    assert not halving.note("at the end", 5.0, 10.0)
-    assert halving.note("before the end", 4.9, 10.0)
