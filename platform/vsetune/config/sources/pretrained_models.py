@@ -76,7 +76,7 @@ def _of_package(name: str, key: str) -> PretrainedModel:
         raise ConfigError(messages.NO_MODEL_PACKAGE(key=key, name=name, install=name.replace("_", "-")))
     folder = _model_folder(Path(found.submodule_search_locations[0]))
     if folder is None:
-        raise ConfigError(messages.NO_MODEL_IN_IT(key=key, where=f"package {name}"))
+        raise ConfigError(messages.NO_MODEL_IN_IT(key=key, where=f"the package {name}"))
     return PretrainedModel(str(folder), None, _safe(f"{name}-{_version(name) or _content_hash(folder)}"))
 
 

@@ -244,7 +244,7 @@ def inconsistencies(study: StudySpec) -> Iterator[Problem]:
         unknown = [name for name in dict.fromkeys(names) if name not in existing]
         if unknown:
             yield messages.NO_SUCH_CELL(
-                key=key, got=", ".join(unknown), hint=did_you_mean(unknown[0], existing),
+                key=key, got=", ".join(unknown), hint=did_you_mean(unknown[0], existing).strip() or "correct it",
                 networks=", ".join(networks), losses=", ".join(losses),
             )
     unknown = study.resources.unknown_cells(networks, losses)
