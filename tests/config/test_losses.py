@@ -9,8 +9,8 @@ import pytest
 from refusals import fits, refused
 
 from vsetune.config import messages
-from vsetune.config.component_specs import LOSSES, LossSpec, NetworkSpec, SumSpec
-from vsetune.config.spec.base import ALL_KINDS, ALL_SCORES, Kind, Score, conditions, tunables
+from vsetune.config.component_specs import LOSSES, NETWORKS, LossSpec, NetworkSpec, SumSpec
+from vsetune.config.spec.base import ALL_KINDS, ALL_SCORES, Choices, Kind, Score, conditions, tunables
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.compatibility import mismatch
@@ -66,24 +66,27 @@ class ScoreNetwork(NetworkSpec):
 SUM = SumSpec.model_validate({"parts": {"lmh": {"loss": LmhSpec()}, "center": {"loss": SemanticCenterSpec()}}})
 
 
-@pytest.mark.parametrize("name", sorted(LOSSES))
-def test_every_loss_declares_equation_source_and_tunables_that_hold_its_default(name: str) -> None:
-    spec = LOSSES[name]
-    assert spec.equation
+@pytest.mark.parametrize("spec", [*LOSSES.values(), *NETWORKS.values()])
+def test_every_component_declares_its_source_and_ranges_that_hold_the_papers_default(spec: Any) -> None:
     assert any(character.isdigit() for character in spec.source)
-    assert spec.kinds <= ALL_KINDS
-    assert spec.kinds
-    assert spec.scores <= ALL_SCORES
     domains = dict(tunables(spec))
-    assert domains, "a loss without anything to search"
     for key, domain in domains.items():
         default = spec.model_fields[key].default
-        inside = default in domain.choices if hasattr(domain, "choices") else domain.low <= default <= domain.high
+        inside = default in domain.choices if isinstance(domain, Choices) else domain.low <= default <= domain.high
         assert inside, f"{key}: the paper's default {default} is not in its own range"
-        assert spec.model_fields[key].json_schema_extra["paper"], f"{key}: no source"  # type: ignore[index,call-overload]
+        assert spec.model_fields[key].json_schema_extra["paper"], f"{key}: no source"
     for key, needed in conditions(spec).items():
         assert key in domains
         assert needed.keys() <= spec.model_fields.keys()
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_every_loss_declares_its_equation_networks_and_something_to_search(name: str) -> None:
+    spec = LOSSES[name]
+    assert spec.equation
+    assert set() != spec.kinds <= ALL_KINDS
+    assert spec.scores <= ALL_SCORES
+    assert dict(tunables(spec))
 
 
 @pytest.mark.parametrize(("network", "loss", "message"), [

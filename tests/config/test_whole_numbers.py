@@ -95,25 +95,22 @@ def drawn(study: StudySpec, cell: Cell, count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("scale", ["", ", log=True"])
-def test_every_sampler_draws_whole_numbers_for_an_own_setting(tmp_path: Path, sampler: str, scale: str) -> None:
+def test_every_sampler_samples_whole_numbers_for_a_plugin_and_for_an_optional_setting(
+    tmp_path: Path, sampler: str, scale: str
+) -> None:
     line = RAMP.replace("high=400", f"high=400{scale}")
     load_plugin(str(write_loss(tmp_path / "half_hinge", spec=SPEC + line)), base=tmp_path)
-    study = study_of([{"name": "half_hinge"}], sampler=sampler)
+    training = {"validate_every_steps": {"low": 5, "high": 60}}
+    study = study_of([{"name": "half_hinge"}], sampler=sampler, training=training)
     (cell,) = resolve_cells(study, where="x")
     assert cell.domains["loss.ramp_steps"] == Range(low=50, high=400, log=bool(scale), integer=True)
-    values = [each["loss.ramp_steps"] for each in drawn(study, cell, 24)]
+    found = drawn(study, cell, 24)
+    values = [each["loss.ramp_steps"] for each in found]
     assert all(type(value) is int and 50 <= value <= 400 for value in values)
     assert values[0] == 200
     assert len(set(values)) > 2
-
-
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_an_optional_whole_number_of_the_training_is_drawn_whole(sampler: str) -> None:
-    losses = [{"name": "lmh", "search": "none"}]
-    study = study_of(losses, sampler=sampler, training={"validate_every_steps": {"low": 5, "high": 60}})
-    (cell,) = resolve_cells(study, where="x")
-    values = [each["training.validate_every_steps"] for each in drawn(study, cell, 24)]
-    assert all(type(value) is int and 5 <= value <= 60 for value in values)
+    steps = [each["training.validate_every_steps"] for each in found]
+    assert all(type(value) is int and 5 <= value <= 60 for value in steps)
 
 
 def test_a_search_that_an_earlier_version_began_over_fractions_is_refused_in_a_line_that_helps() -> None:

@@ -165,19 +165,11 @@ class TrainingSpec(Spec):
         return plain
 
     @model_validator(mode="after")
-    def _one_thing_moves_the_rate(self) -> TrainingSpec:
+    def _is_consistent(self) -> TrainingSpec:
         if self.linear_schedule is not None and self.learning_rate_step is not None:
             raise ValueError(messages.TWO_RATES(step=self.learning_rate_step))
-        return self
-
-    @model_validator(mode="after")
-    def _dropped_batches_are_of_pairs(self) -> TrainingSpec:
         if self.drop_last and self.batch_unit == "images":
             raise ValueError(messages.DROPPED_IMAGES())
-        return self
-
-    @model_validator(mode="after")
-    def _phases_fill_the_budget(self) -> TrainingSpec:
         phase_starts(self.phases, self.epochs)
         return self
 
