@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from refusals import fits, refused
+from tiny_studies import tiny_study
 
 from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS, LossSpec, NetworkSpec, SumSpec
@@ -24,9 +25,6 @@ from vsetune.losses.nt_xent.spec import NtXentSpec
 from vsetune.losses.semantic_center.spec import SemanticCenterSpec
 from vsetune.networks.vsepp.spec import VseppSpec
 
-STUDY: dict[str, Any] = {
-    "study": "tiny", "data": {"path": "data/scenes"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
-}
 TRIAL: dict[str, Any] = {
     "study": "s", "trial": "t", "cell": "c", "data": {"path": "d"}, "network": {"name": "vsepp"}, "seed": 0,
     "loss": {"name": "lmh"}, "training": {"epochs": 4},
@@ -34,9 +32,7 @@ TRIAL: dict[str, Any] = {
 
 
 def study(losses: list[dict[str, Any]], **changes: Any) -> StudySpec:
-    first = losses[0]
-    baseline = first.get("label") or first.get("name") or "_".join(part["name"] for part in first["loss"])
-    return parse_spec(STUDY | {"losses": losses, "baseline": baseline} | changes, StudySpec, where="f.yaml")
+    return tiny_study(*losses, **changes)
 
 
 def problems(losses: list[dict[str, Any]], **changes: Any) -> list[Any]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from refusals import fits
+from tiny_studies import tiny_study
 
 from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS
-from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, refusal, resolve_cells
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.study_spec import StudySpec
@@ -18,11 +18,8 @@ from vsetune.errors import ConfigError
 
 
 def study(**changes: Any) -> StudySpec:
-    plain = {
-        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}],
-        "losses": [{"name": "lmh"}, {"name": "adaptive_margin"}],
-    }
-    return parse_spec(plain | changes, StudySpec, where="test")
+    losses = changes.pop("losses", [{"name": "lmh"}, {"name": "adaptive_margin"}])
+    return tiny_study(*losses, **{"baseline": "lmh"} | changes)
 
 
 def searching(**domains: Any) -> StudySpec:

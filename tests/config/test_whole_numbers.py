@@ -12,12 +12,12 @@ import pytest
 from plugin_folders import LOSS, SPEC, write_loss
 from pydantic import Field, PositiveInt, StrictInt
 from refusals import refused
+from tiny_studies import tiny_study
 from typing_extensions import TypeAliasType
 
 from vsetune.config import messages
 from vsetune.config.plugins import forget_plugins, load_plugin
 from vsetune.config.spec.base import Choices, Count, Range, Spec, tunable, tunables
-from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, refusal, resolve_cells
 from vsetune.config.study.domains import clipped, contains, domains_of, values_to_check
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
@@ -71,11 +71,7 @@ def test_a_setting_that_takes_fractions_is_searched_over_all_numbers(annotation:
 
 
 def study_of(losses: list[Any], **search: Any) -> StudySpec:
-    plain = {
-        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": losses,
-        "baseline": losses[0]["name"], "search": {"configurations": 40} | search,
-    }
-    return parse_spec(plain, StudySpec, where="test")
+    return tiny_study(*losses, search={"configurations": 40} | search)
 
 
 def drawn(study: StudySpec, cell: Cell, count: int) -> list[dict[str, Any]]:

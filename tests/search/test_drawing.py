@@ -12,9 +12,9 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
+from tiny_studies import tiny_cell
 
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.search.drawing import CellDrawing
 from vsetune.search.sampling.sampler import distributions_of, even_point
@@ -22,13 +22,9 @@ from vsetune.search.trial_history import REFUSED, TrialHistory
 
 
 def study_of(loss: str = "top_f", **search: Any) -> tuple[StudySpec, Cell]:
-    settings = {"training": {"learning_rate": "default"}, "sampler": "tpe", "start": "random"} | search
-    plain = {
-        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": loss}],
-        "baseline": loss, "search": settings,
-    }
-    study = parse_spec(plain, StudySpec, where="test")
-    return study, resolve_cells(study, where="test")[0]
+    return tiny_cell(
+        loss, **{"training": {"learning_rate": "default"}, "sampler": "tpe", "start": "random"} | search
+    )
 
 
 def history_of(cell: Cell, count: int, *, refused: int = 0) -> list[FrozenTrial]:

@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 import pytest
 from refusals import refused
+from tiny_studies import tiny_cell
 
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.search import messages
 from vsetune.search.configurations import ConfigurationSearch, Lesson, Sampled, Suggestion
@@ -23,13 +23,8 @@ DECAYS = {"margin": {"choices": [0.1, 0.2]}, "decay": {"choices": ["hyperbolic",
 
 
 def study_of(loss: str, space: Any, **search: Any) -> tuple[StudySpec, Cell]:
-    plain = {
-        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "baseline": loss,
-        "losses": [{"name": loss, "search": space}],
-        "search": {"training": {"learning_rate": {"choices": [2e-4, 1e-3]}}, "configurations": 30} | search,
-    }
-    study = parse_spec(plain, StudySpec, where="test")
-    return study, resolve_cells(study, where="test")[0]
+    rates = {"learning_rate": {"choices": [2e-4, 1e-3]}}
+    return tiny_cell(loss, space, **{"training": rates, "configurations": 30} | search)
 
 
 def searched(

@@ -11,10 +11,10 @@ import pytest
 from optuna.trial import TrialState, create_trial
 from refusals import refused
 from threadpoolctl import threadpool_info
+from tiny_studies import tiny_cell
 
 from vsetune.config.messages import UNKNOWN_NAME
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.search.configurations import ConfigurationSearch, Lesson, Sampled, Suggestion
 from vsetune.search.drawing import CellDrawing, sampler_named
@@ -29,13 +29,7 @@ DECAYS = {"decay": {"choices": ["hyperbolic", "linear"]}, "sharpness": "default"
 
 
 def study_of(loss: str = "lseh", space: Any = "default", **search: Any) -> tuple[StudySpec, Cell]:
-    plain = {
-        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "baseline": loss,
-        "losses": [{"name": loss, "search": space}],
-        "search": {"training": {"learning_rate": "default"}, "configurations": 6} | search,
-    }
-    study = parse_spec(plain, StudySpec, where="test")
-    return study, resolve_cells(study, where="test")[0]
+    return tiny_cell(loss, space, **{"training": {"learning_rate": "default"}, "configurations": 6} | search)
 
 
 def searched(study: StudySpec, cell: Cell, count: int, *, kept: list[Sampled] | None = None) -> list[Suggestion]:

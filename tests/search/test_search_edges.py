@@ -6,18 +6,14 @@ import math
 
 import optuna
 import pytest
+from tiny_studies import tiny_study
 
-from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
-from vsetune.config.study.study_spec import StudySpec
 from vsetune.metrics.curves import SAME_EPOCH
 from vsetune.search.configurations import ConfigurationSearch, Refusal
 from vsetune.search.stopping.rules import Halving
 
-STUDY = parse_spec(
-    {"study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]},
-    StudySpec, where="test",
-)
+STUDY = tiny_study()
 CELL = "vsepp.lmh"
 
 
