@@ -289,16 +289,13 @@ def _incomparable(study: StudySpec, cells: Sequence[Cell], where: str) -> list[s
 
 def _origin(study: StudySpec, cell: Cell, key: str) -> str:
     """The place in the study file of a setting of a cell's training: the one that takes precedence."""
-    for number, override in enumerate(study.overrides):
-        if (override.network, override.loss) == (cell.network_name, cell.loss_name) and key in override.training:
-            return f"overrides[{number}].training.{key}"
-    for number, loss in enumerate(study.losses):
-        if loss.cell_name == cell.loss_name and key in loss.training:
-            return f"losses[{number}].training.{key}"
-    for number, network in enumerate(study.networks):
-        if network.cell_name == cell.network_name and key in network.training:
-            return f"networks[{number}].training.{key}"
-    return f"training.{key}"
+    entries: list[tuple[str, int, Override | LossEntry | NetworkEntry]] = [
+        *(("overrides", n, e) for n, e in enumerate(study.overrides) if f"{e.network}.{e.loss}" == cell.name),
+        *(("losses", n, e) for n, e in enumerate(study.losses) if e.cell_name == cell.loss_name),
+        *(("networks", n, e) for n, e in enumerate(study.networks) if e.cell_name == cell.network_name),
+    ]
+    found = (f"{kind}[{number}].training.{key}" for kind, number, entry in entries if key in entry.training)
+    return next(found, f"training.{key}")
 
 
 def _shown(value: Any) -> str:
