@@ -43,6 +43,13 @@ Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*
 _LONGEST_NAME = 60
 
 
+class Problems(ValueError):
+    """Several problems of one spec, as arguments."""
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.args))
+
+
 class Spec(BaseModel):
     """A frozen piece of configuration. Unknown keys are errors; numbers must be finite."""
 

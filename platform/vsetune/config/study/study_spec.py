@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from vsetune.config import messages
 from vsetune.config.sources.trial_inputs import DataSpec
-from vsetune.config.spec.base import Name, SearchDomain, Seed, Spec, did_you_mean
+from vsetune.config.spec.base import Name, Problems, SearchDomain, Seed, Spec, did_you_mean
 from vsetune.config.study.domains import known_table
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.resources import ResourceSpec
@@ -213,7 +213,7 @@ class StudySpec(Spec):
     def _consistent(self) -> StudySpec:
         problems = list(inconsistencies(self))
         if problems:
-            raise ValueError(*problems)
+            raise Problems(*problems)
         return self
 
 
