@@ -134,9 +134,3 @@ def test_a_trial_at_its_end_is_not_stopped_and_counts() -> None:
     assert not halving.note("good", 10.0, 50.0)
     assert not halving.note("bad", 10.0, 5.0)
     assert halving.rungs() == {3.0: {}, 9.0: {"good": 50.0, "bad": 5.0}}
-
-
-def test_a_cell_that_ends_at_or_before_the_grace_has_no_rungs() -> None:
-    halving = Halving(grace_epochs=1, reduction_factor=3, epochs=1)
-    assert not halving.note("any", 0.9, 1.0)
-    assert halving.rungs() == {}

@@ -45,16 +45,6 @@ def trials(search: ConfigurationSearch, cell: str = "vsepp.lmh") -> list[optuna.
     return list(search._histories[cell])
 
 
-def test_the_first_configuration_is_the_default_and_the_others_differ() -> None:
-    drawn = run(open_search(), "vsepp.top_f", 4)
-    assert drawn[0] == CELLS[1].defaults()
-    assert len({str(each) for each in drawn}) == 4
-
-
-def test_the_same_seed_and_history_give_the_same_configurations() -> None:
-    assert run(open_search(), "vsepp.lmh", 5) == run(open_search(), "vsepp.lmh", 5)
-
-
 def test_a_new_process_goes_on_where_the_old_one_ended() -> None:
     kept: list[Sampled] = []
     first = open_search(kept)

@@ -66,13 +66,10 @@ def describe_problems(error: ValidationError, *, where: str, places: Places | No
             of_key.append(messages.MISSING_KEY())
         elif item["type"] == "value_error":
             of_key += problems_in(item["ctx"]["error"])
-        else:
-            got = _short(item["input"])
-            of_value = needs.setdefault((location, got), {})
-            if of_value:
-                of_key.pop()  # of a union, every branch adds its need to one problem
-            of_value[_need(item)] = None
-            of_key.append(messages.WRONG_VALUE(got=got, need=_either([*of_value])))
+        else:  # of a union, every branch adds its need
+            needs.setdefault((location, _short(item["input"])), {})[_need(item)] = None
+    for (location, got), of_value in needs.items():
+        found[location].append(messages.WRONG_VALUE(got=got, need=_either([*of_value])))
     lines = [_placed(each, where, _key_path(location)) for location, of_key in found.items() for each in of_key]
     return list(dict.fromkeys(lines))
 
