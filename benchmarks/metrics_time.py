@@ -21,7 +21,7 @@ from torch import Tensor
 
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import rank_averages
-from vsetune.metrics.recall import retrieval_scores
+from vsetune.metrics.recall import owner_scores
 from vsetune.metrics.score_blocks import EmbeddingScores
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 
@@ -32,7 +32,7 @@ def main(repeats: int) -> None:
     torch.set_num_threads(2)
     images, captions, owner = split(5000)
     begin = time.perf_counter()
-    retrieval_scores(images, captions, owner, similarity=product)
+    owner_scores(EmbeddingScores(images, captions, product), owner)
     seconds = time.perf_counter() - begin
     print(f"{'recalls':14}5,000 x 25,000  {seconds:6.2f} s, peak of the process {peak_megabytes():.0f} MB")
 
@@ -43,7 +43,7 @@ def main(repeats: int) -> None:
     semantics = CaptionSemantics(vectors, owner, images=len(images), image_score="max")
     positives = Positives.of_owner(owner, images=len(images), captions=len(captions))
     medians = in_turns(repeats, {
-        "recalls": lambda: retrieval_scores(images, captions, owner, similarity=product),
+        "recalls": lambda: owner_scores(EmbeddingScores(images, captions, product), owner),
         "products": lambda: images.double() @ captions.double().T,
         "plain sort": lambda: sorted_recalls(images, captions, owner),
         "rank averages": lambda: rank_averages(scores, positives),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from vsetune.config.spec.loading import parse_spec
+from tiny_studies import tiny_study
+
 from vsetune.config.study.cells import Cell, build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.search.importances import importances_of
@@ -13,11 +14,7 @@ BOTH = {"decay": {"choices": ["hyperbolic", "linear"]}, "sharpness": "default"}
 
 
 def resolved(loss: dict[str, Any], **study: Any) -> tuple[StudySpec, Cell]:
-    plain = {
-        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [loss],
-        "baseline": loss.get("label", "top_f"), **study,
-    }
-    spec = parse_spec(plain, StudySpec, where="test")
+    spec = tiny_study(loss, **study)
     return spec, resolve_cells(spec, where="test")[0]
 
 

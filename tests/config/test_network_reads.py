@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from refusals import refused
 
+from vsetune.config import messages
 from vsetune.config.component_specs import NETWORKS, NetworkSpec
 from vsetune.config.sources.trial_inputs import FEATURES_AND_WORDS, NetworkReads, TextModel
-from vsetune.errors import ConfigError
 
 OTHERWISE: dict[str, NetworkReads] = {
     "cgmn": NetworkReads(dependencies=True),
@@ -55,5 +56,5 @@ def test_photographs_are_read_where_a_network_is_told_to(name: str) -> None:
 
 
 def test_parses_of_word_pieces_are_refused() -> None:
-    with pytest.raises(ConfigError, match="reads dependency parses and word pieces, need one of them: parses join"):
+    with refused(messages.PARSES_AND_PIECES):
         NetworkReads(dependencies=True, word_pieces=TextModel("bert"))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from plugin_folders import LOSS, NEGATIVES, SPEC, write_files, write_loss, write_network
+from refusals import fits, refused
 
+from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS
-from vsetune.config.components.plugin_import import read_source
-from vsetune.config.plugins import Plugin, forget_plugins, known_plugins, load_plugin, load_plugins, plugin_of
-from vsetune.errors import ConfigError, MissingPlugin
+from vsetune.config.plugin_import import read_source
+from vsetune.config.plugins import forget_plugins, known_plugins, load_plugin, load_plugins, plugin_of
+from vsetune.errors import ConfigError, Message, MissingPlugin, Problem
 from vsetune.losses.loss_base import LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.networks.network_building import build_network
@@ -31,13 +33,15 @@ def _own_components_only() -> Iterator[None]:
     forget_plugins()
 
 
-def problem(reference: str, base: Path) -> str:
-    """The one line that a reference is refused with."""
-    with pytest.raises(ConfigError) as refused:
+def problem(reference: str, base: Path) -> Problem:
+    """The one problem that a reference is refused with."""
+    with pytest.raises(ConfigError) as caught:
         load_plugin(reference, base=base)
-    assert len(refused.value.problems) == 1
-    assert "\n" not in refused.value.problems[0]
-    return refused.value.problems[0]
+    (found,) = caught.value.problems
+    assert isinstance(found, Problem)
+    assert "\n" not in found
+    assert found.startswith("plugins: ")
+    return found
 
 
 def batch(n: int = 4) -> LossInputs:
@@ -119,102 +123,102 @@ def test_a_module_that_can_be_imported(tmp_path: Path, monkeypatch: pytest.Monke
     assert load_plugin("their_package", base=tmp_path / "elsewhere") == (plugin,)
     assert load_plugin("their_package.half.loss", base=tmp_path / "elsewhere") == (plugin,)
     write_files(package, {"hinges": "changed = True"})
-    assert "changed since this process imported it; start the command again" in problem("their_package", tmp_path / "e")
+    assert fits(problem("their_package", tmp_path / "e"), messages.PLUGIN_CHANGED, path=package)
 
 
 def test_what_leads_nowhere(tmp_path: Path) -> None:
-    with pytest.raises(MissingPlugin, match=r"no_such/: no such folder|no_such: no such folder"):
-        load_plugin("no_such/", base=tmp_path)
-    with pytest.raises(MissingPlugin, match="no such folder, and no module of this name is installed"):
-        load_plugin("no_such.module", base=tmp_path)
     (tmp_path / "empty").mkdir()
-    assert "no spec.py in it or in a folder of it" in problem("empty", tmp_path)
     (tmp_path / "one.py").touch()
-    assert "is a file, need the folder of a component" in problem("one.py", tmp_path)
-    assert "need a folder or a module" in problem("s3://bucket/x", tmp_path)
-    assert "is vsetune itself" in problem("vsetune.losses.lmh", tmp_path)
+    for reference, message, is_missing in (
+        ("no_such/", messages.NO_PLUGIN, True), ("no_such.module", messages.NO_PLUGIN, True),
+        ("empty", messages.NO_COMPONENT, True), ("one.py", messages.NOT_A_COMPONENT, False),
+        ("s3://bucket/x", messages.NOT_A_COMPONENT, False), ("vsetune.losses.lmh", messages.OWN_COMPONENTS, False),
+        ("json", messages.NO_COMPONENT, False), ("this", messages.NOT_A_COMPONENT, False),
+    ):
+        with refused(message, by=ConfigError) as caught:
+            load_plugin(reference, base=tmp_path)
+        assert isinstance(caught.value, MissingPlugin) == is_missing, reference
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        ('"half_hinge"] = "half_hinge"', '"lmh"] = "lmh"', r"spec.py:9: loss lmh is one of vsetune's own"),
-        ('Literal["half_hinge"] =', "str =", r"spec.py:15: `name` takes other values than its own; write `name: Lit"),
-        ('"half_hinge"] = "half_hinge"', '"half hinge"] = "half hinge"', "spec.py:15: got the name 'half hinge', need"),
-        ('    """Half of the hinges: only images look for captions."""\n', "", "spec.py:9: HalfHingeSpec has no docst"),
-        ('"made for a test"', '""', r"spec.py:9: HalfHingeSpec declares no source; write `source: ClassVar\[str\]"),
-        ('    equation: ClassVar[str] = "', '    other: ClassVar[str] = "', "spec.py:9: .* declares no equation"),
-        (TUNABLE, "0.2", r"spec.py:16: margin is a number without a range; declare it with `tunable\(default, Range"),
-        (TUNABLE, "Field(0.2, ge=0)", "spec.py:17: margin has no description"),
-        ("tunable(0.2,", "tunable(-0.2,", r"spec.py:16: HalfHingeSpec\(\) is not valid \(margin: .*greater than or"),
-        ("Range, tunable", "Rang, tunable", r"spec.py:5: ImportError: cannot import name 'Rang' .*; fix this line"),
-        (IMPORT, f"import no_such_library\n{IMPORT}",
-         r"spec.py:6: ModuleNotFoundError: No module named 'no_such_library'; install no_such_library where trials"),
-        (IMPORT, f"from vsetune.losses.loss_spec import LossSpec\n{IMPORT}",
-         r"spec.py:6: ModuleNotFoundError: .*; this version has no such module; see the imports of a new draft"),
-        (IMPORT, f"from negatives import hardest\n{IMPORT}",
-         r"spec.py:6: ModuleNotFoundError: .*; write `from .negatives import ...`, with the dot"),
-        (IMPORT, f"from ..other import hardest\n{IMPORT}", "spec.py:6: .*; a component sees its own folder only"),
-        (f"{CLASS}:", CLASS, "spec.py:9: SyntaxError: expected ':'; fix this line"),
-        (CLASS, f"raise SystemExit\n{CLASS}", "spec.py:9: SystemExit; fix this line"),
-        ("(LossSpec)", "", "spec.py: defines no component; need a class derived from LossSpec or NetworkSpec"),
-    ],
-)
-def test_one_line_with_file_and_fix(tmp_path: Path, old: str, new: str, told: str) -> None:
+RAISED = messages.PLUGIN_RAISED
+
+
+@pytest.mark.parametrize(("old", "new", "line", "message", "fields"), [
+    ('"half_hinge"] = "half_hinge"', '"lmh"] = "lmh"', 9, messages.TAKEN_NAME, {"name": "lmh"}),
+    ('Literal["half_hinge"] =', "str =", 15, messages.NAME_IS_NO_LITERAL, {"field": "name"}),
+    ('"half_hinge"] = "half_hinge"', '"half hinge"] = "half hinge"', 15, messages.BAD_COMPONENT_NAME, {}),
+    ('"half_hinge"] = "half_hinge"', '"sum"] = "sum"', 15, messages.BAD_COMPONENT_NAME, {"name": "sum"}),
+    ('    """Half of the hinges: only images look for captions."""\n', "", 9, messages.NO_DOCSTRING, {}),
+    ('"made for a test"', '""', 9, messages.NO_FACT, {"fact": "source"}),
+    ('    equation: ClassVar[str] = "', '    other: ClassVar[str] = "', 9, messages.NO_FACT, {"fact": "equation"}),
+    (TUNABLE, "0.2", 16, messages.NO_RANGE, {"field": "margin"}),
+    (TUNABLE, "Field(0.2, ge=0)", 17, messages.NO_DESCRIPTION, {"field": "margin"}),
+    ("tunable(0.2,", "tunable(-0.2,", 16, messages.INVALID_DEFAULTS, {"field": "margin"}),
+    ("Range, tunable", "Rang, tunable", 5, RAISED, {"fix": "fix this line"}),
+    (IMPORT, f"import no_such_library\n{IMPORT}", 6, RAISED,
+     {"fix": "install no_such_library where trials run, or put the module into the folder and import it with a dot"}),
+    (IMPORT, f"from vsetune.losses.loss_spec import LossSpec\n{IMPORT}", 6, RAISED,
+     {"fix": "this version has no such module; see the imports of a new draft: vsetune losses new NAME"}),
+    (IMPORT, f"from negatives import hardest\n{IMPORT}", 6, RAISED,
+     {"fix": "write `from .negatives import ...`, with the dot: the folder is a package of its own"}),
+    (IMPORT, f"from ..other import hardest\n{IMPORT}", 6, RAISED,
+     {"fix": "a component sees its own folder only; copy the module into it"}),
+    (f"{CLASS}:", CLASS, 9, RAISED, {"reason": "SyntaxError: expected ':'"}),
+    (CLASS, f"raise SystemExit\n{CLASS}", 9, RAISED, {"reason": "SystemExit"}),
+    ("(LossSpec)", "", None, messages.NO_SPEC_CLASS, {}),
+])
+def test_a_wrong_spec_is_refused_with_its_line(
+    tmp_path: Path, old: str, new: str, line: int | None, message: Message, fields: dict[str, Any]
+) -> None:
     assert old in SPEC
     spec = SPEC.replace(old, new)
     if "Field(" in new:
         spec = spec.replace("from vsetune.config", "from pydantic import Field\nfrom vsetune.config", 1)
     write_loss(tmp_path / "half_hinge", spec=spec)
     found = problem("half_hinge", tmp_path)
-    assert found.startswith("plugins: /")
-    assert re.search(told, found), found
+    assert fits(found, message, **fields), (found, found.fields)
+    assert ("spec.py: " if line is None else f"spec.py:{line}: ") in found
     assert "half_hinge" not in LOSSES
 
 
 def test_code_that_only_fails_when_it_is_built(tmp_path: Path) -> None:
     write_loss(tmp_path / "half_hinge", loss=LOSS.replace("from .spec", "from .specs"))
     load_plugin("half_hinge", base=tmp_path)
-    told = r"half_hinge/loss.py:7: ModuleNotFoundError: No module named '.specs'; fix this line$"
-    with pytest.raises(ConfigError, match=told):
+    place, reason = tmp_path / "half_hinge" / "loss.py:7", "ModuleNotFoundError: No module named '.specs'"
+    with refused(RAISED, place=place, reason=reason):
         build_loss(LOSSES["half_hinge"]())
 
 
 def test_a_loss_without_its_file(tmp_path: Path) -> None:
     write_loss(tmp_path / "half_hinge")
     (tmp_path / "half_hinge" / "loss.py").unlink()
-    assert problem("half_hinge", tmp_path).endswith(
-        "no loss.py in it; need a class with @register(HalfHingeSpec) there"
-    )
+    assert fits(problem("half_hinge", tmp_path), messages.NO_CODE, kind="loss")
 
 
 def test_two_folders_with_one_name(tmp_path: Path) -> None:
     write_loss(tmp_path / "a")
     write_loss(tmp_path / "b")
-    with pytest.raises(ConfigError, match=r"b: loss half_hinge is also in .*/a; rename one"):
+    with refused(messages.SAME_NAME, folder=tmp_path / "b", name="half_hinge", other=tmp_path / "a"):
         load_plugins(["a", "b"], base=tmp_path)
 
 
 def test_all_problems_of_several_references(tmp_path: Path) -> None:
     write_loss(tmp_path / "a", spec=SPEC.replace('"made for a test"', '""').replace(TUNABLE, "0.2"))
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as caught:
         load_plugins(["a", "nowhere/", "a"], base=tmp_path)
-    assert len(refused.value.problems) == 3
+    assert len(caught.value.problems) == 3
 
 
 def test_too_much_to_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vsetune.config.components.plugin_import.MOST_BYTES", 100)
+    monkeypatch.setattr("vsetune.config.plugin_import.MOST_BYTES", 100)
     write_loss(tmp_path / "half_hinge")
-    assert "MiB of files" in problem("half_hinge", tmp_path)
+    assert fits(problem("half_hinge", tmp_path), messages.TOO_LARGE)
 
 
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     write_loss(tmp_path / "half_hinge")
     os.mkfifo(tmp_path / "half_hinge" / "words.txt")
-    assert "words.txt: need a regular file" in problem("half_hinge", tmp_path)
+    expected = tmp_path / "half_hinge" / "words.txt"
+    assert fits(problem("half_hinge", tmp_path), messages.UNREADABLE_PLUGIN, path=expected)
 
 
-def test_plugins_are_plain_values(tmp_path: Path) -> None:
-    write_loss(tmp_path / "half_hinge")
-    (plugin,) = load_plugin("half_hinge", base=tmp_path)
-    assert plugin == Plugin("loss", "half_hinge", plugin.folder, plugin.package, plugin.sha256, plugin.folder)

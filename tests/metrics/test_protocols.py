@@ -6,16 +6,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from torch import Tensor
+from whole_scores import fold_scores, retrieval_scores
 
-from vsetune.errors import DataError
+from vsetune.metrics import messages
 from vsetune.metrics.recall import (
     COCO_TEST_1K,
     COCO_TEST_5K,
     RankingProtocol,
-    fold_scores,
     owner_scores,
-    retrieval_scores,
 )
 from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, MeanScores
 
@@ -87,5 +87,5 @@ def test_an_ensemble_is_ranked_by_the_mean_of_its_scores() -> None:
 
 
 def test_another_number_of_images_is_not_the_protocol() -> None:
-    with pytest.raises(DataError, match="coco_test_1k: got 10 images, need the 5000 of the protocol"):
+    with refused(messages.IMAGES_OF_PROTOCOL, protocol="coco_test_1k", images=10, need=5000):
         COCO_TEST_1K.scores(EmbeddingScores(torch.eye(10), torch.eye(10), product), torch.arange(10))

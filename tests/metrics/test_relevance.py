@@ -6,12 +6,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from torch import Tensor
+from whole_scores import matrix_scores, relevance_matrix_scores
 
-from vsetune.errors import DataError, NumericError
+from vsetune.errors import Message
+from vsetune.metrics import messages
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import retrieval_ranks
-from vsetune.metrics.recall import matrix_scores, relevance_matrix_scores, relevance_scores
 from vsetune.metrics.score_blocks import MatrixScores
 
 
@@ -41,7 +43,8 @@ def test_a_longer_list_on_f_by_hand(f, owner) -> None:
     assert ranks.image_to_text.ranks.tolist() == [0, 0, 0]
     assert ranks.text_to_image.ranks.tolist() == [0, 0, 1, 0, 2, 1]
     scores = relevance_matrix_scores(f, extended)
-    assert (scores.scores.i2t_r1, scores.scores.t2i_r1, scores.left_out) == (100, 50, 0)
+    assert (scores.scores.i2t_r1, scores.scores.t2i_r1) == (100, 50)
+    assert (scores.left_out_images, scores.left_out_captions) == (0, 0)
 
 
 def test_the_list_of_owners_gives_the_ordinary_scores(random_case) -> None:
@@ -50,7 +53,7 @@ def test_the_list_of_owners_gives_the_ordinary_scores(random_case) -> None:
         pairs = torch.stack([owner, torch.arange(owner.numel())], dim=1)
         result = relevance_matrix_scores(scores, pairs[torch.randperm(len(pairs))])
         assert result.scores == matrix_scores(scores, owner)
-        assert result.left_out == 0
+        assert (result.left_out_images, result.left_out_captions) == (0, 0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -75,7 +78,7 @@ def test_queries_without_a_positive_are_left_out_and_counted_but_stay_candidates
     """Image 1 fits nothing; caption 3 fits nothing, and yet both push others down."""
     pairs = torch.tensor([[0, 2], [2, 5]])
     result = relevance_matrix_scores(f, pairs)
-    assert (result.left_out_images, result.left_out_captions, result.left_out) == (1, 4, 5)
+    assert (result.left_out_images, result.left_out_captions) == (1, 4)
     assert (result.scores.images, result.scores.captions) == (2, 2)
     assert result.scores.i2t_mean_rank == 1 + (2 + 1) / 2
     assert result.scores.t2i_mean_rank == 1 + (0 + 1) / 2
@@ -101,34 +104,14 @@ def test_more_relevant_candidates_never_push_the_best_one_down(random_case) -> N
     assert (many.text_to_image.ranks <= few.text_to_image.ranks).all()
 
 
-def test_embeddings_equal_the_whole_matrix() -> None:
-    generator = torch.Generator().manual_seed(0)
-    images, captions = torch.randn(40, 16, generator=generator), torch.randn(70, 16, generator=generator)
-    pairs = torch.stack(
-        [torch.randint(40, (150,), generator=generator), torch.randint(70, (150,), generator=generator)], dim=1
-    )
-    whole = relevance_matrix_scores(product(images.double(), captions.double()).float(), pairs)
-    assert relevance_scores(images, captions, pairs, similarity=product) == whole
-
-
-def test_a_diverged_network_cannot_be_scored(f, owner) -> None:
-    f[1, 0] = float("nan")
-    with pytest.raises(NumericError, match="image_to_text and text_to_image: got 1 of 18"):
-        relevance_matrix_scores(f, torch.tensor([[0, 0]]))
-
-
-@pytest.mark.parametrize(
-    ("pairs", "message"),
-    [
-        (torch.zeros(0, 2, dtype=torch.int64), "got no pairs"),
-        (torch.tensor([[3, 0]]), "got image indices from 3 to 3, need 0 to 2"),
-        (torch.tensor([[0, 6], [0, 1]]), "got caption indices from 1 to 6, need 0 to 5"),
-        (torch.tensor([[-1, 0]]), "got image indices from -1 to -1"),
-        (torch.tensor([0, 1]), "got pairs of shape (2,)"),
-        (torch.tensor([[0.0, 1.0]]), "type torch.float32"),
-    ],
-)
-def test_lists_that_do_not_fit_are_refused(pairs, message, f) -> None:
-    with pytest.raises(DataError) as caught:
+@pytest.mark.parametrize(("pairs", "message", "fields"), [
+    (torch.zeros(0, 2, dtype=torch.int64), messages.NO_PAIRS, {}),
+    (torch.tensor([[3, 0]]), messages.OUTSIDE, {"what": "image indices", "low": 3, "high": 3, "most": 2}),
+    (torch.tensor([[0, 6], [0, 1]]), messages.OUTSIDE, {"what": "caption indices", "low": 1, "high": 6, "most": 5}),
+    (torch.tensor([[-1, 0]]), messages.OUTSIDE, {"what": "image indices", "low": -1}),
+    (torch.tensor([0, 1]), messages.PAIRS_SHAPE, {"shape": "(2,)"}),
+    (torch.tensor([[0.0, 1.0]]), messages.PAIRS_SHAPE, {"dtype": "torch.float32"}),
+])
+def test_lists_that_do_not_fit_are_refused(pairs: Tensor, message: Message, fields: dict[str, object], f) -> None:
+    with refused(message, **fields):
         relevance_matrix_scores(f, pairs)
-    assert message in str(caught.value)

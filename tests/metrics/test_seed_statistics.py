@@ -107,8 +107,8 @@ def test_the_tests_are_those_of_scipy() -> None:
     assert paired_t(RECALLS) == pytest.approx(stats.ttest_1samp(RECALLS, 0).pvalue)
     differences = [0.9, 0.1, 1.4, -0.2, 0.8]
     assert paired_t(differences) == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
-    for sooner, later in ((6, 0), (7, 1), (2, 5), (3, 3)):
-        assert sign_test(sooner, later) == pytest.approx(stats.binomtest(sooner, sooner + later).pvalue)
+    for wins, losses in ((6, 0), (7, 1), (2, 5), (3, 3)):
+        assert sign_test(wins, losses) == pytest.approx(stats.binomtest(wins, wins + losses).pvalue)
 
 
 def test_one_pair_of_seeds_never_decides() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from refusals import refused
 
-from vsetune.errors import ConfigError
+from vsetune.config.messages import STOP_GRADIENT
 from vsetune.quality.checks import Result
 from vsetune.quality.loss_batches import LossSubject
 from vsetune.quality.loss_checks import LOSS_CHECKS
@@ -200,5 +201,5 @@ def test_a_declared_stop_gradient_that_is_none_is_refused(draft: Any) -> None:
 
 def test_a_declared_stop_gradient_has_words(draft: Any) -> None:
     flag = (LATER, "    stop_gradient: ClassVar[bool] = True\n" + LATER)
-    with pytest.raises(ConfigError, match="stop_gradient is True, need a sentence"):
+    with refused(STOP_GRADIENT, got="True"):
         loss_at(draft("loss", spec(flag)))

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 import hypothesis
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 
-from vsetune.search.stopping.halving import Halving
+from vsetune.search.stopping.rules import Halving
 
 Curve = list[tuple[float, float]]
 
@@ -120,18 +119,6 @@ def test_a_validation_that_passes_several_rungs_fills_the_highest_only_and_the_o
     assert not halving.note("third", 2.0, 0.0), "no rung between 1 and 2"
 
 
-def test_a_known_point_gets_the_decision_that_was_taken_at_it() -> None:
-    halving = Halving(grace_epochs=1, reduction_factor=2, epochs=8)
-    assert not halving.note("good", 1.0, 50.0)
-    assert halving.note("bad", 1.0, 40.0)
-    assert not halving.note("late", 1.0, 60.0)
-    before = halving.rungs()
-    assert halving.note("bad", 1.0, 99.0)
-    assert not halving.note("good", 1.0, 0.0)
-    assert not halving.note("good", 0.5, 0.0)
-    assert halving.rungs() == before
-
-
 def test_an_open_trial_is_judged_again_by_those_before_it() -> None:
     """Killed after the validation was recorded, before the stop was: the same decision, later arrivals or not."""
     halving = Halving(grace_epochs=1, reduction_factor=2, epochs=8)
@@ -147,14 +134,3 @@ def test_a_trial_at_its_end_is_not_stopped_and_counts() -> None:
     assert not halving.note("good", 10.0, 50.0)
     assert not halving.note("bad", 10.0, 5.0)
     assert halving.rungs() == {3.0: {}, 9.0: {"good": 50.0, "bad": 5.0}}
-
-
-def test_a_cell_that_ends_at_or_before_the_grace_has_no_rungs() -> None:
-    halving = Halving(grace_epochs=1, reduction_factor=3, epochs=1)
-    assert not halving.note("any", 0.9, 1.0)
-    assert halving.rungs() == {}
-
-
-def test_a_recall_that_is_not_a_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="trial t at epoch 1: got M-Recall nan"):
-        Halving(grace_epochs=1, reduction_factor=3, epochs=9).note("t", 1.0, float("nan"))

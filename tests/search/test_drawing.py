@@ -12,22 +12,19 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
+from tiny_studies import tiny_cell
 
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import Cell, resolve_cells
-from vsetune.config.study.study_spec import StudySpec
-from vsetune.search.drawing import REFUSED, distributions_of, draw
-from vsetune.search.sampling.sampler import even_point
+from vsetune.config.study.cells import Cell
+from vsetune.config.study.study_spec import SearchSpec, StudySpec
+from vsetune.search.drawing import CellDrawing
+from vsetune.search.sampling.sampler import distributions_of, even_point
+from vsetune.search.trial_history import REFUSED, TrialHistory
 
 
 def study_of(loss: str = "top_f", **search: Any) -> tuple[StudySpec, Cell]:
-    settings = {"training": {"learning_rate": "default"}, "sampler": "tpe", "start": "random"} | search
-    plain = {
-        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": loss}],
-        "baseline": loss, "search": settings,
-    }
-    study = parse_spec(plain, StudySpec, where="test")
-    return study, resolve_cells(study, where="test")[0]
+    return tiny_cell(
+        loss, **{"training": {"learning_rate": "default"}, "sampler": "tpe", "start": "random"} | search
+    )
 
 
 def history_of(cell: Cell, count: int, *, refused: int = 0) -> list[FrozenTrial]:
@@ -49,6 +46,12 @@ def asked(sampler: optuna.samplers.BaseSampler, cell: Cell, history: Sequence[Fr
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.add_trials(history)
     return dict(study.ask(fixed_distributions=distributions_of(cell)).params)
+
+
+def draw(spec: SearchSpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[str, Any]:
+    drawn = CellDrawing(spec, cell).next(TrialHistory(history, applying=cell.applying))
+    assert drawn is not None
+    return drawn.configuration
 
 
 def seed_of(seed: int, cell: Cell, count: int) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
+from refusals import refused
+from tiny_studies import tiny_cell
 
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
-from vsetune.errors import ConfigError
+from vsetune.search import messages
 from vsetune.search.configurations import ConfigurationSearch, Lesson, Sampled, Suggestion
-from vsetune.search.drawing import gaps_of
+from vsetune.search.drawing import CellDrawing
 from vsetune.search.finite_spaces import configurations_in
 
 SAMPLERS = get_args(SearchSpec.model_fields["sampler"].annotation)
@@ -22,13 +23,8 @@ DECAYS = {"margin": {"choices": [0.1, 0.2]}, "decay": {"choices": ["hyperbolic",
 
 
 def study_of(loss: str, space: Any, **search: Any) -> tuple[StudySpec, Cell]:
-    plain = {
-        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "baseline": loss,
-        "losses": [{"name": loss, "search": space}],
-        "search": {"training": {"learning_rate": {"choices": [2e-4, 1e-3]}}, "configurations": 30} | search,
-    }
-    study = parse_spec(plain, StudySpec, where="test")
-    return study, resolve_cells(study, where="test")[0]
+    rates = {"learning_rate": {"choices": [2e-4, 1e-3]}}
+    return tiny_cell(loss, space, **{"training": rates, "configurations": 30} | search)
 
 
 def searched(
@@ -110,8 +106,8 @@ def test_refused_configurations_are_not_drawn_again_and_a_space_without_a_valid_
     study, cell = study_of("lmh", MARGINS, sampler="random")
     found = searched(study, cell, refuses=lambda name, each: "too large" if each["loss.margin"] > 0.15 else None)
     assert [each.configuration["loss.margin"] for each in found] == [0.1, 0.1]
-    with pytest.raises(ConfigError, match=r"^search: cell vsepp\.lmh: all 6 configurations of its space were "
-                                          r"refused, the last \(loss\.margin 0\.3, .*\) because too large; make the"):
+    all_of_it = "all 6 configurations of its space"
+    with refused(messages.ALL_REFUSED, cell=cell.name, which=all_of_it, reason="too large"):
         searched(study, cell, refuses=lambda name, each: "too large")
 
 
@@ -127,12 +123,9 @@ def test_trials_of_other_studies_are_no_trials_of_this_one_and_a_start_that_was_
 
 def test_a_space_smaller_than_its_budget_is_told_before_anything_runs() -> None:
     study, cell = study_of("lmh", MARGINS)
-    assert gaps_of(study.search, cell) == (
-        "search: cell vsepp.lmh: the space has 6 configurations and the budget 30 whole trainings: the search ends "
-        "early; search more, or lower search.configurations to 6"
-    )
+    assert "has 6 configurations and the budget 30 whole trainings" in CellDrawing(study.search, cell).gaps()
     smaller, cell = study_of("lmh", MARGINS, configurations=6)
-    assert gaps_of(smaller.search, cell) == ""
+    assert CellDrawing(smaller.search, cell).gaps() == ""
 
 
 def test_configurations_of_a_space_are_counted() -> None:

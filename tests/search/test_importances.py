@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vsetune.config.spec.base import Choices, Range
-from vsetune.search.importances import FANOVA, FOREST_UP_TO, PED_ANOVA, importances_of
+from vsetune.search.importances import FANOVA, MOST, importances_of
 
 DOMAINS = {
     "loss.margin": Range(low=0.0, high=1.0),
@@ -58,7 +58,6 @@ def test_settings_that_never_changed_or_that_some_trial_lacks_are_named_and_left
     assert found.remark.endswith("training.learning_rate, loss.decay.")
 
 
-def test_many_trials_are_judged_without_a_forest() -> None:
-    found = importances_of(DOMAINS, trials(FOREST_UP_TO + 1))
-    assert found.method == PED_ANOVA
-    assert next(iter(found.shares)) == "loss.margin"
+def test_of_many_trials_the_latest_are_judged() -> None:
+    tried = trials(MOST)
+    assert importances_of(DOMAINS, [(tried[0][0], 0.0), *tried]) == importances_of(DOMAINS, tried)

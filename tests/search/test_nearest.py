@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tiny_studies import tiny_cell
 
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import resolve_cells
-from vsetune.config.study.study_spec import StudySpec
-from vsetune.search.drawing import distributions_of
-from vsetune.search.sampling.sampler import even_point
+from vsetune.search.sampling.sampler import distributions_of, even_point
 from vsetune.study.simulation.recorded_curves import Nearest
 
 
 def test_distances_are_those_of_a_plain_loop() -> None:
     """Of a margin from 0.1 to 0.5: as shares of the range."""
-    plain = {
-        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "baseline": "lmh",
-        "losses": [{"name": "lmh", "search": {"margin": {"low": 0.1, "high": 0.5}}}],
-    }
-    (cell,) = resolve_cells(parse_spec(plain, StudySpec, where="test"), where="test")
+    _, cell = tiny_cell("lmh", {"margin": {"low": 0.1, "high": 0.5}})
     recorded = [{"loss.margin": margin} for margin in (0.1, 0.2, 0.5)]
     nearest = Nearest(cell, recorded)
     assert [nearest.place_of({"loss.margin": margin}) for margin in (0.14, 0.16, 0.34, 0.36)] == [0, 1, 1, 2]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from vsetune.config.study.study_spec import SchedulerSpec
-from vsetune.search.stopping.choosing import stopping_rule
 from vsetune.search.stopping.predicted import MIDDLE, SHAPES, USUAL_NOISE, WIDTH, ChanceToWin, CurveFit, shapes_at
+from vsetune.search.stopping.rules import stopping_rule
 
 EPOCHS = 27
 EVEN = np.full(SHAPES, -math.log(SHAPES))

@@ -9,19 +9,19 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 from optuna.trial import TrialState, create_trial
+from refusals import refused
 from threadpoolctl import threadpool_info
+from tiny_studies import tiny_cell
 
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.messages import UNKNOWN_NAME
+from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
-from vsetune.errors import ConfigError
 from vsetune.search.configurations import ConfigurationSearch, Lesson, Sampled, Suggestion
-from vsetune.search.drawing import CellDrawing, distributions_of
+from vsetune.search.drawing import CellDrawing, sampler_named
 from vsetune.search.objectives import Objective
-from vsetune.search.sampling import gp
-from vsetune.search.sampling.gp import _finished_for_good
-from vsetune.search.sampling.optuna_asking import asked
-from vsetune.search.sampling.sampler_choice import sampler_named
+from vsetune.search.sampling import optuna_samplers
+from vsetune.search.sampling.optuna_samplers import _finished_for_good, asked
+from vsetune.search.sampling.sampler import distributions_of
 from vsetune.search.trial_history import NOTES, TrialHistory
 
 SAMPLERS = get_args(SearchSpec.model_fields["sampler"].annotation)
@@ -29,13 +29,7 @@ DECAYS = {"decay": {"choices": ["hyperbolic", "linear"]}, "sharpness": "default"
 
 
 def study_of(loss: str = "lseh", space: Any = "default", **search: Any) -> tuple[StudySpec, Cell]:
-    plain = {
-        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "baseline": loss,
-        "losses": [{"name": loss, "search": space}],
-        "search": {"training": {"learning_rate": "default"}, "configurations": 6} | search,
-    }
-    study = parse_spec(plain, StudySpec, where="test")
-    return study, resolve_cells(study, where="test")[0]
+    return tiny_cell(loss, space, **{"training": {"learning_rate": "default"}, "configurations": 6} | search)
 
 
 def searched(study: StudySpec, cell: Cell, count: int, *, kept: list[Sampled] | None = None) -> list[Suggestion]:
@@ -232,8 +226,7 @@ def test_points_of_one_data_set_are_moved_into_narrower_ranges_and_that_is_told(
 
 
 def test_points_that_nobody_printed_are_one_line_with_what_there_is() -> None:
-    with pytest.raises(ConfigError, match=r"no table of published settings is called lseh_tabel2; did you mean "
-                                          r"lseh_table2\? need one of lseh_table2, lseh_table2\.coco, .*tags_table5"):
+    with refused(UNKNOWN_NAME, key="search.points[0]", name="lseh_tabel2", hint="did you mean lseh_table2? "):
         study_of(points=["lseh_tabel2"])
 
 
@@ -270,7 +263,7 @@ def test_a_gaussian_process_computes_with_one_thread_and_leaves_the_process_its_
 ) -> None:
     """Others would wait for cores on which trials train."""
     asking: list[int] = []
-    monkeypatch.setattr(gp, "asked", lambda *given: asking.append(most_threads()) or asked(*given))
+    monkeypatch.setattr(optuna_samplers, "asked", lambda *given: asking.append(most_threads()) or asked(*given))
     before = most_threads()
     study, cell = study_of("lmh", sampler="gp")
     searched(study, cell, 7)

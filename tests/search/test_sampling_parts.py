@@ -14,7 +14,7 @@ from vsetune.search.configurations import _ended
 from vsetune.search.sampling.evolution import _child, _crossed, _first, _moved, _Rates, survivors
 from vsetune.search.sampling.grid import axes_of
 from vsetune.search.sampling.sampler import UnitCube
-from vsetune.search.stopping.patience import _middle_of_others
+from vsetune.search.stopping.rules import _middle_of_others
 from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT
 
 SPACE: dict[str, BaseDistribution] = {

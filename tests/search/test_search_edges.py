@@ -6,18 +6,14 @@ import math
 
 import optuna
 import pytest
+from tiny_studies import tiny_study
 
-from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
-from vsetune.config.study.study_spec import StudySpec
 from vsetune.metrics.curves import SAME_EPOCH
 from vsetune.search.configurations import ConfigurationSearch, Refusal
-from vsetune.search.stopping.halving import Halving
+from vsetune.search.stopping.rules import Halving
 
-STUDY = parse_spec(
-    {"study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]},
-    StudySpec, where="test",
-)
+STUDY = tiny_study()
 CELL = "vsepp.lmh"
 
 
@@ -98,10 +94,3 @@ def test_a_rung_is_reached_at_its_epoch_and_a_trial_equal_to_the_cutoff_goes_on(
     assert halving.rungs()[1.0] == {"a": 40.0, "b": 20.0}
     assert not halving.note("middle", 1.0, 30.0), "the median of 40 and 20"
     assert halving.note("below", 1.0, 29.9)
-
-
-def test_a_trial_at_its_last_epoch_is_not_stopped() -> None:
-    halving = Halving(grace_epochs=4, reduction_factor=2, epochs=5)
-    halving.note("good", 4.0, 50.0)
-    assert not halving.note("at the end", 5.0, 10.0)
-    assert halving.note("before the end", 4.9, 10.0)

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vsetune.config.study.study_spec import SchedulerSpec
-from vsetune.search.stopping.choosing import stopping_rule
-from vsetune.search.stopping.halving import Hyperband
-from vsetune.search.stopping.patience import PatienceOverMedian
 from vsetune.search.stopping.rule import StoppingRule
+from vsetune.search.stopping.rules import Hyperband, PatienceOverMedian, stopping_rule
 
 Curves = list[list[float]]
 EPOCHS = 8.0

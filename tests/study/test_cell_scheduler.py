@@ -9,7 +9,7 @@ from typing import Any, cast
 from ray import cloudpickle
 
 from vsetune.config.study.study_spec import ConstraintSpec, SchedulerSpec
-from vsetune.search.stopping.halving import Halving
+from vsetune.search.stopping.rules import Halving
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trainable import as_result
 from vsetune.study.trials import Assignment, TrialProgress

@@ -18,7 +18,7 @@ from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import cost_of, trials_of
 from vsetune.search.configurations import ConfigurationSearch
-from vsetune.search.stopping.halving import Halving
+from vsetune.search.stopping.rules import Halving
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.simulation.landscapes import LANDSCAPES, TOP, generator_of
 from vsetune.study.simulation.simulated_search import (

@@ -9,7 +9,11 @@ import pytest
 import torch
 from refusals import refused
 from torch import Tensor
+<<<<<<< HEAD
 from trained_here import CPU, fresh_network, open_attempt, train
+=======
+from whole_scores import matrix_scores
+>>>>>>> h37-cfg
 
 from vsetune.config.component_specs import NETWORKS
 from vsetune.config.study.evaluation_settings import EvaluationSpec
@@ -17,7 +21,6 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError, IncompatibleCurves
 from vsetune.metrics.curves import check_same_protocol
-from vsetune.metrics.recall import matrix_scores
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.training import messages

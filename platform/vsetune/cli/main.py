@@ -22,8 +22,8 @@ from typer.core import TyperGroup
 import vsetune
 from vsetune.cli import components, data, job, leaderboard, network_weights, nightly, study, tracking, train, trial
 from vsetune.cli.output import complain, place_to_write, print_json, results, say
-from vsetune.config.components.catalogue import name_of
 from vsetune.config.plugins import load_installed, place_in_plugin
+from vsetune.config.registry import name_of
 from vsetune.errors import ConfigError, Problem, UsageError, VsetuneError
 from vsetune.quality.checks import Check, Finding, Result
 from vsetune.quality.subjects import loss_at, network_at, write_draft

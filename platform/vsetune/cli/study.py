@@ -133,7 +133,7 @@ def validate(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="the resolved cells as JSON")] = False,
 ) -> None:
     """Check a study file without running anything: every problem at once, then its cells."""
-    from vsetune.search.drawing import gaps_of
+    from vsetune.search.drawing import CellDrawing
     from vsetune.study.cell_budget import epochs_of_cell
     from vsetune.study.node_types import known_node_types, unused_gpus
     from vsetune.study.observed import promised_trials
@@ -151,7 +151,7 @@ def validate(
         table.add_row(cell.name, f"{epochs_of_cell(study, cell):g}", searched_text(cell))
     results.print(table)
     for cell in cells:
-        if gaps := gaps_of(study.search, cell):
+        if gaps := CellDrawing(study.search, cell).gaps():
             complain("warning", gaps)
     needs = [study.resources.needs_of(cell.network_name, cell.loss_name) for cell in cells]
     for line in unused_gpus(needs, [kind.resources for kind in known_node_types() or [this_machine()]]):

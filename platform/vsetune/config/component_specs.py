@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
-from vsetune.config.components.catalogue import Catalogue, selected_by_name
+from vsetune.config import messages
+from vsetune.config.registry import Registry
 from vsetune.config.sources.trial_inputs import NetworkReads, SemanticSource
 from vsetune.config.spec.base import ALL_KINDS, ALL_SCORES, Kind, Range, Score, Spec, tunable
 
@@ -18,8 +19,8 @@ COSINES: frozenset[Score] = frozenset({"cosine"})
 
 @dataclass(frozen=True)
 class DrawnNegatives:
-    """count: images of the train split drawn anew for every step, each with one of its captions. hardest: of what each
-    query meets among them, so many are scored with gradient."""
+    """count: images of the train split sampled anew for every step, each with one of its captions. hardest: how many of
+    them each query scores with gradient."""
 
     count: int
     hardest: int
@@ -42,6 +43,10 @@ class LossSpec(Spec):
     scores: ClassVar[frozenset[Score]] = ALL_SCORES
     several_positives: ClassVar[bool] = False
     stop_gradient: ClassVar[str] = ""
+
+    def terms(self) -> Mapping[str, LossSpec]:
+        """The losses that are added, by their label; a single loss has an empty one."""
+        return {"": self}
 
     @property
     def semantic_source(self) -> SemanticSource | None:
@@ -103,7 +108,7 @@ def semantics_field(default: SemanticSource) -> SemanticSource:
     )
 
 
-LOSSES: Catalogue[LossSpec] = Catalogue("loss", LossSpec, "vsetune.losses")
+LOSSES: Registry[LossSpec] = Registry("loss", LossSpec, package="vsetune.losses", facts=("equation", "source"))
 
 
 @dataclass(frozen=True)
@@ -126,18 +131,9 @@ class NetworkSpec(Spec):
     """Quantities that the network treats as constants on purpose although they depend on a parameter."""
     own_loss_weights: ClassVar[tuple[str, ...]] = ()
     """Weights of the network's own losses, 0: without. A phase of a training may set them."""
-    later_keys: ClassVar[tuple[str, ...]] = ()
-    """Fields added after the first release; plain data omit them at their defaults, so that fingerprints do not
-    change."""
 
     if TYPE_CHECKING:
         name: str = ""
-
-    @model_serializer(mode="wrap")
-    def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain: dict[str, Any] = handler(self)
-        unchanged = {key for key in self.later_keys if getattr(self, key) == type(self).model_fields[key].default}
-        return {key: value for key, value in plain.items() if key not in unchanged}
 
     @property
     def kind(self) -> Kind:
@@ -171,14 +167,14 @@ class NetworkSpec(Spec):
     )
 
 
-NETWORKS: Catalogue[NetworkSpec] = Catalogue("network", NetworkSpec, "vsetune.networks")
+NETWORKS: Registry[NetworkSpec] = Registry("network", NetworkSpec, package="vsetune.networks", facts=("source",))
 
-AnyNetwork = Annotated[SerializeAsAny[NetworkSpec], selected_by_name(lambda: NETWORKS)]
+AnyNetwork = Annotated[SerializeAsAny[NetworkSpec], NETWORKS.selected()]
 
 
 SUM = "sum"
 
-SingleLoss = Annotated[SerializeAsAny[LossSpec], selected_by_name(lambda: LOSSES)]
+SingleLoss = Annotated[SerializeAsAny[LossSpec], LOSSES.selected()]
 
 
 class WeightedLoss(Spec):
@@ -200,38 +196,36 @@ class SumSpec(LossSpec):
     name: Literal["sum"] = "sum"
     parts: dict[str, WeightedLoss] = Field(min_length=1, description="losses by the name they are logged under")
 
+    def terms(self) -> Mapping[str, LossSpec]:
+        return {label: part.loss for label, part in self.parts.items()}
+
     @property
     def semantic_source(self) -> SemanticSource | None:
-        return next((part.loss.semantic_source for part in self.parts.values() if part.loss.semantic_source), None)
+        return next((each.semantic_source for each in self.terms().values() if each.semantic_source), None)
 
     @property
     def drawn_negatives(self) -> DrawnNegatives | None:
-        return next((part.loss.drawn_negatives for part in self.parts.values() if part.loss.drawn_negatives), None)
+        return next((each.drawn_negatives for each in self.terms().values() if each.drawn_negatives), None)
 
     @property
     def needed_kinds(self) -> frozenset[Kind]:
-        return frozenset.intersection(*(part.loss.needed_kinds for part in self.parts.values()))
+        return frozenset.intersection(*(each.needed_kinds for each in self.terms().values()))
 
     @property
     def needed_scores(self) -> frozenset[Score]:
-        return frozenset.intersection(*(part.loss.needed_scores for part in self.parts.values()))
+        return frozenset.intersection(*(each.needed_scores for each in self.terms().values()))
 
     @model_validator(mode="after")
-    def _one_source_of_semantics(self) -> SumSpec:
-        sources = {part.loss.semantic_source for part in self.parts.values()} - {None}
-        if len(sources) > 1:
-            reading = {name: part.loss.semantic_source for name, part in self.parts.items()}
-            names = ", ".join(f"{name}: {source}" for name, source in reading.items() if source)
-            raise ValueError(f"parts read different semantic vectors ({names}); set `semantics` of them to the same")
-        return self
-
-    @model_validator(mode="after")
-    def _one_draw(self) -> SumSpec:
-        draws = {part.loss.drawn_negatives for part in self.parts.values()} - {None}
-        if len(draws) > 1:
-            counts = " and ".join(sorted(f"{each.count}, hardest {each.hardest}" for each in draws if each is not None))
-            raise ValueError(f"parts draw different negatives ({counts}); set `drawn` and `hardest` of them alike")
+    def _parts_read_and_sample_alike(self) -> SumSpec:
+        reading = {label: each.semantic_source for label, each in self.terms().items() if each.semantic_source}
+        if len({*reading.values()}) > 1:
+            sources = ", ".join(f"{label}: {source}" for label, source in reading.items())
+            raise ValueError(messages.DIFFERENT_SEMANTICS(whose="parts", sources=sources))
+        sampled = {each.drawn_negatives for each in self.terms().values()} - {None}
+        if len(sampled) > 1:
+            counts = " and ".join(sorted(f"{each.count}, hardest {each.hardest}" for each in sampled if each))
+            raise ValueError(messages.DIFFERENT_NEGATIVES(counts=counts))
         return self
 
 
-AnyLoss = Annotated[SerializeAsAny[LossSpec], selected_by_name(lambda: {**LOSSES, SUM: SumSpec})]
+AnyLoss = Annotated[SerializeAsAny[LossSpec], LOSSES.selected(SumSpec)]

@@ -4,47 +4,51 @@ from __future__ import annotations
 
 import ast
 import logging
-import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MultipleOf
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from vsetune.config.component_specs import LOSSES, NETWORKS
-from vsetune.config.components.catalogue import SPEC_FILE, Catalogue, mark_code, name_of, specs_of_folder
-from vsetune.config.components.plugin_import import forget, import_folder, place_of, read_source, told_in_one_line
-from vsetune.config.components.plugin_packages import Component, component_packages, forget_package, is_module_name
+from vsetune.config import messages
+from vsetune.config.component_specs import LOSSES, NETWORKS, SUM
+from vsetune.config.plugin_import import (
+    SPEC_FILE,
+    Component,
+    component_packages,
+    forget,
+    forget_package,
+    import_folder,
+    is_module_name,
+    place_of,
+    read_source,
+    reported_in_one_line,
+)
+from vsetune.config.registry import Registry, name_of
 from vsetune.config.sources.recipe import READERS
-from vsetune.config.spec.base import Name, Spec, tunables
-from vsetune.errors import ConfigError, MissingPlugin
+from vsetune.config.spec.base import Name, Spec, kinds_of, tunables
+from vsetune.config.spec.loading import problems_in
+from vsetune.errors import ConfigError, MissingPlugin, Problem
 from vsetune.storage.paths import expand_user, usable_path
 
-Kind = Literal["loss", "network", "reader"]
-
-GROUPS: Mapping[Kind, str] = {"loss": "vsetune.losses", "network": "vsetune.networks", "reader": "vsetune.readers"}
-"""Entry points by which an installed package offers components: `my_loss = "my_package.my_loss"`."""
-
-_CATALOGUES: Mapping[Kind, Catalogue[Any]] = {"loss": LOSSES, "network": NETWORKS, "reader": READERS}
-
-_FACTS: Mapping[Kind, Sequence[str]] = {"loss": ("equation", "source"), "network": ("source",), "reader": ()}
+_REGISTRIES: dict[str, Registry[Any]] = {each.kind: each for each in (LOSSES, NETWORKS, READERS)}
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """One plugin component: a loss, network or reader.
+    """One plugin component. kind: `loss`, `network` or `reader`.
 
     folder: of its spec. package: from which its modules are imported. source: the folder that is hashed and copied;
     `folder`, or the whole package where the component was named by its module. sha256: of the files of `source`.
     """
 
-    kind: Kind
+    kind: str
     name: str
     folder: Path
     package: str
@@ -111,17 +115,18 @@ def resolved_reference(reference: str, *, base: Path) -> str:
     return reference if folder is None else str(folder)
 
 
-def load_installed() -> tuple[list[Plugin], dict[str, str]]:
+def load_installed() -> tuple[list[Plugin], dict[str, Problem]]:
     """The components that installed packages offer, and the problem of each that cannot be loaded, by name."""
     found: list[Plugin] = []
-    broken: dict[str, str] = {}
-    for group in GROUPS.values():
-        for point in sorted(entry_points(group=group), key=lambda point: point.name):
-            try:
-                found += load_module(point.module)
-            except ConfigError as error:
-                package = point.dist.name if point.dist is not None else point.module
-                broken[point.name] = f"{error.problems[0]} (entry point {point.name} of {group}, package {package})"
+    broken: dict[str, Problem] = {}
+    groups = [registry.group for registry in _REGISTRIES.values()]
+    for point in (each for group in groups for each in sorted(entry_points(group=group), key=lambda each: each.name)):
+        try:
+            found += load_module(point.module)
+        except ConfigError as error:
+            package = point.dist.name if point.dist is not None else point.module
+            place = f"(entry point {point.name} of {point.group}, package {package})"
+            broken[point.name] = error.problem.worded(f"{error.problem} {place}")
     return found, broken
 
 
@@ -133,7 +138,7 @@ def plugin_of(spec: type[Spec]) -> Plugin | None:
 def known_plugins() -> tuple[Plugin, ...]:
     """Every plugin that study files can name now."""
     return tuple(
-        plugin for spec, plugin in _plugins.items() if _CATALOGUES[plugin.kind].get(plugin.name) is spec
+        plugin for spec, plugin in _plugins.items() if _REGISTRIES[plugin.kind].get(plugin.name) is spec
     )
 
 
@@ -147,7 +152,7 @@ def place_in_plugin(error: BaseException) -> str | None:
 def forget_plugins() -> None:
     """Unload all plugins, so that only built-in components remain."""
     for spec, plugin in list(_plugins.items()):
-        _CATALOGUES[plugin.kind].remove(spec)
+        _REGISTRIES[plugin.kind].remove(spec)
         forget(plugin.root)
         forget_package(plugin.source)
     _plugins.clear()
@@ -159,10 +164,9 @@ def require_different_names(plugins: Sequence[Plugin]) -> None:
     for plugin in plugins:
         other = by_key.setdefault(plugin.key, plugin)
         if other.sha256 != plugin.sha256 or other.package != plugin.package:
-            raise ConfigError(
-                f"plugins: {plugin.folder}: {plugin.kind} {plugin.name} is also in {other.folder}; rename one, or name "
-                "only one of the folders under plugins"
-            )
+            raise ConfigError(messages.SAME_NAME(
+                folder=plugin.folder, kind=plugin.kind, name=plugin.name, other=other.folder
+            ))
 
 
 def _loaded(components: Iterable[Component]) -> tuple[Plugin, ...]:
@@ -174,20 +178,20 @@ def _loaded(components: Iterable[Component]) -> tuple[Plugin, ...]:
 def _folder_of(reference: str, base: Path) -> Path | None:
     """The folder that a reference names; None for the name of a module. A folder takes precedence over a module."""
     if "://" in reference:
-        raise ConfigError(f"plugins: {reference}: need a folder or a module; copy the code to this machine")
+        raise ConfigError(messages.NOT_A_COMPONENT(plugin=reference, got="an address"))
     try:
         text = expand_user(usable_path(reference))
     except ValueError as error:
-        raise ConfigError(f"plugins: {error}") from error
+        raise ConfigError(messages.PLUGIN_PATH(reason=error)) from error
     folder = (base / text).absolute()
     if folder.is_dir():
         return folder.resolve()
     if folder.is_file() and folder.name == f"{SPEC_FILE}.py":
         return folder.resolve().parent
     if folder.exists():
-        raise ConfigError(f"plugins: {folder}: is a file, need the folder of a component, with {SPEC_FILE}.py in it")
+        raise ConfigError(messages.NOT_A_COMPONENT(plugin=folder, got="a file"))
     if not is_module_name(reference):
-        raise MissingPlugin(f"plugins: {folder}: no such folder; relative folders start at the study file's")
+        raise MissingPlugin(messages.NO_PLUGIN(plugin=folder))
     return None
 
 
@@ -197,10 +201,7 @@ def _folders(folder: Path) -> list[Component]:
         return [Component(folder, folder)]
     found = sorted(file.parent for file in folder.glob(f"*/{SPEC_FILE}.py") if not file.parent.name.startswith("."))
     if not found:
-        raise MissingPlugin(
-            f"plugins: {folder}: no {SPEC_FILE}.py in it or in a folder of it; a component is a folder with "
-            f"{SPEC_FILE}.py and loss.py or network.py"
-        )
+        raise MissingPlugin(messages.NO_COMPONENT(plugin=folder))
     return [Component(each, each) for each in found]
 
 
@@ -208,138 +209,95 @@ def _load(component: Component) -> Iterator[Plugin]:
     """The losses, networks and readers of one folder."""
     folder, source = component.folder, read_source(component.source)
     name = component.package or import_folder(source)
-    with told_in_one_line(folder):
-        specs: list[tuple[Kind, type[Spec]]] = [
-            (kind, spec) for kind, known in _CATALOGUES.items() for spec in specs_of_folder(name, known.base, known.key)
-        ]
-    file = folder / f"{SPEC_FILE}.py"
+    with reported_in_one_line(folder):
+        specs = [(registry, spec) for registry in _REGISTRIES.values() for spec in registry.of_folder(name)]
     if not specs:
-        raise ConfigError(
-            f"plugins: {file}: defines no component; need a class derived from LossSpec or NetworkSpec with "
-            '`name: Literal["my_loss"] = "my_loss"`, or from SourceSpec with `layout: ...`'
-        )
-    problems = [problem for kind, spec in specs for problem in _problems(kind, spec, file)]
+        raise ConfigError(messages.NO_SPEC_CLASS().at(f"plugins: {folder / SPEC_FILE}.py"))
+    problems = [problem for registry, spec in specs for problem in _problems(registry, spec, folder)]
     if problems:
-        raise ConfigError(problems)
-    for kind, spec in specs:
-        plugin = Plugin(kind, _name(kind, spec), folder, name, source.sha256, component.source)
-        _register(spec, plugin)
+        raise ConfigError([*problems])
+    for registry, spec in specs:
+        plugin = Plugin(registry.kind, name_of(spec, registry.key), folder, name, source.sha256, component.source)
+        other = registry.get(plugin.name)
+        if other is not None and other is not spec:
+            registry.remove(other)
+            _log.debug("plugin %s: %s replaces %s", plugin.key, plugin.package, other.__module__)
+        registry.add(spec, code=plugin.sha256)
+        _plugins.setdefault(spec, plugin)
         yield plugin
 
 
-def _problems(kind: Kind, spec: type[Spec], file: Path) -> Iterator[str]:
-    yield from problems_of(spec, file, key=_CATALOGUES[kind].key, facts=_FACTS[kind])
-    other = _CATALOGUES[kind].get(_name(kind, spec))
-    if other is not None and other not in _plugins:
-        yield (
-            f"plugins: {file}:{line_of(file, spec.__name__)}: {kind} {_name(kind, spec)} is one of vsetune's own; give "
-            "yours another name"
-        )
-    if not (file.parent / f"{kind}.py").is_file():
-        need = "a function `read(source)`" if kind == "reader" else f"a class with @register({spec.__name__})"
-        yield f"plugins: {file.parent}: no {kind}.py in it; need {need} there"
-
-
-def _name(kind: Kind, spec: type[Spec]) -> str:
-    return name_of(spec, _CATALOGUES[kind].key)
-
-
-def _register(spec: type[Spec], plugin: Plugin) -> None:
-    """Register the spec under its name; it replaces plugin code of the same name."""
-    catalogue = _CATALOGUES[plugin.kind]
-    other = catalogue.get(plugin.name)
-    if other is not None and other is not spec:
-        catalogue.remove(other)
-        _log.debug("plugin %s: %s takes the place of %s", plugin.key, plugin.package, other.__module__)
-    catalogue.add(spec)
-    _plugins.setdefault(spec, plugin)
-    mark_code(spec, plugin.sha256)
-
-
 _NAME = TypeAdapter(Name)
-_SUM = "sum"
 
 
-def problems_of(spec: type[Spec], file: Path, *, key: str, facts: Sequence[str]) -> list[str]:
-    """Everything a spec lacks, each with file, line and fix. file: the `spec.py` that defines it. key: field of its
-    name.
-
-    facts: class attributes that the spec must have beside its fields, such as `equation`; a spec without facts may have
-    required fields.
-    """
+def _problems(registry: Registry[Any], spec: type[Spec], folder: Path) -> Iterator[Problem]:
+    """Everything a spec lacks, each with file, line and fix."""
+    file = folder / f"{SPEC_FILE}.py"
     lines = _lines(file, spec.__name__)
-    found = _problems_of_spec(spec, key, facts)
-    return [f"plugins: {file}:{lines.get(field, lines[''])}: {problem}" for field, problem in found]
+    for field, problem in _problems_of_spec(registry, spec):
+        yield problem.at(f"plugins: {file}:{lines.get(field, lines[''])}")
+    name = name_of(spec, registry.key)
+    other = registry.get(name)
+    if other is not None and other not in _plugins:
+        yield messages.TAKEN_NAME(kind=registry.kind, name=name).at(f"plugins: {file}:{lines['']}")
+    if not (folder / f"{registry.kind}.py").is_file():
+        need = "a function `read(source)`" if registry is READERS else f"a class with @register({spec.__name__})"
+        yield messages.NO_CODE(kind=registry.kind, need=need).at(f"plugins: {folder}")
 
 
-def line_of(file: Path, name: str) -> int:
-    """The line at which a class of a file starts."""
-    return _lines(file, name)[""]
-
-
-def _problems_of_spec(spec: type[Spec], key: str, facts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(field or "", problem)"""
+def _problems_of_spec(registry: Registry[Any], spec: type[Spec]) -> Iterator[tuple[str, Problem]]:
+    """(field or "", problem). A spec without facts, a reader, may have required fields: its files have no default."""
+    key = registry.key
     yield from _name_problems(spec, key)
     if not (vars(spec).get("__doc__") or "").strip():
-        yield "", f"{spec.__name__} has no docstring; write in a sentence what it is, `list` and `show` print it"
-    for fact in facts:
+        yield "", messages.NO_DOCSTRING(spec=spec.__name__)
+    for fact in registry.facts:
         if not str(getattr(spec, fact, "")).strip():
-            yield "", f"{spec.__name__} declares no {fact}; write `{fact}: ClassVar[str] = \"...\"`"
+            yield "", messages.NO_FACT(spec=spec.__name__, fact=fact)
     stopped = getattr(spec, "stop_gradient", "")
     if not isinstance(stopped, str | property):
-        yield "stop_gradient", f"stop_gradient is {stopped}, need a sentence on what is a constant, and why"
-    own = [name for name in spec.model_fields if name != key and not _is_ours(spec, name)]
+        yield "stop_gradient", messages.STOP_GRADIENT(got=stopped)
     try:
         ranges = dict(tunables(spec))
     except ValueError as error:
-        yield str(error).partition(":")[0], str(error)
+        (problem,) = problems_in(error)
+        yield problem.partition(":")[0], problem
         return
-    for name in own:
-        yield from _field_problems(name, spec.model_fields[name], is_tunable=name in ranges)
-    if not facts and any(field.is_required() for field in spec.model_fields.values()):
-        return  # a reader has no default place for its files
+    for name, field in spec.model_fields.items():
+        if name != key and not _is_ours(spec, name):
+            yield from _field_problems(name, field, is_tunable=name in ranges)
+    if not registry.facts and any(field.is_required() for field in spec.model_fields.values()):
+        return
     try:
         spec()
     except ValidationError as error:
         first = error.errors()[0]
-        place = str(first["loc"][0]) if first["loc"] else ""
-        yield place, (
-            f"{spec.__name__}() is not valid ({'.'.join(map(str, first['loc'])) or 'defaults'}: {first['msg']}); give "
-            "every field a default inside its limits"
-        )
+        path = ".".join(map(str, first["loc"])) or "defaults"
+        yield path.partition(".")[0], messages.INVALID_DEFAULTS(spec=spec.__name__, field=path, reason=first["msg"])
 
 
-def _name_problems(spec: type[Spec], key: str) -> Iterator[tuple[str, str]]:
+def _name_problems(spec: type[Spec], key: str) -> Iterator[tuple[str, Problem]]:
     name = name_of(spec, key)
-    if name == _SUM:
-        yield key, f"the name {_SUM} is that of weighted sums; choose another"
     try:
-        _NAME.validate_python(name)
+        _NAME.validate_python("" if name == SUM else name)
     except ValidationError:
-        yield key, f"got the name {name!r}, need letters, digits, `_` and `-`, at most 100; rename it"
+        yield key, messages.BAD_COMPONENT_NAME(name=name)
     if get_args(spec.model_fields[key].annotation) != (name,):
-        yield key, f'`{key}` takes other values than its own; write `{key}: Literal["{name}"] = "{name}"`'
+        yield key, messages.NAME_IS_NO_LITERAL(field=key, name=name)
 
 
-def _field_problems(name: str, field: FieldInfo, *, is_tunable: bool) -> Iterator[tuple[str, str]]:
+def _field_problems(name: str, field: FieldInfo, *, is_tunable: bool) -> Iterator[tuple[str, Problem]]:
     if _is_number(field.annotation) and not is_tunable and not _is_bounded(field):
-        yield name, (
-            f"{name} is a number without a range; declare it with `tunable(default, Range(low=..., high=...), "
-            'description="...")` to have it searched, or with `Field(default, ge=..., le=..., description="...")`'
-        )
+        yield name, messages.NO_RANGE(field=name)
     elif not (field.description or "").strip():
-        yield name, f'{name} has no description; write `Field(..., description="meaning and unit")`'
+        yield name, messages.NO_DESCRIPTION(field=name)
 
 
 def _is_number(annotation: Any) -> bool:
     """Whether the type is int, float, or a union that contains one."""
-    if annotation in (int, float):
-        return True
-    if get_origin(annotation) in (Union, types.UnionType):
-        return any(_is_number(part) for part in get_args(annotation))
-    return get_origin(annotation) is not Literal and hasattr(annotation, "__metadata__") and _is_number(
-        get_args(annotation)[0]
-    )
+    kinds = list(kinds_of(annotation))
+    are_many = any(isinstance(origin := get_origin(kind), type) and issubclass(origin, Collection) for kind in kinds)
+    return (int in kinds or float in kinds) and not are_many
 
 
 def _is_bounded(field: FieldInfo) -> bool:
@@ -364,7 +322,7 @@ def _lines(file: Path, name: str) -> dict[str, int]:
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError) as error:
-        raise ConfigError(f"plugins: {file}: changed while it was read ({error}); try again") from error
+        raise ConfigError(messages.PLUGIN_CHANGED(path=file)) from error
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name == name:
             return {"": node.lineno} | {

@@ -7,16 +7,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.component_specs import LossSpec, MemorySpec, SumSpec
-from vsetune.config.components.catalogue import Register, guarded
+from vsetune.config.component_specs import LOSSES, LossSpec, MemorySpec, SumSpec
+from vsetune.config.registry import guarded
 from vsetune.errors import ConfigError
 from vsetune.losses import messages
 from vsetune.losses.loss_base import Loss, LossContext, LossInputs, LossOfLosses, LossOutput
 from vsetune.losses.parts.cross_batch_memory import CrossBatchMemory, MemorySettings
 
-_CLASSES: Register[Loss] = Register("loss", file="loss")
-
-register = _CLASSES.add
+register = LOSSES.builds
 """Class decorator: this loss is built from that spec, or from (spec, context) if its `needs_context` is True."""
 
 
@@ -26,7 +24,7 @@ def build_loss(spec: LossSpec, context: LossContext | None = None) -> Loss:
     context: needed only by losses whose parameters or memories depend on the size of the data or of the network. Raises
     ConfigError for a spec without a loss, for a missing context, and where a plugin's code fails.
     """
-    build: Callable[..., Loss] = _CLASSES.class_of(type(spec))
+    build: Callable[..., Loss] = LOSSES.class_of(type(spec))
     surroundings = [_required(context, spec)] if getattr(build, "needs_context", False) else []
     with guarded(type(spec)):
         loss = build(spec, *surroundings)

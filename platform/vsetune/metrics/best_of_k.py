@@ -81,10 +81,10 @@ class _Searched(NamedTuple):
         counts = np.array([len(trial.curve) for trial in trials])
         points = itertools.chain.from_iterable(trial.curve for trial in trials)
         numbers = itertools.chain.from_iterable(points)
-        told = np.fromiter(numbers, np.float64, count=2 * int(counts.sum())).reshape(-1, 2)
-        is_told = np.arange(counts.max()) < counts[:, None]
-        shown_at, recalls = np.full(is_told.shape, math.inf), np.zeros(is_told.shape)
-        shown_at[is_told], recalls[is_told] = told[:, 0], told[:, 1]
+        given = np.fromiter(numbers, np.float64, count=2 * int(counts.sum())).reshape(-1, 2)
+        is_given = np.arange(counts.max()) < counts[:, None]
+        shown_at, recalls = np.full(is_given.shape, math.inf), np.zeros(is_given.shape)
+        shown_at[is_given], recalls[is_given] = given[:, 0], given[:, 1]
         so_far = np.maximum.accumulate(np.pad(recalls, ((0, 0), (1, 0))), axis=1)
         return cls(np.array([trial.epochs for trial in trials]), shown_at, so_far)
 
@@ -113,8 +113,7 @@ def tuning_curves(trials: Sequence[Tried], *, budget_epochs: float | None = None
     """
     if not trials:
         raise ValueError("tuning curves: got no trials, need at least one")
-    searched, trained = _Searched.of(trials), math.fsum(trial.epochs for trial in trials)
-    bests = searched.bests
+    bests, trained = _Searched.of(trials).bests, math.fsum(trial.epochs for trial in trials)
     counts = list(range(1, len(bests) + 1))
     if len(bests) > _POINTS:
         counts = sorted({round(2 ** (place / 2)) for place in range(2 * len(bests).bit_length() - 1)} | {len(bests)})
@@ -123,7 +122,7 @@ def tuning_curves(trials: Sequence[Tried], *, budget_epochs: float | None = None
     moments = [*(gap * place for place in range(1, _POINTS + 1) if gap * place < trained - SAME_EPOCH), trained]
     return TuningCurves(
         len(bests), trained, tuple(best_after_trials(bests, counts)),
-        tuple(best_with_replacement(bests, count) for count in counts), tuple(_after_epochs(searched, moments, seed=0)),
+        tuple(best_with_replacement(bests, count) for count in counts), tuple(best_after_epochs(trials, moments)),
     )
 
 
@@ -171,10 +170,7 @@ def best_after_epochs(trials: Sequence[Tried], moments: Sequence[float], *, seed
     """
     if not trials:
         raise ValueError("best after epochs: got no trials, need at least one")
-    return _after_epochs(_Searched.of(trials), moments, seed=seed)
-
-
-def _after_epochs(searched: _Searched, moments: Sequence[float], *, seed: int) -> list[ExpectedBest]:
+    searched = _Searched.of(trials)
     orders, until = _orders(len(searched.took), seed), np.array(moments, dtype=np.float64)
     groups, begins, trials = orders.shape
     rows = max(1, _AT_ONCE // max(trials, len(until) * searched.so_far.shape[1]))
@@ -199,8 +195,8 @@ def _shown(searched: _Searched, orders: _Orders, moments: _Floats) -> _Floats:
     whole = np.where(over > 0, bests[lines, last], 0.0)
     at_work = orders[lines, np.minimum(over, trials - 1)]
     spent = moments - np.where(over > 0, ends[lines, last], 0.0)
-    told = (searched.shown_at[at_work] <= spent[..., None] + SAME_EPOCH).sum(axis=-1)
-    return np.maximum(whole, np.where(over < trials, searched.so_far[at_work, told], 0.0))
+    seen = (searched.shown_at[at_work] <= spent[..., None] + SAME_EPOCH).sum(axis=-1)
+    return np.maximum(whole, np.where(over < trials, searched.so_far[at_work, seen], 0.0))
 
 
 def _ends() -> tuple[float, float]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vsetune.errors import IncompatibleCurves
+from vsetune.metrics import messages
 
 Curve = Sequence[tuple[float, float]]
 
@@ -65,9 +66,7 @@ def check_same_protocol(first: Mapping[str, Any], second: Mapping[str, Any]) -> 
         if key not in first or key not in second or first[key] != second[key]
     ]
     if differing:
-        raise IncompatibleCurves(
-            f"protocol: {'; '.join(differing)}; need curves taken under one protocol, run both in one study"
-        )
+        raise IncompatibleCurves(messages.PROTOCOLS_DIFFER(differences="; ".join(differing)))
 
 
 def check_same_cadence(first: Curve, second: Curve) -> None:
@@ -79,7 +78,4 @@ def check_same_cadence(first: Curve, second: Curve) -> None:
         return
     gaps = resolution(first), resolution(second)
     if not math.isclose(*gaps, rel_tol=1e-6):
-        raise IncompatibleCurves(
-            f"cadence: one curve was validated every {gaps[0]:.6g} epochs, the other every {gaps[1]:.6g}; "
-            "need equal gaps, set the same training.validate_every_steps and batch_size"
-        )
+        raise IncompatibleCurves(messages.CADENCES_DIFFER(first=gaps[0], second=gaps[1]))

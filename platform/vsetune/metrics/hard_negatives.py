@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import NumericError
+from vsetune.metrics import messages
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,8 @@ def unique_hard_negatives(
     """
     broken = int((~torch.isfinite(scores) & negatives).sum())
     if broken:
-        raise NumericError(
-            f"hard negatives: got {broken} of {int(negatives.sum())} scores that are not finite, need all finite; "
-            "the network has diverged, lower training.learning_rate"
-        )
+        count = int(negatives.sum())
+        raise NumericError(messages.NOT_FINITE(where="hard negatives", broken=broken, count=count, what="scores"))
     captions, active_caption_count = _selected(scores, negatives, active_images)
     images, active_image_count = _selected(scores.T, negatives.T, active_captions)
     return UniqueHardNegatives(
@@ -55,14 +54,6 @@ def unique_hard_negatives(
         image_queries=None if active_images is None else int(active_images.sum()),
         caption_queries=None if active_captions is None else int(active_captions.sum()),
     )
-
-
-def expected_if_random(pairs: int) -> float:
-    """Expected number of different negatives if each of `pairs` queries selects one of the others at random: 81.1 of
-    128."""
-    if pairs < 2:
-        return 0.0
-    return float(pairs * (1 - (1 - 1 / (pairs - 1)) ** (pairs - 1)))
 
 
 def _selected(scores: Tensor, negatives: Tensor, active: Tensor | None) -> tuple[int, int | None]:

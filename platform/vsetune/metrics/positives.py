@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import DataError
+from vsetune.metrics import messages
 from vsetune.metrics.score_blocks import Scores, bands
 
 _IMAGES_PER_BAND = 64
@@ -44,15 +45,14 @@ class Positives:
         Raises DataError if the list is empty, of another shape or type, or points outside.
         """
         if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype != torch.int64:
-            raise DataError(
-                f"relevance: got pairs of shape {tuple(pairs.shape)} and type {pairs.dtype}, need (pairs, 2) int64"
-            )
+            raise DataError(messages.PAIRS_SHAPE(shape=tuple(pairs.shape), dtype=pairs.dtype))
         if not len(pairs):
-            raise DataError("relevance: got no pairs, need at least one")
+            raise DataError(messages.NO_PAIRS())
         lowest, highest = pairs.amin(dim=0).tolist(), pairs.amax(dim=0).tolist()
         for name, low, high, size in zip(("image", "caption"), lowest, highest, (images, captions), strict=True):
             if low < 0 or high >= size:
-                raise DataError(f"relevance: got {name} indices from {low} to {high}, need 0 to {size - 1}")
+                what = f"{name} indices"
+                raise DataError(messages.OUTSIDE(where="relevance", what=what, low=low, high=high, most=size - 1))
         place = (pairs[:, 0] * captions + pairs[:, 1]).sort().values
         place = place[torch.cat([place.new_ones(1, dtype=torch.bool), place[1:] != place[:-1]])]
         return cls(place // captions, place % captions, (images, captions))
@@ -79,12 +79,14 @@ class Positives:
 def check_owner(owner: Tensor, *, images: int, captions: int) -> None:
     """Refuse an owner vector that leaves an image without caption or points outside. Raises DataError."""
     if owner.shape != (captions,):
-        raise DataError(f"retrieval: got owners of shape {tuple(owner.shape)}, need one per caption ({captions})")
+        raise DataError(messages.OWNER_SHAPE(shape=tuple(owner.shape), captions=captions))
     if images == 0 or captions == 0:
-        raise DataError(f"retrieval: got {images} images and {captions} captions, need at least one of each")
+        raise DataError(messages.NOTHING_TO_RANK(images=images, captions=captions))
     lowest, highest = int(owner.min()), int(owner.max())
     if lowest < 0 or highest >= images:
-        raise DataError(f"retrieval: got owners from {lowest} to {highest}, need rows of {images} images, 0-based")
+        raise DataError(messages.OUTSIDE(
+            where="retrieval", what="owners", low=lowest, high=highest, most=images - 1
+        ))
     without = int((torch.bincount(owner, minlength=images) == 0).sum())
     if without:
-        raise DataError(f"retrieval: got {without} images without a caption, need at least one caption per image")
+        raise DataError(messages.WITHOUT_CAPTION(images=without))

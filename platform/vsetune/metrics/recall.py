@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import DataError
+from vsetune.metrics import messages
 from vsetune.metrics.positives import Positives, check_owner
 from vsetune.metrics.ranks import RANKING_PROTOCOL, RetrievalRanks, retrieval_ranks
-from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, PartOfScores, Scores, Similarity
+from vsetune.metrics.score_blocks import PartOfScores, Scores
 
 logger = logging.getLogger(__name__)
 
@@ -72,52 +73,33 @@ class RetrievalScores:
         return numbers | derived
 
 
-def retrieval_scores(images: Tensor, captions: Tensor, owner: Tensor, *, similarity: Similarity) -> RetrievalScores:
-    """Score embeddings without storing the whole matrix.
+def owner_scores(scores: Scores, owner: Tensor) -> RetrievalScores:
+    """Score a ranking. owner: (M,) int64, row of each caption's image.
 
-    images: (N, ...). captions: (M, ...). owner: (M,) int64, row of each caption's image. similarity: (n, ...), (m, ...)
-    -> (n, m), larger is closer; called with float64 embeddings, once per pair (positives twice).
     Raises NumericError if a score is not finite, DataError if owner does not fit.
     """
-    return owner_scores(EmbeddingScores(images, captions, similarity), owner)
-
-
-def matrix_scores(similarity: Tensor, owner: Tensor) -> RetrievalScores:
-    """Score a whole similarity matrix (N, M). owner and errors as in retrieval_scores."""
-    return owner_scores(MatrixScores(similarity), owner)
-
-
-def fold_scores(
-    images: Tensor, captions: Tensor, owner: Tensor, *, similarity: Similarity, folds: int
-) -> RetrievalScores:
-    """Means over disjoint folds of consecutive images with their captions (MS-COCO 1K: five folds of 1,000).
-
-    Candidates come from the query's fold only, so recalls are never below those of the whole set.
-    Raises DataError if the images do not divide into that many equal folds.
-    """
-    return owner_fold_scores(EmbeddingScores(images, captions, similarity), owner, folds=folds)
+    images, captions = scores.shape
+    positives = Positives.of_owner(owner, images=images, captions=captions)
+    return scores_of_ranks(retrieval_ranks(scores, positives), candidates=min(images, captions))
 
 
 def owner_fold_scores(scores: Scores, owner: Tensor, *, folds: int) -> RetrievalScores:
-    """fold_scores for any `Scores`."""
+    """Means over disjoint folds of consecutive images with their captions (MS-COCO 1K: five folds of 1,000).
+
+    Candidates come from the query's fold only, so recalls are never below those of the whole set.
+    Raises DataError if the images do not divide into that many equal folds; other errors as in owner_scores.
+    """
     images, captions = scores.shape
     check_owner(owner, images=images, captions=captions)
     size, rest = divmod(images, folds)
     if rest or not size:
-        raise DataError(f"retrieval: got {images} images for {folds} folds, need a multiple of {folds}")
+        raise DataError(messages.UNEQUAL_FOLDS(images=images, folds=folds))
     parts = []
     for first in range(0, images, size):
         inside = ((owner >= first) & (owner < first + size)).nonzero()[:, 0]
         rows = torch.arange(first, first + size, device=owner.device)
         parts.append(owner_scores(PartOfScores(scores, rows, inside), owner[inside] - first))
     return _mean(parts)
-
-
-def owner_scores(scores: Scores, owner: Tensor) -> RetrievalScores:
-    """Score any `Scores`. owner and errors as in retrieval_scores."""
-    images, captions = scores.shape
-    positives = Positives.of_owner(owner, images=images, captions=captions)
-    return scores_of_ranks(retrieval_ranks(scores, positives), candidates=min(images, captions))
 
 
 def scores_of_ranks(ranks: RetrievalRanks, *, candidates: int) -> RetrievalScores:
@@ -127,7 +109,7 @@ def scores_of_ranks(ranks: RetrievalRanks, *, candidates: int) -> RetrievalScore
     1 % of the queries depend on a tie.
     """
     if candidates < max(_CUTOFFS):
-        logger.warning("Only %d candidates: R@k is 100 for every k from there on and says nothing", candidates)
+        logger.warning("Only %d candidates: R@k is 100 for every k from there on, which measures nothing", candidates)
     i2t, t2i = ranks.image_to_text.ranks, ranks.text_to_image.ranks
     tie_share = float(torch.cat([ranks.image_to_text.tied, ranks.text_to_image.tied]).double().mean())
     if tie_share > _LARGEST_TIE_SHARE:
@@ -186,13 +168,13 @@ class RankingProtocol:
     images: int | None = None
 
     def scores(self, scores: Scores, owner: Tensor) -> RetrievalScores:
-        """Recalls under this protocol. owner and errors as in retrieval_scores.
+        """Recalls under this protocol. owner and errors as in owner_scores.
 
         Raises DataError too if the number of images is not that of the protocol or does not divide into its folds.
         """
         images, _ = scores.shape
         if self.images is not None and images != self.images:
-            raise DataError(f"{self.name}: got {images} images, need the {self.images} of the protocol")
+            raise DataError(messages.IMAGES_OF_PROTOCOL(protocol=self.name, images=images, need=self.images))
         return owner_fold_scores(scores, owner, folds=self.folds)
 
     def as_dict(self) -> dict[str, str | int | None]:
@@ -219,11 +201,6 @@ class RelevanceScores:
     left_out_images: int
     left_out_captions: int
 
-    @property
-    def left_out(self) -> int:
-        """Number of queries left out, of both directions."""
-        return self.left_out_images + self.left_out_captions
-
     def as_dict(self) -> dict[str, float]:
         """All numbers by name."""
         return self.scores.as_dict() | {
@@ -231,25 +208,12 @@ class RelevanceScores:
         }
 
 
-def relevance_scores(
-    images: Tensor, captions: Tensor, pairs: Tensor, *, similarity: Similarity
-) -> RelevanceScores:
-    """Score embeddings against relevant pairs.
+def pair_scores(scores: Scores, pairs: Tensor) -> RelevanceScores:
+    """Score a ranking against relevant pairs.
 
     pairs: (P, 2) int64, row of the image and row of the caption; an unlisted pair is not relevant, even with the
-    caption's own image. images, captions, similarity: as in retrieval_scores.
-    Raises NumericError if a score is not finite, DataError if pairs do not fit.
+    caption's own image. Raises NumericError if a score is not finite, DataError if pairs do not fit.
     """
-    return pair_scores(EmbeddingScores(images, captions, similarity), pairs)
-
-
-def relevance_matrix_scores(similarity: Tensor, pairs: Tensor) -> RelevanceScores:
-    """Score a whole similarity matrix (N, M). pairs and errors as in relevance_scores."""
-    return pair_scores(MatrixScores(similarity), pairs)
-
-
-def pair_scores(scores: Scores, pairs: Tensor) -> RelevanceScores:
-    """Score any `Scores`. pairs and errors as in relevance_scores."""
     images, captions = scores.shape
     ranks = retrieval_ranks(scores, Positives.of_pairs(pairs, images=images, captions=captions))
     return RelevanceScores(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import DataError, NumericError
+from vsetune.metrics import messages
 
 Part = slice | Tensor
 """Some images or some captions: a range, or (n,) int64 indices."""
@@ -119,10 +120,8 @@ def finite_blocks(
                 broken += block.numel() - int(torch.isfinite(block).sum())
             yield rows, columns, block
     if broken:
-        raise NumericError(
-            f"{where}: got {broken} of {images * captions} similarities that are not finite, need all finite; "
-            "the network has diverged, lower training.learning_rate"
-        )
+        count, what = images * captions, "similarities"
+        raise NumericError(messages.NOT_FINITE(where=where, broken=broken, count=count, what=what))
 
 
 def bands(size: int, band: int) -> Iterator[slice]:
@@ -166,7 +165,7 @@ def proposed_pairs(scores: Scores, top: int, *, block_shape: tuple[int, int] = B
 def check_top(top: int, *, images: int) -> None:
     """Raise DataError unless top is from 1 to the number of images."""
     if not 1 <= top <= images:
-        raise DataError(f"re-ranking: got top {top}, need 1 to the {images} images that are ranked; choose fewer")
+        raise DataError(messages.TOO_MANY_PROPOSED(top=top, images=images))
 
 
 class RerankedScores:

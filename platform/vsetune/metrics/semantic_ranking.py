@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import DataError, NumericError
+from vsetune.metrics import messages
 from vsetune.metrics.positives import check_owner
 from vsetune.metrics.score_blocks import Part, Scores, finite_blocks
 
@@ -54,10 +55,7 @@ class CaptionSemantics:
         check_owner(owner, images=images, captions=vectors.shape[0])
         broken = int((~torch.isfinite(vectors).all(dim=1)).sum())
         if broken:
-            raise NumericError(
-                f"semantic vectors: got {broken} of {vectors.shape[0]} that are not finite, need all finite; "
-                "encode the captions again"
-            )
+            raise NumericError(messages.VECTORS_NOT_FINITE(broken=broken, count=vectors.shape[0]))
         self.shape = (images, vectors.shape[0])
         shortest = torch.finfo(torch.float64).tiny ** 0.5  # squares of shorter rows are lost
         self._units = torch.nn.functional.normalize(vectors.double(), dim=1, eps=shortest)
@@ -91,9 +89,9 @@ def semantic_ranking_distance(
     """
     images, queries = scores.shape
     if scores.shape != semantics.shape:
-        raise DataError(f"SRD: got network scores {scores.shape} and semantic scores {semantics.shape}, need one shape")
+        raise DataError(messages.SRD_SHAPES(network=scores.shape, semantic=semantics.shape))
     if not ks or min(ks) < 1 or max(ks) > images:
-        raise DataError(f"SRD: got k = {', '.join(map(str, ks))}, need numbers from 1 to the {images} images")
+        raise DataError(messages.SRD_CUTOFFS(ks=", ".join(map(str, ks)), images=images))
     shape = (images, max(1, scores_per_band // images))
     distances, tied = [], []
     for (_, _, network), (_, _, semantic) in zip(

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from vsetune.config.component_specs import NetworkSpec
-from vsetune.config.components.catalogue import Register, guarded
+from vsetune.config.component_specs import NETWORKS, NetworkSpec
+from vsetune.config.registry import guarded
 from vsetune.errors import ConfigError
 from vsetune.networks import messages
 from vsetune.networks.network_base import Network
 from vsetune.networks.parts.text_transformer import Architecture, weights_follow
 
-_CLASSES: Register[Network] = Register("network", file="network")
-
-register = _CLASSES.add
+register = NETWORKS.builds
 """Class decorator: this network is built from that spec and the sizes of the data."""
 
 
@@ -31,7 +29,7 @@ def build_network(
     for name, size in (("regions", regions), ("width", width), ("vocabulary_size", vocabulary_size)):
         if size < 1:
             raise ConfigError(messages.EMPTY_DATA(size=name, got=size))
-    network = _CLASSES.class_of(type(spec))
+    network: type[Network] = NETWORKS.class_of(type(spec))
     build: Callable[..., Network] = network
     sizes = {"width": width, "vocabulary_size": vocabulary_size}
     if network.needs_regions:

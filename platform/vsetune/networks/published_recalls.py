@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from vsetune.config.component_specs import NetworkSpec
-from vsetune.config.components.catalogue import name_of
+from vsetune.config.registry import name_of
 
 _FILE = "published.csv"
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from vsetune.config.component_specs import LossSpec
-from vsetune.config.components.catalogue import name_of
 from vsetune.config.spec.base import Kind, Score
 from vsetune.losses.loss_base import Items, Loss, LossContext, LossInputs, LossOutput
 from vsetune.losses.loss_building import build_loss
 from vsetune.networks.vsepp.network import order_similarity
+from vsetune.quality.checks import Subject
 
 D, K, SEMANTIC_SIZE = 4, 2, 3
 CONCEPTS = 6
@@ -195,16 +195,8 @@ _RATE = 0.05
 _NEAR_AFTER = 40
 
 
-@dataclass(frozen=True)
-class LossSubject:
-    """The loss under check. settings: fields that differ from their defaults."""
-
-    spec: type[LossSpec]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def resolved(self, **changes: Any) -> LossSpec:
-        """The spec with all its values. ValidationError for invalid values."""
-        return self.spec.model_validate({"name": name_of(self.spec), **self.settings, **changes})
+class LossSubject(Subject[LossSpec]):
+    """The loss under check."""
 
     def surroundings(self, dtype: torch.dtype = torch.float32, **changes: Any) -> list[Surroundings]:
         """The combinations of network kind and similarity that it supports with these settings, in this precision."""
@@ -270,10 +262,10 @@ def run_steps(loss: Loss, surroundings: Surroundings, steps: range) -> list[floa
     return values
 
 
-def saved_and_loaded(loss: Loss) -> dict[str, Any]:
+def saved_and_loaded(module: nn.Module) -> dict[str, Any]:
     """The state as from a checkpoint: written to a file and read back as plain tensors."""
     file = io.BytesIO()
-    torch.save(loss.state_dict(), file)
+    torch.save(module.state_dict(), file)
     file.seek(0)
     state: dict[str, Any] = torch.load(file, weights_only=True)
     return state
@@ -282,10 +274,6 @@ def saved_and_loaded(loss: Loss) -> dict[str, Any]:
 def equal_states(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     """Whether two states have the same entries, bit for bit."""
     return first.keys() == second.keys() and all(_equal(first[name], second[name]) for name in first)
-
-
-def in_one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def _equal(first: Any, second: Any) -> bool:

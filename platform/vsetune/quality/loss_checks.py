@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 import torch
@@ -14,11 +14,22 @@ from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
 from vsetune.config.component_specs import LossSpec
-from vsetune.errors import ConfigError
+from vsetune.config.spec.base import Range, conditions, kinds_of, tunables
+from vsetune.errors import ConfigError, one_line
 from vsetune.losses.lmh.spec import LmhSpec
 from vsetune.losses.loss_base import LossContext, LossInputs
 from vsetune.losses.loss_building import build_loss
-from vsetune.quality.checks import Check, Verdict, equal_gradients, fails, first_problem, not_applicable
+from vsetune.quality.checks import (
+    Check,
+    Verdict,
+    described,
+    ends_of,
+    equal_gradients,
+    fails,
+    first_problem,
+    not_applicable,
+    sound_ranges,
+)
 from vsetune.quality.loss_batches import (
     LossSubject,
     Surroundings,
@@ -26,7 +37,6 @@ from vsetune.quality.loss_batches import (
     equal_states,
     extreme_batches,
     images_with_captions,
-    in_one_line,
     infinite,
     leaves_of,
     output_of,
@@ -37,7 +47,6 @@ from vsetune.quality.loss_batches import (
     surroundings_of,
     value_of,
 )
-from vsetune.quality.loss_ranges import has_sound_ranges, takes_every_choice
 
 _RESUMED_AT, _STEPS = 5, 11
 _SIZE, _ORDER = 6, (3, 0, 5, 1, 4, 2)
@@ -45,8 +54,7 @@ _TOLERANCE, _HALF_TOLERANCE = 1e-9, 1e-6
 
 
 def is_described(loss: LossSubject) -> Verdict:
-    spec = loss.spec
-    return first_problem(_undescribed(spec), f"{spec.source}")
+    return described(loss, equation="the formula in plain text", source="the paper and its equation")
 
 
 def gives_a_value(loss: LossSubject) -> Verdict:
@@ -117,15 +125,6 @@ def takes_several_or_says_no(loss: LossSubject) -> Verdict:
     )
 
 
-def _undescribed(spec: type[Any]) -> Iterator[str | None]:
-    for name, meaning in (("equation", "the formula in plain text"), ("source", "the paper and its equation")):
-        yield None if getattr(spec, name, "") else f"spec.py: {name} is missing, need {meaning}"
-    yield None if inspect.getdoc(spec) else "spec.py: the class has no docstring, need one line that describes it"
-    for name, field in spec.model_fields.items():
-        is_described = name == "name" or field.description
-        yield None if is_described else f"spec.py: {name} has no description, need its meaning and unit"
-
-
 def _flaw_of_output(loss: LossSubject, inputs: LossInputs) -> str | None:
     """A problem with the output of this batch, besides those that the loss itself refuses (`require_sound`)."""
     before = inputs.similarity.detach().clone()
@@ -156,7 +155,7 @@ def _wrong_gradient(loss: LossSubject, surroundings: Surroundings) -> str | None
         gradcheck(value, (*leaves_of(inputs), *own), check_undefined_grad=False, fast_mode=True)
     except GradcheckError as error:
         return (
-            f"{surroundings}: autograd and finite differences differ ({in_one_line(error)}); look for detach(), "
+            f"{surroundings}: autograd and finite differences differ ({one_line(error)}); look for detach(), "
             ".item(), float() or rounding inside the formula"
         )
     return None
@@ -219,6 +218,91 @@ def _changed_by_resume(loss: LossSubject, surroundings: Surroundings) -> str | N
             )
     if not equal_states(whole.state_dict(), resumed.state_dict()):
         return f"{surroundings}: saved at step {_RESUMED_AT}, the state at step {_STEPS} is another than undisturbed"
+    return None
+
+
+_FEW, _MANY = 4, 300
+"""Steps within which two settings must differ: with the defaults, or with the quickest settings (`_eager`)."""
+
+
+def has_sound_ranges(loss: LossSubject) -> Verdict:
+    return sound_ranges(loss, _infinite_inside, _without_effect)
+
+
+def takes_every_choice(loss: LossSubject) -> Verdict:
+    return first_problem(_refused_choice(loss, name, value) for name, value in _choices(loss))
+
+
+def _infinite_inside(loss: LossSubject, name: str) -> str | None:
+    """A problem if a value of a range gives a loss or gradient that is not finite; None otherwise."""
+    for settings in loss.inside(name):
+        for kind in loss.kinds(**settings):
+            try:
+                flaw = infinite(loss.build(**settings), pairs(kind), f"{name}: {settings[name]}, {kind}")
+            except ConfigError:
+                continue  # refused with a reason: too large for the few images of a check
+            if flaw is not None:
+                return flaw
+    return None
+
+
+def _without_effect(loss: LossSubject, name: str) -> str | None:
+    """A problem if the two ends of a range give equal losses; None otherwise."""
+    domain, needed = dict(tunables(loss.spec))[name], conditions(loss.spec).get(name, {})
+    first, second = ({**needed, name: end} for end in ends_of(domain))
+    kinds, eager = loss.kinds(**needed), _eager(loss, first, second)
+    tries: list[tuple[int, Surroundings, dict[str, Any]]] = [(_FEW, kind, {}) for kind in kinds]
+    for steps, kind, others in [*tries, (_MANY, kinds[0], eager)]:
+        try:
+            traces = [run_steps(loss.build(**others, **ends), kind, range(steps)) for ends in (first, second)]
+        except ConfigError:
+            return None  # refused with a reason: too large for the few images of a check
+        if traces[0] != traces[1]:
+            return None
+    return (
+        f"{name}: {first[name]} and {second[name]} give the same {_MANY} losses, a search of it would be wasted; use "
+        "it in the formula, or name with `when` the other field that it needs"
+    )
+
+
+def _eager(loss: LossSubject, first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Values of the other tunables for which delayed effects appear early: integer ranges low, all others high."""
+    found: dict[str, Any] = {}
+    for name, domain in tunables(loss.spec):
+        is_count = isinstance(domain, Range) and domain.integer
+        value = ends_of(domain)[0 if is_count else 1]
+        tried = {**found, name: value}
+        if name not in first and all(loss.refusal({**tried, **ends}) is None for ends in (first, second)):
+            found = tried
+    return found
+
+
+def _choices(loss: LossSubject) -> Iterator[tuple[str, Any]]:
+    """Every value of fields with few values: true and false, listed words and numbers, and None where optional."""
+    for name, field in loss.spec.model_fields.items():
+        if name == "name":
+            continue
+        for kind in kinds_of(field.annotation):
+            if kind is bool:
+                yield from ((name, False), (name, True))
+            elif kind is NoneType:
+                yield name, None
+            elif isinstance(kind, (bool, int, str)):
+                yield name, kind
+
+
+def _refused_choice(loss: LossSubject, name: str, value: Any) -> str | None:
+    try:
+        tried = loss.surroundings(**{name: value})
+    except ValueError:
+        return None  # refused with a reason: contradicts the other settings
+    for surroundings in tried:
+        try:
+            flaw = infinite(loss.build(**{name: value}), pairs(surroundings), f"{name}: {value}, {surroundings}")
+        except ConfigError:
+            continue  # refused with a reason
+        if flaw is not None:
+            return flaw
     return None
 
 

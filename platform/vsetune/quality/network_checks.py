@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import inspect
-import io
-import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from vsetune.config.component_specs import NetworkSpec
-from vsetune.config.spec.base import conditions, tunables
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network
-from vsetune.quality.checks import Check, Verdict, fails, first_problem, holds, not_applicable, raised
-from vsetune.quality.loss_ranges import refused_values, values_inside
+from vsetune.quality.checks import (
+    Check,
+    Verdict,
+    described,
+    fails,
+    first_problem,
+    holds,
+    not_applicable,
+    raised,
+    sound_ranges,
+)
+from vsetune.quality.loss_batches import saved_and_loaded
 from vsetune.quality.network_learning import (
     REGIONS,
     WORDS,
@@ -45,7 +49,7 @@ _RANGES = {"cosine": (-1.0, 1.0), "probability": (0.0, 1.0), "order": (-math.inf
 
 
 def is_described(network: NetworkSubject) -> Verdict:
-    return first_problem(_undescribed(network.spec), network.spec.source)
+    return described(network, source="the paper and where it appeared")
 
 
 def scores_every_pair(network: NetworkSubject) -> Verdict:
@@ -82,12 +86,13 @@ def ignores_padding(network: NetworkSubject) -> Verdict:
     padded = CaptionInputs(longer.masked_fill(longer == 0, 3), captions.lengths, edges, phrases)
     built = network.trained()
     problem = _changed(scores(built, (images, captions)), scores(built, (images, padded)), "ids beyond the lengths")
-    if problem is not None:
-        return fails(problem)
+    fewer_refused = holds("captions; images with fewer regions are refused")
+    if problem is not None or network.regions == 1:
+        return fewer_refused if problem is None else fails(problem)
     try:
         return first_problem([_changed_by_regions(network, (images, captions))])
     except DataError:
-        return holds("captions; images with fewer regions are refused")
+        return fewer_refused
 
 
 def scores_pairs_alone(network: NetworkSubject) -> Verdict:
@@ -127,11 +132,8 @@ def starts_from_its_seed(network: NetworkSubject) -> Verdict:
 def keeps_its_scores_when_saved(network: NetworkSubject) -> Verdict:
     built, drawn = network.trained().train(), network.draw(4)
     loss_of(built, drawn)  # moves the running statistics where there are any
-    file = io.BytesIO()
-    torch.save(built.eval().state_dict(), file)
-    file.seek(0)
     restored = network.trained(seed=9)
-    restored.load_state_dict(torch.load(file, weights_only=True))
+    restored.load_state_dict(saved_and_loaded(built.eval()))
     if torch.equal(scores(built, drawn), scores(restored, drawn)):
         return holds()
     return fails("scores differ after saving and loading; keep every number in a parameter or a buffer")
@@ -148,13 +150,7 @@ def keeps_float32_under_autocast(network: NetworkSubject) -> Verdict:
 
 
 def has_sound_ranges(network: NetworkSubject) -> Verdict:
-    searched = dict(tunables(network.spec))
-    if not searched:
-        return not_applicable("declares nothing to search")
-    problems = itertools.chain(
-        refused_values(network.spec, network.resolved), (_infinite_inside(network, name) for name in searched)
-    )
-    return first_problem(problems, ", ".join(searched))
+    return sound_ranges(network, _infinite_inside)
 
 
 def declares_its_cost(network: NetworkSubject) -> Verdict:
@@ -177,14 +173,6 @@ def attends_to_regions(network: NetworkSubject) -> Verdict:
         return fails(f"attention: got shape {tuple(weights.shape)}, need (images, captions, words, regions) {expected}")
     sums = weights[0, 0, : int(drawn[1].lengths[0])].sum(dim=-1)
     return first_problem([_changed(torch.ones_like(sums), sums, "attention: sums over the regions, which must be 1,")])
-
-
-def _undescribed(spec: type[Any]) -> Iterator[str | None]:
-    yield None if spec.source else "spec.py: source is missing, need the paper and where it appeared"
-    yield None if inspect.getdoc(spec) else "spec.py: the class has no docstring, need one line that describes it"
-    for name, field in spec.model_fields.items():
-        is_described = name == "name" or field.description
-        yield None if is_described else f"spec.py: {name} has no description, need its meaning and unit"
 
 
 def _flaw_of_scores(network: NetworkSubject, built: Network, images: int, captions: int) -> str | None:
@@ -251,8 +239,6 @@ def _infinite_gradient(built: Network, loss: Tensor, what: str) -> str | None:
 
 def _changed_by_regions(network: NetworkSubject, drawn: Drawn) -> str | None:
     """A problem if values beyond the counts of regions change scores. DataError where fewer regions are refused."""
-    if network.regions == 1:
-        raise DataError("reads one vector per image")
     built, counts = network.trained(regions=REGIONS + _PADDING), torch.tensor([9, 1, 3, 5, 8])
     plain = replace(drawn[0], counts=counts)
     assert plain.boxes is not None
@@ -266,14 +252,13 @@ def _changed_by_regions(network: NetworkSubject, drawn: Drawn) -> str | None:
 
 def _infinite_inside(network: NetworkSubject, name: str) -> str | None:
     """A problem if a value of a range gives no network, or scores that are not finite; None otherwise."""
-    domain, needed = dict(tunables(network.spec))[name], conditions(network.spec).get(name, {})
-    for value in values_inside(domain):
+    for settings in network.inside(name):
         try:
-            found = scores(network.fresh(**{**needed, name: value}).eval(), network.draw(2))
+            found = scores(network.fresh(**settings).eval(), network.draw(2))
         except Exception as error:  # the component is foreign code, which may raise anything
-            return f"{name}: {value}: {raised(error)}"
+            return f"{name}: {settings[name]}: {raised(error)}"
         if not found.isfinite().all():
-            return f"{name}: {value}: scores are not finite"
+            return f"{name}: {settings[name]}: scores are not finite"
     return None
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from vsetune.config.component_specs import NetworkSpec
-from vsetune.config.components.catalogue import name_of
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, TrainingItems
 from vsetune.networks.network_building import build_network
-from vsetune.quality.checks import Verdict, equal_gradients, fails, holds, unless_declared
+from vsetune.quality.checks import Subject, Verdict, equal_gradients, fails, holds, unless_declared
 
 _PAIRS, _STEPS, _SUMMED_STEPS, _DROP_AT, _RATE, _CLIP = 32, 200, 60, 150, 5e-3, 2.0
 _SMALL_STEP = 1e-6
@@ -135,17 +134,12 @@ _AWAY, _STATISTICS_AWAY, _MARGIN = 0.2, 0.5, 0.2
 Drawn = tuple[ImageInputs, CaptionInputs]
 
 
-@dataclass(frozen=True)
-class NetworkSubject:
+class NetworkSubject(Subject[NetworkSpec]):
     """The network under check. settings: fields that differ from their defaults, besides the small sizes."""
 
-    spec: type[NetworkSpec]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
     def resolved(self, **changes: Any) -> NetworkSpec:
-        """The spec with all its values. ValidationError for invalid values."""
         sizes = {name: size for name, size in SIZES.items() if name in self.spec.model_fields}
-        return self.spec.model_validate({"name": name_of(self.spec), **sizes, **self.settings, **changes})
+        return super().resolved(**{**sizes, **self.settings, **changes})
 
     @property
     def regions(self) -> int:

@@ -9,11 +9,12 @@ from pathlib import Path
 from string import Template
 from typing import Any, Literal
 
-from vsetune.config.component_specs import LOSSES, NETWORKS, LossSpec, NetworkSpec
-from vsetune.config.components.catalogue import Catalogue, S
+from vsetune.config.component_specs import LOSSES, NETWORKS, SUM, LossSpec, NetworkSpec
 from vsetune.config.plugins import load_plugin
+from vsetune.config.registry import Registry, S
 from vsetune.config.spec.base import unknown_name
 from vsetune.errors import ConfigError, MissingPlugin, UsageError
+from vsetune.quality import messages
 from vsetune.storage.whole_files import make_folder, write_whole
 
 
@@ -30,23 +31,24 @@ def network_at(reference: str | Path) -> type[NetworkSpec]:
     return _component_at(str(reference), NETWORKS)
 
 
-def _component_at(reference: str, known: Catalogue[S]) -> type[S]:
+def _component_at(reference: str, known: Registry[S]) -> type[S]:
     if reference in known:
         return known[reference]
     try:
         plugins = load_plugin(reference, base=Path.cwd())
     except MissingPlugin as error:
         if reference.isidentifier():
-            raise UsageError(f"{unknown_name(reference, sorted(known), known.kind)}, or a folder") from error
+            problem = unknown_name(reference, sorted(known), known.kind)
+            raise UsageError(problem.worded(f"{problem}, or a folder")) from error
         raise
     names = [plugin.name for plugin in plugins if plugin.kind == known.kind]
     if len(names) != 1:
         found = ", ".join(f"{plugin.kind} {plugin.name} in {plugin.folder}" for plugin in plugins)
-        raise ConfigError(f"{reference}: need the folder of one {known.kind}, got {found}; name its folder")
+        raise ConfigError(messages.NOT_ONE(reference=reference, kind=known.kind, found=found))
     return known[names[0]]
 
 
-_KNOWN: dict[str, Catalogue[Any]] = {"loss": LOSSES, "network": NETWORKS}
+_KNOWN: dict[str, Registry[Any]] = {"loss": LOSSES, "network": NETWORKS}
 _LONGEST = 60
 
 
@@ -56,7 +58,7 @@ def write_draft(kind: Literal["loss", "network"], name: str, parent: Path) -> li
     _require_usable(kind, name)
     folder = parent / name
     if folder.exists():
-        raise UsageError(f"{folder}: is there already; choose another name, or another --folder")
+        raise UsageError(messages.FOLDER_EXISTS(folder=folder))
     words = {"name": name, "Name": "".join(word.capitalize() for word in name.split("_"))}
     templates = files("vsetune.quality") / "templates" / kind
     make_folder(folder)
@@ -70,9 +72,6 @@ def write_draft(kind: Literal["loss", "network"], name: str, parent: Path) -> li
 
 def _require_usable(kind: str, name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or len(name) > _LONGEST or keyword.iskeyword(name):
-        raise UsageError(
-            f"{kind} {name[:_LONGEST]}: need a name of lower-case letters, digits and _ that starts with a letter, at "
-            f"most {_LONGEST} long and no word of Python, such as my_{kind}"
-        )
-    if name in _KNOWN[kind] or name == "sum":
-        raise UsageError(f"{kind} {name}: vsetune has a {kind} of this name; choose another")
+        raise UsageError(messages.BAD_NAME(kind=kind, name=name[:_LONGEST], most=_LONGEST))
+    if name in _KNOWN[kind] or name == SUM:
+        raise UsageError(messages.TAKEN_NAME(kind=kind, name=name))

@@ -24,11 +24,13 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial, TrialState
 
 from vsetune.config.study.cells import Cell
+from vsetune.config.study.domains import Value
 from vsetune.config.study.study_spec import SearchSpec
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, Problem
 from vsetune.metrics.curves import best_of_curve
-from vsetune.search.drawing import CellDrawing, Value, distributions_of
-from vsetune.search.sampling.sampler import Draw
+from vsetune.search import messages
+from vsetune.search.drawing import CellDrawing
+from vsetune.search.sampling.sampler import Draw, distributions_of
 from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT, TrialHistory
 
 logger = logging.getLogger(__name__)
@@ -76,7 +78,7 @@ class DeadEnd:
     """Why a cell draws no valid configuration, in one line. number: of the last draw that was refused."""
 
     number: int
-    reason: str
+    reason: Problem
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ class ConfigurationSearch:
                 return Suggestion(cell, number, drawn.configuration, is_open=True, drawn_by=drawn.why)
         dead_end = self.dead_end(cell)
         if dead_end is not None:
-            raise ConfigError(f"search: {dead_end.reason}")
+            raise ConfigError(dead_end.reason.at("search"))
         return None
 
     def dead_end(self, cell: str) -> DeadEnd | None:
@@ -178,18 +180,15 @@ class ConfigurationSearch:
         own = [trial for trial in self._histories[cell] if TAUGHT not in trial.user_attrs]
         refused = list(itertools.takewhile(lambda trial: REFUSED in trial.user_attrs, reversed(own)))
         if len(refused) >= _MOST_REFUSED:
-            what = f"{len(refused)} draws in a row"
+            which = f"{len(refused)} draws in a row"
         elif refused and len(refused) == len(own) and self.is_exhausted(cell):
-            what = f"all {self._histories[cell].distinct} configurations of its space"
+            which = f"all {self._histories[cell].distinct} configurations of its space"
         else:
             return None
         last = refused[0]
         values = ", ".join(f"{name} {_shown(value)}" for name, value in last.params.items())
         why = str(last.user_attrs[REFUSED]).removeprefix(f"cell {cell}: ")
-        return DeadEnd(last.number, (
-            f"cell {cell}: {what} were refused, the last ({values}) because {why}; make the search range and what the "
-            "spec accepts agree (`losses check` and `networks check` try values inside ranges)"
-        ))
+        return DeadEnd(last.number, messages.ALL_REFUSED(cell=cell, which=which, values=values, reason=why))
 
     def tell(self, cell: str, number: int, outcome: Outcome, *, curve: Sequence[tuple[float, float]]) -> None:
         """Record the outcome of a configuration. curve: (epoch, M-Recall in per cent) of every validation of its trial.
@@ -239,14 +238,14 @@ def _trial_of(sampled: Sampled) -> FrozenTrial:
 
 def _ended(trial: FrozenTrial, state: TrialState, value: float | None, points: Mapping[int, float]) -> FrozenTrial:
     """A copy with its outcome, as `optuna.Study.tell` sets it: the value of a pruned trial is its last point."""
-    told = copy.copy(trial)
-    told.intermediate_values = dict(sorted(points.items()))
-    last = next(reversed(told.intermediate_values.values()), math.nan)
+    ended = copy.copy(trial)
+    ended.intermediate_values = dict(sorted(points.items()))
+    last = next(reversed(ended.intermediate_values.values()), math.nan)
     if value is None and state == TrialState.PRUNED and not math.isnan(last):
         value = last
-    told.state, told.values = state, None if value is None else [float(value)]
-    told.datetime_complete = datetime.now()
-    return told
+    ended.state, ended.values = state, None if value is None else [float(value)]
+    ended.datetime_complete = datetime.now()
+    return ended
 
 
 def _require_same_space(
@@ -257,10 +256,8 @@ def _require_same_space(
         try:
             check_distribution_compatibility(there[name], asked[name])
         except ValueError as error:
-            raise ConfigError(
-                f"search: cell {cell}: {name} was searched as {there[name]}, and would now be as {asked[name]}; give "
-                "the study another name"
-            ) from error
+            problem = messages.OTHER_SPACE(cell=cell, setting=name, there=there[name], here=asked[name])
+            raise ConfigError(problem) from error
 
 
 def _shown(value: Value) -> str:

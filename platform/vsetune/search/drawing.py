@@ -13,24 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.trial import FrozenTrial
 
 from vsetune.config.spec.base import Choices, Domain
 from vsetune.config.study.cells import Cell
-from vsetune.config.study.domains import Value
+from vsetune.config.study.domains import PublishedPoint, Value, clipped, tables
 from vsetune.config.study.study_spec import SearchSpec
 from vsetune.search.finite_spaces import configurations_in, untried
-from vsetune.search.sampling.grid import uncovered
-from vsetune.search.sampling.points import first_points
-from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, UnitCube
-from vsetune.search.sampling.sampler_choice import sampler_named
-from vsetune.search.trial_history import REFUSED, TAUGHT, TrialHistory
-
-__all__ = [
-    "REFUSED", "TAUGHT", "CellDrawing", "Value", "distribution_of", "distributions_of", "draw", "gaps_of",
-]
-
+from vsetune.search.sampling.evolution import CovarianceDraws, GeneticDraws
+from vsetune.search.sampling.grid import GridPoints, uncovered
+from vsetune.search.sampling.optuna_samplers import EvenPoints, GaussianProcessDraws, ParzenDraws, RandomDraws
+from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, UnitCube, distributions_of
+from vsetune.search.trial_history import TrialHistory
 
 _AGAIN, _NEAR, _FIRST_STEP = 2, 6, 0.05
 """How often a draw that equals an earlier one is repeated by the sampler, and then replaced by a nearby point; the
@@ -87,7 +80,7 @@ class CellDrawing:
         for drawn in self._draws(history):
             number = history.drawn_as(drawn.configuration)
             if number is None:
-                return replace(drawn, why=drawn.why + _told(before))
+                return replace(drawn, why=drawn.why + _repeated(before))
             before.append(number)
         why = f"{drawn.why}; {len(before)} draws, all drawn before, run again as configuration {before[-1]}"
         return replace(drawn, why=why)
@@ -137,7 +130,7 @@ class CellDrawing:
         return replace(drawn, configuration=self._cell.applying(drawn.configuration))
 
 
-def _told(before: Sequence[int]) -> str:
+def _repeated(before: Sequence[int]) -> str:
     """Which earlier configurations were drawn again before a new one was found."""
     if not before:
         return ""
@@ -145,29 +138,59 @@ def _told(before: Sequence[int]) -> str:
     return f"; draw {len(before) + 1}, {those} {', '.join(map(str, before))}"
 
 
-def draw(spec: SearchSpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[str, Value]:
-    """The next configuration of a cell after this history (all trials in order, refused ones included), which must not
-    have exhausted a finite space."""
-    drawn = CellDrawing(spec, cell).next(TrialHistory(history, applying=cell.applying))
-    assert drawn is not None, f"cell {cell.name}: all its configurations were drawn"
-    return drawn.configuration
+FirstPoint = tuple[dict[str, Value], str]
+"""A configuration, and its source in one line."""
 
 
-def gaps_of(spec: SearchSpec, cell: Cell) -> str:
-    """Why a search cannot reach every part of a cell, or exhausts it before the budget ends, in one line; else
-    empty."""
-    return CellDrawing(spec, cell).gaps()
+def first_points(spec: SearchSpec, cell: Cell) -> list[FirstPoint]:
+    """Points in the order in which they are tried, equal ones once."""
+    begins = [(cell.defaults(), "the papers' defaults")] if spec.include_defaults else []
+    found = {_key(configuration): (configuration, why) for configuration, why in begins}
+    for name in spec.points:
+        for configuration, why in published_in(name, cell):
+            found.setdefault(_key(configuration), (configuration, f"points: {why}"))
+    return list(found.values())
 
 
-def distributions_of(cell: Cell) -> dict[str, BaseDistribution]:
-    """Optuna's form of the domains of a cell."""
-    return {name: distribution_of(domain) for name, domain in cell.domains.items()}
+def published_in(table: str, cell: Cell) -> list[FirstPoint]:
+    """The points of every row of a table that is about this cell. Settings that a row lacks stay at their defaults; a
+    value outside its range is moved to the nearer end, which the source line reports."""
+    found = []
+    for point in tables()[table]:
+        about = {name: value for name, value in point.settings.items() if name in cell.domains}
+        if not about or not _is_about(point, cell):
+            continue
+        inside = {name: _in_domain(value, cell.domains[name]) for name, value in about.items()}
+        moved = [name for name, value in about.items() if inside[name] != value]
+        source = f"{point.source} ({', '.join(moved)} moved into the range)" if moved else point.source
+        found.append((cell.applying({**cell.all_defaults(), **inside}), source))
+    return found
 
 
-def distribution_of(domain: Domain) -> BaseDistribution:
-    """Optuna's form of a domain."""
-    if isinstance(domain, Choices):
-        return CategoricalDistribution(domain.choices)
-    if domain.integer:
-        return IntDistribution(int(domain.low), int(domain.high), log=domain.log)
-    return FloatDistribution(domain.low, domain.high, log=domain.log)
+def _is_about(point: PublishedPoint, cell: Cell) -> bool:
+    return point.network == cell.network["name"] and point.loss in ("", cell.loss["name"])
+
+
+def _in_domain(value: float, domain: Domain) -> Value:
+    """For choices, the nearest number in the list, or the first choice if it has no numbers; else clipped to the
+    range."""
+    if not isinstance(domain, Choices):
+        return clipped(value, domain)
+    numbers = [each for each in domain.choices if isinstance(each, int | float) and not isinstance(each, bool)]
+    return min(numbers, key=lambda each: abs(each - value)) if numbers else domain.choices[0]
+
+
+def _key(configuration: dict[str, Value]) -> Sequence[tuple[str, Value]]:
+    return tuple(sorted(configuration.items()))
+
+
+_SAMPLERS: dict[str, type[Sampler]] = {
+    kind.name: kind for kind in (
+        GaussianProcessDraws, ParzenDraws, CovarianceDraws, GeneticDraws, EvenPoints, RandomDraws, GridPoints,
+    )
+}
+
+
+def sampler_named(name: str) -> Sampler:
+    """A new instance; each cell has its own."""
+    return _SAMPLERS[name]()

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import logging
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.importance import BaseImportanceEvaluator, FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
+from optuna.importance import FanovaImportanceEvaluator
 from optuna.trial import TrialState, create_trial
 
 from vsetune.config.spec.base import Domain
 from vsetune.config.study.domains import contains
-from vsetune.search.drawing import distribution_of
+from vsetune.search.sampling.sampler import distribution_of
 
 logging.getLogger("optuna").setLevel(logging.ERROR)
 
 FEWEST = 10
 """Fewest trials for which importances are computed: with fewer, a forest finds shares in pure noise."""
-FOREST_UP_TO = 400
-"""Most trials for a forest, which then takes seconds; beyond, PED-ANOVA is used: its best tenth is then large
-enough."""
+MOST = 400
+"""Most trials that are used, the latest ones: a forest of more takes seconds."""
 
 FANOVA = (
     "fANOVA: the share of each setting alone in the variance over the whole range, by a random forest fitted to the "
     "trials that finished or levelled off, scaled to 100 % (Hutter, Hoos and Leyton-Brown, ICML 2014)"
-)
-PED_ANOVA = (
-    "PED-ANOVA: how far the best tenth of the trials that finished or levelled off differs from all of them in each "
-    "setting, scaled to 100 % (Watanabe, Bansal and Hutter, IJCAI 2023)"
 )
 
 Tried = Sequence[tuple[Mapping[str, Any], float]]
@@ -60,7 +54,7 @@ def importances_of(domains: Mapping[str, Domain], tried: Tried) -> Importances:
     Trials with a value outside its domain (of an earlier space, or edited by hand) are left out, and so are settings
     that some trials lack or that never changed.
     """
-    inside = [(each, value) for each, value in tried if math.isfinite(value) and _is_inside(each, domains)]
+    inside = [(each, value) for each, value in tried if math.isfinite(value) and _is_inside(each, domains)][-MOST:]
     count = len(inside)
     if not domains:
         return Importances(remark="Nothing is searched in this cell.")
@@ -73,11 +67,10 @@ def importances_of(domains: Mapping[str, Domain], tried: Tried) -> Importances:
     if not judged or len({value for _, value in inside}) == 1:
         what = "have the same settings" if not judged else "reached the same M-Recall"
         return Importances(trials=count, remark=f"All {count} trials {what}, so no setting stands out.")
-    evaluator, method = _evaluator(count)
-    shares = _shares(evaluator, {name: distribution_of(domains[name]) for name in judged}, inside)
+    shares = _shares({name: distribution_of(domains[name]) for name in judged}, inside)
     others = [name for name in domains if name not in judged]
     remark = f"Not judged, because not every trial has them or they never changed: {', '.join(others)}."
-    return Importances(shares, method, count, remark if others else "")
+    return Importances(shares, FANOVA, count, remark if others else "")
 
 
 def _is_inside(configuration: Mapping[str, Any], domains: Mapping[str, Domain]) -> bool:
@@ -88,17 +81,7 @@ def _varies(name: str, tried: Tried) -> bool:
     return all(name in each for each, _ in tried) and len({each[name] for each, _ in tried}) > 1
 
 
-def _evaluator(trials: int) -> tuple[BaseImportanceEvaluator, str]:
-    if trials <= FOREST_UP_TO:
-        return FanovaImportanceEvaluator(seed=0), FANOVA
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return PedAnovaImportanceEvaluator(), PED_ANOVA
-
-
-def _shares(
-    evaluator: BaseImportanceEvaluator, distributions: Mapping[str, BaseDistribution], tried: Tried
-) -> dict[str, float]:
+def _shares(distributions: Mapping[str, BaseDistribution], tried: Tried) -> dict[str, float]:
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
     study.add_trials([
         create_trial(
@@ -107,5 +90,5 @@ def _shares(
         )
         for each, value in tried
     ])
-    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    found = optuna.importance.get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
     return dict(sorted(((name, float(share)) for name, share in found.items()), key=lambda pair: -pair[1]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from vsetune.config.study.study_spec import ConstraintSpec, ObjectiveName
 from vsetune.metrics.curves import best_of_curve
@@ -77,18 +78,14 @@ def epochs_needed(curve: Curve, target: float, whole: float) -> float:
 
 def excess_of(constraints: ConstraintSpec, summary: Mapping[str, float]) -> float:
     """By what share a trial exceeds the limit that it exceeds most; 0 or less: all measured limits are kept."""
-    shares = [
-        summary[key] / (unit * limit) - 1 for key, unit, limit in _limits(constraints) if key in summary
-    ]
-    return max(shares, default=0.0)
+    return max((each.measured / each.most - 1 for each in _limits(constraints, summary)), default=0.0)
 
 
 def broken_limits(constraints: ConstraintSpec, summary: Mapping[str, float]) -> list[str]:
     """The limits that a trial exceeds, in words: `12.0 seconds per epoch, at most 10`."""
-    words = {"seconds_per_epoch": "seconds per epoch", "peak_memory_bytes": "GiB of memory"}
     return [
-        f"{summary[key] / unit:.3g} {words[key]}, at most {limit:g}"
-        for key, unit, limit in _limits(constraints) if summary.get(key, 0.0) > unit * limit
+        f"{each.measured:.3g} {each.words}, at most {each.most:g}"
+        for each in _limits(constraints, summary) if each.measured > each.most
     ]
 
 
@@ -98,11 +95,10 @@ def broken_for_good(constraints: ConstraintSpec, summary: Mapping[str, float]) -
     summary: totals of the trial so far. Seconds per epoch are the mean over all trained epochs, first steps included,
     as on a leaderboard; they are checked after one whole epoch. Peak memory never falls, so it is checked immediately.
     """
-    names = {"seconds_per_epoch": "seconds_per_epoch", "peak_memory_bytes": "peak_memory_gib"}
-    for key, unit, limit in _limits(constraints):
-        is_known = key != "seconds_per_epoch" or summary.get("epochs", 0.0) >= 1
-        if is_known and (measured := summary.get(key, 0.0) / unit) > limit:
-            return f"constraint {names[key]}: {_above(measured, limit)} > {limit:g}"
+    for each in _limits(constraints, summary):
+        is_known = each.setting != "seconds_per_epoch" or summary.get("epochs", 0.0) >= 1
+        if is_known and each.measured > each.most:
+            return f"constraint {each.setting}: {_above(each.measured, each.most)} > {each.most:g}"
     return ""
 
 
@@ -111,13 +107,23 @@ def _above(measured: float, limit: float) -> str:
     return next(text for digits in (3, 5, 17) if float(text := f"{measured:.{digits}g}") > limit)
 
 
-def _limits(constraints: ConstraintSpec) -> list[tuple[str, float, float]]:
-    """(key in the summary of an attempt, its unit, upper limit in that unit)."""
-    given = [
-        ("seconds_per_epoch", 1.0, constraints.seconds_per_epoch),
-        ("peak_memory_bytes", float(GIB), constraints.peak_memory_gib),
+class _Limit(NamedTuple):
+    setting: str
+    words: str
+    measured: float
+    most: float
+
+
+def _limits(constraints: ConstraintSpec, summary: Mapping[str, float]) -> list[_Limit]:
+    """The limits of a study whose quantity the summary of an attempt has."""
+    table = (
+        ("seconds_per_epoch", "seconds per epoch", "seconds_per_epoch", 1.0, constraints.seconds_per_epoch),
+        ("peak_memory_gib", "GiB of memory", "peak_memory_bytes", float(GIB), constraints.peak_memory_gib),
+    )
+    return [
+        _Limit(setting, words, summary[key] / unit, most)
+        for setting, words, key, unit, most in table if most is not None and key in summary
     ]
-    return [(key, unit, limit) for key, unit, limit in given if limit is not None]
 
 
 def _mean_of_best(curve: Curve, whole: float) -> float:

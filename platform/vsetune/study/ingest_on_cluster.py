@@ -12,8 +12,7 @@ import ray
 from ray.exceptions import RayError
 from rich.console import Console
 
-from vsetune.config.components.catalogue import code_of
-from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.config.sources.recipe import READERS, IngestRecipe
 from vsetune.data.making.ingest import ShardTask, ingest
 from vsetune.data.stored.manifest import Manifest
 from vsetune.data.terminal_progress import terminal_progress
@@ -43,7 +42,7 @@ def ingest_on_cluster(
     Raises the errors of `ingest`, ConfigError for a plugin's reader, and KeyboardInterrupt after Ctrl-C,
     SIGTERM or the death of Ray.
     """
-    if code_of(type(recipe.source)) is not None:
+    if READERS.code_of(type(recipe.source)) is not None:
         raise ConfigError(
             f"source.layout: {recipe.source.layout} is read by a plugin, whose code is on this machine only; ingest "
             "here, without --address"

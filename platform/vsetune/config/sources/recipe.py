@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SerializeAsAny, ValidatorFunctionWrapHandler, WrapValidator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, SerializeAsAny, model_validator
 
-from vsetune.config.components.catalogue import Catalogue, code_of
+from vsetune.config import messages
+from vsetune.config.registry import Registry
 from vsetune.config.spec.base import Count, Seed, Size, Spec
+from vsetune.config.spec.loading import problems_in
 from vsetune.errors import ConfigError
 from vsetune.storage.hashes import fingerprint_of
 from vsetune.storage.paths import PathText, expand_user
@@ -91,7 +92,7 @@ class SplitShares(Spec):
     @model_validator(mode="after")
     def _leaves_something_to_train_on(self) -> SplitShares:
         if self.validation + self.test >= 1:
-            raise ValueError(f"validation {self.validation:g} and test {self.test:g} leave nothing to train on")
+            raise ValueError(messages.NO_TRAINING_SHARE(validation=self.validation, test=self.test))
         return self
 
 
@@ -109,33 +110,17 @@ class IaprSource(SourceSpec):
     @model_validator(mode="after")
     def _one_way_to_split(self) -> IaprSource:
         if (self.lists is None) == (self.shares is None):
-            raise ValueError("need either `lists` (a file per split) or `shares` (drawn splits), and not both")
+            raise ValueError(messages.ONE_WAY_TO_SPLIT())
         return self
 
 
-READERS: Catalogue[SourceSpec] = Catalogue(
-    "reader", SourceSpec, None, key="layout",
+READERS: Registry[SourceSpec] = Registry(
+    "reader", SourceSpec, key="layout",
     own=(ScenesSource, KarpathySource, CaptionTableSource, FeatureFolderSource, IaprSource),
 )
 """Every source by the layout that recipes name."""
 
-
-def _of_a_plugin(value: Any, handler: ValidatorFunctionWrapHandler) -> SourceSpec:
-    """A source whose layout a plugin reader defines; all other layouts go to the union."""
-    layout = value.get("layout") if isinstance(value, dict) else getattr(value, "layout", None)
-    spec = READERS.get(layout) if isinstance(layout, str) else None
-    if isinstance(layout, str) and spec is None:
-        tags = ", ".join(f"'{each}'" for each in READERS)
-        context = {"discriminator": "'layout'", "tag": layout, "expected_tags": tags}
-        raise PydanticCustomError("union_tag_invalid", "unknown layout", context)
-    source: SourceSpec = handler(value) if spec is None or code_of(spec) is None else spec.model_validate(value)
-    return source
-
-
-AnySource = Annotated[
-    ScenesSource | KarpathySource | CaptionTableSource | FeatureFolderSource | IaprSource,
-    Field(discriminator="layout"), SerializeAsAny(), WrapValidator(_of_a_plugin),
-]
+AnySource = Annotated[SerializeAsAny[SourceSpec], READERS.selected()]
 
 
 class PrecomputedSpec(Spec):
@@ -180,8 +165,12 @@ class TransformersSpec(Spec):
     device: str = Field("cpu", pattern=r"^(cpu|cuda(:[0-9]{1,3})?|mps|xpu)$", description="cpu, cuda, cuda:1, ...")
 
 
+_EXTRACTORS: Registry[Spec] = Registry(
+    "extractor", Spec, key="extractor", own=(PrecomputedSpec, PixelsSpec, EfficientNetLite0Spec, TransformersSpec)
+)
+
 AnyFeatures = Annotated[
-    PrecomputedSpec | PixelsSpec | EfficientNetLite0Spec | TransformersSpec, Field(discriminator="extractor"),
+    PrecomputedSpec | PixelsSpec | EfficientNetLite0Spec | TransformersSpec, _EXTRACTORS.selected(),
 ]
 
 
@@ -231,8 +220,7 @@ class IngestRecipe(Spec):
 
     @classmethod
     def keys_within(cls) -> Mapping[str, Iterable[str]]:
-        others = [spec for spec in READERS.values() if code_of(spec) is not None]
-        return {"source": sorted({key for spec in others for key in spec.model_fields} - {"layout"})}
+        return {"source": sorted({key for spec in READERS.values() for key in spec.model_fields})}
 
     @model_validator(mode="before")
     @classmethod
@@ -247,18 +235,14 @@ class IngestRecipe(Spec):
     def _features_fit_the_source(self) -> IngestRecipe:
         ready = self.source.has_features
         if ready and self.features.extractor != "precomputed":
-            raise ValueError(
-                f"features.extractor {self.features.extractor} needs images, a feature_folder has none; use precomputed"
-            )
+            setting = f"features.extractor {self.features.extractor}"
+            raise ValueError(messages.NEEDS_IMAGES(setting=setting, fix="precomputed"))
         if not ready and self.features.extractor == "precomputed":
-            raise ValueError(
-                f"features.extractor precomputed needs layout feature_folder, got {self.source.layout}; "
-                "use pixels, efficientnet_lite0 or transformers"
-            )
+            raise ValueError(messages.NEEDS_FEATURES(layout=self.source.layout))
         if ready and self.store_images:
-            raise ValueError("store_images true needs images, a feature_folder has none; set it to false")
+            raise ValueError(messages.NEEDS_IMAGES(setting="store_images true", fix="false"))
         if "://" in self.output:
-            raise ValueError(f"output {self.output} must be a local folder; name the s3:// prefix in `upload`")
+            raise ValueError(messages.OUTPUT_IS_REMOTE(output=self.output))
         return self
 
     def content_fingerprint(self) -> str:
@@ -269,7 +253,7 @@ class IngestRecipe(Spec):
         """
         plain = self.model_copy(update={"output": ".", "upload": None}).to_plain()
         del plain["parses"], plain["plugins"]
-        code = code_of(type(self.source))
+        code = READERS.code_of(type(self.source))
         return fingerprint_of(plain if code is None else plain | {"reader": code})
 
 
@@ -279,14 +263,11 @@ def expand_path(text: str, *, key: str) -> str:
     def value(match: re.Match[str]) -> str:
         found = os.environ.get(match[1])
         if not found:
-            raise ConfigError(
-                f"{key}: {text} needs the environment variable {match[1]}, which is not set; "
-                f"set it: export {match[1]}=/path/to/data"
-            )
+            raise ConfigError(messages.NO_VARIABLE(key=key, text=text, name=match[1]))
         return found
 
     expanded = re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", value, text)
     try:
         return expand_user(expanded) if expanded.startswith("~") else expanded
     except ValueError as error:
-        raise ConfigError(f"{key}: {error}") from error
+        raise ConfigError([problem.at(key) for problem in problems_in(error)]) from error

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from vsetune.config import messages
 from vsetune.config.sources.recipe import SplitName
 from vsetune.config.spec.base import ShortSeed, Size, Spec
 from vsetune.errors import ConfigError
@@ -46,7 +47,8 @@ class EncoderSpec(Spec):
     @classmethod
     def _names_an_importable_package(cls, model: str) -> str:
         if model.startswith("package:") and not model.removeprefix("package:").isidentifier():
-            raise ValueError(f"got {model}, need package:NAME with the name of a package as Python imports it")
+            need = "package:NAME with the name of a package as Python imports it"
+            raise ValueError(messages.WRONG_VALUE(got=model, need=need))
         return model
 
 
@@ -127,9 +129,8 @@ class TextModel:
 def require_word_pieces(model_type: str, place: str) -> None:
     """ConfigError for a model of `transformers` of another kind. place: its place, for the message."""
     if model_type not in _WORD_PIECE_TYPES:
-        raise ConfigError(
-            f"{KEY}: {place}: is a {model_type}; need one that reads word pieces: {', '.join(_WORD_PIECE_TYPES)}"
-        )
+        known = ", ".join(_WORD_PIECE_TYPES)
+        raise ConfigError(messages.NO_WORD_PIECES(key=KEY, place=place, got=model_type, known=known))
 
 
 @dataclass(frozen=True)
@@ -152,10 +153,7 @@ class NetworkReads:
 
     def __post_init__(self) -> None:
         if self.dependencies and self.word_pieces is not None:
-            raise ConfigError(
-                "network: reads dependency parses and word pieces, need one of them: parses join words, not word "
-                "pieces; leave one of them out."
-            )
+            raise ConfigError(messages.PARSES_AND_PIECES())
 
     @property
     def swaps_sides(self) -> bool:

@@ -5,12 +5,24 @@ from __future__ import annotations
 import difflib
 import math
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, get_args, get_origin
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails
 
+from vsetune.config import messages
+from vsetune.errors import Problem
 from vsetune.storage.hashes import fingerprint_of
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -32,17 +44,20 @@ _LONGEST_NAME = 60
 
 
 class Problems(ValueError):
-    """Several problems of one spec, a line each."""
+    """Several problems of one spec, as arguments."""
 
-    def __init__(self, lines: Sequence[str]) -> None:
-        super().__init__("; ".join(lines))
-        self.lines = tuple(lines)
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.args))
 
 
 class Spec(BaseModel):
     """A frozen piece of configuration. Unknown keys are errors; numbers must be finite."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    later_keys: ClassVar[tuple[str, ...]] = ()
+    """Fields added after the first release. Plain data omit them at their defaults, so that fingerprints stay the same
+    across versions."""
 
     def to_plain(self) -> dict[str, Any]:
         """The spec as plain JSON-able data, defaults written out."""
@@ -53,14 +68,6 @@ class Spec(BaseModel):
         """Keys allowed in fields that are free mappings, by field; for advice on a key at a wrong place."""
         return {}
 
-    @classmethod
-    def without_what_is_wrong(
-        cls, content: Mapping[str, Any], wrong: Collection[tuple[int | str, ...]]
-    ) -> dict[str, Any] | None:
-        """The content of a file without the values at these places, to look for problems among the others; None if the
-        spec has no such check."""
-        return None
-
     def fingerprint(self) -> str:
         """Hash of the resolved spec; equal specs give equal fingerprints."""
         return fingerprint_of(self.fingerprinted())
@@ -70,6 +77,15 @@ class Spec(BaseModel):
         earlier behaviour, if fingerprints have to stay the same."""
         return self.to_plain()
 
+    @model_serializer(mode="wrap")
+    def _without_later_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        fields = type(self).model_fields
+        for key in self.later_keys:
+            if getattr(self, key) == fields[key].get_default(call_default_factory=True):
+                plain.pop(key, None)
+        return plain
+
     @model_validator(mode="before")
     @classmethod
     def _truth_is_no_number(cls, given: Any) -> Any:
@@ -78,8 +94,8 @@ class Spec(BaseModel):
         for key, value in given.items() if isinstance(given, dict) else ():
             for place, one in _truths(key, value):
                 if key in cls.model_fields and _is_number(cls.model_fields[key].annotation):
-                    message = f"got {str(one).lower()}, as YAML also reads yes, no, on and off; need a number"
-                    wrong.append({"type": PydanticCustomError("value_error", message), "loc": place, "input": one})
+                    error = ValueError(messages.TRUTH_VALUE(got=str(one).lower()))
+                    wrong.append({"type": "value_error", "loc": place, "input": one, "ctx": {"error": error}})
         if wrong:
             raise ValidationError.from_exception_data(cls.__name__, wrong)
         return given
@@ -120,12 +136,9 @@ _MOST_WHOLE = 2**53
 """Beyond it, not every whole number is a floating-point number."""
 
 
-def _flaw_of_whole_ends(low: float, high: float) -> str | None:
-    if not (low.is_integer() and high.is_integer()):
-        return f"got {low:g} to {high:g}, need whole numbers"
-    if max(abs(low), abs(high)) > _MOST_WHOLE:
-        return f"got {low:g} to {high:g}, need whole numbers up to {_MOST_WHOLE}"
-    return None
+def _flaw_of_whole_ends(low: float, high: float) -> Problem | None:
+    is_whole = low.is_integer() and high.is_integer() and max(abs(low), abs(high)) <= _MOST_WHOLE
+    return None if is_whole else messages.RANGE_WHOLE(low=low, high=high, most=_MOST_WHOLE)
 
 
 class Range(Spec):
@@ -140,11 +153,11 @@ class Range(Spec):
     @model_validator(mode="after")
     def _ordered(self) -> Range:
         if self.low > self.high:
-            raise ValueError(f"low {self.low:g} is above high {self.high:g}")
+            raise ValueError(messages.RANGE_ENDS(low=self.low, high=self.high))
         if math.isinf(self.high - self.low):
-            raise ValueError(f"low {self.low:g} and high {self.high:g} are too far apart")
+            raise ValueError(messages.RANGE_WIDTH(low=self.low, high=self.high))
         if self.log and self.low <= 0:
-            raise ValueError(f"low {self.low:g} cannot be searched on a log scale, need > 0")
+            raise ValueError(messages.RANGE_LOG(low=self.low))
         if self.integer and (flaw := _flaw_of_whole_ends(self.low, self.high)) is not None:
             raise ValueError(flaw)
         return self
@@ -207,7 +220,7 @@ def searched_domain(spec: type[Spec], name: str, domain: Domain) -> Domain:
     if isinstance(domain, Choices) or not _is_whole(spec.model_fields[name].annotation):
         return domain
     if (flaw := _flaw_of_whole_ends(domain.low, domain.high)) is not None:
-        raise ValueError(f"{name}: {flaw}; {name} counts something")
+        raise ValueError(flaw.at(name))
     return domain.model_copy(update={"integer": True})
 
 
@@ -230,10 +243,10 @@ def known_name(name: str, known: Iterable[str], kind: str) -> str:
     raise ValueError(unknown_name(name, names, kind))
 
 
-def unknown_name(name: str, known: Sequence[str], kind: str) -> str:
-    """The message for an unknown name: the closest known name, and all names."""
+def unknown_name(name: str, known: Sequence[str], kind: str) -> Problem:
+    """The problem of an unknown name: the closest known name, and all names."""
     shown = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "..."
-    return f"no {kind} is called {shown}; {did_you_mean(name, known)}need one of {', '.join(known)}"
+    return messages.UNKNOWN_NAME(kind=kind, name=shown, hint=did_you_mean(name, known), known=", ".join(known))
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
@@ -243,11 +256,11 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
 
 
 def unusable_text(text: str) -> str | None:
-    """The problem of a text with a character that no name, path or database accepts, and the fix; None without one."""
+    """The character in a text that no name, path or database accepts: `a surrogate (U+D800)`; None without one."""
     for character in text:
         if unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t":
             kind = "a surrogate" if unicodedata.category(character) == "Cs" else "a control character"
-            return f"{kind} (U+{ord(character):04X}) in it; remove it"
+            return f"{kind} (U+{ord(character):04X})"
     return None
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import yaml
 
+from vsetune.config import messages
 from vsetune.config.spec.base import Spec
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, Problem
 
 LARGEST_FILE = 256 * 1024
 """Limit for a YAML file, in bytes; the largest that we ship has 4 kB, and parsing a file of this size takes seconds."""
@@ -40,24 +41,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         loader = _StrictLoader(text)
         content = loader.get_single_data()
-    except yaml.reader.ReaderError as error:
-        line, column = _line_and_column(text, error.position)
-        raise ConfigError(
-            f"{path}: not valid YAML: line {line}, column {column}: character {error.character:#06x} must not stand "
-            "in a text file; remove it"
-        ) from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {_problem(error)}") from error
-    except _REFUSED_BY_THE_READER as error:
+    except (yaml.YAMLError, *_REFUSED_BY_THE_READER) as error:
         mark = loader.get_mark() if loader is not None else None
-        at = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else "somewhere"
-        raise ConfigError(f"{path}: not valid YAML: {at}: cannot be read ({_short(str(error))}); correct it") from error
+        raise ConfigError(_problem(error, text, mark).at(f"{path}: not valid YAML")) from error
     finally:
         if loader is not None:
             loader.dispose()
     if not isinstance(content, dict):
         got = "nothing" if content is None else f"a {type(content).__name__}"
-        raise ConfigError(f"{path}: got {got} at the top level, need a mapping of keys to values")
+        raise ConfigError(messages.NOT_A_MAPPING(path=path, got=got))
     return content
 
 
@@ -71,35 +63,39 @@ def _text_of(path: Path) -> str:
         # Without waiting: opening a pipe without a writer would otherwise never return.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise ConfigError(f"{path}: is a device or a pipe; need a regular YAML file")
+                raise ConfigError(messages.NOT_REGULAR(path=path))
             content = stream.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
-            raise ConfigError(
-                f"{path}: has more than {LARGEST_FILE:,} bytes, no study or recipe needs that; is it the right file?"
-            )
+            raise ConfigError(messages.FILE_TOO_LARGE(path=path, most=LARGEST_FILE))
         return content.decode("utf-8-sig")
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; need a YAML file") from None
+        raise ConfigError(messages.NO_FILE(path=path)) from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8 text") from error
+        raise ConfigError(messages.NOT_UTF8(path=path, byte=error.start)) from error
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{path}: cannot be read ({reason}); need a UTF-8 YAML file") from error
+        raise ConfigError(messages.UNREADABLE(path=path, reason=reason)) from error
 
 
-def _problem(error: yaml.YAMLError) -> str:
-    """The problem as one line that begins with line and column, as an editor counts them."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        if mark.buffer is not None and mark.buffer[mark.pointer : mark.pointer + 1] == "\t":
-            return f"line {mark.line + 1}, column {mark.column + 1}: found a tab, need spaces; YAML takes no tabs"
-        return _one_line(f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}")
-    return _one_line(str(error))
+def _problem(error: Exception, text: str, reached: yaml.Mark | None) -> Problem:
+    """The problem behind its line and column, as an editor counts them. reached: where the reader stopped."""
+    if isinstance(error, yaml.reader.ReaderError):
+        before = text[: error.position]
+        place = _place(before.count("\n"), error.position - before.rfind("\n") - 1)
+        return messages.BAD_CHARACTER(character=error.character).at(place)
+    mark = (error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None) or reached
+    place = _place(mark.line, mark.column) if mark is not None else "somewhere"
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return messages.NOT_YAML(reason=f"cannot be read ({_short(str(error))}); correct it").at(place)
+    if isinstance(error.problem, Problem):
+        return error.problem.at(place)
+    if mark is not None and mark.buffer is not None and mark.buffer[mark.pointer : mark.pointer + 1] == "\t":
+        return messages.TAB().at(place)
+    return messages.NOT_YAML(reason=_one_line(str(error.problem))).at(place)
 
 
-def _line_and_column(text: str, position: int) -> tuple[int, int]:
-    before = text[:position]
-    return before.count("\n") + 1, position - before.rfind("\n")
+def _place(line: int, column: int) -> str:
+    return f"line {line + 1}, column {column + 1}"
 
 
 def _one_line(text: str) -> str:
@@ -128,11 +124,11 @@ class _StrictLoader(yaml.SafeLoader):
         at, anchor = event.start_mark, event.anchor
         if isinstance(event, yaml.AliasEvent):
             if anchor in self.anchors and anchor not in self._sizes:
-                raise _refusal(f"alias {_short(anchor)} stands inside of what it names; write the value out", at)
+                raise _refusal(messages.CIRCULAR_ALIAS(alias=_short(anchor)), at)
             self._count(self._sizes.get(anchor, 0), at)
             return super().compose_node(parent, index)
         if self._depth >= _DEEPEST:
-            raise _refusal(f"more than {_DEEPEST} levels inside one another; make it flatter", at)
+            raise _refusal(messages.TOO_DEEP(most=_DEEPEST), at)
         before = self._values
         self._count(1, at)
         self._depth += 1
@@ -145,7 +141,7 @@ class _StrictLoader(yaml.SafeLoader):
     def _count(self, values: int, at: Any) -> None:
         self._values += values
         if self._values > _MOST_VALUES:
-            raise _refusal(f"more than {_MOST_VALUES:,} values with its aliases written out; make it smaller", at)
+            raise _refusal(messages.TOO_MANY_VALUES(most=_MOST_VALUES), at)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Refuse, with its place, a value that does not fit its tag (`!!int abc`, a number of 5,000 digits)."""
@@ -157,8 +153,7 @@ class _StrictLoader(yaml.SafeLoader):
         except _REFUSED_BY_THE_READER as error:
             kind = node.tag.rpartition(":")[2]
             written = _short(str(node.value)) if isinstance(node, yaml.ScalarNode) else "this"
-            raise _refusal(f"{written} cannot be read as {kind}; correct it, or put it in quotes", node.start_mark
-                           ) from error
+            raise _refusal(messages.WRONG_YAML_VALUE(value=written, kind=kind), node.start_mark) from error
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
@@ -168,20 +163,19 @@ class _StrictLoader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
                 got = _short(str(key_node.value)) if isinstance(key_node, yaml.ScalarNode) else "a collection"
-                raise _refusal(f"key {got} is no text, need a name; if it is one, put it in quotes",
-                               key_node.start_mark)
+                raise _refusal(messages.KEY_IS_NO_TEXT(key=got), key_node.start_mark)
             if key in seen:
-                raise _refusal(f"key {_short(key)} is written twice; keep one of them", key_node.start_mark)
+                raise _refusal(messages.REPEATED_KEY(key=_short(key)), key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
     def refuse_tag(self, node: yaml.Node) -> Any:
         """Refuse every tag that is not a plain value: `!!python/name:os.system`, `!!binary`, `!!set`, `!mine`."""
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-        raise _refusal(f"tag {_short(tag)} is not read, need plain values; remove it", node.start_mark)
+        raise _refusal(messages.YAML_TAG(tag=_short(tag)), node.start_mark)
 
 
-def _refusal(problem: str, at: Any) -> yaml.constructor.ConstructorError:
+def _refusal(problem: Problem, at: Any) -> yaml.constructor.ConstructorError:
     return yaml.constructor.ConstructorError(None, None, problem, at)
 
 
@@ -226,4 +220,4 @@ def require_kind(content: Mapping[str, Any], spec: type[Spec], *, where: str) ->
     if wanted in content or found == wanted:
         return
     kind, command = _KINDS[found]
-    raise ConfigError(f"{where}: is {kind}, need {_KINDS[wanted][0]}; {command} takes it")
+    raise ConfigError(messages.WRONG_KIND_OF_FILE(path=where, kind=kind, need=_KINDS[wanted][0], command=command))

@@ -10,36 +10,34 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vsetune.config.component_specs import LOSSES, NETWORKS, SUM, LossSpec
+from vsetune.config import messages
+from vsetune.config.component_specs import NETWORKS, SUM, WeightedLoss
 from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.spec.base import Domain, Spec
-from vsetune.config.spec.loading import describe_problems
+from vsetune.config.spec.loading import describe_problems, places_of, problems_in
 from vsetune.config.study.compatibility import PROTOCOL_SETTINGS, protocol_difference
 from vsetune.config.study.domains import (
     Conditions,
+    SearchedPart,
     Value,
     clipped,
-    conditions_of,
     domains_of,
-    entry_domains,
-    loss_conditions,
-    loss_domains,
+    loss_parts,
     phase_changes,
     values_to_check,
 )
 from vsetune.config.study.loss_settings import (
     as_settings,
-    loss_settings_of,
     loss_type,
     plugins_in,
-    setting,
+    specs_of_loss,
     with_setting,
     with_settings,
 )
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, Problem
 
 Configuration = Mapping[str, Value]
 """Values sampled from a cell's domains by dotted name, such as `loss.margin` or `training.learning_rate`."""
@@ -70,7 +68,19 @@ class Cell:
 
     def all_defaults(self) -> dict[str, Value]:
         """The default configuration including settings that have no effect in it."""
-        return {name: clipped(value, self.domains[name]) for name, value in _searched_values(self).items()}
+        specs: dict[str, type[Spec]] = {
+            "network": NETWORKS[self.network["name"]], "loss": loss_type(self.loss), "training": TrainingSpec,
+        }
+        parts = {part: _filled(specs[part], plain) for part, plain in _parts(self, {}).items()}
+        found = {}
+        for name, domain in self.domains.items():
+            part, *label, key = name.split(".")
+            plain, spec = parts[part], specs[part]
+            if label:
+                term = plain["parts"][label[0]]
+                plain, spec = (term, WeightedLoss) if key == "weight" else (term["loss"], loss_type(term["loss"]))
+            found[name] = clipped(plain.get(key, spec.model_fields[key].default), domain)
+        return found
 
     def applying(self, configuration: Configuration) -> dict[str, Value]:
         """The configuration without the settings that have no effect in it."""
@@ -129,12 +139,13 @@ def build_trial(study: StudySpec, cell: Cell, configuration: Configuration, *, t
     )
 
 
-def refusal(study: StudySpec, cell: Cell, configuration: Configuration) -> str | None:
+def refusal(study: StudySpec, cell: Cell, configuration: Configuration) -> Problem | None:
     """Why no trial can be made of this configuration of a cell, in one line; None if one can."""
     try:
         build_trial(study, cell, configuration, trial="check", seed=study.seeds[0])
     except ValidationError as error:
-        return "; ".join(_described(error, cell, where=f"cell {cell.name}"))
+        first, *others = _described(error, cell, where=f"cell {cell.name}")
+        return first.worded("; ".join((first, *others)))
     return None
 
 
@@ -155,15 +166,17 @@ def _resolve(
             plain_loss = _overridden(plain_loss, override, where)
             training |= override.training
             held |= set(override.training)
-    weights = phase_changes(training, "network")
-    domains = entry_domains("network", NETWORKS[network.name], network, fixed_network, f"{where}: {keys[0]}", weights)
-    domains |= loss_domains(loss, plain_loss, training, f"{where}: {keys[1]}")
+    searched = [
+        SearchedPart(
+            "network", NETWORKS[network.name], network.search, fixed_network, phase_changes(training, "network"),
+            f"{where}: {keys[0]}",
+        ),
+        *loss_parts(loss, plain_loss, training, f"{where}: {keys[1]}"),
+    ]
+    domains = {name: domain for part in searched for name, domain in part.domains().items()}
     wanted = {name: domain for name, domain in study.search.training.items() if name not in held}
     domains |= domains_of("training", TrainingSpec, wanted, f"{where}: search.training")
-    conditions = {
-        **conditions_of("network", NETWORKS[network.name], fixed_network, weights, domains),
-        **loss_conditions(loss, plain_loss, training, domains),
-    }
+    conditions = {name: ways for part in searched for name, ways in part.conditions(domains).items()}
     cell = Cell(
         name=f"{network_name}.{loss_name}", network_name=network_name, loss_name=loss_name,
         network={"name": network.name} | fixed_network, loss=plain_loss, training=training, domains=domains,
@@ -182,42 +195,13 @@ def _parts(cell: Cell, configuration: Configuration) -> dict[str, dict[str, Any]
     return parts
 
 
-def _searched_values(cell: Cell) -> dict[str, Any]:
-    """The value of every searched setting before the search, from the file and the defaults of the specs."""
-    parts = _parts(cell, {})
-    specs = {
-        "network": _validated(NETWORKS[cell.network["name"]], parts["network"]),
-        "loss": _validated(loss_type(cell.loss), parts["loss"]),
-        "training": _validated(TrainingSpec, parts["training"]),
-    }
-    values = {}
-    for name in cell.domains:
-        part, field = name.split(".", 1)
-        spec = specs[part]
-        if isinstance(spec, LossSpec):
-            values[name] = setting(spec, field)
-        else:
-            values[name] = getattr(spec, field) if spec is not None else _written(parts[part], field)
-    return values
-
-
-def _validated(spec: type[Spec], plain: Mapping[str, Any]) -> Spec | None:
-    """The valid spec; None if its unsearched values contradict each other. `_check` checks the values of the search."""
+def _filled(spec: type[Spec], plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Plain data with the defaults of the spec; unchanged if its values contradict each other, which `_check` reports.
+    """
     try:
-        return spec.model_validate(plain)
+        return spec.model_validate(plain).to_plain()
     except ValidationError:
-        return None
-
-
-def _written(plain: Mapping[str, Any], field: str) -> Any:
-    """A setting of an invalid part: the value in the file, else its own default."""
-    label, _, name = field.rpartition(".")
-    if label:
-        term = plain["parts"][label]
-        return term["weight"] if name == "weight" else _written(term["loss"], name)
-    kinds: Mapping[str, type[Spec]] = {**NETWORKS, **LOSSES}
-    spec = kinds.get(plain.get("name", ""), TrainingSpec)
-    return plain.get(field, spec.model_fields[field].default)
+        return plain
 
 
 def _plain_loss(entry: LossEntry) -> dict[str, Any]:
@@ -233,7 +217,8 @@ def _overridden(plain_loss: dict[str, Any], override: Override, where: str) -> d
     try:
         return with_settings(plain_loss, override.fixed)
     except ValueError as error:
-        raise ConfigError(f"{where}: overrides {override.network}.{override.loss}.fixed: {error}") from error
+        place = f"{where}: overrides {override.network}.{override.loss}.fixed"
+        raise ConfigError([problem.at(place) for problem in problems_in(error)]) from error
 
 
 def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
@@ -244,7 +229,7 @@ def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
         except ValidationError as error:
             suffix = "; this is an end of its search range" if candidate else ""
             lines = _described(error, cell, where=f"{where}: cell {cell.name}")
-            raise ConfigError([line + suffix for line in lines]) from error
+            raise ConfigError([line.worded(line + suffix) for line in lines]) from error
     problems: dict[frozenset[str], str] = {}
     for combination in itertools.islice(_combinations(cell), _MOST_COMBINATIONS):
         if any(known <= combination.keys() for known in problems):
@@ -252,10 +237,8 @@ def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
         reason = refusal(study, cell, combination)
         if reason is not None:
             values = " and ".join(f"{name} {_shown(value)}" for name, value in combination.items())
-            problems[frozenset(combination)] = (
-                f"{where}: cell {cell.name}: {values} contradict each other, and the search may draw them "
-                f"together ({reason.removeprefix(f'cell {cell.name}: ')}); narrow the range of one"
-            )
+            problem = messages.CONTRADICTING_ENDS(values=values, reason=reason.removeprefix(f"cell {cell.name}: "))
+            problems[frozenset(combination)] = problem.at(f"{where}: cell {cell.name}")
     if problems:
         raise ConfigError(list(problems.values()))
 
@@ -273,32 +256,32 @@ def _combinations(cell: Cell) -> Iterator[Configuration]:
         yield from (dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values()))
 
 
-def _described(error: ValidationError, cell: Cell, *, where: str) -> list[str]:
-    known = {
-        "training": {*TrainingSpec.model_fields}, "network": {*NETWORKS[cell.network["name"]].model_fields},
-        "loss": loss_settings_of(cell.loss),
-    }
-    return [as_settings(line) for line in describe_problems(error, where=where, known=known)]
+def _described(error: ValidationError, cell: Cell, *, where: str) -> list[Problem]:
+    places = places_of([
+        (("training",), TrainingSpec), (("network",), NETWORKS[cell.network["name"]]),
+        *specs_of_loss(cell.loss, ("loss",)),
+    ])
+    return [each.worded(as_settings(each)) for each in describe_problems(error, where=where, places=places)]
 
 
 def _incomparable(study: StudySpec, cells: Sequence[Cell], where: str) -> list[str]:
     """Problems of losses whose curves cannot be compared with the baseline's on the same network, found before any run.
     """
-    problems = []
+    problems: list[str] = []
     baselines = {cell.network_name: cell for cell in cells if cell.loss_name == study.baseline}
     for cell in cells:
         baseline = baselines.get(cell.network_name, cell)
         plain, other = (TrainingSpec.model_validate(each.training).to_plain() for each in (cell, baseline))
         key = protocol_difference(plain, other)
         if key is not None:
-            problems.append(
-                f"{where}: {_origin(study, cell, key)}: loss {cell.loss_name} has {_shown(plain[key])}, the baseline "
-                f"{baseline.loss_name} has {_shown(other[key])} ({_origin(study, baseline, key)}), so their curves "
-                "would not compare; give both the same"
+            problem = messages.INCOMPARABLE(
+                key=_origin(study, cell, key), loss=cell.loss_name, got=_shown(plain[key]),
+                baseline=baseline.loss_name, need=_shown(other[key]), other=_origin(study, baseline, key),
             )
+            problems.append(problem.at(where))
     if len(study.losses) > 1:
         problems += [
-            f"{where}: search.training.{name}: losses with different {name} do not compare; hold it at one value"
+            messages.SEARCHED_PROTOCOL(setting=name).at(f"{where}: search.training.{name}")
             for name in PROTOCOL_SETTINGS if name in study.search.training
         ]
     return problems
@@ -306,16 +289,13 @@ def _incomparable(study: StudySpec, cells: Sequence[Cell], where: str) -> list[s
 
 def _origin(study: StudySpec, cell: Cell, key: str) -> str:
     """The place in the study file of a setting of a cell's training: the one that takes precedence."""
-    for number, override in enumerate(study.overrides):
-        if (override.network, override.loss) == (cell.network_name, cell.loss_name) and key in override.training:
-            return f"overrides[{number}].training.{key}"
-    for number, loss in enumerate(study.losses):
-        if loss.cell_name == cell.loss_name and key in loss.training:
-            return f"losses[{number}].training.{key}"
-    for number, network in enumerate(study.networks):
-        if network.cell_name == cell.network_name and key in network.training:
-            return f"networks[{number}].training.{key}"
-    return f"training.{key}"
+    entries: list[tuple[str, int, Override | LossEntry | NetworkEntry]] = [
+        *(("overrides", n, e) for n, e in enumerate(study.overrides) if f"{e.network}.{e.loss}" == cell.name),
+        *(("losses", n, e) for n, e in enumerate(study.losses) if e.cell_name == cell.loss_name),
+        *(("networks", n, e) for n, e in enumerate(study.networks) if e.cell_name == cell.network_name),
+    ]
+    found = (f"{kind}[{number}].training.{key}" for kind, number, entry in entries if key in entry.training)
+    return next(found, f"training.{key}")
 
 
 def _shown(value: Any) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from vsetune.config.component_specs import LOSSES, LossSpec, MemorySpec, NetworkSpec, SumSpec
+from vsetune.config import messages
+from vsetune.config.component_specs import LOSSES, LossSpec, MemorySpec, NetworkSpec
+from vsetune.config.registry import name_of
+from vsetune.errors import Problem
 
 _KINDS = {
     "embedding": "one embedding per item",
@@ -29,62 +32,32 @@ def protocol_difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> 
     return next((name for name in PROTOCOL_SETTINGS if first.get(name) != second.get(name)), None)
 
 
-def mismatch(network: NetworkSpec, loss: LossSpec, *, batch_unit: Literal["pairs", "images"]) -> str | None:
-    """Why this loss cannot train this network, in one line; None if it can."""
-    return next(_reasons(network, loss, batch_unit), None)
+def mismatch(network: NetworkSpec, loss: LossSpec, *, batch_unit: Literal["pairs", "images"]) -> Problem | None:
+    """Why this loss cannot train this network; None if it can."""
+    reasons = (reason for term in loss.terms().values() for reason in _reasons(network, term, batch_unit))
+    return next(reasons, None)
 
 
-def _reasons(network: NetworkSpec, loss: LossSpec, batch_unit: str) -> Iterator[str]:
-    if isinstance(loss, SumSpec):
-        for part in loss.parts.values():
-            yield from _reasons(network, part.loss, batch_unit)
-        return
-    name, network_name = _name(loss), _name(network)
+def _reasons(network: NetworkSpec, loss: LossSpec, batch_unit: str) -> Iterator[Problem]:
+    name, network_name = name_of(type(loss)), name_of(type(network))
+    memory = loss.memory_size if isinstance(loss, MemorySpec) else 0
+    shown = f"{name} with memory_size {memory}" if memory else name
     if loss.drawn_negatives is not None and network.kind != "score":
-        yield (
-            f"loss {name} with drawn {loss.drawn_negatives.count} has what it draws encoded anew for every step, "
-            f"network {network_name} embeds, so earlier batches can be remembered; use memory_size in place of drawn"
-        )
+        yield messages.SAMPLES_NEGATIVES(loss=name, count=loss.drawn_negatives.count, network=network_name)
     elif network.kind not in loss.needed_kinds:
-        yield (
-            f"loss {name}{_memory(loss)} needs {_listed(loss.needed_kinds, _KINDS)}, network {network_name} gives "
-            f"{_KINDS[network.kind]}; use another loss, or a network that embeds"
+        yield messages.WRONG_KIND_OF_NETWORK(
+            loss=shown, need=_listed(loss.needed_kinds, _KINDS), network=network_name, got=_KINDS[network.kind]
         )
     elif network.score not in loss.needed_scores:
-        yield (
-            f"loss {name}{_memory(loss)} needs similarities that are {_listed(loss.needed_scores, _SCORES)}, network "
-            f"{network_name} with these settings gives {_SCORES[network.score]}; {_way_out(loss)}"
-        )
+        message = messages.NEEDS_ORDER if loss.needed_scores == {"order"} else messages.WRONG_SCORES
+        need, got = _listed(loss.needed_scores, _SCORES), _SCORES[network.score]
+        yield message(loss=shown, need=need, network=network_name, got=got)
     if batch_unit == "images" and network.needs_pairs:
-        yield (
-            f"batch_unit images gives each image several captions, network {network_name} adds a loss of its own that "
-            f"needs pairs; use batch_unit pairs, or set {_own_weight(network)}: 0 of the network"
-        )
+        weights = " and ".join(network.own_loss_weights) or "the weight of that loss"
+        yield messages.NEEDS_PAIRS(network=network_name, weight=weights)
     if batch_unit == "images" and not loss.several_positives:
         fitting = ", ".join(sorted(key for key, spec in LOSSES.items() if spec.several_positives))
-        yield (
-            f"batch_unit images gives each image several positives, which {name} does not define; "
-            f"use batch_unit pairs, or one of {fitting}"
-        )
-
-
-def _own_weight(network: NetworkSpec) -> str:
-    """The settings that weight the network's own losses, as its spec declares them."""
-    return " and ".join(network.own_loss_weights) or "the weight of that loss"
-
-
-def _way_out(loss: LossSpec) -> str:
-    if loss.needed_scores == {"order"}:
-        return "give this loss `network: {absolute: true, similarity: order}` with vsepp"
-    return "use another loss or other settings of the network"
-
-
-def _name(spec: NetworkSpec | LossSpec) -> str:
-    return str(type(spec).model_fields["name"].default)
-
-
-def _memory(loss: LossSpec) -> str:
-    return f" with memory_size {loss.memory_size}" if isinstance(loss, MemorySpec) and loss.memory_size else ""
+        yield messages.ONE_POSITIVE(loss=name, fitting=fitting)
 
 
 def _listed(values: frozenset[str], words: dict[str, str]) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, WeightedLoss
 from vsetune.config.spec.base import Choices, Domain, Spec, conditions, known_name, searched_domain, tunables
+from vsetune.config.spec.loading import problems_in
+from vsetune.config.study.loss_settings import terms_in
 from vsetune.config.study.study_entries import LossEntry, Settings
 from vsetune.errors import ConfigError
 
@@ -21,26 +24,77 @@ Conditions = Mapping[str, Sequence[Mapping[str, Value]]]
 mappings of those values by dotted name. One matching mapping is enough."""
 
 
-def loss_domains(
-    entry: LossEntry, plain_loss: Mapping[str, Any], training: Mapping[str, Any], where: str
-) -> dict[str, Domain]:
-    """Domains of a loss, or of every part of a sum. A setting that phases change is considered at all its values."""
-    phases = phase_changes(training, "loss")
-    if entry.name is not None:
-        return entry_domains("loss", LOSSES[entry.name], entry, _without_name(plain_loss), where, phases)
-    domains: dict[str, Domain] = {}
-    for number, part in enumerate(entry.loss):
-        plain, label = plain_loss["parts"][part.part_name], part.part_name
-        changes = [found for phase in phases if isinstance(found := phase.get(label, {}), Mapping)]
-        at = f"{where}.loss[{number}]"
-        search = part.search
-        if isinstance(search, dict) and "weight" in search:
-            domains |= domains_of(f"loss.{label}", WeightedLoss, {"weight": search["weight"]}, f"{at}.search")
-            part = part.model_copy(update={"search": {name: search[name] for name in search if name != "weight"}})
-        domains |= entry_domains(
-            f"loss.{label}", LOSSES[part.name], part, _without_name(plain["loss"]), at, changes
-        )
-    return domains
+@dataclass(frozen=True)
+class SearchedPart:
+    """A network or a loss of a cell, with what its entry in the study file fixes and searches.
+
+    path: `network`, `loss`, or `loss.LABEL` of a term of a sum. fixed: its settings with a value. phases: the changes
+    that each phase of the training makes to it. where: the place of the entry, for messages.
+    """
+
+    path: str
+    spec: type[Spec]
+    search: str | Mapping[str, Any]
+    fixed: Mapping[str, Any]
+    phases: Sequence[Mapping[str, Any]]
+    where: str
+
+    def domains(self) -> dict[str, Domain]:
+        """The domain of every searched setting, by dotted name. ConfigError for a setting that cannot be searched."""
+        if isinstance(self.search, str):
+            names = [] if self.search == "none" else [
+                name for name in self._tunable if self._ways_to_effect(name, self._tunable) and not self._is_set(name)
+            ]
+            return domains_of(self.path, self.spec, dict.fromkeys(names, "default"), self.where)
+        search, found = dict(self.search), {}
+        if self.path.count(".") and "weight" in search:
+            weight = {"weight": search.pop("weight")}
+            found = domains_of(self.path, WeightedLoss, weight, f"{self.where}.search")
+        for name in search:
+            if name in self.fixed:
+                raise ConfigError(messages.FIXED_AND_SEARCHED().at(f"{self.where}.search.{name}"))
+            if name in self.spec.model_fields and self._is_set(name):
+                raise ConfigError(messages.PHASES_SET_IT().at(f"{self.where}.search.{name}"))
+        return found | domains_of(self.path, self.spec, search, f"{self.where}.search")
+
+    def conditions(self, domains: Mapping[str, Domain]) -> Conditions:
+        """Conditions of the searched settings that another searched setting may leave without effect.
+
+        A setting without effect under any sample was searched on purpose, and stays.
+        """
+        searched = {name.removeprefix(f"{self.path}.") for name in domains if name.startswith(f"{self.path}.")}
+        found: dict[str, Sequence[Mapping[str, Value]]] = {}
+        for name in conditions(self.spec):
+            ways = self._ways_to_effect(name, searched) if name in searched else []
+            if ways and {} not in ways:
+                found[f"{self.path}.{name}"] = [
+                    {f"{self.path}.{key}": value for key, value in way.items()} for way in ways
+                ]
+        return found
+
+    @property
+    def _tunable(self) -> list[str]:
+        return [name for name, _ in tunables(self.spec) if name not in self.fixed]
+
+    def _ways_to_effect(self, name: str, searched: Collection[str]) -> list[dict[str, Value]]:
+        """For every phase in which the setting can matter, the values that other searched settings must have for it."""
+        needed = conditions(self.spec).get(name, {})
+        found = []
+        for phase in self.phases or [{}]:
+            open_keys = [key for key in needed if key in searched and key not in phase]
+            if self._has(phase, {key: needed[key] for key in needed if key not in open_keys}):
+                found.append({key: needed[key] for key in open_keys})
+        return found
+
+    def _is_set(self, name: str) -> bool:
+        """Whether every phase in which the setting matters has a value of its own for it."""
+        effective = [phase for phase in self.phases if self._has(phase, conditions(self.spec).get(name, {}))]
+        return bool(effective) and all(name in phase for phase in effective)
+
+    def _has(self, phase: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+        """Whether the settings have these values in a phase."""
+        given, fields = {**self.fixed, **phase}, self.spec.model_fields
+        return all(given.get(key, fields[key].default) == value for key, value in values.items())
 
 
 def phase_changes(training: Mapping[str, Any], part: Literal["loss", "network"]) -> list[Mapping[str, Any]]:
@@ -52,86 +106,18 @@ def phase_changes(training: Mapping[str, Any], part: Literal["loss", "network"])
     ]
 
 
-def _without_name(plain: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in plain.items() if name != "name"}
-
-
-def entry_domains(
-    part: str, spec: type[Spec], entry: Settings, fixed: Mapping[str, Any], where: str,
-    phases: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Domain]:
-    if entry.search == "none":
-        return {}
-    if entry.search == "default":
-        return {
-            f"{part}.{name}": domain for name, domain in tunables(spec)
-            if name not in fixed and _may_have_effect(spec, name, fixed, phases)
-            and not _always_overridden(spec, name, fixed, phases)
-        }
-    for name in entry.search:
-        if name in fixed:
-            raise ConfigError(f"{where}.search.{name}: is also in `fixed`; keep one of them")
-        if name in spec.model_fields and _always_overridden(spec, name, fixed, phases):
-            raise ConfigError(f"{where}.search.{name}: every phase of the training sets it; leave it out here or there")
-    return domains_of(part, spec, entry.search, f"{where}.search")
-
-
-def _may_have_effect(
-    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
-) -> bool:
-    """Whether a setting declared with `when` may matter: a phase of the training has those values, or may sample them.
-    """
-    searched = {key for key, _ in tunables(spec) if key not in fixed}
-    return bool(_ways_to_effect(spec, name, fixed, phases, searched))
-
-
-def conditions_of(
-    part: str, spec: type[Spec], fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]],
-    domains: Mapping[str, Domain],
-) -> Conditions:
-    """Conditions of the searched settings of a part that another searched setting may leave without effect.
-
-    A setting without effect under any sample was searched on purpose, and stays.
-    """
-    searched = {name.removeprefix(f"{part}.") for name in domains if name.startswith(f"{part}.")}
-    found: dict[str, Sequence[Mapping[str, Value]]] = {}
-    for name in conditions(spec):
-        ways = _ways_to_effect(spec, name, fixed, phases, searched) if name in searched else []
-        if ways and {} not in ways:
-            found[f"{part}.{name}"] = [{f"{part}.{key}": value for key, value in way.items()} for way in ways]
-    return found
-
-
-def _ways_to_effect(
-    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]], searched: set[str]
-) -> list[dict[str, Value]]:
-    """For every phase in which the setting can matter, the values that other searched settings must have for it."""
-    found = []
-    for phase in phases or [{}]:
-        held = {**fixed, **phase}
-        needed = conditions(spec).get(name, {})
-        open_keys = [key for key in needed if key in searched and key not in phase]
-        if all(held.get(key, spec.model_fields[key].default) == needed[key] for key in needed if key not in open_keys):
-            found.append({key: needed[key] for key in open_keys})
-    return found
-
-
-def _always_overridden(
-    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
-) -> bool:
-    """Whether every phase in which the setting matters has a value of its own for it."""
-    effective = _phases_with_effect(spec, name, fixed, phases)
-    return bool(effective) and all(name in phase for phase in effective)
-
-
-def _phases_with_effect(
-    spec: type[Spec], name: str, fixed: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
-    needed = conditions(spec).get(name, {})
-    return [
-        phase for phase in phases
-        if all({**fixed, **phase}.get(key, spec.model_fields[key].default) == value for key, value in needed.items())
-    ]
+def loss_parts(
+    entry: LossEntry, plain_loss: Mapping[str, Any], training: Mapping[str, Any], where: str
+) -> Iterator[SearchedPart]:
+    """The loss of a cell, or every term of a sum. A setting that phases change is considered at all its values."""
+    terms: Sequence[Settings] = entry.loss or [entry]
+    for number, (term, (label, plain)) in enumerate(zip(terms, terms_in(plain_loss).items(), strict=True)):
+        phases = phase_changes(training, "loss")
+        if label:
+            phases = [found for each in phases if isinstance(found := each.get(label, {}), Mapping)]
+        path, at = (f"loss.{label}", f"{where}.loss[{number}]") if label else ("loss", where)
+        fixed = {name: value for name, value in plain.items() if name != "name"}
+        yield SearchedPart(path, LOSSES[plain["name"]], term.search, fixed, phases, at)
 
 
 def domains_of(part: str, spec: type[Spec], wanted: Mapping[str, Any], where: str) -> dict[str, Domain]:
@@ -141,32 +127,17 @@ def domains_of(part: str, spec: type[Spec], wanted: Mapping[str, Any], where: st
         try:
             known_name(name, spec.model_fields.keys() - {"name"}, "hyperparameter")
         except ValueError as error:
-            raise ConfigError(f"{where}: {error}") from error
+            raise ConfigError(problems_in(error)[0].at(where)) from error
         if domain == "default":
             if name not in declared:
-                raise ConfigError(f"{where}.{name}: has no default range; give low and high, or choices")
+                raise ConfigError(messages.NO_DEFAULT_RANGE().at(f"{where}.{name}"))
             domain = declared[name]
         try:
             domains[f"{part}.{name}"] = searched_domain(spec, name, domain)
         except ValueError as error:
-            raise ConfigError(f"{where}.{error}") from error
+            problem = problems_in(error)[0]
+            raise ConfigError(problem.worded(f"{where}.{problem}")) from error
     return domains
-
-
-def loss_conditions(
-    entry: LossEntry, plain_loss: Mapping[str, Any], training: Mapping[str, Any], domains: Mapping[str, Domain]
-) -> Conditions:
-    """Conditions of a loss, or of every part of a sum."""
-    phases = phase_changes(training, "loss")
-    if entry.name is not None:
-        return conditions_of("loss", LOSSES[entry.name], _without_name(plain_loss), phases, domains)
-    found: dict[str, Sequence[Mapping[str, Value]]] = {}
-    for part in entry.loss:
-        label = part.part_name
-        changes = [of for phase in phases if isinstance(of := phase.get(label, {}), Mapping)]
-        fixed = _without_name(plain_loss["parts"][label]["loss"])
-        found |= conditions_of(f"loss.{label}", LOSSES[part.name], fixed, changes, domains)
-    return found
 
 
 def values_to_check(domain: Domain) -> Sequence[Value]:

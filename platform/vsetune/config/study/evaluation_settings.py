@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from vsetune.config.spec.base import Count, Seed, Spec
 from vsetune.storage.paths import PathText
@@ -12,6 +12,8 @@ from vsetune.storage.paths import PathText
 
 class RerankSpec(Spec):
     """A network that embeds proposes candidates, the network that is trained decides among them (decision 0041)."""
+
+    later_keys: ClassVar[tuple[str, ...]] = ("content",)
 
     first: str = Field(
         min_length=1, max_length=250,
@@ -24,17 +26,14 @@ class RerankSpec(Spec):
         "take their place",
     )
 
-    @model_serializer(mode="wrap")
-    def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain: dict[str, Any] = handler(self)
-        return plain if self.content is not None else {key: value for key, value in plain.items() if key != "content"}
-
 
 class EvaluationSpec(Spec):
     """What is ranked, and numbers beside the recalls.
 
     The best checkpoint is scored on the whole test split, or else on what is validated.
     """
+
+    later_keys: ClassVar[tuple[str, ...]] = ("rerank", "validation_images")
 
     protocols: list[Literal["coco_test_5k", "coco_test_1k"]] = Field(
         default_factory=list, max_length=10,
@@ -68,16 +67,6 @@ class EvaluationSpec(Spec):
         """The given keys that are defined only for all images of a split."""
         asked = {"protocols": self.protocols, "srd_at": self.srd_at, "relevance": self.relevance}
         return [key for key, value in asked.items() if value]
-
-    @model_serializer(mode="wrap")
-    def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without later keys that are off, so that fingerprints of such trials stay the same across versions."""
-        plain: dict[str, Any] = handler(self)
-        unused = {key for key in _LATER_KEYS if getattr(self, key) is None}
-        return {key: value for key, value in plain.items() if key not in unused}
-
-
-_LATER_KEYS = ("rerank", "validation_images")
 
 
 class GallerySpec(Spec):

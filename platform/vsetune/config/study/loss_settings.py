@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS, SUM, LossSpec, NetworkSpec, SumSpec
 from vsetune.config.plugins import plugin_of
 from vsetune.config.spec.base import Spec
@@ -15,6 +16,12 @@ from vsetune.config.spec.base import Spec
 def loss_type(plain: Mapping[str, Any]) -> type[LossSpec]:
     """The spec class of a loss in plain data."""
     return SumSpec if plain["name"] == SUM else LOSSES[plain["name"]]
+
+
+def terms_in(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The losses of plain data by their label in a sum; a single loss has an empty label."""
+    is_sum = plain.get("name") == SUM
+    return {label: part["loss"] for label, part in plain["parts"].items()} if is_sum else {"": plain}
 
 
 def with_setting(plain: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
@@ -33,28 +40,19 @@ def with_settings(plain: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
         return changed | dict(changes)
     for part, settings in changes.items():
         if part not in changed["parts"] or not isinstance(settings, Mapping):
-            raise ValueError(
-                f"got {part}, need settings grouped by the parts of the sum: {', '.join(changed['parts'])}"
-            )
+            raise ValueError(messages.NOT_A_PART(got=part, parts=", ".join(changed["parts"])))
         term = changed["parts"][part]
         for field, value in settings.items():
             (term if field == "weight" else term["loss"])[field] = value
     return changed
 
 
-def setting(spec: LossSpec, name: str) -> Any:
-    """The value of the setting `name`."""
-    part, _, field = name.rpartition(".")
-    if not isinstance(spec, SumSpec):
-        return getattr(spec, name)
-    term = spec.parts[part]
-    return term.weight if field == "weight" else getattr(term.loss, field)
-
-
-def loss_settings_of(plain: Mapping[str, Any]) -> set[str]:
-    """Names of all settings of a loss, or of the parts of a sum."""
-    losses = [part["loss"] for part in plain["parts"].values()] if plain["name"] == SUM else [plain]
-    return {name for loss in losses for name in LOSSES[loss["name"]].model_fields}
+def specs_of_loss(plain: Mapping[str, Any], above: tuple[str, ...]) -> list[tuple[tuple[str, ...], type[LossSpec]]]:
+    """(place in plain data, spec) of a loss, or of every term of a sum."""
+    return [
+        ((*above, "parts", label, "loss") if label else above, LOSSES[each["name"]])
+        for label, each in terms_in(plain).items()
+    ]
 
 
 def as_settings(text: str) -> str:
@@ -64,15 +62,13 @@ def as_settings(text: str) -> str:
 
 def plugins_in(network: Mapping[str, Any], loss: Mapping[str, Any]) -> dict[str, str]:
     """Plugins of a network and a loss in plain data; their names may be unknown."""
-    losses = [part["loss"] for part in loss["parts"].values()] if loss.get("name") == SUM else [loss]
-    specs = [NETWORKS.get(str(network.get("name"))), *(LOSSES.get(str(each.get("name"))) for each in losses)]
-    return _of(spec for spec in specs if spec is not None)
+    losses = (LOSSES.get(str(each.get("name"))) for each in terms_in(loss).values())
+    return _of(spec for spec in (NETWORKS.get(str(network.get("name"))), *losses) if spec is not None)
 
 
 def plugins_of(network: NetworkSpec, loss: LossSpec) -> dict[str, str]:
     """Plugins of the network and the loss of a trial."""
-    losses = [part.loss for part in loss.parts.values()] if isinstance(loss, SumSpec) else [loss]
-    return _of(type(each) for each in (network, *losses))
+    return _of(type(each) for each in (network, *loss.terms().values()))
 
 
 def _of(specs: Iterable[type[Spec]]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from vsetune.config import messages
 from vsetune.config.sources.trial_inputs import Reading, ReadingSource
 from vsetune.config.spec.base import Spec
 
@@ -20,7 +21,8 @@ _ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 def _of_one_gpu(gpus: float) -> float:
     if gpus > 1:
-        raise ValueError(f"got {gpus:g}, need 0, a fraction of a GPU or 1: a trial trains on one GPU")
+        need = "0, a fraction of a GPU or 1: a trial trains on one GPU"
+        raise ValueError(messages.WRONG_VALUE(got=f"{gpus:g}", need=need))
     return gpus
 
 
@@ -97,8 +99,8 @@ class ResourceSpec(Spec):
         needs = Needs(self.cpus, self.gpus, self.memory_gib or 0.0, self.accelerator or "")
         for name in (network, f"{network}.{loss}"):
             if name in self.cells:
-                said = self.cells[name].to_plain()
-                needs = replace(needs, **{key: value for key, value in said.items() if value is not None})
+                given = self.cells[name].to_plain()
+                needs = replace(needs, **{key: value for key, value in given.items() if value is not None})
         return needs
 
     def reading_of(self, needs: Needs) -> Reading:

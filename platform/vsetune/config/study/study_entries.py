@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
+from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.spec.base import Name, SearchDomain, Spec, known_name
 from vsetune.config.study.training import TrainingSpec
@@ -25,9 +26,12 @@ def _keys_of(specs: Mapping[str, type[Spec]]) -> list[str]:
 
 def _without_name(settings: dict[str, Any]) -> dict[str, Any]:
     if "name" in settings:
-        raise ValueError("name: must not stand here, it would make another component of this one; remove it")
+        raise ValueError(messages.FIXED_NAME())
     return settings
 
+
+LossName = Annotated[str, AfterValidator(lambda name: known_name(name, LOSSES, "loss"))]
+NetworkName = Annotated[str, AfterValidator(lambda name: known_name(name, NETWORKS, "network"))]
 
 FreeSettings = Annotated[dict[str, Any], AfterValidator(_without_name)]
 """Settings that the spec of the named component checks when cells are resolved."""
@@ -44,7 +48,7 @@ class Settings(Spec):
 class NetworkEntry(Settings):
     """A network of the comparison."""
 
-    name: str
+    name: NetworkName
     training: dict[str, Any] = Field(default_factory=dict, description="changes to `training` for this entry")
 
     @classmethod
@@ -55,16 +59,11 @@ class NetworkEntry(Settings):
     def cell_name(self) -> str:
         return self.label or self.name
 
-    @field_validator("name")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        return known_name(name, NETWORKS, "network")
-
 
 class LossPart(Settings):
     """One term of a weighted sum of losses; it is logged under its label."""
 
-    name: str
+    name: LossName
     weight: float = Field(1.0, gt=0, description="factor in the sum; `search: {weight: default}` searches it")
     search: SearchOf = Field("default", description="`default`: every tunable but the weight; `none`; or a mapping")
 
@@ -76,16 +75,11 @@ class LossPart(Settings):
     def part_name(self) -> str:
         return self.label or self.name
 
-    @field_validator("name")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        return known_name(name, LOSSES, "loss")
-
 
 class LossEntry(Settings):
     """A loss of the comparison, or a weighted sum of losses (`loss: [...]`)."""
 
-    name: str | None = Field(None, description="a loss; or leave it out and list several under `loss`")
+    name: LossName | None = Field(None, description="a loss; or leave it out and list several under `loss`")
     loss: list[LossPart] = Field(default_factory=list, max_length=50, description="parts of a weighted sum")
     search: SearchOf = Field("default", description=Settings.model_fields["search"].description)
     training: dict[str, Any] = Field(default_factory=dict, description="changes to `training` for this entry")
@@ -97,24 +91,19 @@ class LossEntry(Settings):
     def cell_name(self) -> str:
         return self.label or self.name or "_".join(part.part_name for part in self.loss)
 
-    @field_validator("name")
-    @classmethod
-    def _known(cls, name: str | None) -> str | None:
-        return None if name is None else known_name(name, LOSSES, "loss")
-
     @model_validator(mode="after")
     def _one_loss_or_a_sum(self) -> LossEntry:
         if (self.name is None) == (not self.loss):
             got = "both `name` and `loss`" if self.loss else "neither `name` nor losses under `loss`"
-            raise ValueError(f"got {got}, need either `name` of one loss, or `loss` with a list of losses to add")
+            raise ValueError(messages.ONE_OR_A_SUM(got=got))
         if self.loss and (self.fixed or self.search != "default"):
-            raise ValueError("`fixed` and `search` of a sum belong to its parts under `loss`")
+            raise ValueError(messages.SUM_HAS_PARTS())
         names = [part.part_name for part in self.loss]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise ValueError(f"{', '.join(repeated)} is listed twice under `loss`; give one of them a `label`")
+            raise ValueError(messages.REPEATED(names=", ".join(repeated), fix="give one of them a `label`"))
         if len(self.cell_name) > _LONGEST_CELL:
-            raise ValueError(f"a name of {len(self.cell_name)} characters from its parts, need a shorter `label`")
+            raise ValueError(messages.LONG_NAME(length=len(self.cell_name)))
         return self
 
     @classmethod

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from vsetune.config.component_specs import LOSSES, NETWORKS
+from vsetune.config import messages
 from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.spec.base import Name, Problems, SearchDomain, Seed, Spec, did_you_mean
 from vsetune.config.study.domains import known_table
@@ -15,6 +15,7 @@ from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.resources import ResourceSpec
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
 from vsetune.config.study.training import TrainingSpec
+from vsetune.errors import Problem
 from vsetune.storage.paths import PathText, UriText
 
 
@@ -162,6 +163,8 @@ class TrackingSpec(Spec):
 class StudySpec(Spec):
     """A comparison of networks x losses on one data set under equal budgets."""
 
+    later_keys: ClassVar[tuple[str, ...]] = ("cells",)
+
     study: Name = Field(description="unique name")
     description: str = Field("", max_length=4000)
     plugins: list[PathText] = Field(
@@ -188,11 +191,6 @@ class StudySpec(Spec):
     resources: ResourceSpec = ResourceSpec()
     tracking: TrackingSpec = TrackingSpec()
 
-    def to_plain(self) -> dict[str, Any]:
-        """Without `cells` if all of them run, so that fingerprints of such studies stay the same across versions."""
-        plain = super().to_plain()
-        return plain if self.cells is not None else {key: value for key, value in plain.items() if key != "cells"}
-
     def fingerprinted(self) -> dict[str, Any]:
         """Without settings that equal the behaviour of earlier versions. So a study from before even starts, patience
         and points from papers keeps its fingerprint, and can be resumed, if its file has `start: random` and another
@@ -211,120 +209,48 @@ class StudySpec(Spec):
             del scheduler["least_chance"]
         return {**plain, "search": search, "scheduler": scheduler}
 
-    @classmethod
-    def without_what_is_wrong(cls, content: Mapping[str, Any], wrong: Collection[Place]) -> dict[str, Any]:
-        return with_stand_ins(content, wrong)
-
     @model_validator(mode="after")
     def _consistent(self) -> StudySpec:
         problems = list(inconsistencies(self))
         if problems:
-            raise Problems(problems)
+            raise Problems(*problems)
         return self
 
 
-Place = tuple[int | str, ...]
-
-_KINDS: tuple[tuple[str, Mapping[str, Any], str], ...] = (("networks", NETWORKS, "vsepp"), ("losses", LOSSES, "lmh"))
-"""Key, the components it can name, and the stand-in for a wrong entry."""
-
-
-def inconsistencies(study: StudySpec) -> Iterator[str]:
-    """The contradictions of a study, one line each."""
+def inconsistencies(study: StudySpec) -> Iterator[Problem]:
+    """The contradictions of a study."""
     networks = [entry.cell_name for entry in study.networks]
     losses = [entry.cell_name for entry in study.losses]
-    for kind, names in (("networks", networks), ("losses", losses)):
+    for key, names, fix in (
+        ("networks", networks, "give one of them a `label`"), ("losses", losses, "give one of them a `label`"),
+        ("cells", study.cells or [], "name each once"), ("seeds", [*map(str, study.seeds)], "name each once"),
+    ):
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            yield f"{kind}: {', '.join(repeated)} is listed twice; give one of them a `label`"
-    existing = [f"{network}.{loss}" for network in dict.fromkeys(networks) for loss in dict.fromkeys(losses)]
-    there_are = f"the networks {', '.join(networks)} and the losses {', '.join(losses)}"
+            yield messages.REPEATED(names=", ".join(repeated), fix=fix).at(key)
     if study.baseline not in losses:
-        told = study.baseline if "baseline" in study.model_fields_set else f"{study.baseline}, the default,"
-        yield (
-            f"baseline: {told} is not among the losses {', '.join(losses)}; {did_you_mean(study.baseline, losses)}need "
-            f"one of them, such as baseline: {losses[0]}"
+        is_given = "baseline" in study.model_fields_set
+        yield messages.WRONG_BASELINE(
+            baseline=study.baseline if is_given else f"{study.baseline}, the default,", losses=", ".join(losses),
+            hint=did_you_mean(study.baseline, losses), example=f"baseline: {losses[0]}",
         )
     elif study.search.objective == "epochs_to_target" and study.search.target == "baseline":
-        yield from _without_baseline(study.cells or [], study.baseline)
-    for override in study.overrides:
-        name = f"{override.network}.{override.loss}"
-        if name not in existing:
-            yield f"overrides: no cell {name} in this study; {did_you_mean(name, existing)}need one of {there_are}"
-    yield from _unknown_cells(study.cells or [], existing, there_are)
+        for network in dict.fromkeys(name.split(".")[0] for name in study.cells or ()):
+            if f"{network}.{study.baseline}" not in (study.cells or ()):
+                yield messages.NO_TARGET(cell=f"{network}.{study.baseline}")
+    existing = [f"{network}.{loss}" for network in dict.fromkeys(networks) for loss in dict.fromkeys(losses)]
+    overridden = [f"{each.network}.{each.loss}" for each in study.overrides]
+    for key, names in (("overrides", overridden), ("cells", study.cells or [])):
+        unknown = [name for name in dict.fromkeys(names) if name not in existing]
+        if unknown:
+            yield messages.NO_SUCH_CELL(
+                key=key, got=", ".join(unknown), hint=did_you_mean(unknown[0], existing).strip() or "correct it",
+                networks=", ".join(networks), losses=", ".join(losses),
+            )
     unknown = study.resources.unknown_cells(networks, losses)
     if unknown:
-        yield f"resources.cells: got {', '.join(unknown)}, need a network ({', '.join(networks)}) or network.loss"
-    if len(set(study.seeds)) != len(study.seeds):
-        yield f"seeds: got {study.seeds}, need different numbers"
+        yield messages.NO_SUCH_RESOURCE_CELL(got=", ".join(unknown), networks=", ".join(networks))
     if study.study in study.search.warm_start:
-        yield f"search.warm_start: got {study.study}, which is this study; name others"
+        yield messages.WARM_START_FROM_ITSELF(study=study.study)
     if study.scheduler.kind != "none" and study.scheduler.grace_epochs > study.training.epochs:
-        yield (
-            f"scheduler.grace_epochs: got {study.scheduler.grace_epochs:g}, need at most training.epochs "
-            f"({study.training.epochs:g})"
-        )
-
-
-def with_stand_ins(content: Mapping[str, Any], wrong: Collection[Place]) -> dict[str, Any]:
-    """A study file whose wrong values are left out or replaced by values that contradict nothing."""
-    keys = {str(place[0]) for place in wrong if place}
-    kept = {key: value for key, value in content.items() if key not in keys}
-    if keys & {"training", "scheduler"}:
-        kept.pop("training", None), kept.pop("scheduler", None)
-    kept.setdefault("study", "stand-in")
-    kept.setdefault("data", {"path": "stand-in"})
-    unknown: set[str] = set()
-    for kind, known, stand_in in _KINDS:
-        if kind not in keys:
-            continue
-        given = content.get(kind)
-        entries: Sequence[Any] = given if isinstance(given, list) and given else [None]
-        broken = {place[1] for place in wrong if place[0] == kind and len(place) > 1} or set(range(len(entries)))
-        names = {number: _cell_name(entries[number], known) for number in broken if isinstance(number, int)}
-        if None in names.values():
-            unknown.add(kind)
-        kept[kind] = [
-            {"name": stand_in, "label": names[number] or f"stand-in-{number}"} if number in names else entry
-            for number, entry in enumerate(entries)
-        ]
-    if unknown:
-        for key in ("overrides", "cells", "resources"):
-            kept.pop(key, None)
-    if "losses" in unknown or "baseline" in keys:
-        kept["losses"] = [*kept["losses"], {"name": "lmh", "label": "stand-in-baseline"}]
-        kept["baseline"] = "stand-in-baseline"
-    return kept
-
-
-def _cell_name(entry: Any, known: Mapping[str, Any]) -> str | None:
-    """The name that cells use for an entry with a problem; None if the name itself may be wrong."""
-    if isinstance(entry, str):
-        return entry if entry in known else None
-    if not isinstance(entry, Mapping):
-        return None
-    name = entry.get("label") or entry.get("name")
-    if isinstance(entry.get("label"), str) or (isinstance(name, str) and name in known):
-        return str(name)
-    return None
-
-
-def _without_baseline(cells: list[str], baseline: str) -> Iterator[str]:
-    """A line for each network of `cells` without the baseline, whose best would be the target."""
-    for network in dict.fromkeys(name.split(".")[0] for name in cells):
-        if f"{network}.{baseline}" not in cells:
-            yield (
-                f"search.target: is the best of {network}.{baseline}, which is not among `cells`; list it, or give an "
-                "M-Recall in per cent"
-            )
-
-
-def _unknown_cells(cells: list[str], existing: list[str], there_are: str) -> Iterator[str]:
-    """Lines for entries of `cells` that are not a network with a loss of this study, and for repeated entries."""
-    unknown = [name for name in cells if name not in existing]
-    if unknown:
-        hint = did_you_mean(unknown[0], existing).strip() if len(unknown) == 1 else ""
-        yield f"cells: got {', '.join(unknown)}, need network.loss of {there_are}{hint and f'; {hint}'}"
-    repeated = sorted({name for name in cells if cells.count(name) > 1})
-    if repeated:
-        yield f"cells: {', '.join(repeated)} is listed twice; name each once"
+        yield messages.GRACE_TOO_LONG(got=study.scheduler.grace_epochs, epochs=study.training.epochs)

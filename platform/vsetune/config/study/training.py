@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
+from vsetune.config import messages
 from vsetune.config.component_specs import AnyLoss, AnyNetwork, LossSpec, NetworkSpec
 from vsetune.config.sources.trial_inputs import DataSpec, SemanticSource
 from vsetune.config.spec.base import Count, Range, Seed, Spec, tunable
-from vsetune.config.spec.loading import describe_problems
+from vsetune.config.spec.loading import describe_problems, places_of
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.evaluation_settings import EvaluationSpec
-from vsetune.config.study.loss_settings import as_settings, loss_settings_of, plugins_of, with_settings
+from vsetune.config.study.loss_settings import as_settings, plugins_of, specs_of_loss, with_settings
 
 
 class PhaseSpec(Spec):
     """One phase. A new phase starts with fresh optimizers; network and loss keep what they have learned."""
+
+    later_keys: ClassVar[tuple[str, ...]] = ("network",)
 
     epochs: float | None = Field(
         None, gt=0, le=1e6, description="length; null in the last phase: the rest of training.epochs",
@@ -45,24 +40,17 @@ class PhaseSpec(Spec):
         "mlm_weight, istm_weight, wod_weight, woc_weight; of vsrn captioning_weight; of cgmn matching_weight",
     )
 
-    @model_serializer(mode="wrap")
-    def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `network` if it changes nothing, so that fingerprints of such phases stay the same across versions.
-        """
-        plain: dict[str, Any] = handler(self)
-        return plain if self.network else {key: value for key, value in plain.items() if key != "network"}
-
     @model_validator(mode="after")
     def _a_frozen_network_adds_no_loss(self) -> PhaseSpec:
         if self.trains == "loss" and self.network:
-            raise ValueError("network: `trains: loss` freezes it, and then it brings no loss; leave out one of them")
+            raise ValueError(messages.FROZEN_NETWORK())
         return self
 
     @field_validator("loss")
     @classmethod
     def _keeps_the_loss(cls, settings: dict[str, Any]) -> dict[str, Any]:
         if "name" in settings:
-            raise ValueError("name: a phase changes settings of the loss, not the loss itself; remove it")
+            raise ValueError(messages.FIXED_NAME())
         return settings
 
 
@@ -71,17 +59,15 @@ def phase_starts(phases: Sequence[PhaseSpec], epochs: float) -> list[float]:
     starts = [0.0]
     for number, phase in enumerate(phases[:-1]):
         if phase.epochs is None:
-            raise ValueError(f"phases[{number}].epochs: only the last phase may leave it out")
+            raise ValueError(messages.PHASE_LENGTH(phase=number))
         starts.append(starts[-1] + phase.epochs)
     if not phases:
         return starts
     last = phases[-1].epochs
     if starts[-1] >= epochs or (last is not None and abs(starts[-1] + last - epochs) > 1e-9):
         total = starts[-1] + (last or 0.0)
-        raise ValueError(
-            f"phases: they take {total:g} epochs{'' if last else ' before the last one'}, training.epochs is "
-            f"{epochs:g}; make them agree, or leave out epochs of the last phase"
-        )
+        which = "all" if last else "all but the last"
+        raise ValueError(messages.PHASES_LENGTH(phases=which, got=total, need=epochs))
     return starts
 
 
@@ -105,7 +91,7 @@ class LinearSchedule(Spec):
     def _one_length_of_the_warm_up(self) -> LinearSchedule:
         if (self.warmup_fraction is None) == (self.warmup_steps is None):
             got = "neither" if self.warmup_steps is None else "both"
-            raise ValueError(f"got {got} of warmup_fraction and warmup_steps, need one; TAGS-DC: warmup_fraction 0.1")
+            raise ValueError(messages.ONE_WARM_UP(got=got))
         return self
 
 
@@ -116,6 +102,8 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 
 class TrainingSpec(Spec):
     """One training recipe. An epoch is one pass over all image-caption pairs of the train split."""
+
+    later_keys: ClassVar[tuple[str, ...]] = ("linear_schedule", "decay_vectors", "betas", "epsilon")
 
     epochs: float = Field(30.0, gt=0, le=1e6, description="length of a full attempt, in epochs; fractions count")
     batch_size: Count = Field(128, ge=2, description="pairs per batch (images per batch with batch_unit images)")
@@ -168,14 +156,6 @@ class TrainingSpec(Spec):
         description="parts of the training with other settings, in order; none: one phase",
     )
 
-    @model_serializer(mode="wrap")
-    def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without later keys at their defaults, so that fingerprints of such trainings stay the same across versions.
-        """
-        plain: dict[str, Any] = handler(self)
-        unchanged = {key for key in _LATER_KEYS if getattr(self, key) == type(self).model_fields[key].default}
-        return {key: value for key, value in plain.items() if key not in unchanged}
-
     @model_validator(mode="before")
     @classmethod
     def _a_schedule_takes_the_place_of_drops(cls, plain: Any) -> Any:
@@ -185,33 +165,19 @@ class TrainingSpec(Spec):
         return plain
 
     @model_validator(mode="after")
-    def _one_thing_moves_the_rate(self) -> TrainingSpec:
+    def _is_consistent(self) -> TrainingSpec:
         if self.linear_schedule is not None and self.learning_rate_step is not None:
-            raise ValueError(
-                f"linear_schedule: learning_rate_step is {self.learning_rate_step:g}, and both move the rate; set "
-                "learning_rate_step: null beside it, or linear_schedule: null"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _dropped_batches_are_of_pairs(self) -> TrainingSpec:
+            raise ValueError(messages.TWO_RATES(step=self.learning_rate_step))
         if self.drop_last and self.batch_unit == "images":
-            raise ValueError(
-                "drop_last: true needs batch_unit pairs (with images, epochs would differ in pairs); set it to false"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _phases_fill_the_budget(self) -> TrainingSpec:
+            raise ValueError(messages.DROPPED_IMAGES())
         phase_starts(self.phases, self.epochs)
         return self
 
 
-_LATER_KEYS = ("linear_schedule", "decay_vectors", "betas", "epsilon")
-
-
 class TrialSpec(Spec):
     """Everything one trial needs: plain data that travels to a worker."""
+
+    later_keys: ClassVar[tuple[str, ...]] = ("plugins",)
 
     study: str
     trial: str = Field(description="unique in the study, e.g. vsepp.lmh-c03-s1")
@@ -226,68 +192,49 @@ class TrialSpec(Spec):
         default_factory=dict, description="sha256 of other people's code in it, by kind and name: loss.my_loss",
     )
 
-    def to_plain(self) -> dict[str, Any]:
-        """Without `plugins` if there are none, so that fingerprints of such trials stay the same across versions."""
-        plain = super().to_plain()
-        return plain if self.plugins else {key: value for key, value in plain.items() if key != "plugins"}
-
     @model_validator(mode="after")
     def _is_made_of_its_plugins(self) -> TrialSpec:
         loaded = plugins_of(self.network, self.loss)
         for key in sorted({*loaded, *self.plugins}):
             if loaded.get(key) != self.plugins.get(key):
                 has, needs = (str(each.get(key, "none"))[:12] for each in (loaded, self.plugins))
-                raise ValueError(f"plugins.{key}: code {has} is loaded, the trial is of {needs}; load its own code")
+                raise ValueError(messages.LOADED_CODE(plugin=key, got=has, need=needs))
         return self
 
     @model_validator(mode="after")
     def _decides_among_proposals(self) -> TrialSpec:
         if self.evaluation.rerank is not None and self.network.kind != "score":
-            raise ValueError(
-                f"evaluation.rerank: network {self.network.name} embeds, so all its pairs are scored at once; need "
-                "networks that score pairs, or rerank: null"
-            )
+            raise ValueError(messages.RERANKS_ALL(network=self.network.name))
         return self
 
     @model_validator(mode="after")
-    def _loss_fits_in_every_phase(self) -> TrialSpec:
-        for phase in range(max(1, len(self.training.phases))):
-            reason = mismatch(self.network, self.loss_in(phase), batch_unit=self.training.batch_unit)
+    def _phases_fit(self) -> TrialSpec:
+        """Every phase has a loss that fits the network and the same semantic vectors and sizes as the others."""
+        losses = self._losses()
+        for loss in losses:
+            reason = mismatch(self.network, loss, batch_unit=self.training.batch_unit)
             if reason is not None:
                 raise ValueError(reason)
-        return self
-
-    @model_validator(mode="after")
-    def _phases_weigh_what_the_network_brings(self) -> TrialSpec:
         for phase in range(len(self.training.phases)):
             self.network_in(phase)
-        return self
-
-    @model_validator(mode="after")
-    def _sizes_last(self) -> TrialSpec:
         sizes: dict[str, list[int]] = {}
-        for phase in range(len(self.training.phases)):
-            for name, size in self.loss_in(phase).lasting_sizes.items():
-                sizes.setdefault(name, []).append(size)
+        for name, size in (pair for loss in losses for pair in loss.lasting_sizes.items()):
+            sizes.setdefault(name, []).append(size)
         for name, counts in sizes.items():
             if len(set(counts)) > 1:
-                found = ", ".join(map(str, counts))
-                raise ValueError(f"training.phases: {name} changes between phases ({found}); keep one number")
+                raise ValueError(messages.SIZE_CHANGES(setting=name, found=", ".join(map(str, counts))))
+        sources = {loss.semantic_source for loss in losses} - {None}
+        if len(sources) > 1:
+            raise ValueError(messages.DIFFERENT_SEMANTICS(whose="phases", sources=", ".join(sorted(map(str, sources)))))
         return self
 
-    @model_validator(mode="after")
-    def _one_source_of_semantics(self) -> TrialSpec:
-        sources = {self.loss_in(phase).semantic_source for phase in range(max(1, len(self.training.phases)))} - {None}
-        if len(sources) > 1:
-            found = ", ".join(sorted(map(str, sources)))
-            raise ValueError(f"phases read different semantic vectors ({found}); use one")
-        return self
+    def _losses(self) -> list[LossSpec]:
+        return [self.loss_in(phase) for phase in range(max(1, len(self.training.phases)))]
 
     @property
     def semantic_source(self) -> SemanticSource | None:
         """The semantic vectors that the loss reads in any phase; None if it reads none."""
-        sources = (self.loss_in(phase).semantic_source for phase in range(max(1, len(self.training.phases))))
-        return next((source for source in sources if source), None)
+        return next((loss.semantic_source for loss in self._losses() if loss.semantic_source), None)
 
     def loss_in(self, phase: int) -> LossSpec:
         """The loss of a phase (0-based): `loss` with the phase's changes. ValueError if they do not fit."""
@@ -297,10 +244,10 @@ class TrialSpec(Spec):
         try:
             return _ONE_LOSS.validate_python(with_settings(self.loss.to_plain(), changes)) if changes else self.loss
         except ValidationError as error:
-            known = loss_settings_of(self.loss.to_plain())
-            problem, *_ = describe_problems(error, where="loss", known=known)
-            raise ValueError(f"training.phases[{phase}].{as_settings(problem.replace(': ', '.', 1))}") from error
-
+            places = places_of(specs_of_loss(self.loss.to_plain(), ()))
+            problem, *_ = describe_problems(error, where="loss", places=places)
+            text = as_settings(problem.replace(": ", ".", 1))
+            raise ValueError(problem.worded(f"training.phases[{phase}].{text}")) from error
 
     def network_in(self, phase: int) -> NetworkSpec:
         """The network of a phase (0-based): `network` with the phase's weights of its losses. ValueError if it has no
@@ -311,18 +258,15 @@ class TrialSpec(Spec):
         where, known = f"training.phases[{phase}].network", self.network.own_loss_weights
         for name, value in changes.items():
             if name not in known:
-                need = f"need one of {', '.join(known)}" if known else "it brings no loss of its own"
-                raise ValueError(f"{where}.{name}: is no weight of a loss of network {self.network.name}; {need}")
+                problem = messages.NO_LOSS_WEIGHT(network=self.network.name, known=", ".join(known) or "it has none")
+                raise ValueError(problem.at(f"{where}.{name}"))
             if getattr(self.network, name) == 0 < value:
-                raise ValueError(
-                    f"{where}.{name}: got {value:g}, but the network has {name} 0, which leaves that part out; give it "
-                    "the weight there, and 0 to the other phases"
-                )
+                raise ValueError(messages.LEFT_OUT_LOSS(got=value, setting=name).at(f"{where}.{name}"))
         try:
             return type(self.network).model_validate(self.network.to_plain() | changes)
         except ValidationError as error:
-            problem, *_ = describe_problems(error, where=where, known=set())
-            raise ValueError(problem.replace(": ", ".", 1)) from error
+            problem, *_ = describe_problems(error, where=where)
+            raise ValueError(problem.worded(problem.replace(": ", ".", 1))) from error
 
 
 _ONE_LOSS: TypeAdapter[AnyLoss] = TypeAdapter(AnyLoss)

@@ -155,8 +155,8 @@ class Manifest(Spec):
 
 def first_problem(error: ValidationError) -> str:
     """The first problem that pydantic found: its key, the value, the value needed, in one line."""
-    first = describe_problems(error, where="", known=set())[0]
-    return one_line(first.removeprefix(": "))
+    first = describe_problems(error, where="")[0]
+    return one_line(first)
 
 
 def _file_name(name: str) -> str:

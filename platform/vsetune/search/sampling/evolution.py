@@ -3,14 +3,84 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 from optuna.trial import FrozenTrial
 
 from vsetune.search.sampling.sampler import Draw, Notes, Sampler, SearchedSpace, UnitCube, Vector, learnt_from
 from vsetune.search.trial_history import NOTES, TrialHistory, worth_of
+
+S = TypeVar("S")
+
+_GENERATION, _TOLD = "generation", "told"
+
+
+@dataclass(frozen=True)
+class Generation:
+    """number: from 0. learnt_from: numbers of ended trials, each used by one generation only. is_new: the next draw is
+    its first. members: its draws so far."""
+
+    number: int
+    learnt_from: tuple[int, ...]
+    is_new: bool = False
+    members: list[FrozenTrial] = field(default_factory=list)
+
+    @property
+    def notes(self) -> Notes:
+        """Notes for the next draw."""
+        return {_GENERATION: self.number} | ({_TOLD: list(self.learnt_from)} if self.is_new else {})
+
+
+def generations_of(history: TrialHistory, *, size: int) -> list[Generation]:
+    """All generations so far; the last one is that of the next draw. A generation ends when `size` of its trials have
+    ended; trials that end later are not used. The first generation learns from all trials that had ended before it
+    began.
+    """
+    found: list[Generation] = []
+    for trial in history:
+        notes = trial.user_attrs.get(NOTES, {})
+        if _GENERATION not in notes:
+            continue
+        if _TOLD in notes:
+            found.append(Generation(int(notes[_GENERATION]), tuple(notes[_TOLD])))
+        if found:
+            found[-1].members.append(trial)
+    if not found:
+        return [Generation(0, _ended(history), is_new=True)]
+    ended = _ended(found[-1].members)
+    if len(ended) >= size:
+        found.append(Generation(found[-1].number + 1, ended, is_new=True))
+    return found
+
+
+def _ended(trials: Sequence[FrozenTrial]) -> tuple[int, ...]:
+    return tuple(trial.number for trial in trials if trial.state.is_finished())
+
+
+class _ByGenerations(Sampler, Generic[S]):
+    """A sampler whose state is a fold over the generations. Known generations are not computed again."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[tuple[int, ...], S]] = []
+
+    def _after(
+        self, generations: Sequence[Generation], advance: Callable[[S | None, list[FrozenTrial]], S],
+        history: TrialHistory,
+    ) -> S:
+        """The state after all generations. advance: the state before (None: none), the trials of a generation."""
+        same = 0
+        while same < min(len(self._known), len(generations)) and self._known[same][0] == generations[same].learnt_from:
+            same += 1
+        del self._known[same:]
+        for generation in generations[same:]:
+            trials = [trial for number in generation.learnt_from if (trial := history.numbered(number)) is not None]
+            before = self._known[-1][1] if self._known else None
+            self._known.append((generation.learnt_from, advance(before, trials)))
+        return self._known[-1][1]
+
 
 FIRST_SPREAD = 0.25
 """Standard deviation of the first generation, as a share of each range."""
@@ -61,17 +131,17 @@ class _Rates:
         )
 
 
-class CovarianceDraws(Sampler):
+class CovarianceDraws(_ByGenerations[_State]):
     name = "cma-es"
-
-    def __init__(self) -> None:
-        self._known: list[tuple[tuple[int, ...], _State]] = []
 
     def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
         cube = UnitCube(space.distributions)
         rates = _Rates.of(cube.width)
         generations = generations_of(history, size=rates.size)
-        state = self._state(generations, cube, space, history, rates)
+        state = self._after(generations, lambda before, trials: (
+            _first(_ranked(trials, cube, space), cube) if before is None
+            else _moved(before, _ranked(trials, cube, space), rates)
+        ), history)
         random = np.random.default_rng(space.seed_at(len(history)))
         now = generations[-1]
         return Draw(
@@ -79,27 +149,10 @@ class CovarianceDraws(Sampler):
             f"cma-es: generation {now.number + 1}, after {learnt_from(history)}", now.notes,
         )
 
-    def _state(
-        self, generations: Sequence[Generation], cube: UnitCube, space: SearchedSpace, history: TrialHistory,
-        rates: _Rates,
-    ) -> _State:
-        """The state after all generations. Known generations are not computed again."""
-        same = 0
-        while same < min(len(self._known), len(generations)) and self._known[same][0] == generations[same].told:
-            same += 1
-        del self._known[same:]
-        for generation in generations[same:]:
-            ranked = _ranked(generation.told, cube, space, history)
-            state = _moved(self._known[-1][1], ranked, rates) if self._known else _first(ranked, cube)
-            self._known.append((generation.told, state))
-        return self._known[-1][1]
 
-
-def _ranked(told: Sequence[int], cube: UnitCube, space: SearchedSpace, history: TrialHistory) -> list[Vector]:
+def _ranked(trials: Sequence[FrozenTrial], cube: UnitCube, space: SearchedSpace) -> list[Vector]:
     """Trials, best first; trials without a value are left out."""
-    trials = [trial for number in told if (trial := history.numbered(number)) is not None]
-    useful = [trial for trial in trials if math.isfinite(worth_of(trial))]
-    useful.sort(key=worth_of, reverse=True)
+    useful = sorted((each for each in trials if math.isfinite(worth_of(each))), key=worth_of, reverse=True)
     return [cube.vector_of(space.filled(trial.params)) for trial in useful]
 
 
@@ -163,33 +216,18 @@ _SPREAD = 15.0
 _CROSSED = 0.9
 
 
-class GeneticDraws(Sampler):
+class GeneticDraws(_ByGenerations[list[FrozenTrial]]):
     name = "nsga-ii"
-
-    def __init__(self) -> None:
-        self._known: list[tuple[tuple[int, ...], list[FrozenTrial]]] = []
 
     def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
         size = population_of(space.budget)
         generations = generations_of(history, size=size)
-        parents = self._parents(generations, history, size)
+        parents = self._after(generations, lambda before, trials: survivors([*(before or []), *trials], size), history)
         random = np.random.default_rng(space.seed_at(len(history)))
         now, cube = generations[-1], UnitCube(space.distributions)
         child = _child([cube.vector_of(space.filled(trial.params)) for trial in parents], cube, random)
         why = f"nsga-ii: generation {now.number + 1} of {len(parents)} parents, after {learnt_from(history)}"
         return Draw(cube.configuration_at(child), why, now.notes)
-
-    def _parents(self, generations: Sequence[Generation], history: TrialHistory, size: int) -> list[FrozenTrial]:
-        """The parents of the next draw. Known generations are not computed again."""
-        same = 0
-        while same < min(len(self._known), len(generations)) and self._known[same][0] == generations[same].told:
-            same += 1
-        del self._known[same:]
-        for generation in generations[same:]:
-            told = [trial for number in generation.told if (trial := history.numbered(number)) is not None]
-            before = self._known[-1][1] if self._known else []
-            self._known.append((generation.told, survivors([*before, *told], size)))
-        return self._known[-1][1]
 
 
 def population_of(budget: int) -> int:
@@ -239,48 +277,3 @@ def _mutated(value: float, random: np.random.Generator) -> float:
     if share < 0.5:
         return float(value + (2 * share) ** (1 / (_SPREAD + 1)) - 1)
     return float(value + 1 - (2 * (1 - share)) ** (1 / (_SPREAD + 1)))
-
-
-_GENERATION, _TOLD = "generation", "told"
-
-
-@dataclass(frozen=True)
-class Generation:
-    """number: from 0. told: numbers of the ended trials that it learnt from, each used by one generation only. is_new:
-    the next draw is its first. members: its draws so far."""
-
-    number: int
-    told: tuple[int, ...]
-    is_new: bool = False
-    members: list[FrozenTrial] = field(default_factory=list)
-
-    @property
-    def notes(self) -> Notes:
-        """Notes for the next draw."""
-        return {_GENERATION: self.number} | ({_TOLD: list(self.told)} if self.is_new else {})
-
-
-def generations_of(history: TrialHistory, *, size: int) -> list[Generation]:
-    """All generations so far; the last one is that of the next draw. A generation ends when `size` of its trials have
-    ended; trials that end later are not used. The first generation learns from all trials that had ended before it
-    began.
-    """
-    found: list[Generation] = []
-    for trial in history:
-        notes = trial.user_attrs.get(NOTES, {})
-        if _GENERATION not in notes:
-            continue
-        if _TOLD in notes:
-            found.append(Generation(int(notes[_GENERATION]), tuple(notes[_TOLD])))
-        if found:
-            found[-1].members.append(trial)
-    if not found:
-        return [Generation(0, _ended(history), is_new=True)]
-    ended = _ended(found[-1].members)
-    if len(ended) >= size:
-        found.append(Generation(found[-1].number + 1, ended, is_new=True))
-    return found
-
-
-def _ended(trials: Sequence[FrozenTrial]) -> tuple[int, ...]:
-    return tuple(trial.number for trial in trials if trial.state.is_finished())

@@ -62,7 +62,7 @@ def points_of(space: SearchedSpace) -> Iterator[tuple[dict[str, Value], str]]:
             key = tuple(space.cell.applying(point).items())
             if key not in seen:
                 seen.add(key)
-                yield point, _told(number, total, budget, finer)
+                yield point, _described(number, total, budget, finer)
         if all(len(axis) >= _most(space.distributions[name]) for name, axis in axes.items()):
             return
 
@@ -139,7 +139,7 @@ def _point(axes: Mapping[str, Sequence[Value]], place: int) -> dict[str, Value]:
     return point
 
 
-def _told(number: int, total: int, budget: int, finer: int) -> str:
+def _described(number: int, total: int, budget: int, finer: int) -> str:
     where = f"point {number + 1} of {total}"
     if finer:
         return f"{where} of a finer grid, with what the coarser one left over"

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from vsetune.config.spec.base import Choices, Domain
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.domains import Value
 from vsetune.search.trial_history import TrialHistory
@@ -187,3 +188,17 @@ def value_at(distribution: BaseDistribution, share: float) -> Value:
     if is_whole:
         return int(np.clip(round(value), distribution.low, distribution.high))
     return float(np.clip(value, distribution.low, distribution.high))
+
+
+def distributions_of(cell: Cell) -> dict[str, BaseDistribution]:
+    """Optuna's form of the domains of a cell."""
+    return {name: distribution_of(domain) for name, domain in cell.domains.items()}
+
+
+def distribution_of(domain: Domain) -> BaseDistribution:
+    """Optuna's form of a domain."""
+    if isinstance(domain, Choices):
+        return CategoricalDistribution(domain.choices)
+    if domain.integer:
+        return IntDistribution(int(domain.low), int(domain.high), log=domain.log)
+    return FloatDistribution(domain.low, domain.high, log=domain.log)

@@ -20,8 +20,7 @@ from vsetune.metrics.curves import Curve, best_of_curve
 from vsetune.records.events import was_cut_short
 from vsetune.records.studies import Studies
 from vsetune.report.selection import Trial, trials_of, usable
-from vsetune.search.drawing import distributions_of
-from vsetune.search.sampling.sampler import UnitCube, Vector, even_point
+from vsetune.search.sampling.sampler import UnitCube, Vector, distributions_of, even_point
 from vsetune.study.recorded_studies import study_of
 from vsetune.study.simulation.landscapes import STEPS_PER_EPOCH, validated_epochs
 

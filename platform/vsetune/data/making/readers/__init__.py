@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vsetune.config.components.catalogue import guarded, import_sibling
+from vsetune.config.registry import guarded, import_sibling
 from vsetune.config.sources.recipe import (
     AnySource,
     CaptionTableSource,

@@ -1,10 +1,11 @@
-"""Imports a plugin component from the very bytes that were hashed, and reports its errors in one line."""
+"""Import of plugin components: from folders, by the very bytes that were hashed, or from importable packages."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import os
 import re
 import stat
@@ -16,9 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from vsetune.errors import ConfigError, VsetuneError
+from vsetune.config import messages
+from vsetune.errors import ConfigError, MissingPlugin, Problem, VsetuneError, one_line
 from vsetune.storage.hashes import sha256_of_pieces
 
+SPEC_FILE = "spec"
 MOST_BYTES = 64 * 2**20
 MOST_FILES = 2000
 
@@ -45,20 +48,14 @@ def read_source(folder: Path) -> Source:
     """Every file of `folder` that counts. ConfigError when one cannot be read, or they are too many or too large."""
     paths = sorted(path.relative_to(folder).as_posix() for path in _files(folder))
     if len(paths) > MOST_FILES:
-        raise ConfigError(
-            f"plugins: {folder}: {len(paths):,} files, need at most {MOST_FILES:,}; name the folder of the component "
-            "alone, and keep data elsewhere"
-        )
+        raise ConfigError(messages.TOO_MANY_FILES(folder=folder, files=len(paths), most=MOST_FILES))
     files: dict[str, bytes] = {}
     total = 0
     for path in paths:
         files[path] = _content(folder / path, most=MOST_BYTES - total + 1)
         total += len(files[path])
         if total > MOST_BYTES:
-            raise ConfigError(
-                f"plugins: {folder}: more than {MOST_BYTES >> 20} MiB of files (with {path}), which would travel with "
-                "every trial; keep weights and data elsewhere and give their path as a setting"
-            )
+            raise ConfigError(messages.TOO_LARGE(folder=folder, most=MOST_BYTES >> 20, file=path))
     return Source(folder, files, digest_of(files))
 
 
@@ -87,10 +84,7 @@ def _files(folder: Path) -> Iterator[Path]:
         names[:] = sorted(name for name in names if not name.startswith(".") and name not in _LEFT_OUT_FOLDERS)
         for name in names:
             if (Path(parent) / name).is_symlink():
-                raise ConfigError(
-                    f"plugins: {Path(parent) / name}: is a link to a folder, which would not travel; copy the folder "
-                    "here"
-                )
+                raise ConfigError(messages.LINKED_FOLDER(path=Path(parent) / name))
         yield from (Path(parent) / name for name in files if _counts(name))
 
 
@@ -104,16 +98,15 @@ def _content(path: Path, *, most: int) -> bytes:
     """The first bytes of a file. Never waits for the writer of a FIFO."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise ConfigError(f"plugins: {path}: need a regular file; remove it, or put the file itself there")
+            raise ConfigError(messages.UNREADABLE_PLUGIN(path=path, reason="no regular file"))
         with path.open("rb") as stream:
             return stream.read(most)
     except OSError as error:
-        raise ConfigError(f"plugins: {path}: cannot be read ({error.strerror}); fix its permissions") from error
+        raise ConfigError(messages.UNREADABLE_PLUGIN(path=path, reason=error.strerror)) from error
 
 
 PACKAGE = "vsetune_plugins"
 
-_LONGEST = 200
 _sources: dict[str, Source] = {}
 
 
@@ -127,14 +120,14 @@ def import_folder(source: Source) -> str:
         return package
     for path, content in source.files.items():
         if path.endswith(".py"):
-            with told_in_one_line(source.folder):
+            with reported_in_one_line(source.folder):
                 compile(content, str(source.folder / path), "exec")
     _sources[package] = source
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
     sys.modules.setdefault(PACKAGE, _root())
     try:
-        with told_in_one_line(source.folder):
+        with reported_in_one_line(source.folder):
             importlib.import_module(package)
     except BaseException:
         forget(package)
@@ -155,25 +148,25 @@ def forget(package: str) -> None:
 
 
 @contextmanager
-def told_in_one_line(folder: Path) -> Iterator[None]:
+def reported_in_one_line(folder: Path) -> Iterator[None]:
     """Turn exceptions from the code in `folder` into a ConfigError in one line: file, line, reason, fix."""
     try:
         yield
     except VsetuneError:
         raise
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"plugins: {told(error, folder)}") from error
+        raise ConfigError(raised_in(error, folder)) from error
 
 
-def told(error: BaseException, folder: Path) -> str:
-    """`my_loss/loss.py:12: NameError: ...; fix this line`: where in `folder` the error arose, and how to fix it."""
-    text = " ".join(str(error).split())
+def raised_in(error: BaseException, folder: Path) -> Problem:
+    """The place in `folder` where the error arose, the error, and how to fix it: `my_loss/loss.py:12: NameError: ...`
+    """
+    place, text, fix = place_of(error, folder) or folder, str(error), _fix(error, folder)
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}; fix this line"
-    text = re.sub(rf"{PACKAGE}\.\w+?_[0-9a-f]{{12}}(?=\.)", "", text)
-    text = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
-    reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return f"{_place(error, folder)}: {reason}; {_fix(error, folder)}"
+        place, text, fix = f"{error.filename}:{error.lineno}", error.msg, _FIX
+    text = one_line(re.sub(rf"{PACKAGE}\.\w+?_[0-9a-f]{{12}}(?=\.)", "", text)) if text.strip() else ""
+    name = type(error).__name__
+    return messages.PLUGIN_RAISED(place=place, reason=f"{name}: {text}" if text else name, fix=fix)
 
 
 def place_of(error: BaseException, folder: Path) -> str | None:
@@ -185,8 +178,7 @@ def place_of(error: BaseException, folder: Path) -> str | None:
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
 
 
-def _place(error: BaseException, folder: Path) -> str:
-    return place_of(error, folder) or str(folder)
+_FIX = "fix this line"
 
 
 def _fix(error: BaseException, folder: Path) -> str:
@@ -200,7 +192,7 @@ def _fix(error: BaseException, folder: Path) -> str:
             return f"install {name} where trials run, or put the module into the folder and import it with a dot"
         if ".".join(error.name.split(".")[:2]) not in _sources:
             return "a component sees its own folder only; copy the module into it"
-    return "fix this line"
+    return _FIX
 
 
 def _identifier(name: str) -> str:
@@ -254,3 +246,86 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 _FINDER = _Finder()
+
+
+_imported: dict[str, str] = {}
+"""The hash of each outermost package when this process first imported it."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """A folder with a `spec.py`. source: the folder that is hashed and copied with it. package: the name under which it
+    is imported; None for a folder that becomes a package of its own."""
+
+    folder: Path
+    source: Path
+    package: str | None = None
+
+
+def is_module_name(text: str) -> bool:
+    """Whether the text can be the dotted name of a module."""
+    return all(part.isidentifier() for part in text.split("."))
+
+
+def component_packages(name: str) -> list[Component]:
+    """Every component that the module `name` stands for: its package, or the packages inside.
+
+    Their source is the outermost package, since its modules may import one another by their full names. ConfigError
+    when the module is missing, is broken, has no component, or has changed since this process imported it.
+    """
+    package, folder = _package(name)
+    root = _outermost(package, folder)
+    sha256 = read_source(root).sha256
+    if _imported.setdefault(str(root), sha256) != sha256:
+        raise ConfigError(messages.PLUGIN_CHANGED(path=root))
+    if (folder / f"{SPEC_FILE}.py").is_file():
+        return [Component(folder, root, package)]
+    inside = sorted(file.parent for file in folder.glob(f"*/{SPEC_FILE}.py"))
+    if not inside:
+        raise ConfigError(messages.NO_COMPONENT(plugin=name))
+    return [Component(each, root, f"{package}.{each.name}") for each in inside]
+
+
+def forget_package(root: Path) -> None:
+    """Forget the hash of a package that this process imported."""
+    _imported.pop(str(root), None)
+
+
+def _package(name: str) -> tuple[str, Path]:
+    """The package `name`, or the package that contains the module `name`; and its folder."""
+    if name.partition(".")[0] == "vsetune":
+        raise ConfigError(messages.OWN_COMPONENTS(plugin=name))
+    try:
+        module = importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
+            raise MissingPlugin(messages.NO_PLUGIN(plugin=name)) from error
+        with reported_in_one_line(_folder_that_failed(name)):
+            raise
+    paths = list(getattr(module, "__path__", []))
+    if paths:
+        return name, Path(paths[0]).resolve()
+    package, file = name.rpartition(".")[0], getattr(module, "__file__", None)
+    if not package or file is None:
+        raise ConfigError(messages.NOT_A_COMPONENT(plugin=name, got="a single module"))
+    return package, Path(file).resolve().parent
+
+
+def _outermost(package: str, folder: Path) -> Path:
+    """The folder of the outermost package with an `__init__.py` around a package; its own folder if none has one."""
+    found = current = folder
+    for name in reversed(package.split(".")[:-1]):
+        current = current.parent
+        if current.name != name:
+            break
+        if (current / "__init__.py").is_file():
+            found = current
+    return found
+
+
+def _folder_that_failed(name: str) -> Path:
+    """The folder of a module whose import raised."""
+    spec = importlib.util.find_spec(name.partition(".")[0])
+    places = list(spec.submodule_search_locations or []) if spec is not None else []
+    return Path(places[0]) if places else Path("/")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vsetune.config.component_specs import LossSpec
-from vsetune.config.components.catalogue import Catalogue
+from vsetune.config.registry import Registry
 
 SPEC = """
 from typing import ClassVar, Literal
@@ -29,8 +29,8 @@ def test_a_folder_with_a_spec_is_all_it_takes(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "rooms_of_a_test" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     try:
-        catalogue = Catalogue("loss", LossSpec, "rooms_of_a_test")
-        assert list(catalogue) == ["packaged", "plain"]
+        registry = Registry("loss", LossSpec, package="rooms_of_a_test")
+        assert list(registry) == ["packaged", "plain"]
     finally:
         for module in [module for module in sys.modules if module.startswith("rooms_of_a_test")]:
             del sys.modules[module]
