@@ -25,8 +25,8 @@ from vsetune.records.events import SYSTEM, AttemptRecord, Drawn, Event
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.studies import Studies
 from vsetune.report.findings import headline
-from vsetune.study.doctor import examine
 from vsetune.study.preparation import prepare_study
+from vsetune.study.recorded import examine
 from vsetune.study.run import StudyOutcome, run_study
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves

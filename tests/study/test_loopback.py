@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 STARTED = """
 import json, os, sys
 import psutil, ray
-from vsetune.study.loopback import loopback_only
+from vsetune.study.cluster import loopback_only
 
 with loopback_only():
     ray.init(

@@ -26,10 +26,14 @@ from vsetune.study.planning.planned_study import (
     STUDY_START_S,
     WORKER_BYTES,
     WORKER_START_S,
+    CellWork,
+    Schedule,
     plan_study,
+    require_places,
+    schedule,
     searched_trials,
+    usd_per_hour,
 )
-from vsetune.study.planning.trial_places import CellWork, Schedule, require_places, schedule, usd_per_hour
 from vsetune.training.checkpoint import CheckpointPace
 from vsetune.training.schedule import next_validation, total_steps
 

@@ -24,7 +24,8 @@ from vsetune.records.writer import StudyWriter
 from vsetune.report.rows import Leaderboard
 from vsetune.storage.addresses import shown_plain
 from vsetune.storage.whole_files import write_text
-from vsetune.study.changed_plugins import OPTION, RefusedCell, not_begun, refused_cells, require_own_code
+from vsetune.study import messages
+from vsetune.study.changed_plugins import RefusedCell, not_begun, refused_cells, require_own_code
 from vsetune.study.cluster import cluster_address, ray_cluster
 from vsetune.study.confirmations import Confirming
 from vsetune.study.first_stages import plugins_of_stage
@@ -186,10 +187,7 @@ def _ledger(
     ledger = StudyLedger(spec, prepared.cells, writer, search, confirming=confirming, warm_start=warm_start)
     ledger.recover(retry_failed=retry_failed)
     if confirming is not None and ledger.searching():
-        raise UsageError(
-            f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it "
-            "first: vsetune study run FILE --resume"
-        )
+        raise UsageError(messages.SEARCH_NOT_OVER(study=spec.study, cells=", ".join(ledger.searching())))
     return ledger
 
 
@@ -244,12 +242,10 @@ def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool, changed
         if first:
             writer.open_study(prepared.record(first), resume=True)
             return
-        change = changed_since(prepared.folder, prepared.plugins)
+        change = changed_since(prepared.spec.study, prepared.folder, prepared.plugins)
         if change is None:
             raise
-        raise StudyConflict(
-            f"study {prepared.spec.study}: {change}; {OPTION} goes on with cells that have not begun"
-        ) from error
+        raise StudyConflict(change) from error
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def load_sweep(path: Path, spec: type[SweepT], *, beside: Beside | None = None) 
         named = cast(NamesComponents, sweep)
         _require_code(named)
     except ConfigError as error:
-        lines = [line if line.startswith(str(path)) else f"{path}: {line}" for line in error.problems]
+        lines = [line if line.startswith(str(path)) else ConfigError(line).problem.at(path) for line in error.problems]
         raise ConfigError(lines) from error
     return sweep.model_copy(
         update={"plugins": [resolved_reference(each, base=path.absolute().parent) for each in named.plugins]}

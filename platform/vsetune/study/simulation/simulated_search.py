@@ -19,6 +19,7 @@ from vsetune.records.events import AttemptRecord, StudyRecord
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import winner_of
 from vsetune.search.configurations import ConfigurationSearch
+from vsetune.study import messages
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.simulation.landscapes import (
     TOP,
@@ -218,11 +219,9 @@ def require_affordable(study: StudySpec, settings: SimulationSettings, *, where:
     validations = promised_epochs(study, settings)
     trials = validations / study.training.epochs
     if trials > _MOST_TRIALS or validations > _MOST_VALIDATIONS:
-        raise ConfigError(
-            f"{where}: budget.epochs_per_cell: a simulated cell would come to {trials:.0f} trials and "
-            f"{validations:.0f} epochs, need at most {_MOST_TRIALS} and {_MOST_VALIDATIONS}; set it or "
-            "search.configurations lower"
-        )
+        raise ConfigError(messages.SIMULATION_TOO_LONG(
+            where=where, trials=trials, epochs=validations, most_trials=_MOST_TRIALS, most_epochs=_MOST_VALIDATIONS
+        ))
 
 
 def _within(part: str, domains: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
