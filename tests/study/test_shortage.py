@@ -23,7 +23,7 @@ class Cluster:
         return [("", {"CPU": each}) for each in self.cpus]
 
     def capacity(self, *types: NodeType) -> Capacity:
-        return Capacity(self, types, clock=lambda: self.now)
+        return Capacity(self.nodes, types, clock=lambda: self.now)
 
     def shortage(self, *types: NodeType, unfinished: Sequence[str] = tuple(NEEDS)) -> Shortage:
         return Shortage(self.capacity(*types), NEEDS, lambda: list(unfinished), self.said.append,

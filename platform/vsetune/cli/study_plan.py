@@ -22,8 +22,7 @@ from vsetune.study.study_file import load_study
 if TYPE_CHECKING:
     from vsetune.study.planning.cell_times import Progress
     from vsetune.study.planning.planned_study import CellPlan, StudyPlan
-    from vsetune.study.simulation.landscapes import Trainings
-    from vsetune.study.simulation.simulated_search import SimulatedSearch, SimulationSettings
+    from vsetune.study.simulation.simulated_search import SimulatedSearch, SimulationSettings, Trainings
     from vsetune.study.simulation.simulated_studies import SearchSummary
 
 

@@ -24,7 +24,7 @@ from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import ConfigError, UsageError, one_line
 from vsetune.storage.paths import make_folders_absolute
 from vsetune.study import messages
-from vsetune.study.capacity import Capacity, RayCluster
+from vsetune.study.capacity import Capacity, connected_nodes
 from vsetune.study.node_types import known_node_types, refused
 from vsetune.study.ray_guardian import Guardian
 from vsetune.study.stopping import StopRequest
@@ -163,14 +163,14 @@ def capacity_of(resources: ResourceSpec, needs: Iterable[Needs]) -> Capacity:
 
     ConfigError if some trial fits neither an existing node nor one that may be added.
     """
-    cluster, types = RayCluster(), known_node_types()
-    nodes = [node for _, node in cluster.nodes()]
+    types = known_node_types()
+    nodes = [node for _, node in connected_nodes()]
     for each in sorted(set(needs)):
         reason = refused(each, types, nodes)
         if reason is not None:
             hint = "lower `resources`, or add a node that has room for it"
             raise ConfigError(messages.NO_ROOM(where="resources", needs=reason, hint=hint))
-    return Capacity(cluster, types, limit=resources.concurrent_trials)
+    return Capacity(connected_nodes, types, limit=resources.concurrent_trials)
 
 
 def _first_line(error: BaseException) -> str:

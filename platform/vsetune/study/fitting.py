@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 
@@ -41,10 +42,7 @@ def require_fit(spec: StudySpec, cells: list[Cell], dataset: Dataset, *, where: 
 
 def require_readable(trial: TrialSpec, dataset: Dataset, *, where: str) -> None:
     """ConfigError with every reason why the trial's network, which is built already, cannot read the data set."""
-    problems = [
-        *_region_problems(trial, dataset, where), *_parse_problems(trial, dataset, where),
-        *_pixel_problems(trial, dataset, where), *_word_piece_problems(trial, where),
-    ]
+    problems = list(_reading_problems(trial, dataset, where, is_trained=False))
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
 
@@ -112,18 +110,40 @@ def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) ->
         trial = build_trial(spec, cell, candidate, trial="fit", seed=spec.seeds[0])
         yield from _batch_problems(trial, dataset, where)
         if not candidate or any(name.startswith("network.") for name in candidate):
-            yield from _reading_problems(trial, dataset, where)
-            yield from _phrase_problems(trial, dataset, where)
+            yield from _reading_problems(trial, dataset, where, is_trained=True)
+            yield from _network_problems(trial, dataset, where)
         if not candidate or any(name.startswith("loss.") for name in candidate):
             yield from _loss_problems(trial, dataset, where)
 
 
-def _reading_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
+def _reading_problems(trial: TrialSpec, dataset: Dataset, where: str, *, is_trained: bool) -> Iterator[Problem]:
+    """Problems of a network whose inputs the data set does not have, has damaged, or has of other captions. Phrases are
+    read in training only; data without phrases are no problem."""
     yield from _region_problems(trial, dataset, where)
-    yield from _network_problems(trial, dataset, where)
-    yield from _parse_problems(trial, dataset, where)
-    yield from _pixel_problems(trial, dataset, where)
-    yield from _word_piece_problems(trial, where)
+    reads, data = trial.network.reads, trial.data
+    checks: list[Callable[[], object]]
+    if reads.dependencies:
+        for split in (data.train_split, data.validation_split, evaluated_split(data, dataset)):
+            checks = [partial(require_as_listed, dataset, split), partial(word_heads, dataset, split)]
+            yield from _failing(checks, f"{where}: network {trial.network.name} reads dependency parses")
+    if reads.phrases and is_trained:
+        split = data.train_split
+        checks = [partial(require_as_listed, dataset, split), partial(phrase_codes, dataset, split)]
+        yield from _failing(checks, f"{where}: network {trial.network.name} reads phrases of captions")
+    if reads.pixels is not None:
+        checks = [partial(require_photographs, dataset)]
+        yield from _failing(checks, f"{where}: network {trial.network.name} reads photographs")
+    if reads.word_pieces is not None:
+        yield from _failing([partial(WordPieces, reads.word_pieces)], where)
+
+
+def _failing(checks: Sequence[Callable[[], object]], where: str) -> Iterator[Problem]:
+    """The error of the first check that fails."""
+    try:
+        for check in checks:
+            check()
+    except (ConfigError, DataError) as error:
+        yield error.problem.at(where)
 
 
 def _batch_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
@@ -163,52 +183,6 @@ def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterato
                 spec, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
             )
         check_start(network, spec, dataset.vocabulary.words)
-    except ConfigError as error:
-        yield error.problem.at(where)
-
-
-def _parse_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
-    """Problems of a network that reads dependency parses, on data without parses of these captions. The lines name the
-    command that adds them."""
-    if not trial.network.reads.dependencies:
-        return
-    for split in (trial.data.train_split, trial.data.validation_split, evaluated_split(trial.data, dataset)):
-        try:
-            require_as_listed(dataset, split)
-            word_heads(dataset, split)
-        except DataError as error:
-            yield error.problem.at(f"{where}: network {trial.network.name} reads dependency parses")
-
-
-def _phrase_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
-    """Problems of a network that reads phrases, on data whose phrases are damaged or of other captions. Data without
-    phrases are no problem."""
-    if not trial.network.reads.phrases:
-        return
-    try:
-        require_as_listed(dataset, trial.data.train_split)
-        phrase_codes(dataset, trial.data.train_split)
-    except DataError as error:
-        yield error.problem.at(f"{where}: network {trial.network.name} reads phrases of captions")
-
-
-def _pixel_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
-    """The problem of a network that reads photographs, on data that were ingested without them."""
-    if trial.network.reads.pixels is None:
-        return
-    try:
-        require_photographs(dataset)
-    except DataError as error:
-        yield error.problem.at(f"{where}: network {trial.network.name} reads photographs")
-
-
-def _word_piece_problems(trial: TrialSpec, where: str) -> Iterator[Problem]:
-    """The problem of a network whose text model is missing, or has other word piece ids than BERT's."""
-    model = trial.network.reads.word_pieces
-    if model is None:
-        return
-    try:
-        WordPieces(model)
     except ConfigError as error:
         yield error.problem.at(where)
 

@@ -65,6 +65,12 @@ def share_of(node: Mapping[str, float], needs: Needs) -> float:
     return min(1.0, max(needs.cpus / cpus if cpus else 1.0, needs.gpus / gpus if gpus else 0.0))
 
 
+def occupy(node: dict[str, float], needs: Needs, *, count: int = 1) -> None:
+    """Takes the resources of this many trials from a node; a negative count gives them back."""
+    for name, amount in (("CPU", needs.cpus), ("GPU", needs.gpus), ("memory", needs.memory_gib * 2**30)):
+        node[name] = node.get(name, 0.0) - count * amount
+
+
 def known_node_types() -> list[NodeType]:
     """The node types of the cluster's file; none without a file. ConfigError for a file that cannot be understood."""
     given = os.environ.get(CLUSTER_VARIABLE)

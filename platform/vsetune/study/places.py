@@ -1,29 +1,15 @@
-"""Where a study's folder and its MLflow are. Imports neither torch nor MLflow."""
+"""The MLflow of a study. Imports neither torch nor MLflow."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from urllib.parse import urlsplit
 
-from vsetune.config.study.study_spec import StudySpec, TrackingSpec
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import ConfigError, UsageError
-from vsetune.records.events import StudyRecord
-from vsetune.records.studies import folder_of_study
 from vsetune.storage.addresses import usable_url
 from vsetune.storage.paths import home, remote_home, usable_uri
 from vsetune.study import messages
-
-
-def study_folder(spec: StudySpec) -> Path:
-    """The folder of a study on this node."""
-    return folder_of_study(spec.study)
-
-
-def folder_of(record: StudyRecord) -> Path:
-    """The folder of a recorded study on this node."""
-    return folder_of_study(record.name)
-
 
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 NOWHERE = "none"

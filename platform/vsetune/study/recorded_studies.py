@@ -12,10 +12,10 @@ from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import BudgetSpec, SearchSpec, StudySpec
 from vsetune.errors import UsageError
 from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyRecord
+from vsetune.records.studies import folder_of_study
 from vsetune.report.rows import Row
 from vsetune.study import messages
 from vsetune.study.kept_plugins import load_kept
-from vsetune.study.places import folder_of
 
 
 def study_of(record: StudyRecord) -> StudySpec:
@@ -27,7 +27,7 @@ def study_of(record: StudyRecord) -> StudySpec:
         tag.removeprefix(PLUGIN_TAG): sha256 for tag, sha256 in record.tags.items() if tag.startswith(PLUGIN_TAG)
     }
     if plugins:
-        load_kept(plugins, folder_of(record), where=f"study {record.name}")
+        load_kept(plugins, folder_of_study(record.name), where=f"study {record.name}")
     return parse_spec(dict(record.config), StudySpec, where=f"study {record.name}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -141,42 +140,20 @@ def pause_after(interruptions: int) -> float:
 
 
 class Requeued:
-    """Names of trials in the order of their interruptions, each with the time from which it may continue.
-
-    A call takes time logarithmic in their number. The time of a trial may change while it is in the queue.
-    """
+    """Names of trials in the order of their interruptions. not_before: gives the time from which one may continue, on
+    the clock of `now` in `next`; it may change while the trial is in the queue."""
 
     def __init__(self, *, not_before: Callable[[str], float]) -> None:
-        """not_before: gives the time from which a queued trial may continue, on the clock of `now` in `next`."""
         self._not_before = not_before
-        self._pausing: list[tuple[float, int, str]] = []
-        self._ready: list[tuple[int, str]] = []
-        self._added = 0
+        self._names: list[str] = []
 
     def add(self, trial: str) -> None:
-        heapq.heappush(self._pausing, (self._not_before(trial), self._added, trial))
-        self._added += 1
+        self._names.append(trial)
 
     def next(self, now: float, *, may: Callable[[str], bool] = lambda trial: True) -> str | None:
-        """Takes the first trial that may continue; None if there is none. may: trials that it excludes keep their place
-        in the queue."""
-        passed_over: list[tuple[int, str]] = []
-        try:
-            return self._next(now, may, passed_over)
-        finally:
-            for each in passed_over:
-                heapq.heappush(self._ready, each)
-
-    def _next(self, now: float, may: Callable[[str], bool], passed_over: list[tuple[int, str]]) -> str | None:
-        while self._pausing and self._pausing[0][0] <= now:
-            _, place, trial = heapq.heappop(self._pausing)
-            heapq.heappush(self._ready, (place, trial))
-        while self._ready:
-            place, trial = heapq.heappop(self._ready)
-            if (moment := self._not_before(trial)) > now:
-                heapq.heappush(self._pausing, (moment, place, trial))
-            elif may(trial):
-                return trial
-            else:
-                passed_over.append((place, trial))
-        return None
+        """Takes the first trial that may continue; None if there is none. Trials that `may` excludes keep their place.
+        """
+        found = next((name for name in self._names if self._not_before(name) <= now and may(name)), None)
+        if found is not None:
+            self._names.remove(found)
+        return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -23,7 +24,7 @@ class _Section:
     anchor: str
     lead: str
     notes: list[str]
-    bar: list[tuple[str, float]]
+    bar: Sequence[tuple[str, float]]
     budget: float | None
     charts: SearchCharts | None
 

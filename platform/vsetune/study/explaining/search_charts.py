@@ -276,14 +276,20 @@ def _front(
 
 def _slice(cell: ExplainedCell, name: str, recalls: tuple[float, float]) -> Markup:
     """A setting's value in every trial against the best M-Recall."""
-    domain, x = cell.space.domains[name], {"title": None}
+    domain = cell.space.domains[name]
+    x: dict[str, Any]
     if isinstance(domain, Choices):
-        x |= {"type": "ordinal", "sort": None, "axis": {"labelAngle": 0}}
-        x["scale"] = {"domain": [text_of(choice) for choice in domain.choices], "type": "point"}
+        places = [text_of(choice) for choice in domain.choices]
+        x = {"type": "ordinal", "sort": None, "axis": {"labelAngle": 0}, "scale": {"domain": places, "type": "point"}}
     else:
-        x |= {"type": "quantitative", "axis": {"tickCount": 5, "grid": False, "tickMinStep": int(domain.integer)}}
-        x["scale"] = {"domain": [domain.low, domain.high], "nice": False, "zero": False, "clamp": True,
-                      "type": "log" if domain.log else "linear", "padding": 6}
+        x = {
+            "type": "quantitative", "axis": {"tickCount": 5, "grid": False, "tickMinStep": int(domain.integer)},
+            "scale": {
+                "type": "log" if domain.log else "linear", "domain": [domain.low, domain.high], "nice": False,
+                "zero": False, "clamp": True, "padding": 6,
+            },
+        }
+    x["title"] = None
     marks = [
         _mark(cell, trial, recalls, text_of(value) if isinstance(domain, Choices) else value)
         for trial in _shown(cell) if _place_in(cell, name, trial) is not None
@@ -321,7 +327,7 @@ def _parallel(cell: ExplainedCell, recalls: tuple[float, float], trials: Sequenc
     """One line per trial through its settings, to its M-Recall. Better trials are on top, the winner last."""
     low, high = recalls
     ranked = sorted(trials, key=lambda trial: (trial is cell.winner, trial.best or 0.0), reverse=True)
-    kinds = {trial.name: trial.outcome for trial in trials}
+    kinds: dict[str, str] = {trial.name: trial.outcome for trial in trials}
     kinds |= dict.fromkeys((trial.name for trial in ranked[: max(1, len(ranked) // 10)]), "top")
     kinds |= {} if cell.winner is None else {cell.winner.name: "best"}
     lines, axes, labels = [], [], []
@@ -339,8 +345,10 @@ def _parallel(cell: ExplainedCell, recalls: tuple[float, float], trials: Sequenc
         axes += [{"x": number, "y": y, "trial": number, "heading": text} for y, text in ((0, ""), (1, heading))]
         labels += [{"x": number, "y": place, "label": label} for place, label in ticks]
     step = max(_CLOSEST, min(_WIDEST, _ALL_STEPS // len(cell.settings)))
-    plane = {axis: {"field": axis, "type": "quantitative", "axis": None} for axis in ("x", "y")}
-    plane["y"]["scale"] = {"domain": [_FOOT, 1], "nice": False}
+    plane = {
+        "x": {"field": "x", "type": "quantitative", "axis": None},
+        "y": {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [_FOOT, 1], "nice": False}},
+    }
     text = {"type": "text", "aria": False, "color": "var(--soft)", "fontSize": 11.5}
     channels = ("stroke", "strokeWidth", "opacity", "strokeDash")
     of_trial = {"detail": {"field": "trial"}, "order": {"field": "x"}}

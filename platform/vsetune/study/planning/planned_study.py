@@ -6,7 +6,7 @@ import heapq
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,7 +22,7 @@ from vsetune.errors import ConfigError
 from vsetune.report.search_budgets import SearchBudget
 from vsetune.study import messages
 from vsetune.study.cell_budget import CellBudget, at_once, epochs_of_cell
-from vsetune.study.node_types import NodeType, refused, share_of
+from vsetune.study.node_types import NodeType, occupy, refused, share_of
 from vsetune.study.planning.cell_times import CellTimes, TrialSeconds, cheaper_cadence, trial_seconds, validations_of
 
 STUDY_START_S, WORKER_START_S = 10.0, 8.0
@@ -243,7 +243,7 @@ def _left_out(study: StudySpec) -> list[str]:
 
 
 THIS_MACHINE = "this machine"
-_OF_MEMORY = 0.7
+_RAYS_SHARE = 0.7
 """Share of the memory that Ray leaves for trials; the rest is its object store."""
 
 
@@ -282,7 +282,7 @@ class _Progress:
 
 def this_machine() -> NodeType:
     """This machine with the resources that Ray would find here."""
-    resources = {"CPU": float(os.cpu_count() or 1), "memory": _OF_MEMORY * psutil.virtual_memory().available}
+    resources = {"CPU": float(os.cpu_count() or 1), "memory": _RAYS_SHARE * psutil.virtual_memory().available}
     if torch.cuda.is_available():
         resources["GPU"] = float(torch.cuda.device_count())
         for word in torch.cuda.get_device_name().replace("-", " ").split():
@@ -310,15 +310,10 @@ def usd_per_hour(needs: Needs, types: Iterable[NodeType]) -> float | None:
         (kind.most * copies_that_fit(kind.resources, needs), kind.usd_per_hour, share_of(kind.resources, needs))
         for kind in types if kind.most and copies_that_fit(kind.resources, needs)
     ]
-    places = sum(count for count, _, _ in priced)
-    if not places:
+    if not priced or any(price is None for _, price, _ in priced):
         return None
-    total = 0.0
-    for count, price, share in priced:
-        if price is None:
-            return None
-        total += count * price * share
-    return total / places
+    total = sum(count * price * share for count, price, share in priced if price is not None)
+    return total / sum(count for count, _, _ in priced)
 
 
 def schedule(
@@ -333,17 +328,19 @@ def schedule(
     """
     free = [dict(kind.resources) for kind in types for _ in range(kind.most)]
     left = [_Progress(work, work.searches, work.confirmations) for work in cells]
-    running: list[tuple[float, int, _Progress, bool, int]] = []
+    running: list[tuple[float, int, _Progress, bool, dict[str, float]]] = []
     order, now, workers = itertools.count(), 0.0, 0
     while True:
         while len(running) < (limit or len(running) + 1):
             chosen = _next(left, at_once)
-            place = None if chosen is None else _fitting(free, chosen[0].work.needs)
+            place = None if chosen is None else next(
+                (node for node in free if copies_that_fit(node, chosen[0].work.needs)), None
+            )
             if chosen is None or place is None:
                 break
             cell, is_search = chosen
             _begin(cell, is_search)
-            _take(free[place], cell.work.needs, -1)
+            occupy(place, cell.work.needs)
             extra = first if len(running) >= workers else 0.0
             heapq.heappush(running, (now + cell.work.seconds + extra, next(order), cell, is_search, place))
             workers = max(workers, len(running))
@@ -351,7 +348,7 @@ def schedule(
             return Schedule(now, workers)
         now, _, cell, is_search, place = heapq.heappop(running)
         cell.running -= is_search
-        _take(free[place], cell.work.needs, +1)
+        occupy(place, cell.work.needs, count=-1)
 
 
 def _next(cells: Iterable[_Progress], at_once: Callable[[int], int]) -> tuple[_Progress, bool] | None:
@@ -374,18 +371,3 @@ def _begin(cell: _Progress, is_search: bool) -> None:
     cell.running += 1
     cell.begun += 1
     cell.promised += cell.work.epochs
-
-
-def _fitting(nodes: Sequence[dict[str, float]], needs: Needs) -> int | None:
-    return next((number for number, node in enumerate(nodes) if copies_that_fit(node, needs)), None)
-
-
-def _take(node: dict[str, float], needs: Needs, sign: int) -> None:
-    for name, amount in _amounts(needs):
-        node[name] = node.get(name, 0.0) + sign * amount
-
-
-def _amounts(needs: Needs) -> Iterator[tuple[str, float]]:
-    yield "CPU", float(needs.cpus)
-    yield "GPU", needs.gpus
-    yield "memory", needs.memory_gib * 2**30
