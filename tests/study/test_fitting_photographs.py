@@ -76,6 +76,18 @@ def test_word_pieces_that_cannot_be_found_are_refused(data: Any, study: Any, mod
     assert any(line.startswith(f"{file}: cell vse_infinity.lmh: network.text_model: ") for line in problems(file))
 
 
+def test_everything_that_does_not_fit_is_reported_at_once(data: Any, study: Any, snapshot: Any) -> None:
+    file = study(data[True], "gsmn", {})
+    plain = json.loads(file.read_text())
+    plain |= {
+        "data": {"path": data[True], "validation_split": "validation"},
+        "training": {"epochs": 1, "batch_size": 400},
+        "evaluation": {"protocols": ["coco_test_5k"], "srd_at": [50], "validation_images": 100},
+    }
+    file.write_text(json.dumps(plain))
+    assert [line.replace(str(file), "FILE").replace(data[True], "DATA") for line in problems(file)] == snapshot
+
+
 def test_a_warm_up_longer_than_the_training_is_refused_before_anything_runs(data: Any, study: Any) -> None:
     file = study(data[True], "vsepp", {})
     plain = json.loads(file.read_text())

@@ -189,7 +189,7 @@ def test_a_worker_whose_cache_takes_nothing_trains_all_the_same_and_its_driver_h
     warnings = [line for report in found for line in report.get("warnings", ())]
     assert warnings[0].startswith(f"{tmp_path}/file/cache: ")
     logging.getLogger("vsetune.data").warning("not heard: the worker is gone")
-    assert trainable._heard.take() == []
+    assert trainable._warnings.take() == []
 
 
 def test_a_checkpoint_damaged_on_the_server_is_told_and_the_trial_begins_anew(

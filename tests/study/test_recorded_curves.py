@@ -93,10 +93,8 @@ def test_a_configuration_gets_the_curve_of_its_nearest_neighbour_between_its_val
 def test_a_curve_that_ends_early_stays_level_and_that_is_said() -> None:
     made = landscape_of(make_study(training={"epochs": 4}))
     assert made.curve_of({"training.learning_rate": RATES[5]}, np.array([0.5, 0.75, 1.0])).tolist() == [40.0] * 3
-    assert made.says() == (
-        "vsepp.lmh: 9 whole trials of first, 2 to 2 epochs, 9 of them held level from their last epoch on; the best "
-        "40.00; the nearest is 0.03 away in the median and 0.06 at most (1 settings, each from 0 to 1)"
-    )
+    for words in ("9 whole trials of first", "9 of them held level", "0.03 away in the median and 0.06 at most"):
+        assert words in made.says()
     assert "held level" not in landscape_of().says()
 
 

@@ -62,7 +62,7 @@ class CellGoals:
             found[CONSTRAINT_EXCESS] = excess_of(self._study.search.constraints, summary)
         return found
 
-    def told(self, progress: TrialProgress) -> tuple[Outcome, Sequence[tuple[float, float]]]:
+    def outcome_of(self, progress: TrialProgress) -> tuple[Outcome, Sequence[tuple[float, float]]]:
         """The outcome and curve of an ended trial, as reported to the sampler. If the objective is not the best
         M-Recall, a pruned trial with a curve is reported as finished, because its value already accounts for a missed
         target."""

@@ -94,7 +94,7 @@ class StudyLedger:
             elif is_exhausted:
                 self.tally.exhaust(cell)
         for name in list(self.trials):  # the outcome of a trial may depend on trials of another cell
-            self._tell(name)
+            self._report(name)
         for cell in self.cells.values():
             for assignment in self._confirmations.of(cell):
                 if assignment.trial.trial in by_trial:
@@ -190,14 +190,14 @@ class StudyLedger:
             self._end(progress, "killed", {}, [], "its process died; a new attempt continues from the checkpoint")
         assignment, spec = progress.assignment, progress.assignment.trial
         cell = self.cells[spec.cell]
-        told = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
-        told |= {WARM_START: self._warm_start[cell.name].tag} if cell.name in self._warm_start else {}
-        told |= {DRAWN_BY: assignment.drawn_by} if assignment.drawn_by else {}
-        told |= self.tally.recorded_budget(cell) if assignment.phase == "search" else {}
+        notes = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
+        notes |= {WARM_START: self._warm_start[cell.name].tag} if cell.name in self._warm_start else {}
+        notes |= {DRAWN_BY: assignment.drawn_by} if assignment.drawn_by else {}
+        notes |= self.tally.recorded_budget(cell) if assignment.phase == "search" else {}
         start = AttemptStart(
             study=self.study.study, trial=trial, cell=cell.name, network=cell.network_name, loss=cell.loss_name,
             number=number, seed=spec.seed, phase=assignment.phase, configuration=dict(assignment.configuration),
-            resolved=spec.to_plain(), environment={**environment, **told}, protocol=protocol,
+            resolved=spec.to_plain(), environment={**environment, **notes}, protocol=protocol,
         )
         progress.begin(self._writer.start_attempt(start), start)
         self.tally.changed(progress)
@@ -221,7 +221,7 @@ class StudyLedger:
             return
         self._require_attempt(progress)
         self._end(progress, status, summary, list(artifacts), error)
-        self._tell(trial)
+        self._report(trial)
 
     def interrupted(self, trial: str, reason: str, *, was_asked: bool = False) -> float | None:
         """Requeues a trial that was stopped from outside. Returns the seconds that it pauses before it continues.
@@ -353,12 +353,12 @@ class StudyLedger:
             self._writer.record_points(progress.attempt_id, points)
             progress.note(points)
 
-    def _tell(self, trial: str) -> None:
+    def _report(self, trial: str) -> None:
         """Reports a closed trial to the search."""
         progress = self.trials[trial]
         assignment = progress.assignment
         if assignment.phase == "search" and progress.is_closed:
-            outcome, curve = self._goals.told(progress)
+            outcome, curve = self._goals.outcome_of(progress)
             self._search.tell(assignment.trial.cell, assignment.number, outcome, curve=curve)
 
     def _cell_to_search(self, cells: Iterable[Cell]) -> Cell | None:

@@ -120,13 +120,13 @@ def run_study(
             going_on = "--resume" if confirming is None else "the same command"
             farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
             connected.enter_context(ray_cluster(address, stop, farewell=farewell, modules=copies))
-            _say(require_places(prepared), console)
+            _print(require_places(prepared), console)
 
         is_new = not (folder / _STUDY_FILE).exists()
         warm_start = kept_or_taken(
             spec, prepared.cells, folder, store=Studies, data_fingerprint=prepared.data_fingerprint
         )
-        _say(lines_of(warm_start), console)
+        _print(lines_of(warm_start), console)
         if is_new:
             connect()
         else:
@@ -146,7 +146,7 @@ def run_study(
                 closed = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
                 held.forget_ended([prepared.trial_folder(name) for name in closed], records.log)
                 if ledger.has_work():
-                    _say([resumed_line(ledger)] if resume and ledger.trials else [], console)
+                    _print([resumed_line(ledger)] if resume and ledger.trials else [], console)
                     if not is_new:
                         connect()
                     _place(prepared, ledger, records, held, stop, console)
@@ -163,7 +163,7 @@ def _left_alone(
     attempts = writer.attempts()
     left_alone = refused_cells(prepared, attempts)
     require_own_code(prepared.spec.study, left_alone, cells=len(prepared.cells) if changed_plugins else 0)
-    _say([each.reason for each in left_alone], console)
+    _print([each.reason for each in left_alone], console)
     for cell in not_begun(prepared, attempts) if changed_plugins else ():
         writer.restart(cell)
     return [*left_alone]
@@ -216,7 +216,7 @@ def _ended(
     records.writer.finish_study(status, kept_names(prepared.folder, results.files))
     undelivered = records.exporter.deliver(0.0 if is_away else DELIVER_WITHIN_S)
     if ending != "interrupted":
-        _say(log_winners(prepared, attempts, is_exported=not undelivered), console)
+        _print(log_winners(prepared, attempts, is_exported=not undelivered), console)
     counts = Counter(trial.status if trial.is_closed else "open" for trial in ledger.trials.values())
     stopped_by = stop.reason or (ledger.outage if ending == "interrupted" else None)
     return StudyOutcome(
@@ -225,7 +225,7 @@ def _ended(
     )
 
 
-def _say(lines: Sequence[str], console: Console) -> None:
+def _print(lines: Sequence[str], console: Console) -> None:
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -346,11 +346,11 @@ def _watch(
         except Exception as error:  # the thread must survive to see a later request
             if not is_away:
                 why = error if isinstance(error, StorageError) else f"{type(error).__name__}: {one_line(error)}"
-                _log.warning("study %s: requests to stop it (vsetune study stop) are not heard for now: %s", study, why)
+                _log.warning("study %s: requests to stop it (vsetune study stop) cannot be read now: %s", study, why)
             is_away = True
             continue
         if is_away:
-            _log.warning("study %s: requests to stop it are heard again", study)
+            _log.warning("study %s: requests to stop it can be read again", study)
         is_away = False
         if request is not None and request != known:
             stop.request(f"a request in its folder ({request})")

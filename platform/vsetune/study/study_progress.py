@@ -37,8 +37,8 @@ class StudyProgress:
         """clock: seconds from any start, for elapsed and remaining time."""
         self._ledger, self._console, self._clock = ledger, console, clock
         self._started, self._drawn = clock(), 0.0
-        self._heard = len(ledger.tally.closed)
-        self._told: set[str] = set()
+        self._shown = len(ledger.tally.closed)
+        self._warned: set[str] = set()
         self._done = self._ended_before = ledger.tally.count("ended")
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
@@ -56,9 +56,9 @@ class StudyProgress:
     def changed(self) -> None:
         """Prints trials that ended since the last call."""
         closed = self._ledger.tally.closed
-        while self._heard < len(closed):
-            name = closed[self._heard]
-            self._heard, self._done = self._heard + 1, self._done + 1
+        while self._shown < len(closed):
+            name = closed[self._shown]
+            self._shown, self._done = self._shown + 1, self._done + 1
             self._console.print(self._line(name, self._ledger.trials[name]), highlight=False, soft_wrap=True)
 
     def paused(self, name: str, reason: str, pause_s: float | None) -> None:
@@ -72,8 +72,8 @@ class StudyProgress:
     def warned(self, lines: Sequence[str]) -> None:
         """Prints warnings of workers; a warning that several workers give is printed once."""
         for line in lines:
-            if line not in self._told:
-                self._told.add(line)
+            if line not in self._warned:
+                self._warned.add(line)
                 report = Text("a worker reports ", style="yellow").append(line, style="none")
                 self._console.print(report, highlight=False, soft_wrap=True)
 

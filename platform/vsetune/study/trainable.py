@@ -102,7 +102,7 @@ class AttemptTrainable(Trainable):
         if not hasattr(self, "_board"):  # the actor uses it for its next trials too
             self._board = MetricsBoard()
             self._board.start()
-            self._heard = HeardWarnings()
+            self._warnings = RecentWarnings()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._close()
@@ -122,7 +122,7 @@ class AttemptTrainable(Trainable):
             self._metrics.close()
         if report.get("done"):
             self._close_system()
-        warnings = self._heard.take()
+        warnings = self._warnings.take()
         return as_result(report | {"warnings": warnings} if warnings else report)
 
     def cleanup(self) -> None:
@@ -135,7 +135,7 @@ class AttemptTrainable(Trainable):
                 logger.info("trial %s: its last checkpoint stands (%s)", self._wanted["trial"]["trial"], error)
         self._close()
         self._board.close()
-        self._heard.close()
+        self._warnings.close()
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Does nothing: the attempt writes its own checkpoint to the trial's folder."""
@@ -315,23 +315,23 @@ _OF_DATA = ("vsetune.data", "vsetune.storage.node_cache", "vsetune.storage.kept_
 _MOST = 20
 
 
-class HeardWarnings(logging.Handler):
+class RecentWarnings(logging.Handler):
     """Collects warnings of the data loggers, from its creation until it is closed; at most the last _MOST of them."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._heard: deque[str] = deque(maxlen=_MOST)
+        self._recent: deque[str] = deque(maxlen=_MOST)
         for name in _OF_DATA:
             logging.getLogger(name).addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._heard.append(record.getMessage())
+        self._recent.append(record.getMessage())
         if logging.lastResort is not None and not logging.getLogger().handlers:  # as without this handler
             logging.lastResort.handle(record)
 
     def take(self) -> list[str]:
         """The warnings since the last call, oldest first."""
-        return [self._heard.popleft() for _ in range(len(self._heard))]
+        return [self._recent.popleft() for _ in range(len(self._recent))]
 
     def close(self) -> None:
         for name in _OF_DATA:

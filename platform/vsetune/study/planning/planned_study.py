@@ -174,26 +174,26 @@ def _remark_on_budget(study: StudySpec, cell: Cell, plan: CellPlan) -> list[str]
     budget = SearchBudget(epochs_of_cell(study, cell), whole, plan.searches * whole)
     if plan.is_cut_by_seconds or not budget.why:
         return []
-    told = f"its search is given {budget.epochs:g} epochs and trains {budget.trained:g}, since {budget.why}"
-    return [f"cell {cell.name}: {told}"]
+    remark = f"its search is given {budget.epochs:g} epochs and trains {budget.trained:g}, since {budget.why}"
+    return [f"cell {cell.name}: {remark}"]
 
 
 def _dear_validation(cell: Cell, plan: CellPlan) -> str:
     """A line on validations that take longer than the training, with the setting to change."""
     times, training = plan.times, TrainingSpec.model_validate(cell.training)
     every = training.validate_every_steps
-    told = (
+    remark = (
         f"cell {cell.name}: validating takes {plan.trial.validating / plan.trial.training:.3g} times as long as "
         f"training ({plan.validations} validations a trial, {times.validation:.3g} s each; a step takes "
         f"{times.step:.3g} s)"
     )
     if every is None or every >= times.steps_per_epoch:
-        return f"{told}; it validates at the end of epochs only already: need a smaller data.validation_split"
+        return f"{remark}; it validates at the end of epochs only already: need a smaller data.validation_split"
     enough = cheaper_cadence(times)
     wanted = "null" if enough is None or enough <= every else str(enough)
     return (
-        f"{told}; set training.validate_every_steps: {wanted} at network {cell.network_name}, so that its losses stay "
-        f"comparable (now {every})"
+        f"{remark}; set training.validate_every_steps: {wanted} at network {cell.network_name}, so that its losses "
+        f"stay comparable (now {every})"
     )
 
 
