@@ -84,7 +84,7 @@ def test_waiting_trials_are_counted_and_the_table_begins_below_the_bar() -> None
 
 
 def test_a_resumed_study_shows_how_many_trials_have_ended_and_how_many_continue() -> None:
-    ledger = ledger_with("fkw", promised=6)
+    ledger = ledger_with("fwk", promised=6)
     assert resumed_line(ledger) == "tiny: goes on; 1 of 6 trials has ended, 1 continues from its checkpoint"
     assert resumed_line(ledger_with("", promised=4)) == "tiny: goes on; 0 of 4 trials have ended"
 
