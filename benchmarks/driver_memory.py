@@ -151,7 +151,7 @@ def plain(given: argparse.Namespace) -> list[float]:
     """The same trainable under Ray Tune alone, which is asked to keep nothing."""
     import ray
 
-    from vsetune.study.loopback import loopback_only
+    from vsetune.study.cluster import loopback_only
     from vsetune.study.placement import quiet_tune
 
     sizes: list[float] = []

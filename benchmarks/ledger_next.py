@@ -17,9 +17,9 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import get_args
 
 from recounting.recounted_tally import RecountedTally
-from recounting.recounted_trials import RecountedTrials
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
@@ -28,7 +28,7 @@ from vsetune.records.events import StudyRecord, ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.ledger import StudyLedger
-from vsetune.study.study_tally import StudyTally
+from vsetune.study.study_tally import StudyTally, TrialState
 from vsetune.study.trials import Assignment
 
 EPOCHS, AT_ONCE = 6, 8
@@ -55,7 +55,7 @@ def main() -> None:
     for name, ledger in ((f"{arguments.cells} x {arguments.trials}, shown", in_seconds),
                          (f"1 x {arguments.one}, shown", large)):
         kept = shown_ms(ledger, ledger.tally, arguments.calls)
-        plain = shown_ms(ledger, RecountedTally(ledger.trials), max(3, arguments.calls // 10))
+        plain = shown_ms(ledger, RecountedTally.over(ledger.tally, ledger.trials), max(3, arguments.calls // 10))
         print(f"{name:34} {kept:8.3f} {plain:10.3f}   ratio: {plain / kept:.0f}")
 
 
@@ -103,15 +103,15 @@ def end(ledger: StudyLedger, trial: str) -> None:
 
 def compare(name: str, ledger: StudyLedger, calls: int) -> None:
     kept = median_ms(ledger, calls)
-    counts = ledger._by_cell
-    recounted = RecountedTrials.over(counts, ledger.trials)
+    counts = ledger.tally
+    recounted = RecountedTally.over(counts, ledger.trials)
     for part in (ledger._goals, ledger._confirmations):
         part._searched = recounted.searched
-    ledger._by_cell = recounted
+    ledger.tally = recounted
     plain = median_ms(ledger, max(3, calls // 10))
     for part in (ledger._goals, ledger._confirmations):
         part._searched = counts.searched
-    ledger._by_cell = counts
+    ledger.tally = counts
     print(f"{name:34} {kept:8.3f} {plain:10.3f}   ratio: {plain / kept:.0f}")
 
 
@@ -125,7 +125,7 @@ def median_ms(ledger: StudyLedger, calls: int) -> float:
     return 1000 * statistics.median(seconds)
 
 
-def shown_ms(ledger: StudyLedger, tally: StudyTally | RecountedTally, calls: int) -> float:
+def shown_ms(ledger: StudyLedger, tally: StudyTally, calls: int) -> float:
     """Everything that is shown of the study, after a validation of the trial that was handed out last."""
     seconds: list[float] = []
     name = next(reversed(ledger.trials))
@@ -133,7 +133,7 @@ def shown_ms(ledger: StudyLedger, tally: StudyTally | RecountedTally, calls: int
         epoch = ledger.trials[name].epoch + 1e-3
         ledger.record_point(name, ValidationPoint(1, epoch, 1, 30.0, 1.0), summary={"device_seconds": 1.0})
         started = time.perf_counter()
-        _ = tally.ended, tally.statuses, tally.states, [tally.cell(cell) for cell in ledger.cells]
+        _ = [tally.count(state) for state in get_args(TrialState)], [tally.cell(cell) for cell in ledger.cells]
         seconds.append(time.perf_counter() - started)
     return 1000 * statistics.median(seconds)
 

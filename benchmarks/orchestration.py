@@ -192,7 +192,7 @@ def train_plainly(trials: Sequence[Mapping[str, Any]], folder: Path) -> None:
     import ray
     from ray import tune
 
-    from vsetune.study.loopback import loopback_only
+    from vsetune.study.cluster import loopback_only
     from vsetune.study.placement import quiet_tune
 
     quiet_tune()

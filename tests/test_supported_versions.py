@@ -78,7 +78,7 @@ def test_a_study_and_its_export_work_with_the_ends_of_the_ranges(pins: list[str]
     output(programs / "vsetune", "study", "run", "study.yaml")
     series = json.loads(output(programs / "python", "-c", SERIES, f"sqlite:///{tmp_path / 'home' / 'mlflow.db'}"))
     assert series == [[2, 2, 2, 2]] * 6
-    output(programs / "python", "-m", "pytest", "-q", "-m", "slow", ROOT / "tests" / "study" / "test_loopback.py")
+    output(programs / "python", "-m", "pytest", "-q", "-m", "slow", ROOT / "tests" / "study" / "test_cluster.py")
 
 
 def test_the_lower_bounds_are_found() -> None:

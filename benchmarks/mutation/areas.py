@@ -40,7 +40,7 @@ AREAS = {
             "ledger",
             (
                 "study/ledger.py", "study/trials.py", "study/cell_goals.py", "study/cell_budget.py",
-                "study/confirmations.py",
+                "study/confirmations.py", "study/study_tally.py",
             ),
             (
                 "study/test_ledger*.py", "study/test_trial_progress*.py", "study/test_progress.py",

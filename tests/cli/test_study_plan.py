@@ -52,7 +52,7 @@ def test_a_gpu_of_this_machine_that_no_trial_uses_is_told_with_the_line_to_write
     command: str, vsetune: Callable[..., Any], study: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")  # nothing is measured
-    monkeypatch.setattr("vsetune.study.planning.trial_places.this_machine", machine_with_a_gpu)
+    monkeypatch.setattr("vsetune.study.planning.planned_study.this_machine", machine_with_a_gpu)
     told = "trials train on CPUs (resources.gpus: 0), and a GPU is not used"
     (line,) = [line for line in vsetune("study", command, str(study())).lines if told in line]
     assert "write in the study file `resources: {gpus: 1}`" in line

@@ -42,7 +42,7 @@ def handed_out(capacity: Capacity, needs: Needs, running: int) -> int:
 
 def test_a_study_says_that_it_does_not_use_the_gpus_of_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(("", SMALL), ("", GPU))
-    monkeypatch.setattr("vsetune.study.placement.capacity_of", lambda resources, needs: Capacity(cluster))
+    monkeypatch.setattr("vsetune.study.placement.capacity_of", lambda resources, needs: Capacity(cluster.nodes))
     plain = {"study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]}
     for gpus, lines in ((0, 1), (0.5, 0)):
         spec = parse_spec(plain | {"resources": {"gpus": gpus}}, StudySpec, where="test")
@@ -51,15 +51,15 @@ def test_a_study_says_that_it_does_not_use_the_gpus_of_its_cluster(monkeypatch: 
 
 def test_a_fixed_cluster_runs_what_fits_on_its_nodes_and_nothing_waits() -> None:
     cluster = Cluster(("", SMALL), ("", {"CPU": 1.0}), ("", LARGE))
-    capacity = Capacity(cluster, clock=cluster.clock)
+    capacity = Capacity(cluster.nodes, clock=cluster.clock)
     assert handed_out(capacity, Needs(cpus=1), 0) == 11
     assert handed_out(capacity, Needs(cpus=2), 0) == 5  # the odd core is of no use
-    assert handed_out(Capacity(cluster, limit=3, clock=cluster.clock), Needs(), 0) == 3
+    assert handed_out(Capacity(cluster.nodes, limit=3, clock=cluster.clock), Needs(), 0) == 3
 
 
 def test_fractions_of_a_gpu_add_up_and_an_accelerator_must_be_the_one_asked_for() -> None:
     cluster = Cluster(("", GPU), ("", {"CPU": 4.0, "GPU": 1.0, "accelerator_type:A100": 1.0}))
-    capacity = Capacity(cluster, clock=cluster.clock)
+    capacity = Capacity(cluster.nodes, clock=cluster.clock)
     assert handed_out(capacity, Needs(gpus=1 / 3), 0) == 6
     assert handed_out(capacity, Needs(gpus=0.5, accelerator="H100"), 0) == 2
     assert handed_out(capacity, Needs(gpus=0.5, accelerator="L4"), 0) == 0
@@ -67,7 +67,7 @@ def test_fractions_of_a_gpu_add_up_and_an_accelerator_must_be_the_one_asked_for(
 
 def test_concurrency_follows_nodes_that_come_and_go() -> None:
     cluster = Cluster()
-    capacity = Capacity(cluster, [NodeType("worker", SMALL, 4, None)], clock=cluster.clock)
+    capacity = Capacity(cluster.nodes, [NodeType("worker", SMALL, 4, None)], clock=cluster.clock)
     seen = []
     for nodes in (0, 1, 2, 4, 2, 4):
         cluster.there = [("worker", SMALL)] * nodes
@@ -78,7 +78,7 @@ def test_concurrency_follows_nodes_that_come_and_go() -> None:
 
 def test_nobody_waits_for_a_type_of_which_all_nodes_are_there() -> None:
     cluster = Cluster(("worker", SMALL))
-    capacity = Capacity(cluster, [NodeType("worker", SMALL, 1, None)], clock=cluster.clock)
+    capacity = Capacity(cluster.nodes, [NodeType("worker", SMALL, 1, None)], clock=cluster.clock)
     assert handed_out(capacity, Needs(), 0) == 2
 
 

@@ -1,4 +1,4 @@
-"""A cell whose draws no spec accepts fails alone: the others go on, and board and study say why, also when resumed."""
+"""A cell without a further valid configuration: exhausted, or failed alone if its samples were refused."""
 
 from __future__ import annotations
 
@@ -53,15 +53,14 @@ class Cells:
         ledger.recover(retry_failed=retry_failed)
         return ledger
 
-    def run(self, ledger: StudyLedger) -> list[str]:
+    def run(self, ledger: StudyLedger, *, most: int = 99) -> list[str]:
         """Names of the trials in the order in which they were handed out, each finished before the next."""
         names: list[str] = []
-        while not isinstance(assignment := ledger.next(), str):
+        while len(names) < most and not isinstance(assignment := ledger.next(), str):
             names.append(assignment.trial.trial)
             ledger.open_attempt(names[-1], number=1, environment={}, protocol={}, inherited=[])
             ledger.record_point(names[-1], ValidationPoint(1, 2.0, 1, 40.0, 1.0))
             ledger.close(names[-1], "finished", summary={})
-        assert ledger.next() == "done"
         return names
 
 
@@ -180,3 +179,41 @@ def test_a_finite_space_without_a_valid_configuration_fails_its_cell_alone(retry
     again = made.ledger(retry_failed=retry_failed)
     assert made.run(again) == []
     assert statuses(again, "vsepp.lseh") == ["failed"]
+
+
+FINITE = PLAIN | {
+    "losses": [{"name": "lmh", "search": {"margin": {"choices": [0.1, 0.2, 0.3]}}}, {"name": "lseh"}],
+    "search": {"configurations": 5, "sampler": "random"},
+}
+
+
+def test_a_cell_whose_space_is_all_tried_is_confirmed_and_the_study_ends() -> None:
+    made = Cells(strict="", plain=FINITE, takes_defaults=True)
+    ledger = made.ledger()
+    assert ledger.promised() == 3 + 5 + 2
+    names = made.run(ledger)
+    assert sum(name.startswith("vsepp.lmh-c") and name.endswith("s7") for name in names) == 3
+    assert sum(name.startswith("vsepp.lseh-c") and name.endswith("s7") for name in names) == 5
+    assert sum(name.endswith("s8") for name in names) == 2
+    assert ledger.promised() == 10
+    rows = build(made.writer.attempts(), baseline="lmh").rows
+    assert [(row.loss, row.search_budget.words, "less_than_budget" in row.flags) for row in rows] == [
+        ("lmh", "6 of 10, no trial is left to begin", True), ("lseh", "10 of 10", False),
+    ]
+
+
+class Narrow(Cells):
+    """A study that accepts two of the three configurations of its finite space."""
+
+    def _refuses(self, cell: str, configuration: Mapping[str, Any]) -> str | None:
+        return "too large" if cell == "vsepp.lmh" and configuration["loss.margin"] > 0.25 else None
+
+
+@pytest.mark.parametrize("stops_after", [99, 2, 6])
+def test_configurations_that_make_no_trial_are_no_longer_promised_even_after_a_restart(stops_after: int) -> None:
+    made = Narrow(strict="", plain=FINITE, takes_defaults=True)
+    names = made.run(made.ledger(), most=stops_after)
+    ledger = made.ledger()
+    names += made.run(ledger)
+    assert sum(name.startswith("vsepp.lmh-c") and name.endswith("s7") for name in names) == 2
+    assert (ledger.next(), ledger.promised(), ledger.has_work()) == ("done", 9, False)

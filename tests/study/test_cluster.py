@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -16,11 +17,12 @@ from typing import Any
 import psutil
 import pytest
 import ray
+from ray_heads import short_folder
+from refusals import refused
 
-from vsetune.errors import UsageError
 from vsetune.storage import paths
 from vsetune.storage.node_cache import node_cache
-from vsetune.study import cluster
+from vsetune.study import cluster, messages
 from vsetune.study.cluster import cluster_address, ray_cluster
 from vsetune.study.stopping import StopRequest
 
@@ -53,22 +55,18 @@ def test_the_address_of_a_dashboard_which_jobs_take_is_refused_in_one_line(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dashboard = f"{scheme}://me:hunter2@127.0.0.1:8265"
-    told = rf"got {scheme}://\S+@127.0.0.1:8265, the address of a dashboard; need .*vsetune job submit"
-    with pytest.raises(UsageError, match=f"^--address: {told}") as refused:
+    with refused(messages.DASHBOARD_ADDRESS, where="--address") as caught:
         cluster_address(dashboard)
-    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in str(caught.value)
     monkeypatch.setenv("RAY_ADDRESS", dashboard)
-    with pytest.raises(UsageError, match=f"^RAY_ADDRESS: {told}"):
+    with refused(messages.DASHBOARD_ADDRESS, where="RAY_ADDRESS"):
         cluster_address(None)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "[::1]:9", "ray://127.0.0.1:9"])
 def test_a_cluster_where_nothing_listens_is_refused_at_once_which_takes_ray_a_quarter_of_an_hour(address: str) -> None:
     begun = time.monotonic()
-    with (
-        pytest.raises(UsageError, match=r"^ray: cannot reach .*:9 \(.*\); start it with `ray start --head`"),
-        ray_cluster(address, StopRequest(), farewell=""),
-    ):
+    with refused(messages.RAY_UNREACHABLE, address=address), ray_cluster(address, StopRequest(), farewell=""):
         pass
     assert time.monotonic() - begun < 10
 
@@ -92,11 +90,10 @@ def test_an_address_that_answers_as_something_else_is_refused(said: bytes, monke
 @pytest.mark.parametrize("address", ["head", "head:port", "[::1:9"])
 def test_what_can_be_no_address_is_one_line(address: str) -> None:
     with (
-        pytest.raises(UsageError, match=r"^ray: cannot reach .* \(.*\); start it") as refused,
-        ray_cluster(address, StopRequest(), farewell=""),
+        refused(messages.RAY_UNREACHABLE, address=address) as caught, ray_cluster(address, StopRequest(), farewell=""),
     ):
         pass
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_ray_that_does_not_start_is_one_line_and_leaves_no_process(
@@ -111,12 +108,9 @@ def test_a_ray_that_does_not_start_is_one_line_and_leaves_no_process(
 
     monkeypatch.setattr(ray, "init", starting)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    told = r"^ray: did not start here \(The current node timed .*\); repeat with --resume$"
-    with (
-        pytest.raises(UsageError, match=told),
-        ray_cluster(None, StopRequest(), farewell=""),
-    ):
+    with refused(messages.RAY_NOT_STARTED) as caught, ray_cluster(None, StopRequest(), farewell=""):
         pass
+    assert "The current node timed out" in str(caught.value)
     with suppress(psutil.NoSuchProcess):
         psutil.Process(int(agent.read_text())).wait(10)
 
@@ -173,3 +167,41 @@ def test_a_ray_starts_where_the_home_folder_cannot_hold_its_token(tmp_path: Path
         env={**kept, "HOME": "/dev/null", "PYTHONPATH": str(cluster.PACKAGE_FOLDER.parent)},
     )
     assert (done.returncode, done.stdout.strip()) == (0, "ran"), done.stderr
+
+
+ROOT = Path(__file__).parents[2]
+STARTED = """
+import json, os, sys
+import psutil, ray
+from vsetune.study.cluster import loopback_only
+
+with loopback_only():
+    ray.init(
+        address="local", include_dashboard=False, log_to_driver=False, logging_level="ERROR", num_cpus=1,
+        _temp_dir=sys.argv[1],
+    )
+assert ray.get(ray.remote(lambda: os.getpid()).remote()) != os.getpid()  # a worker listens as well
+processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+listening = [
+    (process.name(), each.laddr.ip) for process in processes for each in process.net_connections(kind="inet")
+    if each.status == "LISTEN"
+]
+print(json.dumps(listening))
+"""
+
+
+@pytest.mark.slow
+def test_a_ray_that_is_started_for_a_study_listens_to_this_machine_alone(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a" * 48)
+    environment = os.environ | {
+        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "token"), "PYTHONPATH": str(ROOT / "platform"),
+    }
+    with short_folder() as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", STARTED, str(folder)], env=environment, capture_output=True, text=True,
+            timeout=200, check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    listening = json.loads(done.stdout.splitlines()[-1])
+    assert {"gcs_server", "raylet"} <= {name for name, _ in listening}
+    assert [each for each in listening if each[1].removeprefix("::ffff:") not in ("127.0.0.1", "::1")] == []

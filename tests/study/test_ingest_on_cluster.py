@@ -74,7 +74,7 @@ def test_what_is_wrong_with_the_source_is_one_line(tmp_path: Path) -> None:
         "layout": "caption_table", "captions": str(tmp_path / "captions.csv"), "images": [str(tmp_path / "raw")],
         "lists": {"train": str(tmp_path / "train.txt")},
     }
-    with pytest.raises(DataError, match=r"^[^\n]*a\.jpg: not a readable image[^\n]*\(on node [^\n]*\)$"):
+    with pytest.raises(DataError, match=r"^[^\n]*a\.jpg: [^\n]*\(on node [^\n]*\)$"):
         ingest_on_cluster(
             recipe(tmp_path / "out", source=source), address=None, console=Console(file=io.StringIO())
         )

@@ -37,17 +37,9 @@ def test_a_script_is_one_command_of_vsetune(
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_explains_itself_and_refuses_to_run_on_nothing(
-    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_has_help_and_refuses_to_run_on_nothing(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_script(script, "--help", monkeypatch=monkeypatch) == 0
-    said = capsys.readouterr()
-    assert f"-- python jobs/{script.name} " in said.out
-    assert "Exit codes: 0" in said.out
     assert run_script(script, monkeypatch=monkeypatch) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert len(said.err.splitlines()) == 1
 
 
 def test_what_ray_sends_with_a_job_is_small_and_has_all_a_study_needs(tmp_path: Path) -> None:

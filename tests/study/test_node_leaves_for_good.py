@@ -73,7 +73,7 @@ def test_other_trials_go_on_and_what_is_waited_for_is_told(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
-    monkeypatch.setattr(placement, "TOLD_AFTER_S", 1.0)
+    monkeypatch.setattr(placement, "REPORTED_AFTER_S", 1.0)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     file, shown, is_over, is_there = tmp_path / "tiny.yaml", io.StringIO(), threading.Event(), threading.Event()
     file.write_text(yaml.safe_dump(STUDY))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 
 from vsetune.config.component_specs import PairCost
 from vsetune.config.spec.loading import parse_spec
@@ -16,20 +18,24 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.resources import Needs
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec
-from vsetune.errors import ConfigError
 from vsetune.networks.encoded import Encoded
+from vsetune.study import messages
 from vsetune.study.node_types import NodeType
-from vsetune.study.planning.cell_measuring import middles, score_some, spread
+from vsetune.study.planning.cell_measuring import measured, middles, score_some, spread
 from vsetune.study.planning.cell_times import CellTimes, cheaper_cadence, checkpoints_of, trial_seconds, validations_of
 from vsetune.study.planning.planned_study import (
     REPORT_S,
     STUDY_START_S,
     WORKER_BYTES,
     WORKER_START_S,
+    CellWork,
+    Schedule,
     plan_study,
+    require_places,
+    schedule,
     searched_trials,
+    usd_per_hour,
 )
-from vsetune.study.planning.trial_places import CellWork, Schedule, require_places, schedule, usd_per_hour
 from vsetune.training.checkpoint import CheckpointPace
 from vsetune.training.schedule import next_validation, total_steps
 
@@ -132,7 +138,7 @@ def test_a_place_costs_its_share_of_the_nodes_there_can_be() -> None:
     assert usd_per_hour(Needs(cpus=2), [TWO_CORES, large]) == pytest.approx((0.4 + 12 * 0.2) / 13)
     assert usd_per_hour(Needs(cpus=4), [replace(TWO_CORES, usd_per_hour=None), large]) == pytest.approx(0.4)
     assert usd_per_hour(Needs(), [replace(TWO_CORES, usd_per_hour=None), large]) is None
-    with pytest.raises(ConfigError, match=r"^here: resources: one trial asks for 4 CPUs, 0 GPUs; no node .*; do more$"):
+    with refused(messages.NO_ROOM, where="here: resources", hint="do more"):
         require_places([Needs(), Needs(cpus=4)], [TWO_CORES], where="here", advice="do more")
 
 
@@ -220,3 +226,17 @@ def test_part_of_the_pairs_is_scored_and_its_share_of_the_arithmetic_told() -> N
 def test_any_first_few_of_many_are_from_everywhere() -> None:
     assert list(spread(7)) == [3, 1, 5, 0, 2, 4, 6]
     assert [sorted(spread(count)) for count in range(4)] == [[], [0], [0, 1], [0, 1, 2]]
+
+
+def test_a_cell_that_fails_is_a_problem_in_one_line(tmp_path: Path) -> None:
+    trial = {
+        "study": "s", "trial": "plan", "cell": "vsepp.lmh", "data": {"path": str(tmp_path / "nowhere")},
+        "network": {"name": "vsepp"}, "loss": {"name": "lmh"}, "training": {}, "seed": 0,
+    }
+    wanted = {
+        "trial": trial, "plugins": [], "seconds": 1.0, "threads": 1, "device": "cpu", "reading": {"source": "stream"},
+    }
+    found = measured(wanted, tmp_path)
+    assert found["problem"].startswith("data: ")
+    assert "nowhere" in found["problem"]
+    assert "\n" not in found["problem"]

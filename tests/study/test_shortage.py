@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from vsetune.config.study.resources import Needs
 from vsetune.study.capacity import Capacity
 from vsetune.study.node_types import NodeType
-from vsetune.study.placement import TOLD_AFTER_S, Shortage
+from vsetune.study.placement import REPORTED_AFTER_S, Shortage
 
 SMALL, LARGE = Needs(cpus=1), Needs(cpus=4)
 NEEDS = {"vsepp.lmh": SMALL, "vsepp.lseh": LARGE}
@@ -23,7 +23,7 @@ class Cluster:
         return [("", {"CPU": each}) for each in self.cpus]
 
     def capacity(self, *types: NodeType) -> Capacity:
-        return Capacity(self, types, clock=lambda: self.now)
+        return Capacity(self.nodes, types, clock=lambda: self.now)
 
     def shortage(self, *types: NodeType, unfinished: Sequence[str] = tuple(NEEDS)) -> Shortage:
         return Shortage(self.capacity(*types), NEEDS, lambda: list(unfinished), self.said.append,
@@ -44,7 +44,7 @@ def test_trials_that_lost_their_node_for_good_are_told_once_and_once_more_when_o
     shortage = cluster.shortage()
     assert cluster.after(100, shortage) == []
     cluster.cpus = [1]
-    assert cluster.after(TOLD_AFTER_S - 10, shortage) == [], "it may be replaced"
+    assert cluster.after(REPORTED_AFTER_S - 10, shortage) == [], "it may be replaced"
     (line,) = cluster.after(1000, shortage)
     assert line.startswith(
         "waiting for a node: a trial of vsepp.lseh asks for 4 CPUs, 0 GPUs; the nodes of the cluster have: 1 CPUs, 0 "
@@ -63,7 +63,7 @@ def test_a_node_that_is_soon_replaced_is_not_told() -> None:
     shortage = cluster.shortage()
     for cpus in ([], [4], [], [4]):
         cluster.cpus = list(cpus)
-        assert cluster.after(TOLD_AFTER_S - 10, shortage) == []
+        assert cluster.after(REPORTED_AFTER_S - 10, shortage) == []
 
 
 def test_what_the_cluster_may_add_is_named() -> None:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -12,7 +15,7 @@ import psutil
 import pytest
 import ray
 
-from vsetune.study.signals import Signals, SignsOfLife, beat, stopped_processes
+from vsetune.study.signals import LeaveWatch, Signals, SignsOfLife, beat, stopped_processes
 from vsetune.study.stopping import StopRequest
 from vsetune.study.tune_adapter import TRIALS_LEAVE_WITHIN_S, StudyStopper
 
@@ -169,3 +172,46 @@ def test_a_worker_s_pulse_reaches_the_driver_and_the_request_to_stop_the_worker(
         assert ray.get(ask.remote(signals.name, "t", 4)) is False
         signals.ask_to_stop()
         assert ray.get(ask.remote(signals.name, "t", 5)) is True
+
+
+def test_an_attempt_leaves_once_when_its_study_stops_and_goes_on_beating() -> None:
+    answers, callers, left, beats = iter([False, True]), [], threading.Event(), []
+
+    def leave() -> None:
+        callers.append(threading.current_thread().name)
+        left.set()
+
+    def beat() -> bool:
+        beats.append(1)
+        return next(answers, True)
+
+    with LeaveWatch(leave, beat=beat, every_s=0.001).watching():
+        assert left.wait(30)
+        before = len(beats)
+        while len(beats) < before + 3:  # it lives on until it has left
+            time.sleep(0.001)
+    assert callers == ["vsetune-leaving"]
+
+
+def test_a_ray_that_does_not_answer_is_asked_again() -> None:
+    left, asked = threading.Event(), []
+
+    def beat() -> bool:
+        asked.append(1)
+        if len(asked) < 3:
+            raise ConnectionError("GCS is away")
+        return True
+
+    with LeaveWatch(left.set, beat=beat, every_s=0.001).watching():
+        assert left.wait(30)
+
+
+def test_sigterm_is_a_warning_inside_and_what_it_was_outside() -> None:
+    before, left = signal.getsignal(signal.SIGTERM), threading.Event()
+    watch = LeaveWatch(left.set, beat=lambda: False)
+    with watch.watching():
+        os.kill(os.getpid(), signal.SIGTERM)
+        while not left.is_set():
+            time.sleep(0.001)
+    assert watch.was_terminated
+    assert signal.getsignal(signal.SIGTERM) == before

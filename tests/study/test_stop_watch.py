@@ -59,9 +59,9 @@ def test_a_request_is_heard_after_any_failure_of_the_home(
     stop = watched(OLD, OLD, trouble, trouble, trouble, OLD, NEW)
     assert stop.reason == f"a request in its folder ({NEW})"
     away, back = [record.getMessage() for record in caplog.records]
-    assert away.startswith("study nightly: requests to stop it (vsetune study stop) are not heard for now: ")
+    assert away.startswith("study nightly: requests to stop it (vsetune study stop) cannot be read now: ")
     assert str(trouble) in away
-    assert back == "study nightly: requests to stop it are heard again"
+    assert back == "study nightly: requests to stop it can be read again"
 
 
 def test_a_request_that_an_earlier_driver_followed_is_left_alone() -> None:

@@ -6,12 +6,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import pytest
+import torch
 from ray import cloudpickle
 
 import vsetune
 from vsetune.config.study.resources import Needs
 from vsetune.data.stored.array_cache import cached_array, forget_arrays
-from vsetune.study.trainable import AttemptTrainable
+from vsetune.study.trainable import AttemptTrainable, SpoiltProcess
+from vsetune.training.failures import FINAL
 
 PACKAGE = Path(vsetune.__file__).parent
 NOT_FOR_WORKERS = {"optuna", "sqlalchemy", "mlflow", "sklearn", "transformers", "nltk", "spacy", "rich"}
@@ -63,3 +66,16 @@ def test_an_array_that_is_open_is_looked_at_again_once_its_file_has_changed(tmp_
     assert ask() is first
     np.save(tmp_path / "vectors.npy", np.full((3, 2), np.nan, np.float32))
     assert np.array_equal(ask(), np.ones((3, 2), np.float32))
+
+
+def test_a_gpu_that_is_not_there_interrupts_the_trial_and_replaces_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    trial = {"trial": "vsepp.lmh-c000-s0"}
+    worker = AttemptTrainable({"trial": trial, "needs": {"gpus": 0.5}, "folder": str(tmp_path)})
+    with pytest.raises(SpoiltProcess, match=r"device: Ray gives the trial a GPU .* PyTorch finds none") as caught:
+        worker.step()
+    worker.cleanup()
+    assert caught.value.kind == "device"
+    assert caught.value.kind not in FINAL

@@ -48,9 +48,10 @@ def export(
     """Write the leaderboard of a study, or those of several by data set, to files; without options, the page to
     VSETUNE_HOME/leaderboards."""
     from vsetune.config.study.study_spec import TrackingSpec
+    from vsetune.report.page import boards_of, to_html
+    from vsetune.report.shown_runs import shown_runs
     from vsetune.storage.home_files import keep_in_home
     from vsetune.study.places import tracking_uri as store_uri
-    from vsetune.study.study_page import study_page
 
     kind = None if profile is None else _picture_kind(profile)
     uri = store_uri(TrackingSpec())
@@ -59,7 +60,9 @@ def export(
     if not (html or csv or json or curves or latex or markdown or profile):
         html = home() / "leaderboards" / f"{read.name}.html"
     wanted: list[tuple[Path | None, Callable[[], str | bytes]]] = [
-        (html, lambda: study_page(read.store, read.shown, read.attempts, mlflow_url=ui)),
+        (html, lambda: to_html(read.shown, runs=shown_runs(
+            read.store, boards_of(read.shown), read.attempts, mlflow_url=ui,
+        ))),
         (csv, lambda: _text("csv", read)), (json, lambda: _json(read)), (markdown, lambda: _text("md", read)),
         (curves, lambda: _curves(read)), (latex, lambda: _text("tex", read)),
         (profile, lambda: _profiles(read, profile, kind)),

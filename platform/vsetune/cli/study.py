@@ -137,7 +137,7 @@ def validate(
     from vsetune.study.cell_budget import epochs_of_cell
     from vsetune.study.node_types import known_node_types, unused_gpus
     from vsetune.study.observed import promised_trials
-    from vsetune.study.planning.trial_places import this_machine
+    from vsetune.study.planning.planned_study import this_machine
 
     study = load_study(file)
     cells = resolve_cells(study, where=str(file))

@@ -22,8 +22,7 @@ from vsetune.study.study_file import load_study
 if TYPE_CHECKING:
     from vsetune.study.planning.cell_times import Progress
     from vsetune.study.planning.planned_study import CellPlan, StudyPlan
-    from vsetune.study.simulation.landscapes import Trainings
-    from vsetune.study.simulation.simulated_search import SimulatedSearch, SimulationSettings
+    from vsetune.study.simulation.simulated_search import SimulatedSearch, SimulationSettings, Trainings
     from vsetune.study.simulation.simulated_studies import SearchSummary
 
 
@@ -56,8 +55,8 @@ def plan_study(
     """
     from vsetune.study.node_types import known_node_types, unused_gpus
     from vsetune.study.planning.cell_times import measure_cells
+    from vsetune.study.planning.planned_study import places_for, require_places, this_machine
     from vsetune.study.planning.planned_study import plan_study as plan_of
-    from vsetune.study.planning.trial_places import places_for, require_places, this_machine
     from vsetune.study.preparation import prepare_study
 
     with interruptible("nothing was recorded"):

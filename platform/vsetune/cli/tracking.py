@@ -93,7 +93,7 @@ def doctor(
     """Look for damaged logs, missing or damaged weights, and events that MLflow does not have; a line each says where,
     what, and how it is repaired. Exit code 0: nothing is wrong; 1: there are findings; 2: no such study."""
     from vsetune.records.studies import Studies, unknown_study
-    from vsetune.study.doctor import examine
+    from vsetune.study.recorded import examine
 
     studies = Studies()
     names = studies.names()

@@ -6,29 +6,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import ray
 
 from vsetune.config.study.resources import Needs, copies_that_fit
-from vsetune.study.node_types import NodeType, refused, type_of
+from vsetune.study.node_types import NodeType, occupy, refused, type_of
 
 Node = Mapping[str, float]
 _LOOK_EVERY_S = 1.0
 
 
-class ClusterView(Protocol):
-    """The view of a cluster that `Capacity` needs."""
-
-    def nodes(self) -> Sequence[tuple[str, Node]]:
-        """(node type or an empty text, amounts by Ray's names) of every node that accepts work."""
-
-
-class RayCluster:
-    """The cluster that this process is connected to. A node that is being drained counts until it has left."""
-
-    def nodes(self) -> Sequence[tuple[str, Node]]:
-        return [(type_of(node.get("Labels", {})), node["Resources"]) for node in ray.nodes() if node["Alive"]]
+def connected_nodes() -> Sequence[tuple[str, Node]]:
+    """(node type or an empty text, amounts by Ray's names) of every node that accepts work, of the cluster that this
+    process is connected to. A node that is being drained counts until it has left."""
+    return [(type_of(node.get("Labels", {})), node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
 
 @dataclass
@@ -40,11 +31,11 @@ class Capacity:
     search samples the others later, with more results. Trials whose nodes have all left wait for such nodes and do not
     count here.
 
-    types: kinds of nodes that the cluster may have; empty for a fixed cluster. limit: trials at a time by the study's
-    settings, None for no limit.
+    look: see `connected_nodes`. types: kinds of nodes that the cluster may have; empty for a fixed cluster. limit:
+    trials at a time by the study's settings, None for no limit.
     """
 
-    cluster: ClusterView
+    look: Callable[[], Sequence[tuple[str, Node]]]
     types: Sequence[NodeType] = ()
     limit: int | None = None
     clock: Callable[[], float] = time.monotonic
@@ -78,7 +69,7 @@ class Capacity:
     def _look(self) -> Sequence[tuple[str, Node]]:
         now = self.clock()
         if now >= self._next_look:
-            self._nodes, self._next_look = self.cluster.nodes(), now + _LOOK_EVERY_S
+            self._nodes, self._next_look = self.look(), now + _LOOK_EVERY_S
         return self._nodes
 
     def _growth(self, nodes: Sequence[tuple[str, Node]]) -> list[Node]:
@@ -99,7 +90,6 @@ def unplaced(trials: Iterable[Needs], nodes: Iterable[Node]) -> list[Needs]:
             placed = min(count, copies_that_fit(node, needs))
             if placed:
                 count -= placed
-                for name, amount in (("CPU", needs.cpus), ("GPU", needs.gpus), ("memory", needs.memory_gib * 2**30)):
-                    node[name] = node.get(name, 0.0) - placed * amount
+                occupy(node, needs, count=placed)
         left += [needs] * count
     return left

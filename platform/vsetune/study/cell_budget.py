@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
@@ -32,10 +32,6 @@ class CellBudget:
         shortest, in_space = study.scheduler.grace_epochs, configurations_in(cell)
         trials = int(max(MOST_TRIALS, whole / shortest) * max(1.0, most / whole))
         return cls(whole, committed, most, trials if in_space is None else min(trials, in_space))
-
-    def with_committed(self, epochs: float) -> CellBudget:
-        """The same budget with this many epochs committed."""
-        return replace(self, committed=epochs)
 
     def room(self, asked: int) -> int:
         """How many more whole trials the cell may ask for, after `asked` trials. A trial begins if at least half of its

@@ -19,6 +19,12 @@ _log = logging.getLogger(__name__)
 _OUTCOMES: Mapping[AttemptStatus, Outcome] = {"finished": "finished", "pruned": "pruned", "failed": "failed"}
 
 
+def target_cell(study: StudySpec, cell: Cell) -> str | None:
+    """The cell whose best M-Recall is the target of this one; None if it needs no such target."""
+    is_needed = study.search.objective == "epochs_to_target" and isinstance(study.search.target, str)
+    return f"{cell.network_name}.{study.baseline}" if is_needed and cell.loss_name != study.baseline else None
+
+
 class CellGoals:
     """The objective of every cell. A target that is the baseline's best is known once the search of the baseline's cell
     on the same network is over: it is the best M-Recall of that cell's winner with the search seed. The baseline's cell
@@ -56,7 +62,7 @@ class CellGoals:
             found[CONSTRAINT_EXCESS] = excess_of(self._study.search.constraints, summary)
         return found
 
-    def told(self, progress: TrialProgress) -> tuple[Outcome, Sequence[tuple[float, float]]]:
+    def outcome_of(self, progress: TrialProgress) -> tuple[Outcome, Sequence[tuple[float, float]]]:
         """The outcome and curve of an ended trial, as reported to the sampler. If the objective is not the best
         M-Recall, a pruned trial with a curve is reported as finished, because its value already accounts for a missed
         target."""
@@ -77,9 +83,10 @@ class CellGoals:
             return plain
         if not isinstance(search.target, str):
             return replace(plain, target=search.target)
-        if cell.loss_name == self._study.baseline:
+        name = target_cell(self._study, cell)
+        if name is None:
             return Objective("best_m_recall", whole)
-        baseline = self._cells[f"{cell.network_name}.{self._study.baseline}"]
+        baseline = self._cells[name]
         searched = self._searched(baseline)
         if searched is None:
             return None

@@ -16,10 +16,10 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StudyConflict
 from vsetune.records.events import AttemptRecord
 from vsetune.report.selection import Trial, budget_of_search, code_of, code_words, costs_of, trials_of
+from vsetune.study import messages
+from vsetune.study.cell_goals import target_cell
 from vsetune.study.kept_plugins import PLUGINS_FOLDER
 from vsetune.study.preparation import PreparedStudy
-
-OPTION = "--changed-plugins"
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,13 @@ def refused_cells(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) ->
         if changed:
             is_whole = _is_whole(prepared.spec, trials)
             found[cell.name] = RefusedCell(cell.name, is_whole, _why(cell, changed, now, prepared.folder, is_whole))
-    waiting = [cell for cell in prepared.cells if cell.name not in found and _target_of(prepared.spec, cell) in found]
+    waiting = [
+        (cell.name, baseline) for cell in prepared.cells
+        if cell.name not in found and (baseline := target_cell(prepared.spec, cell)) in found
+    ]
     return [*found.values(), *(
-        RefusedCell(
-            cell.name, False, f"cell {cell.name}: its target is the best of {_target_of(prepared.spec, cell)}, which "
-            "has begun with other code; put that code back, or give the study another name",
-        ) for cell in waiting
+        RefusedCell(name, False, messages.TARGET_OF_OTHER_CODE(cell=name, baseline=baseline))
+        for name, baseline in waiting
     )]
 
 
@@ -68,8 +69,10 @@ def require_own_code(study: str, refused: Sequence[RefusedCell], *, cells: int) 
     cells: number of cells of the study; 0 if the user has not asked.
     """
     if refused and len(refused) >= cells:
-        advice = "" if cells else f"; {OPTION} goes on with the other cells"
-        raise StudyConflict(f"study {study}: {'; '.join(each.reason for each in refused)}{advice}")
+        hint = "" if cells else "; --changed-plugins goes on with the other cells"
+        raise StudyConflict(messages.CELLS_OF_OTHER_CODE(
+            study=study, cells="; ".join(each.reason for each in refused), hint=hint
+        ))
 
 
 def _why(cell: Cell, changed: Mapping[str, str], now: Mapping[str, str], study_folder: Path, is_whole: bool) -> str:
@@ -79,11 +82,8 @@ def _why(cell: Cell, changed: Mapping[str, str], now: Mapping[str, str], study_f
         for sha256 in changed.values()
     ]
     if is_whole:
-        return f"cell {cell.name}: has run with {words} and stays as it is"
-    return (
-        f"cell {cell.name}: has begun with {words}; to finish it put that code back ({', '.join(copies)}), or give the "
-        "study another name"
-    )
+        return messages.CELL_STAYS(cell=cell.name, code=words)
+    return messages.CELL_OF_OTHER_CODE(cell=cell.name, code=words, copies=", ".join(copies))
 
 
 def _is_whole(study: StudySpec, trials: Sequence[Trial]) -> bool:
@@ -95,9 +95,3 @@ def _is_whole(study: StudySpec, trials: Sequence[Trial]) -> bool:
     return is_over and is_spent and {*study.seeds} <= {
         trial[-1].start.seed for trial in trials if trial[-1].status == "finished"
     }
-
-
-def _target_of(study: StudySpec, cell: Cell) -> str | None:
-    """The cell whose best M-Recall is the target of this one; None if it needs no such target."""
-    is_needed = study.search.objective == "epochs_to_target" and isinstance(study.search.target, str)
-    return f"{cell.network_name}.{study.baseline}" if is_needed and cell.loss_name != study.baseline else None

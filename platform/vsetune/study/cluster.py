@@ -18,12 +18,13 @@ from urllib.parse import urlsplit
 
 import psutil
 import ray
+from ray._private import ray_constants
 
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import ConfigError, UsageError, one_line
 from vsetune.storage.paths import make_folders_absolute
-from vsetune.study.capacity import Capacity, RayCluster
-from vsetune.study.loopback import loopback_only
+from vsetune.study import messages
+from vsetune.study.capacity import Capacity, connected_nodes
 from vsetune.study.node_types import known_node_types, refused
 from vsetune.study.ray_guardian import Guardian
 from vsetune.study.stopping import StopRequest
@@ -88,10 +89,8 @@ def cluster_address(given: str | None) -> str | None:
     the address of a dashboard, which only `vsetune job` accepts."""
     target = given or os.environ.get("RAY_ADDRESS")
     if target and target.startswith(("http://", "https://")):
-        raise UsageError(
-            f"{'--address' if given else 'RAY_ADDRESS'}: got {one_line(target)}, the address of a dashboard; need that "
-            "of the cluster, HOST:6379 or auto, on one of its nodes; from elsewhere send it with `vsetune job submit`"
-        )
+        where = "--address" if given else "RAY_ADDRESS"
+        raise UsageError(messages.DASHBOARD_ADDRESS(where=where, got=one_line(target)))
     return target or None
 
 
@@ -117,11 +116,8 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
                 ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises Exception itself if the GCS or the raylet does not start
         if target is None:
-            raise UsageError(f"ray: did not start here ({_first_line(error)}); repeat with --resume") from error
-        raise UsageError(
-            f"ray: cannot reach {target} ({_first_line(error)}); start it with `ray start --head`, and set "
-            "RAY_AUTH_MODE=token in both shells"
-        ) from error
+            raise UsageError(messages.RAY_NOT_STARTED(reason=_first_line(error))) from error
+        raise UsageError(messages.RAY_UNREACHABLE(address=target, reason=_first_line(error))) from error
 
 
 def _token_where_home_holds_none() -> None:
@@ -167,15 +163,14 @@ def capacity_of(resources: ResourceSpec, needs: Iterable[Needs]) -> Capacity:
 
     ConfigError if some trial fits neither an existing node nor one that may be added.
     """
-    cluster, types = RayCluster(), known_node_types()
-    nodes = [node for _, node in cluster.nodes()]
+    types = known_node_types()
+    nodes = [node for _, node in connected_nodes()]
     for each in sorted(set(needs)):
         reason = refused(each, types, nodes)
         if reason is not None:
-            raise ConfigError(
-                f"resources: one trial asks for {reason}; lower `resources`, or add a node that has room for it"
-            )
-    return Capacity(cluster, types, limit=resources.concurrent_trials)
+            hint = "lower `resources`, or add a node that has room for it"
+            raise ConfigError(messages.NO_ROOM(where="resources", needs=reason, hint=hint))
+    return Capacity(connected_nodes, types, limit=resources.concurrent_trials)
 
 
 def _first_line(error: BaseException) -> str:
@@ -355,3 +350,22 @@ def _is_alive(process: psutil.Process) -> bool:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
+
+
+_SWITCH = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+
+
+@contextmanager
+def loopback_only() -> Iterator[None]:
+    """A Ray that is started inside the context has only the address 127.0.0.1; a Ray that runs already is unchanged."""
+    before, enabled = os.environ.get(_SWITCH), ray_constants.ENABLE_RAY_CLUSTER
+    os.environ[_SWITCH] = "0"  # the processes that Ray starts read it again
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = enabled
+        if before is None:
+            del os.environ[_SWITCH]
+        else:
+            os.environ[_SWITCH] = before

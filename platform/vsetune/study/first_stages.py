@@ -25,14 +25,15 @@ from vsetune.config.study.evaluation_settings import RerankSpec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
-from vsetune.errors import ConfigError, DataError, StaleCheckpoint, StorageError, UsageError
+from vsetune.errors import ConfigError, DataError, StorageError, UsageError
 from vsetune.records.studies import Studies
 from vsetune.storage.hashes import sha256_hex, sha256_of_file
 from vsetune.storage.home_files import bring_mirrored, find_in_home, keep_in_home
 from vsetune.storage.paths import home
 from vsetune.storage.whole_files import make_folder, read_json, whole_file
+from vsetune.study import messages
 from vsetune.study.kept_plugins import load_kept, study_folder_of
-from vsetune.study.recorded import RecordedAttempt, best_weights, find_attempt
+from vsetune.study.recorded import RecordedAttempt, find_attempt, require_best_weights
 from vsetune.training.checkpoint import BEST_FILE
 from vsetune.training.trained import KeptStage, require_embedding
 
@@ -73,10 +74,9 @@ def with_first_stage(search: StageSearch) -> StudySpec:
         store, attempt = _found(search, wanted)
         content = _keep(store, attempt)
         if wanted.content not in (None, content):
-            raise ConfigError(
-                f"{search.key}: {wanted.first} is {content[:16]} now, the file says content "
-                f"{str(wanted.content)[:16]}; bring those weights back, or remove content"
-            )
+            raise ConfigError(messages.STAGE_OTHER_WEIGHTS(
+                where=search.key, first=wanted.first, got=content[:16], need=str(wanted.content)[:16]
+            ))
     rerank = wanted.model_copy(update={"content": content})
     return search.spec.model_copy(update={"evaluation": search.spec.evaluation.model_copy(update={"rerank": rerank})})
 
@@ -99,10 +99,10 @@ def kept_stage(trial: TrialSpec, trial_folder: Path) -> KeptStage | None:
         return None
     where = f"trial {trial.trial}: evaluation.rerank: {wanted.first}"
     if wanted.content is None:
-        raise ConfigError(f"{where}: content is missing, the study was not made ready; start it by `vsetune study run`")
+        raise ConfigError(messages.STAGE_NOT_PREPARED(where=where))
     stage = _read(wanted.content, study_folder_of(trial_folder), where=where)
     if stage is None:
-        raise StorageError(f"{where}: is not in {_folder(wanted.content)}; start the study again, which puts it there")
+        raise StorageError(messages.STAGE_MISSING(where=where, folder=_folder(wanted.content)))
     return stage
 
 
@@ -145,12 +145,12 @@ def _found(search: StageSearch, wanted: RerankSpec) -> tuple[Studies, RecordedAt
         own = {plugin.key: plugin.sha256 for plugin in known_plugins()}
         for key, sha256 in attempt.record.start.resolved.get("plugins", {}).items():
             if own.get(key, sha256) != sha256:
-                raise UsageError(f"{wanted.first} is of other code of {key} than this study; use one version of it")
+                raise ConfigError(messages.STAGE_OTHER_CODE(where=search.key, first=wanted.first, plugin=key))
         trial = attempt.trial()
     except StorageError as error:
-        raise StorageError(f"{search.key}: {error}") from error
+        raise StorageError(error.problem.at(search.key)) from error
     except UsageError as error:
-        raise ConfigError(f"{search.key}: {error}") from error
+        raise ConfigError(error.problem.at(search.key)) from error
     _check(search, trial, attempt.record.start.protocol.get("data_fingerprint"), wanted.first)
     return store, attempt
 
@@ -159,22 +159,17 @@ def _check(search: StageSearch, trial: TrialSpec, data_fingerprint: str | None, 
     require_embedding(trial, where=f"{search.key}: {first}")
     dataset = search.dataset
     if data_fingerprint != dataset.fingerprint:
-        raise ConfigError(
-            f"{search.key}: {first} was trained on other data ({trial.data.path}, fingerprint {data_fingerprint}), "
-            f"{dataset.path} has {dataset.fingerprint}; need a first stage of the same data set"
-        )
+        raise ConfigError(messages.STAGE_OTHER_DATA(
+            where=search.key, first=first, path=trial.data.path, got=data_fingerprint, dataset=dataset.path,
+            need=dataset.fingerprint,
+        ))
 
 
 def _keep(store: Studies, attempt: RecordedAttempt) -> str:
     """Copies settings and weights of an attempt into the home; returns their content hash."""
     start = attempt.record.start
     with tempfile.TemporaryDirectory() as into:
-        weights = best_weights(store, attempt, Path(into))
-        if weights is None:
-            raise StaleCheckpoint(
-                f"{attempt.where}: no checkpoint left, {BEST_FILE} is not in {attempt.folder}; "
-                "put it back, or train the trial again."
-            )
+        weights = require_best_weights(store, attempt, Path(into))
         note = {
             "trial": attempt.trial().to_plain(), "weights": sha256_of_file(weights),
             "data_fingerprint": start.protocol.get("data_fingerprint"),
@@ -193,7 +188,7 @@ def _write(path: Path, source: IO[bytes]) -> None:
         with whole_file(path, durable=False, by_many=True) as stream:
             shutil.copyfileobj(source, stream)
     except OSError as error:
-        raise StorageError(f"{path}: cannot be written ({error.strerror}); free space, then start again") from error
+        raise StorageError(messages.NOT_WRITTEN(path=path, reason=error.strerror)) from error
     keep_in_home(path)
 
 
@@ -208,7 +203,7 @@ def _read(content: str, study_folder: Path, *, where: str) -> KeptStage | None:
     except (DataError, OSError, TypeError, KeyError):
         is_sound = False
     if not is_sound:
-        raise StorageError(f"{where}: {folder}: is not what was kept there; remove it, and start the study again")
+        raise StorageError(messages.STAGE_DAMAGED(where=where, folder=folder))
     load_kept(note["trial"].get("plugins", {}), study_folder, where=where)
     return KeptStage(parse_spec(note["trial"], TrialSpec, where=where), folder / BEST_FILE, note["data_fingerprint"])
 

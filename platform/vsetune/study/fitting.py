@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 
@@ -15,12 +16,13 @@ from vsetune.data.captions.parses import phrase_codes, require_as_listed, word_h
 from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.stored.dataset import Dataset
-from vsetune.errors import ConfigError, DataError
+from vsetune.errors import ConfigError, DataError, Problem
 from vsetune.losses.loss_base import LossContext
 from vsetune.losses.loss_building import build_loss
 from vsetune.networks.network_building import build_network
 from vsetune.networks.vsepp.spec import VseppSpec
 from vsetune.storage.paths import under_home
+from vsetune.study import messages
 from vsetune.training.batches import training_steps_per_epoch
 from vsetune.training.evaluation import PROTOCOLS, evaluated_split
 from vsetune.training.schedule import require_room_for_warmup
@@ -40,15 +42,12 @@ def require_fit(spec: StudySpec, cells: list[Cell], dataset: Dataset, *, where: 
 
 def require_readable(trial: TrialSpec, dataset: Dataset, *, where: str) -> None:
     """ConfigError with every reason why the trial's network, which is built already, cannot read the data set."""
-    problems = [
-        *_region_problems(trial, dataset, where), *_parse_problems(trial, dataset, where),
-        *_pixel_problems(trial, dataset, where), *_word_piece_problems(trial, where),
-    ]
+    problems = list(_reading_problems(trial, dataset, where, is_trained=False))
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
 
 
-def _split_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[str]:
+def _split_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[Problem]:
     """Missing splits. The default test split may be absent, as in many data sets; one that the file names may not."""
     data = spec.data
     wanted = {"train_split": data.train_split, "validation_split": data.validation_split}
@@ -60,10 +59,10 @@ def _split_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[s
         try:
             dataset.check_files([name])
         except DataError as error:
-            yield f"{where}: data.{key}: {error}"
+            yield error.problem.at(f"{where}: data.{key}")
 
 
-def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[str]:
+def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[Problem]:
     """Problems that every trial would meet in its evaluation."""
     wanted, split = spec.evaluation, evaluated_split(spec.data, dataset)
     images = dataset.split(split).images
@@ -71,100 +70,112 @@ def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Itera
     for name in wanted.protocols:
         needed = PROTOCOLS[name].images
         if needed is not None and images != needed:
-            yield (
-                f"{where}: evaluation.protocols: {name} needs {needed} images, split {split} has {images}; leave it out"
-            )
+            yield messages.PROTOCOL_IMAGES(where=where, protocol=name, need=needed, split=split, got=images)
     for k in wanted.srd_at:
-        if k > images:
-            yield f"{where}: evaluation.srd_at: got {k}, split {split} has {images} images; use at most {images}"
+        yield from _too_large(where, "evaluation.srd_at", k, split, images)
     if wanted.relevance is not None:
         try:
             relevant_pairs(dataset, split, under_home(wanted.relevance))
         except DataError as error:
-            yield f"{where}: evaluation.relevance: {error}"
+            yield error.problem.at(f"{where}: evaluation.relevance")
 
 
-def _ranking_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[str]:
+def _ranking_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[Problem]:
     """Problems of rankings: more images to validate or to re-rank than there are, or scores that need a whole split."""
     wanted, validation = spec.evaluation, spec.data.validation_split
     there, best_on = dataset.split(validation).images, evaluated_split(spec.data, dataset)
     chosen = wanted.validation_images
     if chosen is not None and chosen > there:
-        yield (
-            f"{where}: evaluation.validation_images: got {chosen}, split {validation} has {there} images; use at most "
-            f"{there}"
-        )
+        yield from _too_large(where, "evaluation.validation_images", chosen, validation, there)
     elif chosen is not None and best_on != spec.data.test_split and wanted.of_whole_split:
-        yield (
-            f"{where}: evaluation.{wanted.of_whole_split[0]}: needs a whole split, and without a test split the best "
-            f"checkpoint is scored on {chosen} images of {validation}; leave it out, or validation_images"
-        )
+        yield messages.WHOLE_SPLIT(where=where, key=wanted.of_whole_split[0], images=chosen, split=validation)
     ranked = [(chosen or there, validation)]
     ranked += [(dataset.split(best_on).images, best_on)] if best_on == spec.data.test_split else []
     images, split = min(ranked)
-    top = 0 if wanted.rerank is None else wanted.rerank.top
-    if top > images:
-        yield (
-            f"{where}: evaluation.rerank.top: got {top}, of split {split} {images} images are ranked; use at most "
-            f"{images}"
-        )
+    if wanted.rerank is not None:
+        yield from _too_large(where, "evaluation.rerank.top", wanted.rerank.top, split, images)
 
 
-def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) -> Iterator[str]:
+def _too_large(
+    where: str, key: str, got: int, split: str, most: int, *, unit: str = "images"
+) -> Iterator[Problem]:
+    """The problem of a setting that asks for more items than there are, if it does."""
+    if got > most:
+        yield messages.TOO_LARGE(where=where, key=key, got=got, split=split, most=most, unit=unit)
+
+
+def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) -> Iterator[Problem]:
     """Problems of the cell at its defaults and at the ends of every range of its search."""
     for candidate in candidates(cell):
         trial = build_trial(spec, cell, candidate, trial="fit", seed=spec.seeds[0])
         yield from _batch_problems(trial, dataset, where)
         if not candidate or any(name.startswith("network.") for name in candidate):
-            yield from _reading_problems(trial, dataset, where)
-            yield from _phrase_problems(trial, dataset, where)
+            yield from _reading_problems(trial, dataset, where, is_trained=True)
+            yield from _network_problems(trial, dataset, where)
         if not candidate or any(name.startswith("loss.") for name in candidate):
             yield from _loss_problems(trial, dataset, where)
 
 
-def _reading_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+def _reading_problems(trial: TrialSpec, dataset: Dataset, where: str, *, is_trained: bool) -> Iterator[Problem]:
+    """Problems of a network whose inputs the data set does not have, has damaged, or has of other captions. Phrases are
+    read in training only; data without phrases are no problem."""
     yield from _region_problems(trial, dataset, where)
-    yield from _network_problems(trial, dataset, where)
-    yield from _parse_problems(trial, dataset, where)
-    yield from _pixel_problems(trial, dataset, where)
-    yield from _word_piece_problems(trial, where)
+    reads, data = trial.network.reads, trial.data
+    checks: list[Callable[[], object]]
+    if reads.dependencies:
+        for split in (data.train_split, data.validation_split, evaluated_split(data, dataset)):
+            checks = [partial(require_as_listed, dataset, split), partial(word_heads, dataset, split)]
+            yield from _failing(checks, f"{where}: network {trial.network.name} reads dependency parses")
+    if reads.phrases and is_trained:
+        split = data.train_split
+        checks = [partial(require_as_listed, dataset, split), partial(phrase_codes, dataset, split)]
+        yield from _failing(checks, f"{where}: network {trial.network.name} reads phrases of captions")
+    if reads.pixels is not None:
+        checks = [partial(require_photographs, dataset)]
+        yield from _failing(checks, f"{where}: network {trial.network.name} reads photographs")
+    if reads.word_pieces is not None:
+        yield from _failing([partial(WordPieces, reads.word_pieces)], where)
 
 
-def _batch_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+def _failing(checks: Sequence[Callable[[], object]], where: str) -> Iterator[Problem]:
+    """The error of the first check that fails."""
+    try:
+        for check in checks:
+            check()
+    except (ConfigError, DataError) as error:
+        yield error.problem.at(where)
+
+
+def _batch_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
     split = dataset.split(trial.data.train_split)
     unit, size = trial.training.batch_unit, trial.training.batch_size
     available = split.captions if unit == "pairs" else split.images
     if size > available:
-        yield (
-            f"{where}: training.batch_size: got {size}, split {trial.data.train_split} of {trial.data.path} has "
-            f"{available} {unit}; use at most {available}"
-        )
+        split_name = f"{trial.data.train_split} of {trial.data.path}"
+        yield from _too_large(where, "training.batch_size", size, split_name, available, unit=unit)
         return
     try:
         require_room_for_warmup(trial.training, steps_per_epoch=training_steps_per_epoch(trial, dataset))
     except ConfigError as error:
-        yield f"{where}: {error}"
+        yield error.problem.at(where)
 
 
-def _region_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+def _region_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
     """Problems of a network that needs boxes, or a fixed number of regions, that the data set does not have."""
     features, spec = dataset.manifest.features, trial.network
-    counts = f"{features.regions_min} to {features.regions} regions"
     is_equal = features.regions_min == features.regions
     if isinstance(spec, VseppSpec) and spec.image_input == "flatten" and not is_equal:
-        yield (
-            f"{where}: network.image_input: flatten needs the same number of regions in every image, {dataset.path} "
-            f"has {features.regions_min} to {features.regions}; use mean, or ingest a fixed number of regions"
+        yield messages.UNEVEN_REGIONS(
+            where=where, dataset=dataset.path, fewest=features.regions_min, most=features.regions
         )
     is_grid = is_equal and math.isqrt(features.regions) ** 2 == features.regions
     if spec.reads.boxes and not features.boxes and not is_grid:
-        yield (
-            f"{where}: network {spec.name} needs the boxes of regions, or a square grid of them; {dataset.path} has "
-            f"{counts} without boxes; ingest it with boxes, or a grid"
+        yield messages.NO_BOXES(
+            where=where, network=spec.name, dataset=dataset.path, fewest=features.regions_min, most=features.regions
         )
 
 
-def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
     spec = trial.network
     try:
         with torch.device("meta"):  # shapes without memory or arithmetic
@@ -173,56 +184,10 @@ def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterato
             )
         check_start(network, spec, dataset.vocabulary.words)
     except ConfigError as error:
-        yield f"{where}: {error}"
+        yield error.problem.at(where)
 
 
-def _parse_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
-    """Problems of a network that reads dependency parses, on data without parses of these captions. The lines name the
-    command that adds them."""
-    if not trial.network.reads.dependencies:
-        return
-    for split in (trial.data.train_split, trial.data.validation_split, evaluated_split(trial.data, dataset)):
-        try:
-            require_as_listed(dataset, split)
-            word_heads(dataset, split)
-        except DataError as error:
-            yield f"{where}: network {trial.network.name} reads dependency parses; {error}"
-
-
-def _phrase_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
-    """Problems of a network that reads phrases, on data whose phrases are damaged or of other captions. Data without
-    phrases are no problem."""
-    if not trial.network.reads.phrases:
-        return
-    try:
-        require_as_listed(dataset, trial.data.train_split)
-        phrase_codes(dataset, trial.data.train_split)
-    except DataError as error:
-        yield f"{where}: network {trial.network.name} reads phrases of captions; {error}"
-
-
-def _pixel_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
-    """The problem of a network that reads photographs, on data that were ingested without them."""
-    if trial.network.reads.pixels is None:
-        return
-    try:
-        require_photographs(dataset)
-    except DataError as error:
-        yield f"{where}: network {trial.network.name} reads photographs; {error}"
-
-
-def _word_piece_problems(trial: TrialSpec, where: str) -> Iterator[str]:
-    """The problem of a network whose text model is missing, or has other word piece ids than BERT's."""
-    model = trial.network.reads.word_pieces
-    if model is None:
-        return
-    try:
-        WordPieces(model)
-    except ConfigError as error:
-        yield f"{where}: {error}"
-
-
-def _loss_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[str]:
+def _loss_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
     """Problems of a loss when it is built for this many images, and phases that would train nothing."""
     context = LossContext(trial.network.embedding_size, dataset.split(trial.data.train_split).images)
     for number, phase in enumerate(trial.training.phases or [PhaseSpec()]):
@@ -230,10 +195,7 @@ def _loss_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[s
             with torch.device("meta"):
                 loss = build_loss(trial.loss_in(number), context)
         except ConfigError as error:
-            yield f"{where}: {error}"
+            yield error.problem.at(where)
         else:
             if phase.trains == "loss" and not loss.parameter_groups():
-                yield (
-                    f"{where}: training.phases[{number}].trains: got loss, but {trial.loss.name} learns nothing; "
-                    "use all"
-                )
+                yield messages.LOSS_LEARNS_NOTHING(where=where, phase=number, loss=trial.loss.name)

@@ -20,6 +20,7 @@ from vsetune.config.spec.loading import read_yaml
 from vsetune.errors import ConfigError, StorageError
 from vsetune.storage.addresses import shown_url
 from vsetune.storage.whole_files import MAKE_ROOM, free_in
+from vsetune.study import messages
 from vsetune.training.code_revision import REVISION_VARIABLE, git_revision
 
 PACKAGE_FOLDER = Path(__file__).parents[1]
@@ -80,7 +81,7 @@ def cannot_pack(error: OSError) -> StorageError:
     causes = error.args[0] if isinstance(error, shutil.Error) else []
     why = str(causes[0][2]).partition(": ")[0].rpartition("] ")[2] if causes else error.strerror or str(error)
     place = tempfile.gettempdir()
-    return StorageError(f"job: cannot be packed in {place} ({why}; {free_in(Path(place))}); {MAKE_ROOM}, then repeat")
+    return StorageError(messages.JOB_NOT_PACKED(folder=place, reason=why, free=free_in(Path(place)), hint=MAKE_ROOM))
 
 
 def _put_together(folder: Path, file: Path, plugins: Sequence[str]) -> None:
@@ -107,11 +108,7 @@ def _plugin_folders(file: Path) -> list[str]:
         text for text in folders if Path(text).is_absolute() or not (here / text).resolve().is_relative_to(here)
     ]
     if outside:
-        raise ConfigError([
-            f"{file}: plugins: {text} does not lie below the folder of the study file, so a job cannot take it along; "
-            "move it there and name it relative to the file, or install it on the nodes as a package"
-            for text in outside
-        ])
+        raise ConfigError([messages.PLUGIN_OUTSIDE(file=file, plugin=text) for text in outside])
     return folders
 
 
@@ -124,13 +121,9 @@ def _variables() -> tuple[str, dict[str, str], list[str]]:
     would insert it unquoted, or an empty text.
     """
     given = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
-    problems = [
-        f"{name}: holds a password, and anybody who lists jobs could read it; write ${{VARIABLE}} in its place and set "
-        "that variable on the nodes"
-        for name, value in given.items() if shown_url(value) != value
-    ]
-    if problems:
-        raise ConfigError(problems)
+    secret = [name for name, value in given.items() if shown_url(value) != value]
+    if secret:
+        raise ConfigError([messages.PASSWORD_IN_VARIABLE(variable=name) for name in secret])
     left_here = [name for name in _PLACES if name in given and _is_here(given[name])]
     given = {name: value for name, value in given.items() if name not in left_here}
     literal = {name: value for name, value in given.items() if "${" in value}

@@ -18,9 +18,10 @@ from pydantic import BaseModel, ValidationError
 
 from vsetune.config.plugin_import import Source, changed_files, read_source, source_of
 from vsetune.config.plugins import Plugin, known_plugins, load_module, load_plugin
-from vsetune.errors import ConfigError, StorageError
+from vsetune.errors import ConfigError, Problem, StorageError
 from vsetune.storage.home_files import bring_mirrored
 from vsetune.storage.whole_files import make_folder, move_in_place, read_json, write_json
+from vsetune.study import messages
 
 PLUGINS_FOLDER = "plugins"
 _NOTE = "plugin.json"
@@ -87,9 +88,7 @@ def load_kept_by_name(names: Collection[str], study_folder: Path) -> list[Plugin
             if key.partition(".")[2] not in names:
                 continue
             if key in found:
-                raise ConfigError(
-                    f"plugins: {key} is in {found[key].folder} and in {kept.folder}; bring the plugin's own folder back"
-                )
+                raise ConfigError(messages.PLUGIN_TWICE(plugin=key, first=found[key].folder, second=kept.folder))
             found[key] = kept
     copies = {kept.folder: kept for kept in found.values()}
     return [plugin for kept in copies.values() for plugin in _load(kept, {}, str(kept.folder))]
@@ -100,8 +99,8 @@ def study_folder_of(trial_folder: Path) -> Path:
     return trial_folder.parents[1]
 
 
-def changed_since(study_folder: Path, plugins: Iterable[Plugin]) -> str | None:
-    """One line on the first plugin whose code differs from the study's copy; None if none differs."""
+def changed_since(study: str, study_folder: Path, plugins: Iterable[Plugin]) -> Problem | None:
+    """The first plugin whose code differs from the study's copy; None if none differs."""
     for plugin in plugins:
         copies = [kept for kept in _all(study_folder) if plugin.key in kept.keys]
         if not copies or any(kept.folder.name.endswith(f"-{plugin.sha256[:12]}") for kept in copies):
@@ -109,9 +108,9 @@ def changed_since(study_folder: Path, plugins: Iterable[Plugin]) -> str | None:
         kept = copies[-1]
         changes = changed_files(read_source(kept.source), _now(plugin))
         more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""
-        return (
-            f"{plugin.kind} {plugin.name}: {plugin.source}: {', '.join(changes[:3])}{more} since the study began; put "
-            f"the old code back (it is in {kept.source}), or give the study another name"
+        return messages.CODE_CHANGED(
+            study=study, plugin=f"{plugin.kind} {plugin.name}", source=plugin.source,
+            changes=f"{', '.join(changes[:3])}{more}", copy=kept.source,
         )
     return None
 
@@ -119,7 +118,7 @@ def changed_since(study_folder: Path, plugins: Iterable[Plugin]) -> str | None:
 def _keep(plugins: Sequence[Plugin], into: Path) -> Path:
     first, source = plugins[0], _now(plugins[0])
     if source.sha256 != first.sha256:
-        raise ConfigError(f"plugins: {first.source}: changed while the study was made ready; start the command again")
+        raise ConfigError(messages.PLUGIN_CHANGES(source=first.source))
     folder = into / f"{first.source.name}-{source.short}"
     inside = _inside(first)
     keys = sorted({plugin.key for plugin in plugins})
@@ -139,7 +138,7 @@ def _keep(plugins: Sequence[Plugin], into: Path) -> Path:
         move_in_place(partial, folder, durable=False)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise StorageError(f"{folder}: cannot be written ({error.strerror}); free space, then --resume") from error
+        raise StorageError(messages.NOT_WRITTEN(path=folder, reason=error.strerror)) from error
     return folder
 
 
@@ -167,12 +166,11 @@ def _load(kept: KeptPlugin, wanted: Mapping[str, str], where: str) -> tuple[Plug
     found = {plugin.key: plugin.sha256 for plugin in plugins}
     for key, sha256 in wanted.items():
         if found.get(key) != sha256 and kept.module is not None:
-            raise ConfigError(
-                f"{where}: {key} needs the code in {kept.folder}, and this process has imported other code of "
-                f"{kept.module}; use one version in a process"
-            )
+            raise ConfigError(messages.PLUGIN_OTHER_IMPORTED(
+                where=where, plugin=key, folder=kept.folder, module=kept.module
+            ))
         if found.get(key) != sha256:
-            raise ConfigError(f"{where}: {kept.folder}: is not what was copied there; bring the files back")
+            raise ConfigError(messages.PLUGIN_COPY_DAMAGED(where=where, folder=kept.folder))
     return plugins
 
 
@@ -198,10 +196,9 @@ def _require_copy(key: str, sha256: str, study_folder: Path, where: str) -> Kept
         kept = _copy_of(key, sha256, study_folder)
     if kept is None:
         kind, _, name = key.partition(".")
-        raise StorageError(
-            f"{where}: {kind} {name} is a plugin, and no copy of its code {sha256[:12]} is in "
-            f"{study_folder / PLUGINS_FOLDER}; bring that folder back"
-        )
+        raise StorageError(messages.PLUGIN_COPY_MISSING(
+            where=where, kind=kind, name=name, sha256=sha256[:12], folder=study_folder / PLUGINS_FOLDER
+        ))
     return kept
 
 

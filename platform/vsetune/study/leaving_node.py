@@ -26,6 +26,7 @@ from pathlib import Path
 import psutil
 
 from vsetune.errors import UsageError
+from vsetune.study import messages
 
 METADATA = "http://169.254.169.254/latest"
 """Address of AWS's instance metadata."""
@@ -88,7 +89,7 @@ class NodeHere:
         found = nodes_here(address)
         if len(found) != 1:
             there = ", ".join(node.id for node in found) or "none"
-            raise UsageError(f"{address}: need one worker node of this cluster on this machine, found: {there}")
+            raise UsageError(messages.NO_NODE_HERE(address=address, nodes=there))
         return found[0]
 
     def works(self) -> bool:
@@ -137,7 +138,7 @@ def _drain(address: str, node: NodeHere, seconds: float, why: str) -> None:
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise UsageError(f"{address}: did not let this node go ({last}); its trials end with it, and resume elsewhere")
+        raise UsageError(messages.NOT_DRAINED(address=address, reason=last))
 
 
 def wait_for_trials(seconds: float, works: Callable[[], bool]) -> bool:
@@ -176,13 +177,13 @@ def main(words: Sequence[str]) -> int:
         elif len(words) == 3 and words[0] == "now" and words[2].isdigit():
             seconds, why = float(words[2]), "the pod is stopped"
         else:
-            raise UsageError(f"got {' '.join(words) or 'nothing'}, need `spot HEAD:PORT` or `now HEAD:PORT SECONDS`")
+            raise UsageError(messages.LEAVING_USAGE(got=" ".join(words) or "nothing"))
         node = NodeHere.of(words[1])
         leave(words[1], node, seconds, why)
     except UsageError as error:
         _log.error("%s", error)
         return 2
-    _log.info("%s in %.0f s: Ray was told", why, seconds)
+    _log.info("%s in %.0f s: Ray drains it", why, seconds)
     return 0 if wait_for_trials(seconds, node.works) else 1
 
 

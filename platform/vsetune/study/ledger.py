@@ -37,7 +37,7 @@ from vsetune.study.cell_budget import at_once
 from vsetune.study.cell_goals import CellGoals
 from vsetune.study.confirmations import Confirmations, Confirming, further_seeds, trial_id
 from vsetune.study.study_tally import StudyTally
-from vsetune.study.trials import TERMINAL, Assignment, CellTrials, Requeued, TrialProgress, pause_after
+from vsetune.study.trials import TERMINAL, Assignment, Requeued, TrialProgress, pause_after
 from vsetune.study.warm_start import WarmStart
 from vsetune.training.failures import raised_by_code
 
@@ -59,9 +59,7 @@ class StudyLedger:
         self.cells = {cell.name: cell for cell in cells}
         self._writer, self._search, self._clock = writer, search, clock
         self.trials: dict[str, TrialProgress] = {}
-        self._by_cell = CellTrials(study, cells)
-        self.tally = StudyTally(self.cells)
-        """The counts of trials that are shown while the study runs."""
+        self.tally = StudyTally(study, cells)
         self.outage: str | None = None
         """Why no trial can be handed out at present; None while the log accepts events."""
         self._requeued = Requeued(not_before=lambda name: self.trials[name].not_before)
@@ -72,9 +70,9 @@ class StudyLedger:
         self._recorded: Mapping[str, Sequence[AttemptRecord]] = {}
         """By trial, the attempts that the log had when this process began."""
         self._retries_failed = False
-        self._goals = CellGoals(study, self.cells, searched=self._by_cell.searched)
+        self._goals = CellGoals(study, self.cells, searched=self.tally.searched)
         self._confirmations = Confirmations(
-            study, further_seeds(study) if confirming is None else confirming, searched=self._by_cell.searched
+            study, further_seeds(study) if confirming is None else confirming, searched=self.tally.searched
         )
 
     def recover(self, *, retry_failed: bool = False) -> None:
@@ -94,9 +92,9 @@ class StudyLedger:
             if dead_end is not None and (is_exhausted or not retry_failed):
                 self._fail_to_draw(cell, dead_end)
             elif is_exhausted:
-                self._by_cell.exhaust(cell)
+                self.tally.exhaust(cell)
         for name in list(self.trials):  # the outcome of a trial may depend on trials of another cell
-            self._tell(name)
+            self._report(name)
         for cell in self.cells.values():
             for assignment in self._confirmations.of(cell):
                 if assignment.trial.trial in by_trial:
@@ -121,7 +119,7 @@ class StudyLedger:
             self._requeued.add(found.trial.trial)
             self.outage, self._settle_not_before = str(error), now + _AGAIN_AFTER_S
             self._silent_since = now if self._silent_since is None else self._silent_since
-            is_given_up = now - self._silent_since > _AT_MOST_S and not self._by_cell.count("running")
+            is_given_up = now - self._silent_since > _AT_MOST_S and not self.tally.count("running")
             return "done" if is_given_up else "wait"
         self.outage = self._silent_since = None
         return found
@@ -143,7 +141,7 @@ class StudyLedger:
         if cell is not None:
             return self._asked(cell, cells)
         is_passed_over = len(may) < len(self.cells) and self._has_more()
-        return "wait" if is_passed_over or self._by_cell.count("due") else "done"
+        return "wait" if is_passed_over or self.tally.count("due") else "done"
 
     def unfinished(self) -> list[str]:
         """The cells that have trials to run now or later."""
@@ -153,12 +151,12 @@ class StudyLedger:
         }
         return [
             cell.name for cell in self.cells.values()
-            if cell.name in due or not self._by_cell.is_exhausted(cell) or self._confirmations.left(cell, self.trials)
+            if cell.name in due or not self.tally.is_exhausted(cell) or self._confirmations.left(cell, self.trials)
         ]
 
     def searching(self) -> list[str]:
         """The cells whose search is not over."""
-        return [cell.name for cell in self.cells.values() if self._by_cell.is_searching(cell)]
+        return [cell.name for cell in self.cells.values() if self.tally.is_searching(cell)]
 
     def target_of(self, cell: str) -> float | None:
         """The M-Recall, in per cent, at which trials of the cell's search stop; None without a target."""
@@ -166,7 +164,7 @@ class StudyLedger:
 
     def has_work(self) -> bool:
         """Whether a trial is unfinished or still to be asked for. Does not ask for one."""
-        return bool(self._by_cell.count("open")) or self._has_more()
+        return bool(self.tally.count("open")) or self._has_more()
 
     def _has_more(self) -> bool:
         """Whether a trial is still to be asked for."""
@@ -176,9 +174,9 @@ class StudyLedger:
     def promised(self) -> int:
         """Estimate of the study's number of trials. Pruned trials make room for others, and a budget in seconds may end
         a cell early."""
-        asked = {cell.name: self._by_cell.asked(cell) for cell in self.cells.values()}
+        asked = {cell.name: self.tally.asked(cell) for cell in self.cells.values()}
         return sum(
-            asked[cell.name] + self._by_cell.budget(cell).room(asked[cell.name]) + self._confirmations.promised(cell)
+            asked[cell.name] + self.tally.budget(cell).room(asked[cell.name]) + self._confirmations.promised(cell)
             for cell in self.cells.values()
         )
 
@@ -192,26 +190,26 @@ class StudyLedger:
             self._end(progress, "killed", {}, [], "its process died; a new attempt continues from the checkpoint")
         assignment, spec = progress.assignment, progress.assignment.trial
         cell = self.cells[spec.cell]
-        told = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
-        told |= {WARM_START: self._warm_start[cell.name].tag} if cell.name in self._warm_start else {}
-        told |= {DRAWN_BY: assignment.drawn_by} if assignment.drawn_by else {}
-        told |= self._by_cell.recorded_budget(cell) if assignment.phase == "search" else {}
+        notes = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
+        notes |= {WARM_START: self._warm_start[cell.name].tag} if cell.name in self._warm_start else {}
+        notes |= {DRAWN_BY: assignment.drawn_by} if assignment.drawn_by else {}
+        notes |= self.tally.recorded_budget(cell) if assignment.phase == "search" else {}
         start = AttemptStart(
             study=self.study.study, trial=trial, cell=cell.name, network=cell.network_name, loss=cell.loss_name,
             number=number, seed=spec.seed, phase=assignment.phase, configuration=dict(assignment.configuration),
-            resolved=spec.to_plain(), environment={**environment, **told}, protocol=protocol,
+            resolved=spec.to_plain(), environment={**environment, **notes}, protocol=protocol,
         )
         progress.begin(self._writer.start_attempt(start), start)
-        self._changed(progress)
+        self.tally.changed(progress)
         self._note_points(progress, inherited)
-        self._changed(progress)
+        self.tally.changed(progress)
 
     def record_point(self, trial: str, point: ValidationPoint, *, summary: Mapping[str, float] | None = None) -> None:
         """Records one validation of a running attempt, in one batch. summary: the attempt's totals so far."""
         progress = self.trials[trial]
         self._note_points(progress, [point])
         progress.summary = dict(summary or {})
-        self._changed(progress)
+        self.tally.changed(progress)
 
     def close(
         self, trial: str, status: AttemptStatus, *, summary: Mapping[str, float], artifacts: Iterable[Path] = (),
@@ -223,7 +221,7 @@ class StudyLedger:
             return
         self._require_attempt(progress)
         self._end(progress, status, summary, list(artifacts), error)
-        self._tell(trial)
+        self._report(trial)
 
     def interrupted(self, trial: str, reason: str, *, was_asked: bool = False) -> float | None:
         """Requeues a trial that was stopped from outside. Returns the seconds that it pauses before it continues.
@@ -246,7 +244,7 @@ class StudyLedger:
         if progress.status == "running":
             self._end(progress, "killed", progress.summary, [], reason)
         pause = self._paused(progress, reason, was_asked=was_asked)
-        self._changed(progress)
+        self.tally.changed(progress)
         if pause is not None:
             self._requeued.add(trial)
         return pause
@@ -289,13 +287,13 @@ class StudyLedger:
         files = [f"trials/{progress.assignment.trial.trial}/{path.name}" for path in artifacts]
         self._writer.finish_attempt(progress.attempt_id, status, summary=known, files=files, error=error)
         progress.end(status, known, error)
-        self._changed(progress)
+        self.tally.changed(progress)
 
     def _recover_trial(self, assignment: Assignment) -> None:
         name, progress = assignment.trial.trial, self._know(self._as_recorded(assignment))
         if not progress.is_closed or (self._retries_failed and progress.status == "failed"):
             progress.status = "waiting"
-            self._changed(progress)
+            self.tally.changed(progress)
             self._requeued.add(name)
 
     def _as_recorded(self, assignment: Assignment) -> TrialProgress:
@@ -314,7 +312,7 @@ class StudyLedger:
             self._fail_to_draw(cell, dead_end)
             return self._chosen(cells)
         if suggestion is None:
-            self._by_cell.exhaust(cell)
+            self.tally.exhaust(cell)
             return self._chosen(cells)
         return self._add(self._search_assignment(cell, suggestion))
 
@@ -328,7 +326,7 @@ class StudyLedger:
         if not progress.is_closed:
             progress.status = "waiting"
         self._know(progress)
-        self._by_cell.exhaust(cell)
+        self.tally.exhaust(cell)
         self.close(name, "failed", summary={}, error=f"{NO_CONFIGURATION} for {dead_end.reason}")
 
     def _teach(self, cell: Cell) -> None:
@@ -347,37 +345,32 @@ class StudyLedger:
     def _know(self, progress: TrialProgress) -> TrialProgress:
         trial = progress.assignment.trial
         self.trials[trial.trial] = progress
-        self._by_cell.add(progress)
         self.tally.changed(progress)
         return progress
-
-    def _changed(self, progress: TrialProgress) -> None:
-        self._by_cell.changed(progress)
-        self.tally.changed(progress)
 
     def _note_points(self, progress: TrialProgress, points: Sequence[ValidationPoint]) -> None:
         if points:
             self._writer.record_points(progress.attempt_id, points)
             progress.note(points)
 
-    def _tell(self, trial: str) -> None:
+    def _report(self, trial: str) -> None:
         """Reports a closed trial to the search."""
         progress = self.trials[trial]
         assignment = progress.assignment
         if assignment.phase == "search" and progress.is_closed:
-            outcome, curve = self._goals.told(progress)
+            outcome, curve = self._goals.outcome_of(progress)
             self._search.tell(assignment.trial.cell, assignment.number, outcome, curve=curve)
 
     def _cell_to_search(self, cells: Iterable[Cell]) -> Cell | None:
         """The cell with the fewest epochs committed so far, among the cells that may ask for a configuration now."""
         committed: dict[str, float] = {}
         for cell in cells:
-            if self._by_cell.count("disturbed", cell) or self._by_cell.is_exhausted(cell):
+            if self.tally.count("disturbed", cell) or self.tally.is_exhausted(cell):
                 continue
             if self._goals.objective(cell) is None:  # its target is not known yet
                 continue
-            if self._by_cell.count("open", cell) < at_once(self.study.search, self._by_cell.asked(cell)):
-                committed[cell.name] = self._by_cell.budget(cell).committed
+            if self.tally.count("open", cell) < at_once(self.study.search, self.tally.asked(cell)):
+                committed[cell.name] = self.tally.budget(cell).committed
         return self.cells[min(committed, key=lambda name: committed[name])] if committed else None
 
     def _next_confirmation(self, cells: Iterable[Cell]) -> Assignment | None:
@@ -386,16 +379,12 @@ class StudyLedger:
             assignment for cell in cells for assignment in self._confirmations.left(cell, self.trials)
         ), None)
 
-    def _search_id(self, cell: Cell, number: int) -> str:
-        return trial_id(cell.name, number, self.study.seeds[0])
-
     def _search_assignment(self, cell: Cell, suggestion: Suggestion) -> Assignment:
-        name = self._search_id(cell, suggestion.number)
+        name = trial_id(cell.name, suggestion.number, self.study.seeds[0])
         trial = build_trial(self.study, cell, suggestion.configuration, trial=name, seed=self.study.seeds[0])
         return Assignment(
             trial, suggestion.number, "search", suggestion.configuration, drawn_by=suggestion.drawn_by
         )
-
 
 
 def _from_curve(curve: Sequence[tuple[float, float]]) -> dict[str, float]:

@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from ray.util import metrics as ray_metrics
 
@@ -24,10 +24,8 @@ _log = logging.getLogger(__name__)
 Series = tuple[ExportedMetric, tuple[str, ...]]
 
 
-class Recorder(Protocol):
-    """Receives a value of a series: the present value of a gauge, or the amount to add to a counter."""
-
-    def __call__(self, metric: ExportedMetric, value: float, labels: dict[str, str]) -> None: ...
+Recorder = Callable[[ExportedMetric, float, dict[str, str]], None]
+"""Receives a value of a series, with its labels: the present value of a gauge, or the amount to add to a counter."""
 
 
 class RayRecorder:

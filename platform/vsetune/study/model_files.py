@@ -26,6 +26,7 @@ from vsetune.networks.network_base import Network
 from vsetune.records.studies import Studies
 from vsetune.storage.hashes import sha256_of_file
 from vsetune.storage.whole_files import read_json, write_json
+from vsetune.study import messages
 from vsetune.study.kept_plugins import carry_plugins, load_kept, study_folder_of
 from vsetune.study.recorded import RecordedAttempt, require_best_weights
 from vsetune.training.checkpoint import BEST_FILE
@@ -89,9 +90,9 @@ def load_model(folder: Path, *, device: torch.device) -> CarriedNetwork:
     changed weights; both of one line."""
     plain: Any = read_json(folder / MODEL_FILE, most_bytes=_MOST_BYTES)
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-        raise DataError(f"{folder}: no model of this version of vsetune; log it again with vsetune trial model")
+        raise DataError(messages.MODEL_OTHER_VERSION(model=folder))
     if sha256_of_file(folder / BEST_FILE) != plain["weights_sha256"]:
-        raise DamagedCheckpoint(f"{folder / BEST_FILE}: is not the file that was logged (other SHA-256); log it again")
+        raise DamagedCheckpoint(messages.MODEL_CHANGED(file=folder / BEST_FILE))
     load_kept(plain["network"].get("plugins", {}), folder, where=plain["name"])
     described = StoredNetwork.from_plain(plain["network"], where=str(folder))
     if described.words is None:

@@ -12,11 +12,14 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from vsetune.config.spec.yaml_files import read_yaml
+from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, Field, ValidationError
+
+from vsetune.config.spec.loading import describe_problems, read_yaml
 from vsetune.config.study.resources import Needs, copies_that_fit
 from vsetune.errors import ConfigError
+from vsetune.study import messages
 
 CLUSTER_VARIABLE = "VSETUNE_CLUSTER"
 PRICE_LABEL = "vsetune.io/usd-per-hour"
@@ -24,10 +27,8 @@ TYPE_LABELS = ("vsetune.io/node-type", "ray.io/node-group")
 """The second is KubeRay's label of the pods of a group."""
 _OF_THE_LAUNCHER = Path("~/ray_bootstrap_config.yaml")
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "": 1}
-
-
-class _Wrong(ValueError):
-    """An invalid entry. The message gives the key, the value found and the value needed."""
+_RAYS_SHARE = 0.7
+"""Share of a container's memory that Ray leaves for trials; the rest is its object store."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,12 @@ def share_of(node: Mapping[str, float], needs: Needs) -> float:
     return min(1.0, max(needs.cpus / cpus if cpus else 1.0, needs.gpus / gpus if gpus else 0.0))
 
 
+def occupy(node: dict[str, float], needs: Needs, *, count: int = 1) -> None:
+    """Takes the resources of this many trials from a node; a negative count gives them back."""
+    for name, amount in (("CPU", needs.cpus), ("GPU", needs.gpus), ("memory", needs.memory_gib * 2**30)):
+        node[name] = node.get(name, 0.0) - count * amount
+
+
 def known_node_types() -> list[NodeType]:
     """The node types of the cluster's file; none without a file. ConfigError for a file that cannot be understood."""
     given = os.environ.get(CLUSTER_VARIABLE)
@@ -74,19 +81,14 @@ def known_node_types() -> list[NodeType]:
 
 
 def read_node_types(file: Path) -> list[NodeType]:
-    """Node types of a file of Ray's launcher, or of a RayCluster or RayJob. ConfigError of one line if it cannot be
-    read or understood."""
+    """Node types of a file of Ray's launcher, or of a RayCluster or RayJob. ConfigError with every problem of it."""
     plain = read_yaml(file)
     try:
         found = list(_of_the_launcher(plain) if "available_node_types" in plain else _of_kuberay(plain))
-    except _Wrong as error:
-        raise ConfigError(f"{file}: cannot be understood as a cluster ({error})") from error
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{file}: cannot be understood as a cluster ({type(error).__name__}: {error})") from error
+    except ValidationError as error:
+        raise ConfigError(describe_problems(error, where=str(file), known=set())) from error
     if not found:
-        raise ConfigError(
-            f"{file}: names no node types; need `available_node_types` of Ray's launcher or a RayCluster manifest"
-        )
+        raise ConfigError(messages.NO_NODE_TYPES(file=file))
     return found
 
 
@@ -128,82 +130,70 @@ def _beside(node: Mapping[str, float], needs: Needs) -> str:
 
 
 def _of_the_launcher(plain: Mapping[str, Any]) -> Iterator[NodeType]:
-    most = _count(plain.get("max_workers", 2), "max_workers")
-    head = plain.get("head_node_type")
-    for name, kind in _mapping(plain["available_node_types"], "available_node_types", "node types").items():
-        where = f"available_node_types.{name}"
-        kind = _mapping(kind, where, "its settings")
-        resources = _mapping(kind.get("resources") or {}, f"{where}.resources", "amounts")
-        amounts = {key: _number(amount, f"{where}.resources.{key}") for key, amount in resources.items()}
-        limit = 1 if name == head else min(most, _count(kind.get("max_workers", most), f"{where}.max_workers"))
-        labels = _mapping(kind.get("labels") or {}, f"{where}.labels", "values")
-        yield NodeType(name, {"memory": math.inf} | amounts, limit, _price(labels.get(PRICE_LABEL), where))
+    file = _Launcher.model_validate(plain)
+    for name, kind in file.types.items():
+        most = 1 if name == file.head else min(file.most, file.most if kind.most is None else kind.most)
+        yield NodeType(name, {"memory": math.inf} | (kind.resources or {}), most, kind.usd_per_hour)
 
 
 def _of_kuberay(plain: Mapping[str, Any]) -> Iterator[NodeType]:
-    if "spec" not in plain:
-        raise _Wrong("need `available_node_types` of Ray's launcher, or the `spec` of a RayCluster")
-    spec = plain["spec"]
-    spec = spec.get("rayClusterSpec", spec)
-    for group in spec.get("workerGroupSpecs", []):
-        container = group["template"]["spec"]["containers"][0]
-        limits = container.get("resources", {}).get("limits", {})
-        parameters = group.get("rayStartParams") or {}
-        name = group["groupName"]
-        cpus = parameters.get("num-cpus", limits.get("cpu", 0))
-        gpus = parameters.get("num-gpus", limits.get("nvidia.com/gpu", 0))
-        resources = {"memory": math.inf, "CPU": _amount(cpus, f"{name}.num-cpus or limits.cpu")}
-        resources["GPU"] = _amount(gpus, f"{name}.num-gpus or limits.nvidia.com/gpu")
-        if "memory" in limits:  # without the share that Ray reserves for its object store
-            resources["memory"] = 0.7 * _amount(limits["memory"], f"{name}.limits.memory")
-        labels = group.get("labels") or {}
-        accelerator = labels.get("ray.io/accelerator-type")
-        if accelerator:
-            resources[f"accelerator_type:{accelerator}"] = 1.0
-        most = _count(group.get("maxReplicas", 1), f"{name}.maxReplicas")
-        yield NodeType(name, resources, most, _price(labels.get(PRICE_LABEL), name))
+    for group in _RayCluster.model_validate(plain).groups:
+        memory = math.inf if group.memory is None else _RAYS_SHARE * group.memory
+        resources = {"memory": memory, "CPU": group.cpus, "GPU": group.gpus}
+        if group.accelerator:
+            resources[f"accelerator_type:{group.accelerator}"] = 1.0
+        yield NodeType(group.name, resources, group.most, group.usd_per_hour)
 
 
-def _price(text: Any, where: str) -> float | None:
-    if text is None:
-        return None
-    where = f"{where}.labels.{PRICE_LABEL}"
-    price = _number(text, where, need="dollars per hour")
-    if price >= 1e6:
-        raise _Wrong(f"{where}: got {text!r}, need dollars per hour")
-    return price
-
-
-def _amount(text: Any, where: str) -> float:
-    """Parses a quantity in Kubernetes's notation: 4, "500m", "16Gi"."""
-    words = str(text)
+def _quantity(given: Any) -> float:
+    """The value of a quantity in Kubernetes's notation: 4, "500m", "16Gi"."""
+    words = str(given)
     unit = next(unit for unit in sorted(_UNITS, key=len, reverse=True) if words.endswith(unit))
     try:
-        amount = float(words.removesuffix(unit)) * _UNITS[unit]
+        return float(words.removesuffix(unit)) * _UNITS[unit]
     except ValueError:
-        amount = math.nan
-    return _number(text if math.isnan(amount) else amount, where, need='an amount such as 4, "500m" or "16Gi"')
+        raise ValueError(messages.QUANTITY(got=given)) from None
 
 
-def _number(given: Any, where: str, need: str = "a number >= 0") -> float:
-    try:
-        number = float(given)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not 0 <= number < math.inf:
-        raise _Wrong(f"{where}: got {given!r}, need {need}")
-    return number
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=0)]
+_Quantity = Annotated[_Amount, BeforeValidator(_quantity)]
+_Price = Annotated[float, Field(ge=0, lt=1e6, allow_inf_nan=False)]
+_LIMITS = ("template", "spec", "containers", 0, "resources", "limits")
 
 
-def _count(given: Any, where: str) -> int:
-    number = _number(given, where, need="a whole number >= 0")
-    if number != int(number):
-        raise _Wrong(f"{where}: got {given!r}, need a whole number >= 0")
-    return int(number)
+def _of_container(parameter: str, limit: str) -> AliasChoices:
+    """A number that Ray is given, else the limit of the container."""
+    return AliasChoices(AliasPath("rayStartParams", parameter), AliasPath(*_LIMITS, limit))
 
 
-def _mapping(given: Any, where: str, what: str) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        kind = "a list" if isinstance(given, list) else "a number" if isinstance(given, int | float) else "a text"
-        raise _Wrong(f"{where}: got {kind}, need {what} by their names")
-    return given
+class _Kind(BaseModel):
+    resources: dict[str, _Amount] | None = None
+    most: _Count | None = Field(None, validation_alias="max_workers")
+    usd_per_hour: _Price | None = Field(None, validation_alias=AliasPath("labels", PRICE_LABEL))
+
+
+class _Launcher(BaseModel):
+    """The file of Ray's launcher."""
+
+    types: dict[str, _Kind] = Field(validation_alias="available_node_types")
+    most: _Count = Field(2, validation_alias="max_workers")
+    head: str | None = Field(None, validation_alias="head_node_type")
+
+
+class _Group(BaseModel):
+    name: str = Field(validation_alias="groupName")
+    most: _Count = Field(1, validation_alias="maxReplicas")
+    cpus: _Quantity = Field(0.0, validation_alias=_of_container("num-cpus", "cpu"))
+    gpus: _Quantity = Field(0.0, validation_alias=_of_container("num-gpus", "nvidia.com/gpu"))
+    memory: _Quantity | None = Field(None, validation_alias=AliasPath(*_LIMITS, "memory"))
+    usd_per_hour: _Price | None = Field(None, validation_alias=AliasPath("labels", PRICE_LABEL))
+    accelerator: str | None = Field(None, validation_alias=AliasPath("labels", "ray.io/accelerator-type"))
+
+
+class _RayCluster(BaseModel):
+    """The manifest of a RayCluster or a RayJob."""
+
+    groups: list[_Group] = Field([], validation_alias=AliasChoices(
+        AliasPath("spec", "rayClusterSpec", "workerGroupSpecs"), AliasPath("spec", "workerGroupSpecs"),
+    ))

@@ -126,5 +126,5 @@ def _length(attempt: AttemptRecord) -> float | None:
 
 def _place(environment: Mapping[str, str]) -> str:
     """The node of an attempt, if recorded; else its device."""
-    told = [environment[key] for key in ("node_type", "node") if environment.get(key)]
-    return " ".join(told) or environment.get("device_name") or environment.get("device", "")
+    names = [environment[key] for key in ("node_type", "node") if environment.get(key)]
+    return " ".join(names) or environment.get("device_name") or environment.get("device", "")

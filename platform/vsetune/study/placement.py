@@ -148,7 +148,7 @@ def _folder_name(trial: Any) -> str:
     return f"{_trial_name(trial)}-{trial.trial_id}"
 
 
-TOLD_AFTER_S = 30.0
+REPORTED_AFTER_S = 30.0
 """Delay before a missing node is reported: a node that dies is often replaced, and Ray adds nodes only on demand."""
 _LOOK_EVERY_S = 5.0
 
@@ -164,7 +164,7 @@ class Shortage:
         self._capacity, self._needs_of, self._unfinished = capacity, needs_of, unfinished
         self._say, self._clock = say, clock
         self._since: dict[Needs, float] = {}
-        self._told: set[Needs] = set()
+        self._reported: set[Needs] = set()
         self._next_look = float("-inf")
 
     def look(self) -> None:
@@ -177,17 +177,17 @@ class Shortage:
         lacking = {needs: why for needs in set(self._needs_of.values()) if (why := refused(needs, (), nodes))}
         for needs in [needs for needs in self._since if needs not in lacking]:
             del self._since[needs]
-            if needs in self._told:
-                self._told.remove(needs)
+            if needs in self._reported:
+                self._reported.remove(needs)
                 self._say(f"a node has room again for trials with {needs}")
         for needs, why in sorted(lacking.items()):
-            if now - self._since.setdefault(needs, now) >= TOLD_AFTER_S and needs not in self._told:
-                self._tell(needs, why)
+            if now - self._since.setdefault(needs, now) >= REPORTED_AFTER_S and needs not in self._reported:
+                self._report(needs, why)
 
-    def _tell(self, needs: Needs, why: str) -> None:
+    def _report(self, needs: Needs, why: str) -> None:
         cells = [cell for cell in self._unfinished() if self._needs_of[cell] == needs]
         if cells:
-            self._told.add(needs)
+            self._reported.add(needs)
             more = f" and {len(cells) - 1} more cells" if len(cells) > 1 else ""
             self._say(f"waiting for a node: a trial of {cells[0]}{more} asks for {why}; {self._hope(needs)}")
 

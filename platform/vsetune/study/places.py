@@ -1,28 +1,15 @@
-"""Where a study's folder and its MLflow are. Imports neither torch nor MLflow."""
+"""The MLflow of a study. Imports neither torch nor MLflow."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from urllib.parse import urlsplit
 
-from vsetune.config.study.study_spec import StudySpec, TrackingSpec
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import ConfigError, UsageError
-from vsetune.records.events import StudyRecord
-from vsetune.records.studies import folder_of_study
 from vsetune.storage.addresses import usable_url
 from vsetune.storage.paths import home, remote_home, usable_uri
-
-
-def study_folder(spec: StudySpec) -> Path:
-    """The folder of a study on this node."""
-    return folder_of_study(spec.study)
-
-
-def folder_of(record: StudyRecord) -> Path:
-    """The folder of a recorded study on this node."""
-    return folder_of_study(record.name)
-
+from vsetune.study import messages
 
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 NOWHERE = "none"
@@ -47,7 +34,7 @@ def tracking_uri(tracking: TrackingSpec) -> str | None:
     try:
         return usable_url(usable_uri(given), where=TRACKING_VARIABLE)
     except ValueError as error:
-        raise ConfigError(f"{TRACKING_VARIABLE}: {error}") from error
+        raise ConfigError(UsageError(*error.args).problem.at(TRACKING_VARIABLE)) from error
 
 
 def mlflow_ui(given: str | None, tracking_uri: str | None) -> str | None:
@@ -60,7 +47,7 @@ def mlflow_ui(given: str | None, tracking_uri: str | None) -> str | None:
         parts = urlsplit(address)
         host, at = parts.hostname, f":{parts.port}" if parts.port else ""
     except ValueError as error:
-        raise UsageError(f"--mlflow: got an address with {error}; need one such as http://127.0.0.1:5000") from error
+        raise UsageError(messages.MLFLOW_ADDRESS(got=f"an address with {error}")) from error
     if parts.scheme not in ("http", "https") or not host:
-        raise UsageError("--mlflow: need an address that begins with http:// or https://, e.g. http://127.0.0.1:5000")
+        raise UsageError(messages.MLFLOW_ADDRESS(got="no web address"))
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{at}{parts.path.rstrip('/')}"

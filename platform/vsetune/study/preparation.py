@@ -24,15 +24,16 @@ from vsetune.data.stored.storage import exists
 from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError, StorageError, StudyConflict
 from vsetune.records.events import PLUGIN_TAG, StudyRecord
-from vsetune.records.studies import Studies
+from vsetune.records.studies import Studies, folder_of_study
 from vsetune.storage.addresses import is_remote, join, shown_plain
 from vsetune.storage.hashes import fingerprint_of
 from vsetune.storage.home_files import require_usable
 from vsetune.storage.paths import HOME_VARIABLE, home, home_variable, remote_home, remote_place, under_home
+from vsetune.study import messages
 from vsetune.study.first_stages import StageSearch, with_first_stage
 from vsetune.study.fitting import require_fit
 from vsetune.study.observed import PROMISED, promised_trials
-from vsetune.study.places import TRACKING_VARIABLE, study_folder, tracking_uri
+from vsetune.study.places import TRACKING_VARIABLE, tracking_uri
 from vsetune.study.study_file import load_study, used_plugins
 from vsetune.study.study_home import TRIALS_FOLDER
 from vsetune.training.evaluation import evaluated_split
@@ -55,7 +56,7 @@ class PreparedStudy:
 
     @property
     def folder(self) -> Path:
-        return study_folder(self.spec)
+        return folder_of_study(self.spec.study)
 
     def trial_folder(self, trial: str) -> Path:
         """The folder of a trial's checkpoint. With a local home, every node must have access to it."""
@@ -101,14 +102,14 @@ def prepare_spec(spec: StudySpec, console: Console, *, where: str) -> PreparedSt
     with console.status("checking the shards"):
         dataset.require_unchanged([name for name in _splits(spec) if name in dataset.manifest.splits])
     trials = _trials_at_the_ends(spec, cells)
-    _tell_of_phrases(trials, dataset, console)
+    _report_lacking_phrases(trials, dataset, console)
     _make_semantics(spec, trials, dataset, console)
     return PreparedStudy(spec, cells, dataset.fingerprint, used_plugins(spec))
 
 
 def stage_search(spec: StudySpec, dataset: Dataset, *, where: str) -> StageSearch:
     """Search for the first stage of a study that re-ranks: in its tracking store, unless the home has it already."""
-    return StageSearch(spec, dataset, study_folder(spec), Studies, where)
+    return StageSearch(spec, dataset, folder_of_study(spec.study), Studies, where)
 
 
 def _trials_at_the_ends(spec: StudySpec, cells: list[Cell]) -> list[TrialSpec]:
@@ -119,7 +120,7 @@ def _trials_at_the_ends(spec: StudySpec, cells: list[Cell]) -> list[TrialSpec]:
     ]
 
 
-def _tell_of_phrases(trials: list[TrialSpec], dataset: Dataset, console: Console) -> None:
+def _report_lacking_phrases(trials: list[TrialSpec], dataset: Dataset, console: Console) -> None:
     """Prints that single words are masked because the data set lacks phrases. Workers write it to their own logs; here
     it is printed once for the study."""
     splits = {trial.data.train_split for trial in trials if trial.network.reads.phrases}
@@ -151,14 +152,11 @@ def require_scenes(spec: StudySpec, *, where: str) -> None:
     assert spec.data.scenes is not None
     path = spec.data.path
     if is_remote(path) and not path.startswith(f"{remote_home()}/"):
-        raise ConfigError(
-            f"{where}: data.scenes: can only be made in a local folder, got data.path {path}; remove scenes, "
-            "or name a folder"
-        )
+        raise ConfigError(messages.SCENES_REMOTE(where=where, path=path))
     try:
         finished(_scenes_recipe(".", spec.data.scenes), path)  # the output does not enter its identity
     except StudyConflict as error:
-        raise _other_data(path, where) from error
+        raise StudyConflict(messages.SCENES_OTHER_DATA(where=where, path=path)) from error
 
 
 def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
@@ -168,18 +166,12 @@ def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
     try:
         make_scenes(spec.data.path, spec.data.scenes, console)
     except StudyConflict as error:
-        raise _other_data(spec.data.path, where) from error
+        raise StudyConflict(messages.SCENES_OTHER_DATA(where=where, path=spec.data.path)) from error
     except StorageError as error:
-        told = f"{where}: data.scenes: {str(error).removeprefix('output: ').rstrip('.')}"
+        problem = error.problem.worded(f"{where}: data.scenes: {str(error).removeprefix('output: ').rstrip('.')}")
         is_busy = isinstance(error.__cause__, BlockingIOError)
-        raise StorageError(told if is_busy else f"{told}: set {home_variable()}, or data.path") from error
-
-
-def _other_data(path: str, where: str) -> StudyConflict:
-    return StudyConflict(
-        f"{where}: data.scenes: {path} holds other data than these sizes and this seed give; name another data.path, "
-        "delete that folder, or remove scenes to use what is there"
-    )
+        hint = "" if is_busy else f": set {home_variable()}, or data.path"
+        raise StorageError(problem.worded(f"{problem}{hint}")) from error
 
 
 def _scenes_recipe(output: str, sizes: ScenesSpec) -> IngestRecipe:
@@ -210,9 +202,6 @@ def require_home(spec: StudySpec) -> None:
     if remote is None:
         return
     if (tracking_uri(spec.tracking) or "").startswith("sqlite"):
-        raise ConfigError(
-            f"tracking.uri: got a SQLite file, and {HOME_VARIABLE} is {remote}, which other machines use too; need an "
-            f"MLflow server or a database such as postgresql://, set {TRACKING_VARIABLE} or tracking.uri, or `none`"
-        )
-    remote_place(study_folder(spec))
+        raise ConfigError(messages.SQLITE_SHARED(home_variable=HOME_VARIABLE, home=remote, variable=TRACKING_VARIABLE))
+    remote_place(folder_of_study(spec.study))
     require_usable(remote, named=HOME_VARIABLE)

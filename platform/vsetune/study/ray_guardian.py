@@ -29,16 +29,16 @@ class Guardian:
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the driver
         )
-        self._told: set[psutil.Process] = set()
+        self._named: set[psutil.Process] = set()
 
     def watch_over(self, processes: Iterable[psutil.Process]) -> None:
         """Names processes to end after this one. Processes that were named before are not named again."""
         assert self._process.stdin is not None
-        for process in set(processes) - self._told:
+        for process in set(processes) - self._named:
             with contextlib.suppress(psutil.Error, OSError, ValueError):  # it has gone, or the guardian has
                 self._process.stdin.write(f"{process.pid} {process.create_time()!r}\n".encode())
                 self._process.stdin.flush()
-            self._told.add(process)
+            self._named.add(process)
 
     def dismiss(self) -> None:
         """Ends the guardian, when all processes have been ended."""

@@ -1,20 +1,25 @@
-"""Recorded attempts: found by name, and their best network loaded again. Does not use Ray."""
+"""Recorded attempts: found by name, their best network loaded again, their files examined. Does not use Ray."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
 from vsetune.config.spec.base import known_name
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.training import TrialSpec
-from vsetune.errors import ConfigError, DamagedCheckpoint, StaleCheckpoint, UsageError
+from vsetune.errors import ConfigError, DamagedCheckpoint, DataError, StaleCheckpoint, StorageError, UsageError
 from vsetune.records.events import AttemptRecord
-from vsetune.records.studies import Studies, folder_of_study
+from vsetune.records.log import lines_of, refreshed
+from vsetune.records.studies import EXPORT_FILE, Studies, folder_of_study
+from vsetune.records.study_lock import LOCK_FILE
 from vsetune.storage.home_files import bring_mirrored
-from vsetune.storage.whole_files import safetensors_flaw
+from vsetune.storage.paths import remote_place
+from vsetune.storage.whole_files import read_json, safetensors_flaw
+from vsetune.study import messages
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.training.checkpoint import BEST_FILE
 from vsetune.training.trained import TrainedTrial, load_trained
@@ -42,9 +47,7 @@ class RecordedAttempt:
         try:
             return parse_spec(dict(self.record.start.resolved), TrialSpec, where=self.where)
         except ConfigError as error:
-            raise UsageError(
-                f"{error.problems[0]}; recorded by another version of vsetune, read it with that one or train again"
-            ) from error
+            raise UsageError(messages.OTHER_VERSION(problem=error.problem)) from error
 
 
 def find_attempt(studies: Studies, run: str, *, finished: bool) -> RecordedAttempt:
@@ -55,10 +58,7 @@ def find_attempt(studies: Studies, run: str, *, finished: bool) -> RecordedAttem
     study, _, rest = run.partition("/")
     trial, _, number = rest.partition("/")
     if not study or not trial or (number and not number.isdigit()):
-        raise UsageError(
-            f"{run}: need STUDY/TRIAL, such as quickstart/vsepp.lmh-c000-s0, or STUDY/TRIAL/NUMBER for one of its "
-            "attempts; `vsetune study show STUDY --all` lists trials"
-        )
+        raise UsageError(messages.ATTEMPT_NAME(got=run))
     record = studies.attempt(run) if number else _latest(studies.attempts(study), run, trial, finished)
     return RecordedAttempt(record, folder_of_study(study) / "trials" / trial)
 
@@ -67,12 +67,12 @@ def _latest(attempts: list[AttemptRecord], run: str, trial: str, finished: bool)
     try:
         known_name(trial, {attempt.start.trial for attempt in attempts}, "trial")
     except ValueError as error:
-        raise UsageError(f"{run}: {error}") from error
+        raise UsageError(UsageError(*error.args).problem.at(run)) from error
     own = [attempt for attempt in attempts if attempt.start.trial == trial]
     ended = [attempt for attempt in own if attempt.status == "finished"] if finished else own
     if not ended:
         there = ", ".join(f"{attempt.attempt_id} {attempt.status}" for attempt in own)
-        raise UsageError(f"{run}: no attempt has finished; name one of its runs instead: {there}")
+        raise UsageError(messages.NOT_FINISHED(trial=run, attempts=there))
     return max(ended, key=lambda attempt: attempt.start.number)
 
 
@@ -88,10 +88,7 @@ def best_weights(studies: Studies, attempt: RecordedAttempt, into: Path) -> Path
     with kept.open("rb") as stream:
         flaw = safetensors_flaw(stream, kept.stat().st_size)
     if flaw is not None:
-        raise DamagedCheckpoint(
-            f"{attempt.where}: {kept} is damaged ({flaw}); put back a copy, such as the run's artifact in MLflow, or "
-            "train the trial again"
-        )
+        raise DamagedCheckpoint(messages.CHECKPOINT_DAMAGED(where=attempt.where, file=kept, reason=flaw))
     return kept
 
 
@@ -99,10 +96,7 @@ def require_best_weights(store: Studies, attempt: RecordedAttempt, into: Path) -
     """The same as `best_weights`, but a StaleCheckpoint of one line if the file is gone."""
     weights = best_weights(store, attempt, into)
     if weights is None:
-        raise StaleCheckpoint(
-            f"{attempt.where}: no checkpoint left, {BEST_FILE} is not in {attempt.folder}; "
-            "put it back, or train the trial again."
-        )
+        raise StaleCheckpoint(messages.NO_CHECKPOINT(where=attempt.where, file=BEST_FILE, folder=attempt.folder))
     return weights
 
 
@@ -115,3 +109,47 @@ def load_recorded(store: Studies, attempt: RecordedAttempt, *, device: torch.dev
     weights = require_best_weights(store, attempt, into)
     fingerprint = attempt.record.start.protocol.get("data_fingerprint")
     return load_trained(trial, weights, device=device, data_fingerprint=fingerprint, where=attempt.where)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem. where: study or attempt. what: the problem. how: its repair."""
+
+    where: str
+    what: str
+    how: str
+
+
+def examine(studies: Studies, study: str) -> list[Finding]:
+    """The problems of one study. StorageError when the home cannot be read."""
+    folder = folder_of_study(study)
+    found = []
+    try:
+        last = -1
+        for line in lines_of(refreshed(folder, remote_place(folder), folder / LOCK_FILE), number=0, strict=True):
+            last = line.number
+    except DataError as error:
+        return [Finding(f"study {study}", str(error).partition("; ")[0], str(error).partition("; ")[2])]
+    for attempt in studies.attempts(study) if last >= 0 else ():
+        if attempt.status not in ("finished", "pruned") or not attempt.curve:
+            continue
+        recorded = RecordedAttempt(attempt, folder / "trials" / attempt.start.trial)
+        found += _of_weights(studies, recorded)
+    note = read_json(folder / EXPORT_FILE, most_bytes=1 << 28)
+    waiting = last - int(note["number"]) if isinstance(note, dict) else 0
+    if waiting > 0 and studies.state(study).status != "running":
+        what = f"{waiting} events are not in MLflow"
+        found.append(Finding(f"study {study}", what, f"vsetune tracking flush {study}"))
+    return found
+
+
+def _of_weights(studies: Studies, attempt: RecordedAttempt) -> list[Finding]:
+    try:
+        with TemporaryDirectory() as into:
+            if best_weights(studies, attempt, Path(into)) is not None:
+                return []
+        what = "its best weights are gone"
+    except (DamagedCheckpoint, StorageError) as error:
+        what = str(error).partition("; ")[0].removeprefix(f"{attempt.where}: ")
+    how = "put back a copy, such as the run's artifact in MLflow, or train the trial again"
+    return [Finding(attempt.where, what, how)]

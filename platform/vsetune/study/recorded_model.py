@@ -7,24 +7,29 @@ Queries are compared with the index in the model, or with the data set of its tr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
 from vsetune.data.stored.dataset import Dataset
-from vsetune.errors import DataError, UsageError
+from vsetune.errors import DataError, NumericError, UsageError
 from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import evaluating
+from vsetune.study import messages
 from vsetune.study.model_files import CarriedNetwork, load_model
-from vsetune.study.queries import captions_for, embeddings, encoded_captions, encoded_images, images_for
 from vsetune.training.device import choose_device
 from vsetune.training.evaluation import evaluated_split
 from vsetune.training.search_index import SearchIndex
+from vsetune.training.validation import pair_scores
 
 CAPTION, FEATURES = "caption", "image_features"
 """Columns of the input; each row fills one of them."""
-_NEED = (
-    f"need a sentence, a list of sentences, or columns {CAPTION} (sentences) and {FEATURES} (regions of an image, each "
-    "a list of numbers)"
-)
 _ANSWERS = ("items", "embeddings")
 
 
@@ -46,7 +51,7 @@ class RecordedModel:
         given = dict(params or {})
         answer = str(given.get("answer") or _ANSWERS[0])
         if answer not in _ANSWERS:
-            raise UsageError(f"answer: got {answer!r}, need {' or '.join(_ANSWERS)}")
+            raise UsageError(messages.QUERY_OPTION(option="answer", got=answer, need=" or ".join(_ANSWERS)))
         rows = _rows(model_input)
         if not rows:
             return []
@@ -83,18 +88,14 @@ class RecordedModel:
 
     def _data_set(self) -> Dataset:
         asked = self._asked
-        carried = "no index" if asked.index is None else f"an index of split {asked.index.split} alone"
-        wrong = f"{asked.name}: the model carries {carried}, and the data set of its training"
-        advice = (
-            f"log it with an index (vsetune trial model {asked.name} --index SPLIT), or ask for embeddings (answer: "
-            "embeddings)"
-        )
+        index = "no index" if asked.index is None else f"an index of split {asked.index.split} alone"
         try:
             dataset = Dataset.open(asked.trial.data.path)
         except DataError as error:
-            raise DataError(f"{wrong} is not here ({asked.trial.data.path}); {advice}") from error
+            path = asked.trial.data.path
+            raise DataError(messages.MODEL_DATA_GONE(model=asked.name, index=index, path=path)) from error
         if asked.fingerprint not in (None, dataset.fingerprint):
-            raise DataError(f"{wrong} has changed since ({dataset.path}); {advice}")
+            raise DataError(messages.MODEL_DATA_CHANGED(model=asked.name, index=index, path=dataset.path))
         return dataset
 
 
@@ -102,10 +103,7 @@ def _load_pyfunc(path: str) -> RecordedModel:
     """The entry point for MLflow. path: of the model's files. One-line errors for files that differ from those logged.
     """
     if Path(path).is_file():
-        raise DataError(
-            f"{path}: the model was logged by an earlier version of vsetune, without its weights; log it again with "
-            "vsetune trial model"
-        )
+        raise DataError(messages.MODEL_OTHER_VERSION(model=path))  # without its weights
     return RecordedModel(load_model(Path(path), device=choose_device("auto")))
 
 
@@ -115,14 +113,14 @@ def _rows(given: Any) -> list[tuple[str, Any]]:
     if names is None:
         sentences = [given] if isinstance(given, str) else list(given) if hasattr(given, "__iter__") else None
         if sentences is None or not all(isinstance(each, str) for each in sentences):
-            raise UsageError(f"got {_kinds(given if sentences is None else sentences)}; {_NEED}")
+            raise UsageError(messages.QUERY_INPUT(got=_kinds(given if sentences is None else sentences)))
         return [(_column(place, text, None), text) for place, text in enumerate(sentences)]
     unknown = [name for name in names if name not in (CAPTION, FEATURES)]
     if unknown or not len(names):
-        raise UsageError(f"got {f'column {unknown[0]!r}' if unknown else 'no column'}; {_NEED}")
+        raise UsageError(messages.QUERY_INPUT(got=f"column {unknown[0]!r}" if unknown else "no column"))
     columns = {name: [given[name]] if isinstance(given[name], str) else list(given[name]) for name in names}
     if len(set(map(len, columns.values()))) > 1:
-        raise UsageError(f"got columns of different lengths; {_NEED}")
+        raise UsageError(messages.QUERY_INPUT(got="columns of different lengths"))
     count = len(next(iter(columns.values())))
     captions, features = (columns.get(name, [None] * count) for name in (CAPTION, FEATURES))
     kinds = [_column(place, *both) for place, both in enumerate(zip(captions, features, strict=True))]
@@ -134,10 +132,111 @@ def _column(place: int, caption: Any, features: Any) -> str:
     has_features = features is not None and not isinstance(features, float)  # pandas: NaN where there is none
     if has_caption == has_features:
         got = "both" if has_caption else "neither"
-        raise UsageError(f"row {place}: got {got} of {CAPTION} and {FEATURES}, need one of them")
+        raise UsageError(messages.QUERY_ROW(row=place, got=got))
     return CAPTION if has_caption else FEATURES
 
 
 def _kinds(given: Any) -> str:
     kinds = sorted({type(each).__name__ for each in given}) if isinstance(given, list) else []
     return f"a list of {', '.join(kinds)}" if kinds else f"a {type(given).__name__}"
+
+
+_EMPTY = 2
+"""Number of ids of a sentence without words: start and end."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The items that a query retrieves, best first. items: ids of images as ingested, or texts of captions. scores:
+    larger is closer, in the units of the network's similarity."""
+
+    items: list[str]
+    scores: list[float]
+
+
+def encoded_captions(asked: CarriedNetwork, captions: Sequence[str]) -> Encoded:
+    """Sentences, encoded. UsageError for an empty sentence, or a network that reads parses."""
+    if asked.described.spec.reads.dependencies:
+        raise _cannot(asked, "parses, which captions of a query do not have", others="captions")
+    rows = []
+    for place, caption in enumerate(captions):
+        ids = asked.encode(caption)
+        if len(ids) <= _EMPTY:
+            raise UsageError(messages.QUERY_CAPTION(row=place, got=caption))
+        rows.append(torch.tensor(ids))
+    tokens = pad_sequence(rows, batch_first=True).to(asked.device)
+    lengths = torch.tensor([len(row) for row in rows], device=asked.device)
+    with evaluating(asked.network):
+        return asked.network.encode_captions(CaptionInputs(tokens, lengths))
+
+
+def encoded_images(asked: CarriedNetwork, features: Sequence[Any]) -> Encoded:
+    """Images, encoded. features: of each image (regions, width), extracted as for the data set.
+
+    UsageError for features of another shape, or a network that reads photographs or boxes.
+    """
+    held = asked.described
+    if held.spec.reads.pixels is not None:
+        raise _cannot(asked, "photographs, which features of a query are not", others="images")
+    if held.spec.reads.boxes and held.boxes:
+        raise _cannot(asked, "boxes of regions, which features of a query do not have", others="images")
+    rows = []
+    for place, given in enumerate(features):
+        need = {"row": place, "width": held.width, "regions": held.regions, "model": asked.name}
+        try:
+            values = np.array([list(region) for region in given], dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise UsageError(messages.QUERY_FEATURES(got=f"no numbers ({error})", **need)) from error
+        is_matrix = values.ndim == 2 and values.shape[1] == held.width
+        if not is_matrix or not 1 <= len(values) <= held.regions:
+            raise UsageError(messages.QUERY_FEATURES(got=f"features of shape {values.shape}", **need))
+        rows.append(torch.from_numpy(values))
+    counts = torch.tensor([len(row) for row in rows], device=asked.device)
+    with evaluating(asked.network):
+        return asked.network.encode_images(ImageInputs(pad_sequence(rows, batch_first=True).to(asked.device), counts))
+
+
+def embeddings(asked: CarriedNetwork, items: Encoded) -> list[Any]:
+    """The vector or vectors of each item that the network compares. UsageError for a network that scores pairs."""
+    if asked.network.kind == "score":
+        raise UsageError(messages.NO_EMBEDDING(network=asked.described.name))
+    return list(items.vectors.tolist())
+
+
+def images_for(asked: CarriedNetwork, index: SearchIndex, captions: Encoded, *, top: int) -> list[Answer]:
+    """The images that captions retrieve."""
+    places = torch.arange(len(captions), device=asked.device)
+    scores = _scores(asked, index.encoded.images, [captions], places)
+    return _best(scores.T, index.images, top)
+
+
+def captions_for(asked: CarriedNetwork, index: SearchIndex, images: Encoded, *, top: int) -> list[Answer]:
+    """The captions that images retrieve."""
+    return _best(_scores(asked, images, index.encoded.captions, index.encoded.places), index.captions, top)
+
+
+def _scores(asked: CarriedNetwork, images: Encoded, captions: Sequence[Encoded], places: Tensor) -> Tensor:
+    """(images, captions) scores."""
+    with evaluating(asked.network):
+        if asked.network.kind == "score":
+            return pair_scores(asked.network, images, captions, places, cost=asked.trial.network.pair_cost)
+        return asked.network.similarity(images, captions[0])
+
+
+def _best(scores: Tensor, names: Sequence[str], top: int) -> list[Answer]:
+    """The names and values of the largest scores of each row. UsageError, NumericError or DataError for a bad `top`,
+    scores that are not finite, or an empty index."""
+    if top < 1:
+        raise UsageError(messages.QUERY_OPTION(option="top", got=top, need="at least 1"))
+    if not bool(torch.isfinite(scores).all()):
+        raise NumericError(messages.SCORES_NOT_FINITE())
+    if scores.shape[1] == 0:
+        raise DataError(messages.NOTHING_TO_SEARCH())
+    values, places = scores.float().topk(min(top, scores.shape[1]), dim=1)
+    rows = zip(places.tolist(), values.tolist(), strict=True)
+    return [Answer([names[place] for place in row], own) for row, own in rows]
+
+
+def _cannot(asked: CarriedNetwork, reads: str, *, others: str) -> UsageError:
+    may = "captions" if others == "images" else "features of images"
+    return UsageError(messages.QUERY_READS(network=asked.described.name, reads=reads, asked=may, others=others))

@@ -12,9 +12,10 @@ from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import BudgetSpec, SearchSpec, StudySpec
 from vsetune.errors import UsageError
 from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyRecord
+from vsetune.records.studies import folder_of_study
 from vsetune.report.rows import Row
+from vsetune.study import messages
 from vsetune.study.kept_plugins import load_kept
-from vsetune.study.places import folder_of
 
 
 def study_of(record: StudyRecord) -> StudySpec:
@@ -26,7 +27,7 @@ def study_of(record: StudyRecord) -> StudySpec:
         tag.removeprefix(PLUGIN_TAG): sha256 for tag, sha256 in record.tags.items() if tag.startswith(PLUGIN_TAG)
     }
     if plugins:
-        load_kept(plugins, folder_of(record), where=f"study {record.name}")
+        load_kept(plugins, folder_of_study(record.name), where=f"study {record.name}")
     return parse_spec(dict(record.config), StudySpec, where=f"study {record.name}")
 
 
@@ -46,7 +47,7 @@ def repeated_study(
     latest = {attempt.start.trial: attempt for attempt in sorted(attempts, key=lambda each: each.start.number)}
     for row in rows:
         if not row.seeds:
-            raise UsageError(f"{row.cell}: has no usable trial yet, so there is nothing to repeat")
+            raise UsageError(messages.NOTHING_TO_REPEAT(cell=row.cell))
     recorded = {row.cell: latest[row.headline[0].trial] for row in rows}
     held = {row.cell: dict(row.configuration) for row in rows}
     for cell, differing in _differing(_spec(study, rows, held, name, epochs), recorded, epochs).items():
@@ -54,10 +55,9 @@ def repeated_study(
     spec = _spec(study, rows, held, name, epochs)
     for cell, differing in _differing(spec, recorded, epochs).items():
         for key, (old, new) in differing.items():
-            raise UsageError(
-                f"{cell}: {key} was {old} in {recorded[cell].start.trial} and would be {new}; recorded by another "
-                "version of vsetune, repeat it with that one"
-            )
+            raise UsageError(messages.REPEATS_DIFFER(
+                cell=cell, setting=key, got=old, trial=recorded[cell].start.trial, new=new
+            ))
     return spec
 
 

@@ -14,15 +14,16 @@ from vsetune.records.events import AttemptRecord
 from vsetune.records.studies import Studies
 from vsetune.report.building import build
 from vsetune.report.export import curves_to_csv, to_csv, to_latex
+from vsetune.report.page import to_html
 from vsetune.report.rows import Leaderboard
 from vsetune.report.selection import Trial, trials_of, winner_of
+from vsetune.report.shown_runs import shown_runs
 from vsetune.storage.whole_files import write_text
 from vsetune.study.model_files import log_model
 from vsetune.study.places import mlflow_ui, tracking_uri
 from vsetune.study.preparation import PreparedStudy
 from vsetune.study.range_ends import board_with_ends
 from vsetune.study.recorded import RecordedAttempt
-from vsetune.study.study_page import study_page
 
 if TYPE_CHECKING:
     from vsetune.records.mlflow_models import MlflowModels
@@ -85,7 +86,7 @@ def _why_missing(study: str, name: str, error: Exception) -> str:
 def _page(prepared: PreparedStudy, board: Leaderboard, attempts: Sequence[AttemptRecord]) -> str:
     """The leaderboard as a web page, the same as that of `leaderboard export`."""
     ui = mlflow_ui(None, tracking_uri(prepared.spec.tracking))
-    return study_page(Studies(), board, attempts, mlflow_url=ui)
+    return to_html(board, runs=shown_runs(Studies(), [board], attempts, mlflow_url=ui))
 
 
 _LONGEST_REASON = 300

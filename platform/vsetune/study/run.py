@@ -24,7 +24,8 @@ from vsetune.records.writer import StudyWriter
 from vsetune.report.rows import Leaderboard
 from vsetune.storage.addresses import shown_plain
 from vsetune.storage.whole_files import write_text
-from vsetune.study.changed_plugins import OPTION, RefusedCell, not_begun, refused_cells, require_own_code
+from vsetune.study import messages
+from vsetune.study.changed_plugins import RefusedCell, not_begun, refused_cells, require_own_code
 from vsetune.study.cluster import cluster_address, ray_cluster
 from vsetune.study.confirmations import Confirming
 from vsetune.study.first_stages import plugins_of_stage
@@ -119,13 +120,13 @@ def run_study(
             going_on = "--resume" if confirming is None else "the same command"
             farewell = f"nothing finished is lost, go on with {going_on} (results are in {folder})"
             connected.enter_context(ray_cluster(address, stop, farewell=farewell, modules=copies))
-            _say(require_places(prepared), console)
+            _print(require_places(prepared), console)
 
         is_new = not (folder / _STUDY_FILE).exists()
         warm_start = kept_or_taken(
             spec, prepared.cells, folder, store=Studies, data_fingerprint=prepared.data_fingerprint
         )
-        _say(lines_of(warm_start), console)
+        _print(lines_of(warm_start), console)
         if is_new:
             connect()
         else:
@@ -145,7 +146,7 @@ def run_study(
                 closed = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
                 held.forget_ended([prepared.trial_folder(name) for name in closed], records.log)
                 if ledger.has_work():
-                    _say([resumed_line(ledger)] if resume and ledger.trials else [], console)
+                    _print([resumed_line(ledger)] if resume and ledger.trials else [], console)
                     if not is_new:
                         connect()
                     _place(prepared, ledger, records, held, stop, console)
@@ -162,7 +163,7 @@ def _left_alone(
     attempts = writer.attempts()
     left_alone = refused_cells(prepared, attempts)
     require_own_code(prepared.spec.study, left_alone, cells=len(prepared.cells) if changed_plugins else 0)
-    _say([each.reason for each in left_alone], console)
+    _print([each.reason for each in left_alone], console)
     for cell in not_begun(prepared, attempts) if changed_plugins else ():
         writer.restart(cell)
     return [*left_alone]
@@ -186,10 +187,7 @@ def _ledger(
     ledger = StudyLedger(spec, prepared.cells, writer, search, confirming=confirming, warm_start=warm_start)
     ledger.recover(retry_failed=retry_failed)
     if confirming is not None and ledger.searching():
-        raise UsageError(
-            f"study {spec.study}: its search is not over in {', '.join(ledger.searching())}; go on with it "
-            "first: vsetune study run FILE --resume"
-        )
+        raise UsageError(messages.SEARCH_NOT_OVER(study=spec.study, cells=", ".join(ledger.searching())))
     return ledger
 
 
@@ -218,7 +216,7 @@ def _ended(
     records.writer.finish_study(status, kept_names(prepared.folder, results.files))
     undelivered = records.exporter.deliver(0.0 if is_away else DELIVER_WITHIN_S)
     if ending != "interrupted":
-        _say(log_winners(prepared, attempts, is_exported=not undelivered), console)
+        _print(log_winners(prepared, attempts, is_exported=not undelivered), console)
     counts = Counter(trial.status if trial.is_closed else "open" for trial in ledger.trials.values())
     stopped_by = stop.reason or (ledger.outage if ending == "interrupted" else None)
     return StudyOutcome(
@@ -227,7 +225,7 @@ def _ended(
     )
 
 
-def _say(lines: Sequence[str], console: Console) -> None:
+def _print(lines: Sequence[str], console: Console) -> None:
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -244,12 +242,10 @@ def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool, changed
         if first:
             writer.open_study(prepared.record(first), resume=True)
             return
-        change = changed_since(prepared.folder, prepared.plugins)
+        change = changed_since(prepared.spec.study, prepared.folder, prepared.plugins)
         if change is None:
             raise
-        raise StudyConflict(
-            f"study {prepared.spec.study}: {change}; {OPTION} goes on with cells that have not begun"
-        ) from error
+        raise StudyConflict(change) from error
 
 
 @contextmanager
@@ -350,11 +346,11 @@ def _watch(
         except Exception as error:  # the thread must survive to see a later request
             if not is_away:
                 why = error if isinstance(error, StorageError) else f"{type(error).__name__}: {one_line(error)}"
-                _log.warning("study %s: requests to stop it (vsetune study stop) are not heard for now: %s", study, why)
+                _log.warning("study %s: requests to stop it (vsetune study stop) cannot be read now: %s", study, why)
             is_away = True
             continue
         if is_away:
-            _log.warning("study %s: requests to stop it are heard again", study)
+            _log.warning("study %s: requests to stop it can be read again", study)
         is_away = False
         if request is not None and request != known:
             stop.request(f"a request in its folder ({request})")

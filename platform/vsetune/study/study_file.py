@@ -102,8 +102,8 @@ def _load_plugins(content: Mapping[str, Any], base: Path) -> None:
     folder, unknown = _study_folder(content), _unknown_names(content)
     kept = load_kept_by_name(unknown, folder) if unknown and folder is not None else []
     if kept:
-        told = ", ".join(sorted(plugin.key for plugin in kept))
-        _log.warning("plugins: %s is gone from where the study names it; going on with the copy in %s", told, folder)
+        names = ", ".join(sorted(plugin.key for plugin in kept))
+        _log.warning("plugins: %s is gone from where the study names it; going on with the copy in %s", names, folder)
     if missing is not None and (not kept or _unknown_names(content)):
         raise missing
 

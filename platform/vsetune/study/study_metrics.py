@@ -115,7 +115,7 @@ class StudyMetrics:
         self._pay()
         board, study = self._board, self._study
         for state in get_args(TrialState):
-            board.set(STUDY_TRIALS, self._ledger.tally.states[state], study=study, state=state)
+            board.set(STUDY_TRIALS, self._ledger.tally.count(state), study=study, state=state)
         board.set(STUDY_PROMISED_TRIALS, self._ledger.promised(), study=study)
         board.set(STUDY_LAST_REPORT, self._last_report, study=study)
         board.set(STUDY_JOURNAL_BACKLOG, self._backlog(), study=study)

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vsetune.study.ledger import StudyLedger
-from vsetune.study.trials import TERMINAL, TrialProgress
+from vsetune.study.trials import TrialProgress
 
 _REDRAW_S = 0.5
 _STYLES = {"finished": "green", "pruned": "yellow", "failed": "red"}
@@ -21,11 +21,11 @@ _STYLES = {"finished": "green", "pruned": "yellow", "failed": "red"}
 
 def resumed_line(ledger: StudyLedger) -> str:
     """One line on the state of a resumed study. A trial without a validation has no checkpoint to continue from."""
-    ended, begun = ledger.tally.ended, sum(not each.is_closed and each.epoch > 0 for each in ledger.trials.values())
-    told = f"{ended} of {ledger.promised()} trials {'has' if ended == 1 else 'have'} ended"
+    ended = ledger.tally.count("ended")
+    begun = sum(not each.is_closed and each.epoch > 0 for each in ledger.trials.values())
+    state = f"{ended} of {ledger.promised()} trials {'has' if ended == 1 else 'have'} ended"
     then = f", {begun} {'continues from its checkpoint' if begun == 1 else 'continue from their checkpoints'}"
-    return f"{ledger.study.study}: goes on; {told}{then if begun else ''}"
-
+    return f"{ledger.study.study}: goes on; {state}{then if begun else ''}"
 
 
 class StudyProgress:
@@ -37,9 +37,9 @@ class StudyProgress:
         """clock: seconds from any start, for elapsed and remaining time."""
         self._ledger, self._console, self._clock = ledger, console, clock
         self._started, self._drawn = clock(), 0.0
-        self._heard = len(ledger.tally.closed)
-        self._told: set[str] = set()
-        self._done = self._ended_before = ledger.tally.ended
+        self._shown = len(ledger.tally.closed)
+        self._warned: set[str] = set()
+        self._done = self._ended_before = ledger.tally.count("ended")
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> StudyProgress:
@@ -56,9 +56,9 @@ class StudyProgress:
     def changed(self) -> None:
         """Prints trials that ended since the last call."""
         closed = self._ledger.tally.closed
-        while self._heard < len(closed):
-            name = closed[self._heard]
-            self._heard, self._done = self._heard + 1, self._done + 1
+        while self._shown < len(closed):
+            name = closed[self._shown]
+            self._shown, self._done = self._shown + 1, self._done + 1
             self._console.print(self._line(name, self._ledger.trials[name]), highlight=False, soft_wrap=True)
 
     def paused(self, name: str, reason: str, pause_s: float | None) -> None:
@@ -72,8 +72,8 @@ class StudyProgress:
     def warned(self, lines: Sequence[str]) -> None:
         """Prints warnings of workers; a warning that several workers give is printed once."""
         for line in lines:
-            if line not in self._told:
-                self._told.add(line)
+            if line not in self._warned:
+                self._warned.add(line)
                 report = Text("a worker reports ", style="yellow").append(line, style="none")
                 self._console.print(report, highlight=False, soft_wrap=True)
 
@@ -108,14 +108,12 @@ class StudyProgress:
         return f"about {elapsed_s / ended_here * max(0, promised - done) / 60:.0f} min left"
 
     def _others(self) -> str:
-        """Counts of trials that neither run nor have ended, by their status in the ledger: `, 2 waiting`."""
-        counts = sorted(self._ledger.tally.statuses.items())
-        return "".join(
-            f", {count} {status}" for status, count in counts if count and status not in (*TERMINAL, "running")
-        )
+        """The number of trials that neither run nor have ended: `, 2 waiting`."""
+        count = self._ledger.tally.count("waiting") + self._ledger.tally.count("left_open")
+        return f", {count} waiting" if count else ""
 
     def _view(self) -> Group:
-        done, promised = self._ledger.tally.ended, self._ledger.promised()
+        done, promised = self._ledger.tally.count("ended"), self._ledger.promised()
         elapsed = self._clock() - self._started
         head = Text(
             f"{self._ledger.study.study}: {done} of {promised} trials, {elapsed / 60:.1f} min, "

@@ -20,6 +20,7 @@ from vsetune.records.study_history import StudyHistory
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch, Refusal, Sampled
 from vsetune.storage.paths import remote_place
+from vsetune.study import messages
 from vsetune.study.confirmations import trial_id
 from vsetune.study.places import tracking_uri
 from vsetune.study.preparation import PreparedStudy
@@ -72,11 +73,7 @@ def require_sampled(study: str, history: StudyHistory) -> None:
     }
     lost = [each.trial for each in searched if sampled.get(each.trial) != each.configuration]
     if lost:
-        raise StudyConflict(
-            f"study {study}: its log does not contain what was sampled for trials of its search ({len(lost)} of "
-            f"{len(searched)} attempts, the first of {lost[0]}), like that of a study of version 0.2, so the search "
-            f"cannot go on; give the study another name and let it learn from this one: search.warm_start: [{study}]"
-        )
+        raise StudyConflict(messages.NOT_SAMPLED(study=study, lost=len(lost), all=len(searched), first=lost[0]))
 
 
 def logged_search(
@@ -101,7 +98,7 @@ def export_records(study: str, tracking: TrackingSpec | None, *, patience_s: flo
         tracking = parse_spec(dict(record.config.get("tracking") or {}), TrackingSpec, where=f"study {study}: tracking")
     uri, folder = tracking_uri(tracking), folder_of_study(study)
     if uri is None:
-        raise UsageError(f"study {study}: is not exported; give --tracking-uri, or set MLFLOW_TRACKING_URI")
+        raise UsageError(messages.NOT_EXPORTED(study=study))
     with held_home(folder) as held, _opened(folder, held, uri, tracking.series) as records:
         left = records.exporter.deliver(patience_s)
         return left, records.exporter.outage() or "it is slow; repeat"

@@ -1,22 +1,34 @@
-"""Counts of a running study for display: states, costs and results of its trials, by cell and in total.
+"""Counts of a study's trials, updated as trials change: for the ledger's decisions, and for display.
 
-States are counted as trials change. Costs are computed when a cell's tally is read, only for trials that have changed.
+Costs are computed when they are read, only for trials that have changed.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from vsetune.records.events import AttemptStatus
+from vsetune.config.study.cells import Cell
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.records.events import AttemptStatus, was_cut_short
 from vsetune.report.rows import Cost
+from vsetune.report.search_budgets import recorded_budget
 from vsetune.report.selection import cost_of
-from vsetune.study.trials import TrialProgress
+from vsetune.study.cell_budget import CellBudget
+from vsetune.study.trials import TERMINAL, TrialProgress
 
 TrialState = Literal["waiting", "left_open", "running", "finished", "pruned", "failed"]
+"""States on dashboards, one for each trial. waiting: also after an interruption."""
+State = TrialState | Literal["open", "due", "disturbed", "ended"]
+"""open: not closed. due: open, and not left for the next run of the study. disturbed: interrupted, and not continued
+yet. ended: closed."""
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "waiting": ("waiting", "interrupted"), "open": ("waiting", "interrupted", "left_open", "running"),
+    "due": ("waiting", "interrupted", "running"), "disturbed": ("interrupted", "left_open"), "ended": TERMINAL,
+}
 
 
 @dataclass(frozen=True)
@@ -37,83 +49,144 @@ class CellTally:
 
 
 @dataclass
-class _Kept:
-    """Counts of one cell, by trial. stale: trials whose cost must be computed again."""
+class _CellCounts:
+    """Counts of one cell. empty: its budget before it has trained anything.
 
-    places: dict[str, int] = field(default_factory=dict)
-    ended: int = 0
-    running: dict[str, TrialProgress] = field(default_factory=dict)
+    trials: all trials, in the order in which they were handed out. states: how many trials of its search are in each
+    state. committed: epochs of each trial of its search. stale: trials that have changed since they were measured.
+    measured: cost, statuses of the attempts and best M-Recall of a trial.
+    """
+
+    empty: CellBudget
+    trials: dict[str, TrialProgress] = field(default_factory=dict)
+    states: Counter[str] = field(default_factory=Counter)
+    committed: list[float] = field(default_factory=list)
     stale: dict[str, TrialProgress] = field(default_factory=dict)
-    costs: dict[str, Cost] = field(default_factory=dict)
-    statuses: dict[str, list[AttemptStatus]] = field(default_factory=dict)
-    bests: dict[str, float] = field(default_factory=dict)
+    measured: dict[str, tuple[Cost, list[AttemptStatus], float]] = field(default_factory=dict)
 
-    def tally(self) -> CellTally:
+    def measure(self) -> Collection[tuple[Cost, list[AttemptStatus], float]]:
         for name, progress in self.stale.items():
             attempts = progress.attempts()
-            self.costs[name] = cost_of([attempts]) if attempts else Cost(0.0, 0.0, 0.0)
-            self.statuses[name] = [attempt.status for attempt in attempts]
-            self.bests[name] = progress.best_m_recall or 0.0
+            cost = cost_of([attempts]) if attempts else Cost(0.0, 0.0, 0.0)
+            self.measured[name] = cost, [attempt.status for attempt in attempts], progress.best_m_recall or 0.0
         self.stale.clear()
-        running = sorted(self.running, key=lambda trial: self.places[trial])
-        return CellTally(
-            ended=self.ended, running=tuple(self.running[trial] for trial in running),
-            best=max(self.bests.values(), default=0.0),
-            charged_epochs=sum(cost.budget_epochs for cost in self.costs.values()),
-            wasted_epochs=sum(cost.wasted_epochs for cost in self.costs.values()),
-            device_seconds=sum(cost.device_seconds for cost in self.costs.values()),
-            attempts=Counter(itertools.chain.from_iterable(self.statuses.values())),
-        )
+        return self.measured.values()
+
+
+@dataclass
+class _Counted:
+    """A trial as it is counted. place: in the search of its cell; None for a confirming trial. is_short: its committed
+    epochs are those that it trained."""
+
+    place: int | None
+    state: str | None = None
+    is_short: bool = False
 
 
 class StudyTally:
-    """Tally of a study. closed: names of trials in the order in which they ended; a reopened trial may be listed twice.
-    ended: number of trials that are closed now. statuses, states: number of trials by their status in the ledger, and
-    by their state on dashboards.
+    """Counts of the trials of a study. `changed` must be called with every new trial and after every change of one.
+
+    closed: names of trials in the order in which they ended; a reopened trial may be listed twice.
     """
 
-    def __init__(self, cells: Iterable[str]) -> None:
+    def __init__(self, study: StudySpec, cells: Iterable[Cell]) -> None:
+        self._study = study
         self.closed: list[str] = []
-        self.ended = 0
-        self.statuses: Counter[str] = Counter()
-        self.states: Counter[TrialState] = Counter()
-        self._cells = {cell: _Kept() for cell in cells}
-        self._counted: dict[str, tuple[str, TrialState, bool]] = {}
+        self._states: Counter[str] = Counter()
+        self._cells = {cell.name: _CellCounts(CellBudget.of(study, cell)) for cell in cells}
+        self._counted: dict[str, _Counted] = {}
 
     def changed(self, progress: TrialProgress) -> None:
-        """Updates the tally with a new or changed trial. An unnecessary call does no harm."""
-        trial = progress.assignment.trial
-        kept, name = self._cells[trial.cell], trial.trial
-        kept.stale[name] = progress
-        now = (progress.status, _state_of(progress), progress.is_closed)
-        before = self._counted.get(name)
-        if before is None:
-            kept.places[name] = len(kept.places)
-        if now == before:
-            return
-        self._counted[name] = now
-        if before is not None:
-            self._count(kept, before, -1)
-        self._count(kept, now, 1)
-        if now[2] and (before is None or not before[2]):
-            self.closed.append(name)
-        if progress.status == "running":
-            kept.running[name] = progress
-        else:
-            kept.running.pop(name, None)
+        """Updates the counts with a new or changed trial. An unnecessary call does no harm."""
+        assignment = progress.assignment
+        name, counts = assignment.trial.trial, self._cells[assignment.trial.cell]
+        counts.trials[name] = counts.stale[name] = progress
+        if name not in self._counted:
+            is_search = assignment.phase == "search"
+            self._counted[name] = _Counted(len(counts.committed) if is_search else None)
+            counts.committed += [counts.empty.whole] if is_search else []
+        counted, state = self._counted[name], _state_of(progress)
+        if state != counted.state:
+            for states in (self._states, counts.states) if counted.place is not None else (self._states,):
+                states[state] += 1
+                if counted.state is not None:
+                    states[counted.state] -= 1
+            if state in TERMINAL and counted.state not in TERMINAL:
+                self.closed.append(name)
+            counted.state = state
+        if counted.place is not None and not counted.is_short and _is_short(progress):
+            counted.is_short = True
+            counts.committed[counted.place] = cost_of([progress.attempts()]).budget_epochs
+
+    def exhaust(self, cell: Cell) -> None:
+        """Notes that the cell's search has no further configuration, although its budget allows more."""
+        counts = self._cells[cell.name]
+        counts.empty = replace(counts.empty, trials=len(counts.committed))
+
+    def count(self, state: State, cell: Cell | None = None) -> int:
+        """Number of trials in a state: of the search of a cell, or of the whole study, confirming trials included."""
+        states = self._states if cell is None else self._cells[cell.name].states
+        return sum(states[part] for part in _PARTS.get(state, (state,)))
+
+    def asked(self, cell: Cell) -> int:
+        """Number of trials of the cell's search."""
+        return len(self._cells[cell.name].committed)
+
+    def budget(self, cell: Cell) -> CellBudget:
+        """The budget of a cell's search, with the epochs committed so far."""
+        counts = self._cells[cell.name]
+        return replace(counts.empty, committed=sum(counts.committed))
+
+    def recorded_budget(self, cell: Cell) -> dict[str, str]:
+        """The budget in the form in which the attempts of the cell's search record it, for the board."""
+        empty = self._cells[cell.name].empty
+        limit = self._study.budget.device_seconds_per_cell
+        return recorded_budget(empty.most, epochs_of_a_trial=empty.whole, device_seconds=limit)
+
+    def device_seconds(self, cell: Cell) -> float:
+        """Device-seconds that all trials of a cell have used."""
+        return sum(cost.device_seconds for cost, *_ in self._cells[cell.name].measure())
+
+    def is_exhausted(self, cell: Cell) -> bool:
+        """Whether the budget is used up. Lost epochs are not charged, since they are not a choice of the search."""
+        if not self.budget(cell).room(self.asked(cell)):
+            return True
+        most_s = self._study.budget.device_seconds_per_cell
+        return most_s is not None and self.device_seconds(cell) >= most_s
+
+    def is_searching(self, cell: Cell) -> bool:
+        """Whether the search of a cell is not over, so that its best configuration may still change."""
+        return not self.asked(cell) or not self.is_exhausted(cell) or self.count("open", cell) > 0
+
+    def searched(self, cell: Cell) -> list[TrialProgress] | None:
+        """The trials of a cell's search, None while it is not over."""
+        if self.is_searching(cell):
+            return None
+        return [trial for trial in self._cells[cell.name].trials.values() if trial.assignment.phase == "search"]
 
     def cell(self, name: str) -> CellTally:
-        return self._cells[name].tally()
+        counts = self._cells[name]
+        measured = counts.measure()
+        return CellTally(
+            ended=sum(trial.is_closed for trial in counts.trials.values()),
+            running=tuple(trial for trial in counts.trials.values() if trial.status == "running"),
+            best=max((best for *_, best in measured), default=0.0),
+            charged_epochs=sum(cost.budget_epochs for cost, *_ in measured),
+            wasted_epochs=sum(cost.wasted_epochs for cost, *_ in measured),
+            device_seconds=sum(cost.device_seconds for cost, *_ in measured),
+            attempts=Counter(itertools.chain.from_iterable(statuses for _, statuses, _ in measured)),
+        )
 
-    def _count(self, kept: _Kept, counted: tuple[str, TrialState, bool], change: int) -> None:
-        status, state, is_closed = counted
-        self.statuses[status] += change
-        self.states[state] += change
-        self.ended += change * is_closed
-        kept.ended += change * is_closed
 
-
-def _state_of(progress: TrialProgress) -> TrialState:
+def _state_of(progress: TrialProgress) -> str:
+    """The state of a trial, with `interrupted` for one that waits after an interruption."""
     if progress.is_closed or progress.status == "running":
-        return progress.status  # type: ignore[return-value]
-    return "left_open" if progress.is_left_open else "waiting"
+        return progress.status
+    if progress.is_left_open:
+        return "left_open"
+    return "interrupted" if progress.status == "waiting" and progress.error is not None else "waiting"
+
+
+def _is_short(progress: TrialProgress) -> bool:
+    """Whether the trial has ended with fewer epochs than planned, by a decision of the search."""
+    return progress.status == "pruned" or was_cut_short(progress.status, progress.error)

@@ -14,8 +14,8 @@ import platform
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -24,8 +24,9 @@ import ray
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobSubmissionClient
 
-from vsetune.errors import UsageError, one_line
+from vsetune.errors import Problem, UsageError, one_line
 from vsetune.storage.whole_files import FULL
+from vsetune.study import messages
 from vsetune.study.job_package import STOP_WITHIN_S, JobPackage, cannot_pack
 
 STUDY_KEY = "vsetune.study"
@@ -96,7 +97,7 @@ class JobServer:
         found = [job for job in known if name == job.id] or [job for job in known if name == job.study]
         if not found:
             there = ", ".join(job.id for job in known[:5]) or "none"
-            raise UsageError(f"job {name}: not on cluster {self.address}, which has: {there}; see `vsetune job list`")
+            raise UsageError(messages.JOB_UNKNOWN(job=name, cluster=self.address, known=there))
         return found[0]
 
     def running(self, study: str) -> Job | None:
@@ -131,18 +132,19 @@ class JobServer:
 
     def follow(self, job: Job) -> Iterator[str]:
         """The job's output from the beginning, in pieces, until it ends. UsageError when the connection breaks."""
-        loop = asyncio.new_event_loop()
         pieces = self._client.tail_job_logs(quote(job.id))
-        try:
-            while True:
-                with self._answering():
-                    try:
-                        piece = loop.run_until_complete(anext(pieces))
-                    except StopAsyncIteration:
-                        return
+        with asyncio.Runner() as runner:
+            while (piece := self._piece(runner, pieces)) is not None:
                 yield piece
-        finally:
-            _end(loop)
+
+    def _piece(self, runner: asyncio.Runner, pieces: AsyncIterator[str]) -> str | None:
+        """The next piece of a log; None at its end."""
+
+        async def following() -> str | None:
+            return await anext(pieces, None)
+
+        with self._answering():
+            return runner.run(following())
 
     def stop(self, job: Job) -> Job:
         """Asks a job to stop and waits until it has stopped, which includes writing checkpoints. Waits for at most
@@ -166,10 +168,9 @@ class JobServer:
         there = str(facts.get("rayVersion", "?")), _minor(str(facts.get("pythonVersion", "?")))
         here = ray.__version__, _minor(platform.python_version())
         if there != here:
-            raise UsageError(
-                f"cluster {self.address}: runs Ray {there[0]} on Python {there[1]}, here are Ray {here[0]} on Python "
-                f"{here[1]}; install the same on both sides (constraints.txt pins Ray), or submit from the head node"
-            )
+            raise UsageError(messages.OTHER_VERSIONS(
+                cluster=self.address, ray_there=there[0], python_there=there[1], ray_here=here[0], python_here=here[1]
+            ))
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
@@ -177,32 +178,17 @@ class JobServer:
         try:
             yield
         except AuthenticationError as error:
-            raise UsageError(f"cluster {self.address}: {_token_trouble(str(error))}") from error
+            raise UsageError(_token_problem(str(error), self.address)) from error
         except RuntimeError as error:
-            raise UsageError(f"cluster {self.address}: {_refusal(str(error))}") from error
+            raise UsageError(_refusal(str(error), self.address)) from error
         except Exception as error:
             if not isinstance(error, OSError | ValueError) and type(error).__module__.split(".")[0] not in _CARRIERS:
                 raise
             if isinstance(error, OSError) and error.errno in FULL:
                 raise cannot_pack(error) from error
             if "exceeds the maximum size" in str(error):
-                raise UsageError(
-                    f"job: too large to send ({one_line(error)}); name what it does not need in .rayignore"
-                ) from error
-            raise UsageError(
-                f"cluster {self.address}: does not answer as a Ray dashboard does ({one_line(error)}); check the "
-                "address, and whether the head node is up"
-            ) from error
-
-
-def _end(loop: asyncio.AbstractEventLoop) -> None:
-    """Closes the loop, also in the middle of waiting for the next piece, as after Ctrl-C."""
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-        with suppress(asyncio.CancelledError, RuntimeError):
-            loop.run_until_complete(task)
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
+                raise UsageError(messages.JOB_TOO_LARGE(reason=one_line(error))) from error
+            raise UsageError(messages.NO_DASHBOARD(cluster=self.address, reason=one_line(error))) from error
 
 
 def _job(details: Any) -> Job:
@@ -215,36 +201,28 @@ def _job(details: Any) -> Job:
     )
 
 
-def _token_trouble(text: str) -> str:
+def _token_problem(text: str, cluster: str) -> Problem:
     if "couldn't find an authentication token" in text:
-        return (
-            "needs a token and none was found here; copy the cluster's into ~/.ray/auth_token, or name its file in "
-            "RAY_AUTH_TOKEN_PATH"
-        )
+        return messages.NO_TOKEN(cluster=cluster)
     if "cannot be opened or is empty" in text:
-        return (
-            f"needs a token, and RAY_AUTH_TOKEN_PATH names {os.environ.get('RAY_AUTH_TOKEN_PATH')}, which cannot be "
-            "read or is empty; put the cluster's token there"
-        )
+        return messages.NO_TOKEN_FILE(cluster=cluster, file=os.environ.get("RAY_AUTH_TOKEN_PATH"))
     mode = os.environ.get("RAY_AUTH_MODE", "token")
     if mode.lower() != "token":
-        return f"needs a token, and RAY_AUTH_MODE is {mode!r} here, so that none was sent; set it to token"
-    return (
-        "refuses the token found here (RAY_AUTH_TOKEN, else the file of RAY_AUTH_TOKEN_PATH, else ~/.ray/auth_token); "
-        "copy the cluster's"
-    )
+        return messages.NO_TOKEN_SENT(cluster=cluster, mode=mode)
+    return messages.TOKEN_REFUSED(cluster=cluster)
 
 
-def _refusal(text: str) -> str:
+def _refusal(text: str, cluster: str) -> Problem:
     if "No available agent" in text or "head node agent" in text:
-        return "has only just started and takes no jobs yet; repeat in a minute"
+        return messages.CLUSTER_STARTS(cluster=cluster)
     if "ray[default]" in text:
-        return "cannot be asked from here: Ray's client for jobs is missing; pip install 'vsetune[jobs]'"
+        return messages.NO_JOB_CLIENT(cluster=cluster)
     if text.startswith("WebSocket"):
-        return f"the connection broke ({one_line(text)})"
+        return messages.CONNECTION_BROKE(cluster=cluster, reason=one_line(text))
     if "Version check returned 404" in text:
-        return "does not answer as a Ray dashboard does (404 for its version); check the address"
-    return f"refused ({one_line(text.replace('Traceback (most recent call last):', ''))})"
+        return messages.NO_DASHBOARD(cluster=cluster, reason="404 for its version")
+    reason = one_line(text.replace("Traceback (most recent call last):", ""))
+    return messages.CLUSTER_REFUSES(cluster=cluster, reason=reason)
 
 
 @contextmanager
@@ -291,10 +269,7 @@ def require_listener(address: str) -> None:
     try:
         socket.create_connection((str(parts.hostname), port), timeout=_ANSWERS_WITHIN_S).close()
     except OSError as error:
-        raise UsageError(
-            f"cluster {address}: nothing answers there ({error.strerror or error}); start it (`ray up cluster.yaml`, "
-            "`ray start --head`), open a tunnel to it (`ray dashboard cluster.yaml`), or name it with --address"
-        ) from error
+        raise UsageError(messages.CLUSTER_SILENT(cluster=address, reason=error.strerror or error)) from error
 
 
 def _as_http(text: str, *, where: str) -> str:
@@ -307,9 +282,9 @@ def _as_http(text: str, *, where: str) -> str:
     except ValueError:
         is_one = False
     if not is_one or any(sign.isspace() for sign in text):
-        raise UsageError(f"{where}: got {text[:80]!r}, need the address of the dashboard, as in {DEFAULT_ADDRESS}")
+        raise UsageError(messages.JOB_ADDRESS(where=where, got=text[:80], example=DEFAULT_ADDRESS))
     if parts.username or parts.password:
-        raise UsageError(f"{where}: holds a user or password; Ray takes a token instead, see ~/.ray/auth_token")
+        raise UsageError(messages.ADDRESS_PASSWORD(where=where))
     return address.rstrip("/") if parts.port or parts.scheme == "https" else f"http://{parts.hostname}:{_PORT}"
 
 

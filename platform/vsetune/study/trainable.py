@@ -29,6 +29,7 @@ from vsetune.errors import AttemptError, ConfigError, DamagedCheckpoint, Storage
 from vsetune.storage.addresses import mask_output
 from vsetune.storage.mirror import Mirror
 from vsetune.storage.paths import HOME_VARIABLE, home
+from vsetune.study import messages
 from vsetune.study.first_stages import kept_stage
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.study.metrics_export import MetricsBoard
@@ -101,7 +102,7 @@ class AttemptTrainable(Trainable):
         if not hasattr(self, "_board"):  # the actor uses it for its next trials too
             self._board = MetricsBoard()
             self._board.start()
-            self._heard = HeardWarnings()
+            self._warnings = RecentWarnings()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._close()
@@ -121,7 +122,7 @@ class AttemptTrainable(Trainable):
             self._metrics.close()
         if report.get("done"):
             self._close_system()
-        warnings = self._heard.take()
+        warnings = self._warnings.take()
         return as_result(report | {"warnings": warnings} if warnings else report)
 
     def cleanup(self) -> None:
@@ -134,7 +135,7 @@ class AttemptTrainable(Trainable):
                 logger.info("trial %s: its last checkpoint stands (%s)", self._wanted["trial"]["trial"], error)
         self._close()
         self._board.close()
-        self._heard.close()
+        self._warnings.close()
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Does nothing: the attempt writes its own checkpoint to the trial's folder."""
@@ -305,10 +306,7 @@ def _device_here(name: str) -> torch.device:
     try:
         return choose_device(name)
     except ConfigError as error:
-        failure = AttemptError(
-            f"Ray gives the trial a GPU of node {socket.gethostname()}, and PyTorch finds none there; look at its "
-            "driver (nvidia-smi) and its PyTorch, or set resources.gpus to 0"
-        )
+        failure = AttemptError(messages.NO_GPU_HERE(node=socket.gethostname()))
         failure.kind = "device"
         raise failure from error
 
@@ -317,23 +315,23 @@ _OF_DATA = ("vsetune.data", "vsetune.storage.node_cache")
 _MOST = 20
 
 
-class HeardWarnings(logging.Handler):
+class RecentWarnings(logging.Handler):
     """Collects warnings of the data loggers, from its creation until it is closed; at most the last _MOST of them."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._heard: deque[str] = deque(maxlen=_MOST)
+        self._recent: deque[str] = deque(maxlen=_MOST)
         for name in _OF_DATA:
             logging.getLogger(name).addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._heard.append(record.getMessage())
+        self._recent.append(record.getMessage())
         if logging.lastResort is not None and not logging.getLogger().handlers:  # as without this handler
             logging.lastResort.handle(record)
 
     def take(self) -> list[str]:
         """The warnings since the last call, oldest first."""
-        return [self._heard.popleft() for _ in range(len(self._heard))]
+        return [self._recent.popleft() for _ in range(len(self._recent))]
 
     def close(self) -> None:
         for name in _OF_DATA:

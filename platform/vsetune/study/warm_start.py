@@ -126,7 +126,7 @@ def _attempts(study: StudySpec, store: Studies) -> list[AttemptRecord]:
         try:
             found += store.attempts(name)
         except UsageError as error:
-            raise UsageError(f"search.warm_start: {error}") from error
+            raise UsageError(error.problem.at("search.warm_start")) from error
     return found
 
 

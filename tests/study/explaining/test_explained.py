@@ -1,4 +1,4 @@
-"""What the store knows of a search, put into the numbers, drawings and words of a page."""
+"""A search in the numbers, charts and words of its page."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import drawn_classes
 import pytest
 
 from vsetune.config.spec.base import Choices, Range
 from vsetune.records.events import StudyRecord
 from vsetune.study.explaining import explain, to_html
-from vsetune.study.explaining.drawn_trials import MOST_DRAWN, drawn_trials
-from vsetune.study.explaining.explained import has_levelled
-from vsetune.study.explaining.history_plot import best_so_far, front_points, leaders_of
-from vsetune.study.explaining.parallel_plot import parallel
-from vsetune.study.explaining.setting_axes import SettingAxis, seen_domain
-from vsetune.study.explaining.slice_plots import slices
+from vsetune.study.explaining.explained import has_levelled, seen_domain
+from vsetune.study.explaining.search_charts import (
+    MOST_PLOTTED,
+    best_so_far,
+    charts_of,
+    front_points,
+    leaders_of,
+    place_of,
+    plotted_trials,
+)
 
 HOSTILE = '<img src=x onerror="alert(1)">'
 
@@ -32,7 +35,7 @@ def cell(explained):
     return next(cell for cell in explained.cells if cell.name == "vsepp.lseh")
 
 
-def test_the_budget_is_told_by_what_became_of_the_trials_without_confirming_runs(cell) -> None:
+def test_the_budget_is_split_by_outcome_without_confirming_runs(cell) -> None:
     account = cell.account
     assert dict(account.trials) == {"finished": 4, "stopped": 3, "failed": 1, "open": 1}
     assert dict(account.epochs) == {"finished": 24.0, "stopped": 9.0, "failed": 1.0, "open": 2.0}
@@ -40,8 +43,8 @@ def test_the_budget_is_told_by_what_became_of_the_trials_without_confirming_runs
 
 
 def test_reasons_are_counted_by_the_rule_that_gave_them_with_examples(cell) -> None:
-    told = [(ending.outcome, ending.kind, ending.count, ending.epoch) for ending in cell.endings]
-    assert told == [("stopped", "patience", 2, 4.0), ("stopped", "asha", 1, 1.0), ("failed", "errors", 1, 1.0)]
+    found = [(ending.outcome, ending.kind, ending.count, ending.epoch) for ending in cell.endings]
+    assert found == [("stopped", "patience", 2, 4.0), ("stopped", "asha", 1, 1.0), ("failed", "errors", 1, 1.0)]
     names = [name for name, _ in cell.endings[0].examples]
     assert names == ["vsepp.lseh-c004-s0", "vsepp.lseh-c005-s0"]
     assert "below the median 51.0" in cell.endings[0].examples[0][1]
@@ -59,7 +62,7 @@ def test_the_best_so_far_counts_the_epochs_of_all_trials_before_it(cell) -> None
     assert cell.winner.name == "vsepp.lseh-c002-s0"
 
 
-def test_the_front_has_whoever_is_highest_so_soon_and_no_trial_that_breaks_a_constraint(cell) -> None:
+def test_the_front_has_no_trial_that_breaks_a_constraint(cell) -> None:
     soon, late = (replace(cell.trials[0], name=name, breaks=()) for name in ("soon", "late"))
     soon = replace(soon, curve=((1.0, 40.0), (2.0, 50.0), (3.0, 51.0)))
     late = replace(late, curve=((1.0, 30.0), (2.0, 50.0), (3.0, 55.0), (4.0, 54.0)))
@@ -73,7 +76,7 @@ def test_the_front_has_whoever_is_highest_so_soon_and_no_trial_that_breaks_a_con
     ]
 
 
-def test_what_the_search_was_for_and_what_broke_a_constraint_is_told(study, store, searched) -> None:
+def test_the_objective_and_broken_constraints_are_shown(study, store, searched) -> None:
     search = study.config["search"] | {"objective": "area_under_curve", "constraints": {"seconds_per_epoch": 8}}
     attempts = [
         replace(each, summary={**each.summary, "seconds_per_epoch": 9.0, "constraint_excess": 0.125})
@@ -81,24 +84,30 @@ def test_what_the_search_was_for_and_what_broke_a_constraint_is_told(study, stor
     ]
     page = to_html(explain(replace(study, config=study.config | {"search": search}), attempts))
     assert "searched for <strong>area_under_curve</strong>; at most <strong>seconds_per_epoch 8</strong>" in page
-    assert "breaks a constraint and can be no winner" in page
+    assert "breaks a constraint and cannot be the winner" in page
     assert "9 seconds per epoch, at most 8" in page
 
 
-def test_a_slice_marks_what_was_stopped_and_shows_failures_at_the_foot(cell) -> None:
-    drawn = {each.setting: each for each in slices(cell)}
-    assert drawn.keys() == {"loss.margin", "training.learning_rate"}
-    assert (drawn["training.learning_rate"].is_log, drawn["loss.margin"].is_log) == (True, False)
-    kinds = [mark.kind for mark in drawn["loss.margin"].marks]
-    assert sorted(kinds) == ["edge", "failed", *["finished"] * 4, "open", *["stopped"] * 2]
-    assert "vsepp.lseh-c002-s0: M-Recall 55.50 %" in drawn["loss.margin"].marks[-1].words
+def titles(chart: str) -> list[str]:
+    """The words of its marks, in plotting order."""
+    return re.findall("<title>(.*?)</title>", chart)
+
+
+def test_a_slice_has_every_trial_with_the_winner_on_top_and_failures_at_the_lower_edge(cell) -> None:
+    slices = charts_of(cell).slices
+    assert slices.keys() == {"loss.margin", "training.learning_rate"}
+    marks = titles(slices["loss.margin"])
+    assert len(marks) == 9
+    assert marks[-1].startswith("vsepp.lseh-c002-s0: M-Recall 55.50 % at epoch 5.00")
+    edge = re.findall(r'<path transform="translate\([\d.]+,150\)"[^>]*><title>(.*?):', slices["loss.margin"])
+    assert edge == ["vsepp.lseh-c006-s0", "vsepp.lseh-c007-s0"]
 
 
 def test_every_trial_with_a_result_is_a_line_through_all_settings(cell) -> None:
-    found = parallel(cell)
-    assert [axis.name for axis in found.axes] == ["margin", "learning_rate (log)", "M-Recall"]
-    assert len(found.lines) == 8
-    assert (found.lines[-1].is_winner, found.lines[-1].kind, found.has_gaps) == (True, "top", False)
+    charts = charts_of(cell)
+    lines = re.findall(r'<path d="(M[^"]*)"[^>]*><title>(.*?):', charts.parallel)
+    assert [path.count("L") for path, _ in lines] == [2] * 8
+    assert (lines[-1][1], charts.has_gaps) == ("vsepp.lseh-c002-s0", False)
 
 
 def test_a_setting_that_a_trial_does_not_have_leaves_a_gap(store, add, study) -> None:
@@ -107,35 +116,29 @@ def test_a_setting_that_a_trial_does_not_have_leaves_a_gap(store, add, study) ->
     plain = store.attempts()
     del plain[1].start.configuration["loss.margin"]
     (cell,) = [cell for cell in explain(study, plain).cells if cell.trials]
-    assert parallel(cell).has_gaps
-    assert [len(each.marks) for each in slices(cell)] == [2, 3]
+    charts = charts_of(cell)
+    assert charts.has_gaps
+    assert [len(titles(each)) for each in charts.slices.values()] == [2, 3]
 
 
 def test_too_many_trials_are_thinned_but_never_the_best(store, add, study) -> None:
-    for number in range(MOST_DRAWN + 50):
+    for number in range(MOST_PLOTTED + 50):
         add(number, [float(number % 97)], "pruned")
     (cell,) = [cell for cell in explain(study, store.attempts()).cells if cell.trials]
-    drawn = drawn_trials(cell)
-    assert len(drawn) == MOST_DRAWN
-    assert {trial.name for trial in cell.trials if trial.best == 96.0} <= {trial.name for trial in drawn}
-    assert f"{MOST_DRAWN} of {MOST_DRAWN + 50} trials are plotted" in to_html(explain(study, store.attempts()))
+    plotted = plotted_trials(cell.trials)
+    assert len(plotted) == MOST_PLOTTED
+    assert {trial.name for trial in cell.trials if trial.best == 96.0} <= {trial.name for trial in plotted}
+    assert f"{MOST_PLOTTED} of {MOST_PLOTTED + 50} trials are plotted" in to_html(explain(study, store.attempts()))
 
 
-@pytest.mark.parametrize(("domain", "value", "place", "labels"), [
-    (Range(low=1e-3, high=1e-1, log=True), 1e-2, 0.5, ["0.001", "0.002", "0.005", "0.01", "0.02", "0.05", "0.1"]),
-    (Range(low=0.0, high=1.0), 0.25, 0.25, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
-    (Range(low=1e-6, high=1.0, log=True), 1e-3, 0.5, [f"{10.0**power:g}" for power in range(-6, 1)]),
-    (Range(low=2, high=4, integer=True), 3, 0.5, ["2", "3", "4"]),
-    (Range(low=0.5, high=0.5), 0.5, 0.5, ["0.5"]),
-    (Choices(choices=[True, False]), False, 0.75, ["true", "false"]),
-    (Choices(choices=["a", "b"]), "c", None, ["a", "b"]),
+@pytest.mark.parametrize(("domain", "value", "place"), [
+    (Range(low=1e-3, high=1e-1, log=True), 1e-2, 0.5), (Range(low=1e-3, high=1e-1, log=True), 0.0, None),
+    (Range(low=0.0, high=1.0), 0.25, 0.25), (Range(low=0.0, high=1.0), 7.0, 1.0), (Range(low=0.5, high=0.5), 0.5, 0.5),
+    (Range(low=2, high=4, integer=True), "three", None), (Choices(choices=[True, False]), False, 0.75),
+    (Choices(choices=["a", "b"]), "c", None),
 ])
-def test_values_of_a_setting_have_places_and_round_ticks(domain, value, place, labels) -> None:
-    axis = SettingAxis("any", domain)
-    assert axis.place(value) == (place if place is None else pytest.approx(place))
-    found = axis.ticks(5)
-    assert [label for _, label in found] == labels
-    assert all(0.0 <= where <= 1.0 for where, _ in found)
+def test_values_of_a_setting_have_places_along_its_axis(domain, value, place) -> None:
+    assert place_of(domain, value) == (place if place is None else pytest.approx(place))
 
 
 def test_a_range_that_nobody_knows_is_what_the_trials_span() -> None:
@@ -149,7 +152,7 @@ def test_a_study_that_cannot_be_read_here_is_explained_by_its_trials(searched) -
     assert "cannot be read here" in found.remark
     (cell,) = found.cells
     assert (cell.account.given, cell.account.left) == (None, None)
-    assert len(slices(cell)) == 2
+    assert len(charts_of(cell).slices) == 2
     assert "cannot be read here" in to_html(found)
 
 
@@ -163,7 +166,7 @@ class Page(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
-def test_the_page_stands_alone_and_tells_of_every_cell(explained) -> None:
+def test_the_page_stands_alone_and_has_every_cell(explained) -> None:
     page = to_html(explained)
     assert "default-src 'none'" in page
     assert not re.search(r"https?://|@import|url\(|<script", page)
@@ -191,12 +194,9 @@ def test_a_search_that_trained_more_than_given_says_why_and_has_no_negative_rest
     assert '>0.0 <span class="soft">a begun trial is finished</span></td>' in text
 
 
-def test_everything_drawn_has_a_rule_in_the_style_of_the_page(explained) -> None:
-    assert drawn_classes.without_rule(to_html(explained)) == set()
-
-
-def test_what_people_and_errors_say_is_escaped(store, add, study) -> None:
+def test_names_and_errors_are_escaped(store, add, study) -> None:
     add(0, [40.0], "pruned", error=HOSTILE, **{HOSTILE: 1})
     page = to_html(explain(study, store.attempts()))
+    assert "&lt;img src=x" in page
     assert "<img" not in page
     assert not [attributes for _, attributes in Page(page).tags if any(name.startswith("on") for name in attributes)]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
-from vsetune.config.spec.base import Domain
+from vsetune.config.spec.base import Choices, Domain, Range
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import ConstraintSpec, StudySpec
 from vsetune.errors import ConfigError, StorageError
@@ -20,7 +20,6 @@ from vsetune.report.selection import Trial, by_configuration, configurations_of,
 from vsetune.search.importances import Importances, importances_of
 from vsetune.search.objectives import broken_limits
 from vsetune.study.cell_budget import epochs_of_cell
-from vsetune.study.explaining.setting_axes import seen_domain, text_of
 from vsetune.study.range_ends import range_ends
 from vsetune.study.recorded_studies import study_of
 
@@ -84,7 +83,7 @@ def tried(trial: Trial, constraints: ConstraintSpec | None = None) -> TriedTrial
 
 
 _MOST_EXAMPLES = 3
-_NOT_TOLD = "no reason recorded"
+_NO_REASON = "no reason recorded"
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ def endings_of(trials: Sequence[TriedTrial]) -> list[Ending]:
 def _kind(trial: TriedTrial) -> str:
     """`Ending.kind` of a trial. All failures share one kind, and all interruptions."""
     if not trial.reason:
-        return _NOT_TOLD
+        return _NO_REASON
     if trial.outcome in ("failed", "open"):
         return "errors" if trial.outcome == "failed" else "interruptions"
     return trial.rule or "other"
@@ -227,6 +226,22 @@ def _as_seen(cell: str, trials: Sequence[Trial]) -> SearchSpace:
             if name != "seed":
                 values.setdefault(name, []).append(value)
     return SearchSpace(cell, {name: seen_domain(seen) for name, seen in values.items()}, None, is_seen=True)
+
+
+def text_of(value: Any) -> str:
+    """The value as in a study file, floats with six significant digits."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def seen_domain(values: Iterable[Any]) -> Domain:
+    """The range or the choices that the values of a setting span, where its domain is not known. values: at least one.
+    """
+    seen = list(values)
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in seen):
+        return Range(low=min(seen), high=max(seen), integer=all(isinstance(value, int) for value in seen))
+    return Choices(choices=list({text_of(value): value for value in seen}.values()))
 
 
 @dataclass(frozen=True)
@@ -308,10 +323,10 @@ def _limits(constraints: Mapping[str, Any]) -> str | None:
 def _how(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """`ExplainedStudy.how`, from the raw config, so that studies of any version give the values that they have."""
     search, scheduler = (config.get(part) or {} for part in ("search", "scheduler"))
-    told = {
+    settings = {
         "sampler": search.get("sampler"), "start": search.get("start"), "seed of the search": search.get("seed"),
         "searched for": _objective(search), "at most": _limits(search.get("constraints") or {}),
         "learns from": ", ".join(search.get("warm_start") or []) or None,
         "early stopping": scheduler.get("kind"), "no trial stops before epoch": scheduler.get("grace_epochs"),
     }
-    return tuple((name, text_of(value)) for name, value in told.items() if value is not None)
+    return tuple((name, text_of(value)) for name, value in settings.items() if value is not None)

@@ -2,82 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vsetune.report.axis_scale import Scale
 from vsetune.report.page_templates import render
 from vsetune.report.wording import fixed
-from vsetune.study.explaining import history_plot, parallel_plot, slice_plots
-from vsetune.study.explaining.drawn_trials import MOST_DRAWN, recall_axis, settings_text
 from vsetune.study.explaining.explained import OUTCOMES, Account, ExplainedCell, ExplainedStudy, TriedTrial
+from vsetune.study.explaining.search_charts import MOST_PLOTTED, SearchCharts, charts_of, recall_range, settings_text
 
-BAR_WIDTH = 190
-_FEW_TRIALS, _MOST_TOLD = 30, 3
-
-
-@dataclass(frozen=True)
-class _Segment:
-    x: float
-    width: float
-    outcome: str
+_FEW_TRIALS, _MOST_NAMED = 30, 3
 
 
 @dataclass(frozen=True)
 class _Section:
-    """A cell as the page shows it. anchor: its id. bar: its epochs by outcome. budget: pixel of its epoch budget, None
-    where it is not known."""
+    """A cell as the page shows it. anchor: its id. bar: (outcome, per cent of the longest bar). budget: the same share
+    of its epoch budget, None where it is not known. charts: None where no trial has a result."""
 
     cell: ExplainedCell
     anchor: str
     lead: str
     notes: list[str]
-    bar: list[_Segment]
+    bar: Sequence[tuple[str, float]]
     budget: float | None
-    history: history_plot.History | None
-    slices: list[slice_plots.Slice]
-    parallel: parallel_plot.Parallel | None
-    front: history_plot.Front | None
+    charts: SearchCharts | None
 
 
 def to_html(explained: ExplainedStudy) -> str:
     """The whole page as text. It needs no network and no JavaScript."""
-    longest = max((_length(cell.account) for cell in explained.cells), default=0.0)
+    longest = max((_length(cell.account) for cell in explained.cells), default=0.0) or 1.0
+    cells = len(explained.cells)
     return render(
-        "explained.html.j2", "vsetune.study.explaining", explained=explained, headline=_headline(explained.cells),
-        outcomes=OUTCOMES, fixed=fixed, bar_width=BAR_WIDTH,
+        "explained.html.j2", "vsetune.study.explaining", explained=explained, outcomes=OUTCOMES, fixed=fixed,
+        headline=f"{_trials(sum(len(cell.trials) for cell in explained.cells))} in {cells} cell{'s'[:cells != 1]}.",
         sections=[_section(cell, number, longest) for number, cell in enumerate(explained.cells)],
-        slice_plot=slice_plots, history_plot=history_plot, parallel_plot=parallel_plot,
     )
-
-
-def _headline(cells: Sequence[ExplainedCell]) -> str:
-    trials = sum(len(cell.trials) for cell in cells)
-    return f"{_trials(trials)} in {len(cells)} cell{'' if len(cells) == 1 else 's'}."
 
 
 def _section(cell: ExplainedCell, number: int, longest: float) -> _Section:
-    scale = Scale(0.0, longest, 0.0, float(BAR_WIDTH))
-    given = cell.account.given
-    return _Section(
-        cell, f"cell-{number}", _lead(cell), _notes(cell), _bar(cell.account, scale),
-        None if given is None else scale(given), history_plot.history(cell), slice_plots.slices(cell),
-        parallel_plot.parallel(cell), history_plot.front(cell),
-    )
+    account = cell.account
+    bar = [(outcome, 100 * account.epochs[outcome] / longest) for outcome in OUTCOMES if account.epochs[outcome]]
+    budget = None if account.given is None else 100 * account.given / longest
+    return _Section(cell, f"cell-{number}", _lead(cell), _notes(cell), bar, budget, charts_of(cell))
 
 
 def _length(account: Account) -> float:
     return max(account.spent, account.given or 0.0)
-
-
-def _bar(account: Account, scale: Scale) -> list[_Segment]:
-    segments, before = [], 0.0
-    for outcome in OUTCOMES:
-        epochs = account.epochs[outcome]
-        if epochs:
-            segments.append(_Segment(scale(before), round(scale(before + epochs) - scale(before), 2), outcome))
-            before += epochs
-    return segments
 
 
 def _lead(cell: ExplainedCell) -> str:
@@ -105,22 +75,22 @@ def _lead(cell: ExplainedCell) -> str:
 
 
 def _notes(cell: ExplainedCell) -> list[str]:
-    """Notes for reading the plots of a cell."""
-    notes = []
-    notes += [f"{end.sentence(cell.name)}." for end in cell.range_ends]
-    axis = recall_axis(cell.trials)
-    if len(cell.trials) > MOST_DRAWN:
-        notes.append(f"{MOST_DRAWN} of {len(cell.trials)} trials are plotted: the best, and a sample of others.")
-    if axis is not None and axis.below:
-        notes.append(f"{_trials(axis.below)} below {fixed(axis.low, 1)} % stand at the lower edge.")
+    """Notes for reading the charts of a cell."""
+    notes = [f"{end.sentence(cell.name)}." for end in cell.range_ends]
+    low, _ = recall_range(cell.trials) or (-math.inf, 0.0)
+    below = sum(trial.best is not None and trial.best < low for trial in cell.trials)
+    if len(cell.trials) > MOST_PLOTTED:
+        notes.append(f"{MOST_PLOTTED} of {len(cell.trials)} trials are plotted: the best, and a sample of others.")
+    if below:
+        notes.append(f"{_trials(below)} below {fixed(low, 1)} % {'is' if below == 1 else 'are'} at the lower edge.")
     if cell.importances.shares and cell.importances.trials < _FEW_TRIALS:
         notes.append(f"Importances from {cell.importances.trials} trials are a hint, not a measurement.")
     breaking = _breaking(cell)
     if breaking:
-        told = "; ".join(f"{trial.name}: {', '.join(trial.breaks)}" for trial in breaking[:_MOST_TOLD])
-        more = f"; and {len(breaking) - _MOST_TOLD} more" if len(breaking) > _MOST_TOLD else ""
+        named = "; ".join(f"{trial.name}: {', '.join(trial.breaks)}" for trial in breaking[:_MOST_NAMED])
+        more = f"; and {len(breaking) - _MOST_NAMED} more" if len(breaking) > _MOST_NAMED else ""
         verb = "breaks" if len(breaking) == 1 else "break"
-        notes.append(f"{_trials(len(breaking))} {verb} a constraint and can be no winner ({told}{more}).")
+        notes.append(f"{_trials(len(breaking))} {verb} a constraint and cannot be the winner ({named}{more}).")
     if cell.account.lost:
         notes.append(f"{fixed(cell.account.lost, 1)} epochs were lost to interruptions and are in no budget.")
     return notes

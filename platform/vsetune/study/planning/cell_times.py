@@ -169,7 +169,7 @@ def measure_cells(
                 running.append(_begin(study, cell, Path(folder), seconds=seconds))
                 on_progress(Progress(len(found), [each.cell for each in running]))
             for each in [each for each in running if each.process.poll() is not None]:
-                found[each.cell] = _told(each)
+                found[each.cell] = _result_of(each)
                 running.remove(each)
                 on_progress(Progress(len(found), [other.cell for other in running]))
             time.sleep(_LOOK_EVERY_S)
@@ -212,12 +212,12 @@ def _environment(needs: Needs) -> Mapping[str, str]:
     return {**os.environ, **_WORKER_ENVIRONMENT, **own}
 
 
-def _told(ended: _Measuring) -> Measured:
+def _result_of(ended: _Measuring) -> Measured:
     """The result of an ended process, or why it has none."""
     code, plain = ended.process.returncode, read_json(ended.folder / RESULT_FILE)
     if plain is None:
-        said = (ended.folder / _ERRORS_FILE).read_text(errors="replace").strip().splitlines()
-        reason = one_line(said[-1]) if said else f"exit code {code}"
+        printed = (ended.folder / _ERRORS_FILE).read_text(errors="replace").strip().splitlines()
+        reason = one_line(printed[-1]) if printed else f"exit code {code}"
         if code == _KILLED:
             reason = "it was killed (out of memory?)"
         return f"could not be measured: {reason}"[:_LONGEST_PROBLEM]

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import psutil
+import torch
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.evaluation_settings import EvaluationSpec
-from vsetune.config.study.resources import Needs
+from vsetune.config.study.resources import Needs, copies_that_fit
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec
+from vsetune.errors import ConfigError
 from vsetune.report.search_budgets import SearchBudget
+from vsetune.study import messages
 from vsetune.study.cell_budget import CellBudget, at_once, epochs_of_cell
-from vsetune.study.node_types import NodeType
+from vsetune.study.node_types import NodeType, occupy, refused, share_of
 from vsetune.study.planning.cell_times import CellTimes, TrialSeconds, cheaper_cadence, trial_seconds, validations_of
-from vsetune.study.planning.trial_places import THIS_MACHINE, CellWork, places_for, schedule, usd_per_hour
 
 STUDY_START_S, WORKER_START_S = 10.0, 8.0
 """Assumed constants, in seconds: until Ray has started and the first trial is handed out; until a worker's process has
@@ -169,26 +174,26 @@ def _remark_on_budget(study: StudySpec, cell: Cell, plan: CellPlan) -> list[str]
     budget = SearchBudget(epochs_of_cell(study, cell), whole, plan.searches * whole)
     if plan.is_cut_by_seconds or not budget.why:
         return []
-    told = f"its search is given {budget.epochs:g} epochs and trains {budget.trained:g}, since {budget.why}"
-    return [f"cell {cell.name}: {told}"]
+    remark = f"its search is given {budget.epochs:g} epochs and trains {budget.trained:g}, since {budget.why}"
+    return [f"cell {cell.name}: {remark}"]
 
 
 def _dear_validation(cell: Cell, plan: CellPlan) -> str:
     """A line on validations that take longer than the training, with the setting to change."""
     times, training = plan.times, TrainingSpec.model_validate(cell.training)
     every = training.validate_every_steps
-    told = (
+    remark = (
         f"cell {cell.name}: validating takes {plan.trial.validating / plan.trial.training:.3g} times as long as "
         f"training ({plan.validations} validations a trial, {times.validation:.3g} s each; a step takes "
         f"{times.step:.3g} s)"
     )
     if every is None or every >= times.steps_per_epoch:
-        return f"{told}; it validates at the end of epochs only already: need a smaller data.validation_split"
+        return f"{remark}; it validates at the end of epochs only already: need a smaller data.validation_split"
     enough = cheaper_cadence(times)
     wanted = "null" if enough is None or enough <= every else str(enough)
     return (
-        f"{told}; set training.validate_every_steps: {wanted} at network {cell.network_name}, so that its losses stay "
-        f"comparable (now {every})"
+        f"{remark}; set training.validate_every_steps: {wanted} at network {cell.network_name}, so that its losses "
+        f"stay comparable (now {every})"
     )
 
 
@@ -235,3 +240,134 @@ def _left_out(study: StudySpec) -> list[str]:
             "trials, and epochs that differ by up to half a trial in every cell"
         )
     return found
+
+
+THIS_MACHINE = "this machine"
+_RAYS_SHARE = 0.7
+"""Share of the memory that Ray leaves for trials; the rest is its object store."""
+
+
+@dataclass(frozen=True)
+class CellWork:
+    """The trials of a cell. epochs: of one trial. seconds: of one in a process that has run others before. searches,
+    confirmations: numbers of trials."""
+
+    needs: Needs
+    epochs: float
+    seconds: float
+    searches: int
+    confirmations: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A simulated study. seconds: from the first start of a trial to the last end. workers: most trials at a time."""
+
+    seconds: float
+    workers: int
+
+
+@dataclass
+class _Progress:
+    """Progress of a cell. searches, confirmations: trials that have not begun. running, begun: trials of its search.
+    promised: epochs of the begun trials of its search."""
+
+    work: CellWork
+    searches: int
+    confirmations: int
+    running: int = 0
+    begun: int = 0
+    promised: float = field(default=0.0)
+
+
+def this_machine() -> NodeType:
+    """This machine with the resources that Ray would find here."""
+    resources = {"CPU": float(os.cpu_count() or 1), "memory": _RAYS_SHARE * psutil.virtual_memory().available}
+    if torch.cuda.is_available():
+        resources["GPU"] = float(torch.cuda.device_count())
+        for word in torch.cuda.get_device_name().replace("-", " ").split():
+            resources[f"accelerator_type:{word}"] = 1.0  # Ray names one of them
+    return NodeType(THIS_MACHINE, resources, most=1, usd_per_hour=None)
+
+
+def require_places(needs: Iterable[Needs], types: Sequence[NodeType], *, where: str, advice: str) -> None:
+    """ConfigError, which ends with the advice, if some trial fits no node."""
+    for each in sorted(set(needs)):
+        reason = refused(each, types, [])
+        if reason is not None:
+            raise ConfigError(messages.NO_ROOM(where=f"{where}: resources", needs=reason, hint=advice))
+
+
+def places_for(needs: Needs, types: Iterable[NodeType]) -> int:
+    """How many such trials all possible nodes have room for at a time."""
+    return sum(kind.most * copies_that_fit(kind.resources, needs) for kind in types)
+
+
+def usd_per_hour(needs: Needs, types: Iterable[NodeType]) -> float | None:
+    """Price of one trial's share of its node, the mean over all places; None if there is no place, or one of them has
+    no price."""
+    priced = [
+        (kind.most * copies_that_fit(kind.resources, needs), kind.usd_per_hour, share_of(kind.resources, needs))
+        for kind in types if kind.most and copies_that_fit(kind.resources, needs)
+    ]
+    if not priced or any(price is None for _, price, _ in priced):
+        return None
+    total = sum(count * price * share for count, price, share in priced if price is not None)
+    return total / sum(count for count, _, _ in priced)
+
+
+def schedule(
+    cells: Sequence[CellWork], types: Iterable[NodeType], *, at_once: Callable[[int], int], limit: int | None,
+    first: float,
+) -> Schedule:
+    """Simulates the trials of a study on all possible nodes, handed out in the ledger's order: confirmations of cells
+    whose search is over, else the cell with the fewest promised epochs. No trial is stopped.
+
+    at_once: most trials of a cell's search at a time, from the number that it has begun. limit: trials at a time, None
+    for no limit. first: extra seconds of the first trial of a place. Every cell must fit a node.
+    """
+    free = [dict(kind.resources) for kind in types for _ in range(kind.most)]
+    left = [_Progress(work, work.searches, work.confirmations) for work in cells]
+    running: list[tuple[float, int, _Progress, bool, dict[str, float]]] = []
+    order, now, workers = itertools.count(), 0.0, 0
+    while True:
+        while len(running) < (limit or len(running) + 1):
+            chosen = _next(left, at_once)
+            place = None if chosen is None else next(
+                (node for node in free if copies_that_fit(node, chosen[0].work.needs)), None
+            )
+            if chosen is None or place is None:
+                break
+            cell, is_search = chosen
+            _begin(cell, is_search)
+            occupy(place, cell.work.needs)
+            extra = first if len(running) >= workers else 0.0
+            heapq.heappush(running, (now + cell.work.seconds + extra, next(order), cell, is_search, place))
+            workers = max(workers, len(running))
+        if not running:
+            return Schedule(now, workers)
+        now, _, cell, is_search, place = heapq.heappop(running)
+        cell.running -= is_search
+        occupy(place, cell.work.needs, count=-1)
+
+
+def _next(cells: Iterable[_Progress], at_once: Callable[[int], int]) -> tuple[_Progress, bool] | None:
+    """The cell whose trial comes next, and whether that trial is one of its search; None if none may begin now."""
+    cells = list(cells)
+    for cell in cells:
+        if cell.confirmations and not cell.searches and not cell.running:
+            return cell, False
+    return min(
+        ((cell, True) for cell in cells if cell.searches and cell.running < at_once(cell.begun)),
+        key=lambda each: each[0].promised, default=None,
+    )
+
+
+def _begin(cell: _Progress, is_search: bool) -> None:
+    if not is_search:
+        cell.confirmations -= 1
+        return
+    cell.searches -= 1
+    cell.running += 1
+    cell.begun += 1
+    cell.promised += cell.work.epochs

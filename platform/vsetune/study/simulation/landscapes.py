@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,36 +45,6 @@ SETTINGS: Mapping[str, Range] = {
 }
 """The searched settings; a landscape with n dimensions takes the first n. They are settings of LSEH, so that valid
 trials are built."""
-
-
-class Curves(Protocol):
-    """True results of configurations. top: M-Recall in per cent at the end of the best one. noise: standard deviation
-    of the noise that a validation adds to a curve, in points. See `Surface` for the methods."""
-
-    @property
-    def top(self) -> float: ...
-
-    @property
-    def noise(self) -> float: ...
-
-    def curve_of(self, configuration: Mapping[str, Any], progress: Vector) -> Vector: ...
-
-    def truth(self, configuration: Mapping[str, Any], progress: Vector) -> float: ...
-
-    def epochs_to(self, configuration: Mapping[str, Any], target: float, epochs: float) -> float: ...
-
-    def fewest_epochs(self, target: float, epochs: float) -> float: ...
-
-
-class Trainings(Protocol):
-    """Trainings on which a search is simulated, synthetic or recorded."""
-
-    @property
-    def name(self) -> str: ...
-
-    def surface(self, seed: int) -> Curves: ...
-
-    def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from vsetune.records.events import was_cut_short
 from vsetune.records.studies import Studies
 from vsetune.report.selection import Trial, trials_of, usable
 from vsetune.search.sampling.sampler import UnitCube, Vector, distributions_of, even_point
+from vsetune.study import messages
 from vsetune.study.recorded_studies import study_of
 from vsetune.study.simulation.landscapes import STEPS_PER_EPOCH, validated_epochs
 
@@ -140,10 +141,7 @@ def recorded_landscapes(study: StudySpec, store: Studies, source: str, *, where:
     recorded = {cell.name: cell for cell in resolve_cells(study_of(record), where=f"study {source}")}
     cells = [cell for cell in resolve_cells(study, where=where) if cell.name in recorded and cell.domains]
     if not cells:
-        raise UsageError(
-            f"--curves: study {source} has the cells {', '.join(recorded)}, none of which {where} searches; need one "
-            "with the same name"
-        )
+        raise UsageError(messages.CURVES_OTHER_CELLS(source=source, cells=", ".join(recorded), where=where))
     trials = trials_of(store.attempts(source))
     return [_landscape(cell, recorded[cell.name], trials, source=source, where=where) for cell in cells]
 
@@ -152,16 +150,13 @@ def _landscape(
     cell: Cell, recorded: Cell, trials: Sequence[Trial], *, source: str, where: str
 ) -> RecordedLandscape:
     if difference := _difference(cell.domains, recorded.domains):
-        raise UsageError(
-            f"--curves: cell {cell.name}: {difference[0]} is {difference[1]} in {where} and {difference[2]} in study "
-            f"{source}; need the same space in both"
-        )
+        setting, got, need = difference
+        raise UsageError(messages.CURVES_OTHER_SPACE(
+            cell=cell.name, setting=setting, got=got, where=where, need=need, source=source
+        ))
     whole = [trial[-1] for trial in trials if trial[-1].start.cell == cell.name and _is_whole(trial)]
     if len(whole) < FEWEST_TRIALS:
-        raise UsageError(
-            f"--curves: cell {cell.name}: study {source} has {len(whole)} whole trials of its search, need at least "
-            f"{FEWEST_TRIALS}; record more, without early stopping"
-        )
+        raise UsageError(messages.CURVES_TOO_FEW(cell=cell.name, source=source, got=len(whole), need=FEWEST_TRIALS))
     nearest = Nearest(cell, [
         {name: attempt.start.configuration[name] for name in cell.domains if name in attempt.start.configuration}
         for attempt in whole

@@ -19,12 +19,12 @@ from vsetune.records.events import AttemptRecord, StudyRecord
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import winner_of
 from vsetune.search.configurations import ConfigurationSearch
+from vsetune.study import messages
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.simulation.landscapes import (
     TOP,
-    Curves,
     Landscape,
-    Trainings,
+    Surface,
     Vector,
     generator_of,
     validated_epochs,
@@ -34,6 +34,8 @@ from vsetune.study.trainable import as_result
 from vsetune.study.trials import Assignment, TrialProgress
 from vsetune.study.tune_adapter import CellScheduler, record_report
 
+Trainings = Landscape | RecordedLandscape
+"""Trainings on which a search is simulated."""
 NEAR = 0.5
 """Points of M-Recall by which a hit may be below the optimum."""
 MISS_FACTOR = 2
@@ -98,7 +100,7 @@ class SimulatedSearch:
 class _Watch:
     """Follows the pick of a search: the finished trial with the best objective, by the leaderboard's own rule."""
 
-    def __init__(self, surface: Curves, progress: Vector) -> None:
+    def __init__(self, surface: Surface | RecordedLandscape, progress: Vector) -> None:
         self._surface, self._progress = surface, progress
         self._pick: tuple[AttemptRecord, ...] | None = None
         self.truth = self.best_finished = self.best_pruned = -math.inf
@@ -135,7 +137,10 @@ def simulate_search(
     every epoch. The same arguments give the same result. Only the search is simulated, not confirmation with further
     seeds.
     """
-    made = simulated_study(study, landscape, seed=seed, target=settings.target)
+    if isinstance(landscape, RecordedLandscape):
+        made = landscape.study_of(study, seed=seed, target=settings.target)
+    else:
+        made = made_up_study(study, landscape, seed=seed, target=settings.target)
     (cell,) = resolve_cells(made, where=_STUDY)
     whole = float(cell.training["epochs"])
     surface, clock, writer = landscape.surface(seed), VirtualClock(), StudyWriter()
@@ -175,15 +180,6 @@ def simulate_search(
     )
 
 
-def simulated_study(study: StudySpec, landscape: Trainings, *, seed: int, target: float) -> StudySpec:
-    """A study of the one cell that is searched. TypeError for a landscape that is neither synthetic nor recorded."""
-    if isinstance(landscape, RecordedLandscape):
-        return landscape.study_of(study, seed=seed, target=target)
-    if isinstance(landscape, Landscape):
-        return made_up_study(study, landscape, seed=seed, target=target)
-    raise TypeError(f"landscape {landscape.name}: got {type(landscape).__name__}, need a made-up or a recorded one")
-
-
 def made_up_study(
     study: StudySpec, landscape: Landscape, *, seed: int, target: float = SimulationSettings.target
 ) -> StudySpec:
@@ -218,11 +214,9 @@ def require_affordable(study: StudySpec, settings: SimulationSettings, *, where:
     validations = promised_epochs(study, settings)
     trials = validations / study.training.epochs
     if trials > _MOST_TRIALS or validations > _MOST_VALIDATIONS:
-        raise ConfigError(
-            f"{where}: budget.epochs_per_cell: a simulated cell would come to {trials:.0f} trials and "
-            f"{validations:.0f} epochs, need at most {_MOST_TRIALS} and {_MOST_VALIDATIONS}; set it or "
-            "search.configurations lower"
-        )
+        raise ConfigError(messages.SIMULATION_TOO_LONG(
+            where=where, trials=trials, epochs=validations, most_trials=_MOST_TRIALS, most_epochs=_MOST_VALIDATIONS
+        ))
 
 
 def _within(part: str, domains: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

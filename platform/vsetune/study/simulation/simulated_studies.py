@@ -9,12 +9,17 @@ from functools import cache
 from statistics import fmean, median
 
 import numpy as np
+from scipy.stats import binomtest, bootstrap
 
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.study.simulation.landscapes import LANDSCAPES, Trainings, Vector
-from vsetune.study.simulation.simulated_search import SimulatedSearch, SimulationSettings, simulate_search
+from vsetune.study.simulation.landscapes import LANDSCAPES, Vector
+from vsetune.study.simulation.simulated_search import (
+    SimulatedSearch,
+    SimulationSettings,
+    Trainings,
+    simulate_search,
+)
 
-_TWO_SIDED_95 = 1.959964
 _RESAMPLES = 2000
 
 
@@ -68,9 +73,10 @@ def summary_of(name: str, searches: Sequence[SimulatedSearch], *, miss_epochs: f
     hits = [search.epochs_to_hit for search in searches if search.epochs_to_hit is not None]
     waits = [*hits, *[miss_epochs] * (len(searches) - len(hits))]
     logs = np.log(waits)
+    share = binomtest(len(hits), len(searches)).proportion_ci(method="wilson")
     short = [search.shortfall for search in searches if math.isfinite(search.shortfall)]
     return SearchSummary(
-        name, len(searches), hits=len(hits) / len(searches), hits_within=wilson_interval(len(hits), len(searches)),
+        name, len(searches), hits=len(hits) / len(searches), hits_within=(share.low, share.high),
         found=fmean(search.is_found for search in searches),
         epochs_to_hit=float(np.exp(logs.mean())), epochs_to_hit_within=_geometric_interval(logs),
         costly=fmean(search.is_costly for search in searches), shortfall=fmean(short) if short else None,
@@ -82,18 +88,10 @@ def summary_of(name: str, searches: Sequence[SimulatedSearch], *, miss_epochs: f
 
 def _geometric_interval(logs: Vector) -> tuple[float, float]:
     """95 % interval of a geometric mean, from logarithms: percentiles of the means of resampled searches."""
-    chance = np.random.default_rng(0)
-    means = [chance.choice(logs, len(logs)).mean() for _ in range(_RESAMPLES)]
-    low, high = np.exp(np.percentile(means, [2.5, 97.5]))
-    return float(low), float(high)
-
-
-def wilson_interval(successes: int, of: int) -> tuple[float, float]:
-    """95 % interval of a share (Wilson 1927). It stays in [0, 1], and is valid for few trials and extreme shares."""
-    share, z2 = successes / of, _TWO_SIDED_95**2
-    middle = (share + z2 / (2 * of)) / (1 + z2 / of)
-    half = _TWO_SIDED_95 * math.sqrt(share * (1 - share) / of + z2 / (4 * of**2)) / (1 + z2 / of)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    if len(logs) == 1:
+        return float(np.exp(logs[0])), float(np.exp(logs[0]))
+    found = bootstrap((logs,), np.mean, n_resamples=_RESAMPLES, method="percentile", rng=0).confidence_interval
+    return float(np.exp(found.low)), float(np.exp(found.high))
 
 
 NEAR_SOONEST = 1.1
