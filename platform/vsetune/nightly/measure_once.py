@@ -19,11 +19,12 @@ from typing import Any
 
 from rich.console import Console
 
-from vsetune.config.spec.base import known_name
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.errors import UsageError, VsetuneError
+from vsetune.nightly import messages
 from vsetune.nightly.first_steps import FirstSteps, take_first_steps
 from vsetune.nightly.measuring import cell_nights
+from vsetune.nightly.night import known_option
 from vsetune.nightly.nightly_spec import NightlySpec, load_nightly
 from vsetune.records.events import AttemptRecord, AttemptStart
 from vsetune.storage.addresses import mask_output
@@ -66,10 +67,7 @@ def _prepared(file: Path, seeds: Sequence[int]) -> tuple[NightlySpec, PreparedSt
 
 def _cell(prepared: PreparedStudy, name: str) -> Cell:
     cells = {each.name: each for each in prepared.cells}
-    try:
-        return cells[known_name(name, cells, "cell")]
-    except ValueError as error:
-        raise UsageError(f"--cell: {error}") from error
+    return cells[known_option("--cell", name, cells)]
 
 
 def _trained(prepared: PreparedStudy, cell: Cell, seed: int, folder: Path) -> AttemptRecord:
@@ -104,7 +102,7 @@ def main(words: Sequence[str]) -> int:
         if given.first_losses:
             plain: Any = measured_first_losses(given.file, given.cell)
         elif given.cell is None:
-            raise UsageError("--cell: missing, need network.loss of the sweep")
+            raise UsageError(messages.OPTION_MISSING(option="--cell", need="network.loss of the sweep"))
         else:
             plain = {"values": measured_values(given.file, given.cell, given.seeds)}
     except VsetuneError as error:
