@@ -17,7 +17,9 @@ from vsetune.nightly.history import Accepted, History, is_date
 from vsetune.nightly.night import CellNight
 
 NIGHT = night_of_day(2)
-ENTRY: dict[str, Any] = {"date": "2026-01-03", "measure": None, "cell": None, "reason": "x", "revision": "abc", "at": ""}
+ENTRY: dict[str, Any] = {
+    "date": "2026-01-03", "measure": None, "cell": None, "reason": "x", "revision": "abc", "at": "",
+}
 
 
 def test_nights_come_back_as_they_were_stored(tmp_path: Path) -> None:
@@ -119,7 +121,8 @@ def test_accepted_changes_stay_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [
-    {}, 3, [{"date": "2026-01-03"}], [ENTRY | {"date": None}], [ENTRY | {"date": "tomorrow"}], [ENTRY | {"measure": ["a"]}],
+    {}, 3, [{"date": "2026-01-03"}], [ENTRY | {"date": None}], [ENTRY | {"date": "tomorrow"}],
+    [ENTRY | {"measure": ["a"]}],
 ])
 def test_damaged_accepted_changes_are_never_guessed(tmp_path: Path, content: Any) -> None:
     (tmp_path / "accepted.json").write_text(json.dumps(content))

@@ -15,11 +15,12 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+from refusals import refused
 
-from vsetune.errors import ConfigError, StorageError, UsageError, VsetuneError
-from vsetune.nightly.installing.local_entries import with_block
+from vsetune.errors import StorageError, VsetuneError
+from vsetune.nightly import messages
 from vsetune.nightly.installing.nightly_entry import daily_time, nightly_entry
-from vsetune.nightly.installing.placing import Entry, EntryKind, entry_texts, install, remove
+from vsetune.nightly.installing.placing import Entry, EntryKind, entry_texts, install, remove, with_block
 from vsetune.nightly.nightly_spec import load_nightly
 
 FIELDS = Path(__file__).parents[1] / "cluster" / "kuberay_fields.yaml"
@@ -142,15 +143,22 @@ def test_a_sweep_whose_name_begins_like_another_has_a_block_of_its_own() -> None
     assert with_block(both, "a-b", None) == short
 
 
-def test_half_a_block_in_the_crontab_is_left_alone_and_told() -> None:
-    with pytest.raises(UsageError, match="1 lines .* and 0 lines"):
+def test_half_a_block_in_the_crontab_is_left_alone() -> None:
+    with refused(messages.BROKEN_BLOCK, begins=1, ends=0):
         with_block("# BEGIN vsetune nightly a, x\nline\n", "a", "new\n")
 
 
-def test_without_cron_it_is_said_what_to_do(entry: Callable[..., Entry], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(UsageError, match="crontab: not found on this machine; install cron, use --as systemd"):
+def test_a_machine_without_cron_or_with_a_cron_that_refuses(
+    entry: Callable[..., Entry], table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.with_name("crontab").write_text("#!/bin/sh\necho you are not allowed >&2\nexit 1\n")
+    with refused(messages.CRONTAB_FAILED, words="-l", reason="you are not allowed"):
         install(entry("cron", zone=None))
+    monkeypatch.setenv("PATH", "/nowhere")
+    with refused(messages.NO_CRONTAB):
+        install(entry("cron", zone=None))
+    with refused(messages.LONG_LINE, longest=990):
+        entry_texts(entry("cron", zone=None, home="/" + "long/" * 200))
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this machine has no systemd to ask")
@@ -168,25 +176,26 @@ def test_systemd_takes_the_units_and_the_calendar(entry: Callable[..., Entry], t
     subprocess.run(["systemd-analyze", "calendar", calendar.partition("=")[2]], check=True, capture_output=True)
 
 
-def test_a_missed_night_is_caught_up_by_systemd(entry: Callable[..., Entry]) -> None:
+def test_systemd_starts_the_same_command_and_catches_up_a_missed_night(entry: Callable[..., Entry]) -> None:
     texts = entry_texts(entry("systemd"))
     timer, service = texts["vsetune-nightly-tiny-one.timer"], texts["vsetune-nightly-tiny-one.service"]
     assert {"Persistent=true", "OnCalendar=*-*-* 02:30:00 UTC"} <= set(timer.splitlines())
     (command,) = [line for line in service.splitlines() if line.startswith("ExecStart=")]
-    words = shlex.split(command.partition("=")[2].replace("%%", "%"))
-    assert words == [*entry("systemd").content.command]
+    assert shlex.split(command.partition("=")[2].replace("%%", "%")) == [*entry("systemd").content.command]
 
 
-def test_systemd_that_cannot_be_told_leaves_the_units_and_says_what_to_run(
+def test_a_systemd_that_does_not_answer_leaves_the_units(
     entry: Callable[..., Entry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(VsetuneError, match="systemctl --user enable --now vsetune-nightly-tiny-one.timer"):
+    units = tmp_path / "config" / "systemd" / "user"
+    with refused(messages.NO_SYSTEMCTL) as told:
         install(entry("systemd"))
-    assert len(list((tmp_path / "config" / "systemd" / "user").iterdir())) == 2
+    assert "systemctl --user enable --now vsetune-nightly-tiny-one.timer" in str(told.value)
+    assert len(list(units.iterdir())) == 2
     with pytest.raises(VsetuneError, match="its files are removed"):
         remove(entry("systemd"))
-    assert list((tmp_path / "config" / "systemd" / "user").iterdir()) == []
+    assert list(units.iterdir()) == []
 
 
 def test_github_gets_a_workflow_with_schedule_button_history_and_summary(
@@ -257,12 +266,13 @@ def test_a_variable_with_a_password_in_it_is_refused(
     entry: Callable[..., Entry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://ann:s3cret@db/vsetune")
-    with pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI: holds a password") as told:
+    with refused(messages.PASSWORD_IN_VARIABLE, variable="MLFLOW_TRACKING_URI") as told:
         entry("github")
     assert "s3cret" not in str(told.value)
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    with pytest.raises(ConfigError, match="keys do not belong in the address"):
-        entry("github", home="s3://key:secret@bucket/x")
+    with refused(messages.KEYS_IN_ADDRESS) as told:
+        entry("github", home="s3://key:s3cret@bucket/x")
+    assert "s3cret" not in str(told.value)
 
 
 @pytest.mark.parametrize("kind", ["github", "kubernetes", "systemd"])
@@ -274,12 +284,18 @@ def test_a_file_of_somebody_else_is_neither_overwritten_nor_removed(
     theirs = tmp_path / "there" / next(iter(entry_texts(made)))
     theirs.write_text("mine\n")
     for work in (install, remove):
-        with pytest.raises(UsageError, match="move it away, or name another folder with --output"):
+        with refused(messages.NOT_OURS, file=theirs):
             work(made)
     assert theirs.read_text() == "mine\n"
 
 
-def test_a_folder_that_cannot_be_written_is_told(entry: Callable[..., Entry], tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_and_a_sweep_outside_of_a_repository(
+    entry: Callable[..., Entry], tmp_path: Path, repository: Path
+) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot"):
-        install(entry("kubernetes", output=tmp_path / "file" / "below"))
+    made = entry("kubernetes", output=tmp_path / "file" / "below")
+    with pytest.raises(StorageError):
+        install(made)
+    (repository / ".git").rmdir()
+    with refused(messages.NO_REPOSITORY, file=made.content.file):
+        install(made)

@@ -38,10 +38,7 @@ def test_one_cell_gives_every_measure_and_recalls_repeat_with_their_seed(
     assert first["m_recall_area"] != other["m_recall_area"]
     for name in ("best_m_recall", "epochs_to_target", "m_recall_area"):
         assert both[name] == pytest.approx((first[name] + other[name]) / 2)
-
-
-def test_a_cell_that_the_sweep_does_not_have_is_told(sweep: Path, extractors_made_once: None) -> None:
-    with pytest.raises(UsageError, match="--cell: no cell is called vsepp.lm; did you mean vsepp.lmh"):
+    with pytest.raises(UsageError, match="^--cell: "):
         measured_values(sweep, "vsepp.lm", [0])
 
 

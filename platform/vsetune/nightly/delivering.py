@@ -15,9 +15,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from apprise import Apprise, NotifyBase, OverflowMode
+from apprise import Apprise, AppriseAsset, NotifyBase, OverflowMode
 from apprise.attachment.memory import AttachMemory
-from apprise.plugins.email import NotifyEmail
 
 from vsetune.errors import ConfigError, StorageError, VsetuneError, one_line
 from vsetune.nightly import messages
@@ -197,12 +196,13 @@ def post(report: NightReport, variable: str, *, page: str | None, patience: Pati
     address, where = os.environ.get(variable, "").strip(), f"webhook of {variable}"
     if not address:
         raise ConfigError(messages.NOT_SET(where=where, variables=variable, setting="webhook"))
-    remember(address, address.rpartition("/")[2])  # its last part is the secret
+    if address.partition("://")[2]:
+        remember(address, address.rpartition("/")[2])  # its last part is the secret
     is_slack = address.startswith(("https://", "http://"))
     title, text = chat_text(report, page=page, is_slack=is_slack)
 
     def service() -> NotifyBase | None:
-        found = _slack(address) if is_slack else Apprise.instantiate(address)
+        found = _slack(address) if is_slack else _service_of(address)
         if found is not None:
             found.overflow_mode = OverflowMode.SPLIT
         return found
@@ -217,7 +217,7 @@ def _slack(address: str) -> NotifyBase | None:
     if not host:
         return None
     remember(unquote(parts.password or ""))
-    return Apprise.instantiate({
+    return _service_of({
         "schema": "jsons" if parts.scheme == "https" else "json", "host": f"[{host}]" if ":" in host else host,
         "port": parts.port, "user": parts.username, "password": parts.password, "fullpath": quote(parts.path),
         "params": dict(parse_qsl(parts.query, keep_blank_values=True)), "payload": _SLACK_JSON,
@@ -264,17 +264,17 @@ def send_mail(
     except ValueError as error:
         raise ConfigError(problem_at(f"mail: {_PREFIX}FROM", error)) from error
     remember(given["PASSWORD"])
-    must_encrypt = spec.mail_encryption == "required"
+    needs = "a password" if given["USER"] and given["HOST"] not in _LOCAL else ""
+    needs = "mail_encryption: required" if spec.mail_encryption == "required" else needs
 
     def service() -> NotifyBase | None:
-        secret = "a password" if given["USER"] else ""
-        mode = _secure_mode(given["HOST"], int(port), patience.timeout_s, secret, must_encrypt=must_encrypt)
-        found = Apprise.instantiate({
+        mode = _secure_mode(given["HOST"], int(port), patience.timeout_s, needs)
+        found: Any = _service_of({
             "schema": "mailto", "host": given["HOST"], "smtp_host": given["HOST"], "port": int(port),
             "user": quote(given["USER"]), "password": quote(given["PASSWORD"]), "secure_mode": mode,
             "from_addr": sender, "targets": [sender], "headers": {"Auto-Submitted": "auto-generated"},
         })
-        if isinstance(found, NotifyEmail):
+        if found is not None:
             found.targets = [(False, address) for address in spec.mail_to]  # Apprise would split some at a quote
         return found
 
@@ -288,18 +288,22 @@ def send_mail(
     )
 
 
-def _secure_mode(host: str, port: int, timeout_s: float, secret: str, *, must_encrypt: bool) -> str:
-    """Apprise's mode for a mail server: encrypted where the server can. StorageError where it cannot and must."""
+def _secure_mode(host: str, port: int, timeout_s: float, needs: str) -> str:
+    """Apprise's mode for a mail server: encrypted where the server can. needs: the setting that needs encryption.
+    StorageError where the server cannot and something needs it."""
     if port == _OVER_TLS:
         return "ssl"
     with smtplib.SMTP(host, port, timeout=timeout_s) as client:
         client.ehlo_or_helo_if_needed()
         if client.has_extn("starttls"):
             return "starttls"
-    if must_encrypt or (secret and host not in _LOCAL):
-        reason = "mail_encryption: required" if must_encrypt else secret
-        raise StorageError(messages.NOT_ENCRYPTED(server=f"{host}:{port}", reason=reason))
+    if needs:
+        raise StorageError(messages.NOT_ENCRYPTED(server=f"{host}:{port}", reason=needs))
     return "insecure"
+
+
+def _service_of(address: str | dict[str, Any]) -> NotifyBase | None:
+    return Apprise.instantiate(address, asset=AppriseAsset(app_id="vsetune"))
 
 
 def _send(

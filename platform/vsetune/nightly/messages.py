@@ -9,7 +9,6 @@ WRONG_OPTION = Message("VSE-G001", "{option}: got {got}, need {need}")
 WRONG_VALUE = Message("VSE-G002", "got {got}, need {need}")
 NOTHING_SEARCHED = Message("VSE-G003", "{key}.search: a nightly sweep searches nothing; remove it")
 OPTION_MISSING = Message("VSE-G004", "{option}: missing, need {need}")
-NO_SWEEP = Message("VSE-G005", "no nightly sweep has a history in {home}; give its file, or run a night first")
 
 # The history
 BUSY = Message("VSE-G010", "{what}: another process is at work on it; wait for it or stop it")
