@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Literal, Protocol
+from typing import Literal
 
 from vsetune.errors import VsetuneError
 from vsetune.nightly import messages
@@ -161,23 +161,13 @@ class Bisected:
     tried: Sequence[Tried]
 
 
-class Judge(Protocol):
-    """Decides on which side a revision is. CannotRun where it gives no number."""
-
-    def ends(self, good: Commit, bad: Commit) -> tuple[Tried, Tried]:
-        """Results of the two ends. NoDifference where they are the same."""
-        ...
-
-    def judge(self, commit: Commit) -> Tried:
-        """Result of a revision between the ends; `ends` must be called before."""
-        ...
-
-
-def bisect(good: Commit, after: Sequence[Commit], judge: Judge, tell: Callable[[Tried, int], None]) -> Bisected:
+def bisect(
+    good: Commit, after: Sequence[Commit], judge: LossJudge | PairedJudge, tell: Callable[[Tried, int], None]
+) -> Bisected:
     """Search for the commit that made the change. after: commits after `good`, oldest first; the last one is bad.
 
-    tell: called with the result of every tried revision and the number of commits that may still be at fault. CannotRun
-    when one of the two ends gives no number, NoDifference when both give the same.
+    tell: called with the result of every tried revision and the number of commits that may still be at fault. judge:
+    measures the two ends first. CannotRun when one of the ends gives no number, NoDifference when both give the same.
     """
     first, last = judge.ends(good, after[-1])
     tried: list[Tried] = []

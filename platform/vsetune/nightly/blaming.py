@@ -22,7 +22,6 @@ from vsetune.nightly.bisecting import (
     RECALLS_OF,
     Bisected,
     CannotRun,
-    Judge,
     Losses,
     LossJudge,
     Pair,
@@ -131,7 +130,7 @@ class Notes:
 
 def _judge(
     asked: Answerable, spec: NightlySpec, reruns: Reruns, notes: Notes, say: Callable[[str], None]
-) -> Judge:
+) -> LossJudge | PairedJudge:
     file, cell = asked.question.file.absolute(), asked.cell
     if asked.question.measure == FIRST_LOSSES:
         return LossJudge(lambda commit: _first_losses(reruns, notes, commit, file, cell))

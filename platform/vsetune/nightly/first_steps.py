@@ -90,13 +90,13 @@ def take_first_steps(study: StudySpec, cells: Sequence[Cell], *, steps: int, see
     with tempfile.TemporaryDirectory(prefix="vsetune-first-steps-") as folder:
         file = Path(folder) / "trials.json"
         write_json(file, {"steps": steps, "plugins": study.plugins, "trials": trials}, durable=False)
-        told = _run(file)
-    if isinstance(told, str):
-        return FirstSteps({}, {cell.name: told for cell in cells})
-    taken = {name: found for name, found in told.items() if "losses" in found}
+        printed = _run(file)
+    if isinstance(printed, str):
+        return FirstSteps({}, {cell.name: printed for cell in cells})
+    taken = {name: found for name, found in printed.items() if "losses" in found}
     return FirstSteps(
         {name: found["losses"] for name, found in taken.items()},
-        {name: found["problem"] for name, found in told.items() if "problem" in found},
+        {name: found["problem"] for name, found in printed.items() if "problem" in found},
         {name: {each: found[each] for each in STEP_TIMES} for name, found in taken.items()},
         {name: found["recalls"] for name, found in taken.items()},
     )
@@ -163,8 +163,8 @@ def _run(file: Path) -> dict[str, dict[str, Any]] | str:
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         return f"the first steps could not be taken: {one_line(last)[:_LONGEST_PROBLEM]}"
-    told: dict[str, dict[str, Any]] = json.loads(done.stdout)
-    return told
+    printed: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    return printed
 
 
 def _taken(plain: dict[str, Any], steps: int) -> dict[str, Any]:

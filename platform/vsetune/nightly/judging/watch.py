@@ -1,4 +1,4 @@
-"""Night by night: scores, cumulative sums, the changes reported, and the nights that the baseline learns from.
+"""Tonight by night: scores, cumulative sums, the changes reported, and the nights that the baseline learns from.
 
 All arrays are (histories, streams): one history in production, hundreds at once in simulations, by the same code.
 """
@@ -95,7 +95,7 @@ class Sum:
         mean = self.values / np.maximum(self.nights, 1)
         return self.towards * (mean - np.where(np.isfinite(quiet.centre), quiet.centre, mean))
 
-    def has_drifted(self, night: Night, smallest: Floats, chance: Floats) -> Bools:
+    def has_drifted(self, night: Tonight, smallest: Floats, chance: Floats) -> Bools:
         """Add tonight. smallest: change that matters. chance: of a false alarm per night. Returns True where the sum is
         above its limit and may be a change that matters."""
         alike = np.sqrt(night.quiet.inflation)
@@ -127,7 +127,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Night:
+class Tonight:
     """A night to be judged. index: of the night. is_judged: the stream has a value and a baseline. is_free: judged, and
     no reported change goes on. adds_up: free, and no change is reported for all cells. distance: to the centre, 0 where
     not judged. score: normal."""
@@ -220,7 +220,7 @@ class Watch:
         self._end_what_is_over(judged, distance, quiet)
         score = normal_score(distance / quiet.of_a_night, quiet.freedom)
         is_free = judged & (self.reported.side == 0)
-        night = Night(index, values, judged, is_free, is_free & ~self._is_common(), quiet, distance, score)
+        night = Tonight(index, values, judged, is_free, is_free & ~self._is_common(), quiet, distance, score)
         seen = self._see(night, known, is_baseline)
         side = seen.side
         if alarmed is not None:
@@ -291,7 +291,7 @@ class Watch:
         parts: Floats = whole / np.maximum(np.where(is_alone, alone, others), 1)
         return parts
 
-    def _see(self, night: Night, known: Bools, is_baseline: Bools) -> Seen:
+    def _see(self, night: Tonight, known: Bools, is_baseline: Bools) -> Seen:
         quiet, smallest, reported = night.quiet, self.streams.smallest, self.reported
         parts = self._parts()
         side, change, since = np.zeros(known.shape), night.distance, np.full(known.shape, night.index)
