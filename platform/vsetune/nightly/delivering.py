@@ -267,7 +267,7 @@ def send_mail(
     needs = "a password" if given["USER"] and given["HOST"] not in _LOCAL else ""
     needs = "mail_encryption: required" if spec.mail_encryption == "required" else needs
 
-    def service() -> NotifyBase | None:
+    def service() -> Any:
         mode = _secure_mode(given["HOST"], int(port), patience.timeout_s, needs)
         found: Any = _service_of({
             "schema": "mailto", "host": given["HOST"], "smtp_host": given["HOST"], "port": int(port),

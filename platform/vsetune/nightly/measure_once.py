@@ -43,21 +43,16 @@ def measured_values(file: Path, cell: str, seeds: Sequence[int]) -> dict[str, fl
     chosen = _cell(prepared, cell)
     with tempfile.TemporaryDirectory(prefix="vsetune-measure-") as folder:
         records = [_trained(prepared, chosen, seed, Path(folder) / str(seed)) for seed in seeds]
-    measured = cell_nights(records, [cell], seeds=len(seeds), target=spec.target, first=FirstSteps({}, {}))
+    measured = cell_nights(records, [cell], seeds=len(seeds), target=spec.target, first={})
     return dict(measured[cell].values)
 
 
-def measured_first_losses(file: Path, cell: str | None) -> dict[str, dict[str, Any]]:
+def measured_first_losses(file: Path, cell: str | None) -> FirstSteps:
     """The first losses by cell, of every cell or of one: `losses`, `recalls` and the times of a step, or `problem`, one
     line."""
     spec, prepared = _prepared(file, [0])
     cells = prepared.cells if cell is None else [_cell(prepared, cell)]
-    found = take_first_steps(prepared.spec, cells, steps=spec.first_steps.steps, seed=spec.first_steps.seed)
-    losses = {
-        name: {"losses": list(each), "recalls": dict(found.recalls[name]), **found.times[name]}
-        for name, each in found.losses.items()
-    }
-    return losses | {name: {"problem": each} for name, each in found.problems.items()}
+    return take_first_steps(prepared.spec, cells, steps=spec.first_steps.steps, seed=spec.first_steps.seed)
 
 
 def _prepared(file: Path, seeds: Sequence[int]) -> tuple[NightlySpec, PreparedStudy]:

@@ -132,7 +132,8 @@ def _measured(plan: NightPlan, night: Night, problems: list[str]) -> Night:
     problems += [line for name in names for line in unmeasured(name, cells[name], first)]
     problems += _of_the_run(outcome, study.study)
     complete = [name for name in names if cells[name].trouble is None]
-    is_whole = len(complete) == len(names) and not first.problems and not outcome.undelivered
+    has_losses = not any("problem" in each for each in first.values())
+    is_whole = has_losses and len(complete) == len(names) and not outcome.undelivered
     return replace(
         night, state="complete" if is_whole else "partial" if complete else "failed", cells=cells,
         conditions=conditions_of_night(spec, prepared, outcome.attempts),
