@@ -92,10 +92,9 @@ def _cell_night(
         found = [value[measure.name] for value in taken if measure.name in value]
         if found and len(found) == len(taken) and all(map(math.isfinite, found)):
             values[measure.name] = statistics.fmean(found)
-    taken = first.get(name, {})
-    values |= {each: taken[each] for each in STEP_TIMES if math.isfinite(taken.get(each, math.nan))}
-    trouble = _trouble(trials, len(finished), seeds)
-    return CellNight(values, tuple(taken.get("losses", ())), trouble, taken.get("recalls", {}))
+    steps, trouble = first.get(name, {}), _trouble(trials, len(finished), seeds)
+    values |= {each: steps[each] for each in STEP_TIMES if math.isfinite(steps.get(each, math.nan))}
+    return CellNight(values, tuple(steps.get("losses", ())), trouble, steps.get("recalls", {}))
 
 
 def _trouble(trials: Sequence[AttemptRecord], finished: int, seeds: int) -> str | None:

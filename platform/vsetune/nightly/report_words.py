@@ -316,8 +316,7 @@ def _quiet_bits(rows: Sequence[ReportRow]) -> int:
 
 
 def _named(row: ReportRow, *, with_suspect: bool) -> str:
-    what = "first losses" if row.measure is None else row.measure.text
-    return f"{row.cell} {what} {change_text(row)}{_suspect(row) if with_suspect else ''}"
+    return f"{row.cell} {measure_words(row)} {change_text(row)}{_suspect(row) if with_suspect else ''}"
 
 
 def _suspect(row: ReportRow) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -9,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from vsetune.errors import ConfigError, UsageError
@@ -194,23 +194,15 @@ def nightly_entry(spec: NightlySpec, file: Path, time: DailyTime, home_given: st
             raise UsageError(messages.UNPRINTABLE(text=ascii(text)))
     return NightlyEntry(
         name, absolute, time, words, absolute.parent, dict(sorted(variables.items())),
-        _secrets(spec, [*_texts(spec.to_plain()), *variables.values()]), folder / "nightly" / name / "nightly.log",
+        _secrets(spec, variables), folder / "nightly" / name / "nightly.log",
     )
 
 
-def _secrets(spec: NightlySpec, texts: Sequence[str]) -> list[str]:
-    """Names of the variables that the report needs, and of those that appear as `${NAME}` in these texts."""
-    named = {name for text in texts for name in _VARIABLE.findall(text)}
+def _secrets(spec: NightlySpec, variables: Mapping[str, str]) -> list[str]:
+    """Names of the variables that the report needs, and of those that appear as `${NAME}` in the sweep or in others."""
+    named = {*_VARIABLE.findall(json.dumps([spec.to_plain(), *variables.values()]))}
     named |= {spec.report.webhook} if spec.report.webhook else set()
     return sorted(named | _OF_MAIL if spec.report.mail_to else named)
-
-
-def _texts(plain: Any) -> Iterator[str]:
-    if isinstance(plain, str):
-        yield plain
-    elif isinstance(plain, Mapping | list):
-        for each in plain.values() if isinstance(plain, Mapping) else plain:
-            yield from _texts(each)
 
 
 def _home(given: str | None) -> str:
