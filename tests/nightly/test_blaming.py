@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from git_folders import committed, git
+from night_files import night_of_day
 from refusals import refused
 
 from vsetune.errors import DataError, StudyConflict, UsageError
@@ -19,7 +20,7 @@ from vsetune.nightly import messages
 from vsetune.nightly.bisecting import Bisected, CannotRun, NoDifference, Tried
 from vsetune.nightly.blaming import Notes, Question, answerable, search
 from vsetune.nightly.history import History
-from vsetune.nightly.night import BY_NAME, CellNight, Night, NightReport, ReportRow, Verdict
+from vsetune.nightly.night import BY_NAME, NightReport, ReportRow
 from vsetune.nightly.nightly_spec import load_nightly
 from vsetune.nightly.revisions import Repository
 from vsetune.storage.locks import take_lock
@@ -92,20 +93,17 @@ def ask(tmp_path: Path, repository: Repository) -> Callable[..., Bisected]:
     return run
 
 
-def night(date: str, revision: str) -> Night:
-    return Night(date, f"{date}T01:00:00+00:00", f"{date}T01:09:00+00:00", "complete", revision, {}, {
-        name: CellNight({"epoch_time": 10.0}, (1.0,)) for name in ("vsepp.lmh", "vsepp.lsh")
-    })
+def keep(folder: Path, day: int, revision: str, rows: Sequence[ReportRow] = ()) -> None:
+    """A night of January 2026 and its report."""
+    night, history = night_of_day(day, revision=revision), History(folder / "history")
+    history.keep(night)
+    history.keep_report(
+        NightReport("tiny", night.date, revision, 1 if rows else 0, "", (), rows, "", 7, 7, "", ""), "", ""
+    )
 
 
-def report(date: str, revision: str, rows: Sequence[ReportRow] = ()) -> NightReport:
-    return NightReport("tiny", date, revision, 1 if rows else 0, "headline", (), rows, "promise", 7, 7, "", "")
-
-
-def row(cell: str, measure: str | None, since: str, change: float) -> ReportRow:
-    named = None if measure is None else BY_NAME[measure]
-    verdict: Verdict = "changed" if named is None else "regression"
-    return ReportRow(cell, named, verdict, (), (), None, change=change, since=since)
+def row(cell: str, measure: str, since: str, change: float) -> ReportRow:
+    return ReportRow(cell, BY_NAME[measure], "regression", (), (), None, change=change, since=since)
 
 
 def test_the_commit_that_changed_the_losses_is_found_and_nothing_is_left_behind(
@@ -170,12 +168,10 @@ def test_good_and_bad_come_from_the_nights_around_the_change(
     ask: Callable[..., Bisected], revisions: Sequence[str], tmp_path: Path, log: Path
 ) -> None:
     """The newest report tells of the cell and of the night since when; no night after that is a good one."""
-    history = History(tmp_path / "history")
-    for day, revision in ((1, revisions[1]), (2, revisions[5]), (3, revisions[6]), (4, revisions[7])):
-        date = f"2026-11-0{day}"
-        history.keep(night(date, revision))
-        rows = [row("vsepp.lsh", "epoch_time", "2026-11-03", 0.2), row("vsepp.lmh", "epoch_time", "2026-11-03", 0.1)]
-        history.keep_report(report(date, revision, rows if day == 4 else ()), "", "")
+    for day, number in ((1, 1), (2, 5), (3, 6)):
+        keep(tmp_path, day, revisions[number])
+    changes = [("vsepp.lsh", 0.2), ("vsepp.lmh", 0.1)]
+    keep(tmp_path, 4, revisions[7], [row(cell, "epoch_time", "2026-01-03", change) for cell, change in changes])
     found = ask("epoch_time")
     assert (found.good.commit.hash, found.bad.commit.hash) == (revisions[5], revisions[7])
     assert [commit.subject for commit in found.suspects] == ["Change 6"]
@@ -185,10 +181,8 @@ def test_good_and_bad_come_from_the_nights_around_the_change(
 def test_without_an_alarm_good_is_the_last_quiet_night_and_edited_nights_count_for_nothing(
     ask: Callable[..., Bisected], revisions: Sequence[str], tmp_path: Path
 ) -> None:
-    history = History(tmp_path / "history")
     for day, revision in ((1, revisions[1]), (2, f"{revisions[2]}+changes"), (3, "unknown"), (4, revisions[5])):
-        history.keep(night(f"2026-11-0{day}", revision))
-        history.keep_report(report(f"2026-11-0{day}", revision), "", "")
+        keep(tmp_path, day, revision)
     found = ask("first_losses")
     assert (found.good.commit.hash, found.bad.commit.hash) == (revisions[1], revisions[5])
 
@@ -210,7 +204,7 @@ def test_a_wrong_or_missing_option_is_named(
     with pytest.raises(UsageError) as error:
         ask(measure, **given)
     assert str(error.value).startswith(f"{option}: ")
-    History(tmp_path / "history").keep(night("2026-11-01", "0" * 40))
+    keep(tmp_path, 1, "0" * 40)
     with refused(messages.NO_REVISION, got="0" * 40):  # that of the night, which this repository does not have
         ask("epoch_time", good="HEAD~1")
 

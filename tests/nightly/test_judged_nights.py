@@ -137,12 +137,6 @@ def test_a_history_that_cannot_be_trusted_gives_a_report_all_the_same(tmp_path: 
     assert "accepted.json: cannot read" in found.headline
 
 
-def test_a_measure_that_is_no_number_is_missing_and_the_others_count(tmp_path: Path) -> None:
-    found = report(tmp_path, quiet_nights(12), night_of_day(13, epoch_time=math.nan))
-    assert row_of(found, "epoch_time").verdict == "missing"
-    assert row_of(found, "pair_rate").verdict == "quiet"
-
-
 @pytest.mark.parametrize(
     ("losses", "step", "change"),
     [((*LOSSES[:2], LOSSES[2] * 1.02), 3, 0.0196), (LOSSES[:2], 3, 0.0), ((math.inf, *LOSSES[1:]), 1, math.inf)],
@@ -161,9 +155,14 @@ def test_first_losses_that_differ_in_one_step_are_a_change(losses: Sequence[floa
     assert judged_first_losses([*nights, tonight], tomorrow, CELL, accepted).verdict == "quiet"
 
 
-def test_first_losses_without_anything_to_compare_are_no_change() -> None:
+def test_first_losses_without_anything_to_compare_or_that_never_repeat_are_no_change() -> None:
     assert judged_first_losses([], night_of_day(1), CELL, []).verdict == "baseline"
     assert judged_first_losses(quiet_nights(2), night_of_day(3, cells={}), CELL, []).verdict == "missing"
+    nights = [replace(night_of_day(day), cells={CELL: CellNight({}, (float(day),))}) for day in (1, 2, 3)]
+    row = judged_first_losses(nights[:2], nights[2], CELL, [])
+    assert row.verdict == "missing"
+    assert row.text == "first losses: 3 different ones under commit abc, so they do not repeat here and are not judged"
+    assert judged_first_losses(nights[:1], nights[1], CELL, []).verdict == "changed"
 
 
 def test_a_commit_that_touched_no_code_is_no_suspect(tmp_path: Path) -> None:
@@ -331,14 +330,6 @@ def test_a_recall_that_is_off_by_one_is_a_change_after_the_first_night_though_al
     assert row.suspects[0].startswith("the code changed from abc to def")
     before = report(tmp_path / "before", [two_cells(1)], two_cells(2, recalls=RECALLS))
     assert row_of(before, None).verdict == "quiet", "nights from before recalls were taken compare losses"
-
-
-def test_first_losses_that_differ_each_night_under_one_commit_do_not_repeat_and_are_not_judged(tmp_path: Path) -> None:
-    nights = [replace(night_of_day(day), cells={CELL: CellNight({}, (float(day),))}) for day in (1, 2, 3)]
-    row = judged_first_losses(nights[:2], nights[2], CELL, [])
-    assert row.verdict == "missing"
-    assert row.text == "first losses: 3 different ones under commit abc, so they do not repeat here and are not judged"
-    assert judged_first_losses(nights[:1], nights[1], CELL, []).verdict == "changed"
 
 
 def test_what_every_cell_shows_a_little_is_told_of_all_cells(tmp_path: Path) -> None:

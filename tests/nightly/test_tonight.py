@@ -123,13 +123,6 @@ def test_a_night_whose_records_wait_is_not_complete_and_the_same_command_deliver
     assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 11 measures"), found.notes
 
 
-def test_a_damaged_night_is_told_and_the_rest_counts() -> None:
-    history().keep(night_of_day(1))
-    (nightly_folder("tiny") / "nights" / "2026-01-01.json").write_text("{")
-    found = run("2026-01-02", data={"path": "nowhere"})
-    assert any("set aside as 2026-01-01.json.damaged-1" in note for note in found.notes)
-
-
 def test_a_night_that_was_measured_and_not_judged_is_judged_by_the_same_command() -> None:
     history().keep(night_of_day(1))
     history().keep(night_of_day(2))
@@ -149,14 +142,16 @@ def test_a_night_that_was_measured_and_not_judged_is_judged_by_the_same_command(
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_night_that_a_newer_version_wrote_is_not_replaced(again: bool) -> None:
+def test_a_night_of_a_newer_version_is_not_replaced_and_a_damaged_one_is_set_aside(again: bool) -> None:
     history().keep(night_of_day(1))
     file = nightly_folder("tiny") / "nights" / "2026-01-02.json"
     file.write_text('{"format": 2}')
     with refused(messages.NEWER_FORMAT, got=2, by=DataError):
         run("2026-01-02", again=again)
+    (file.parent / "2026-01-01.json").write_text("{")
     found = run("2026-01-03", data={"path": "nowhere"})
     assert any("by a newer version of vsetune" in note for note in found.notes)
+    assert any("set aside as 2026-01-01.json.damaged-1" in note for note in found.notes)
     assert file.read_text() == '{"format": 2}'
 
 
