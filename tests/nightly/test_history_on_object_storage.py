@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from night_files import night_of_day
+from refusals import refused
 from s3_server import endpoint, machine, prefix
 
 from vsetune.errors import StudyConflict
+from vsetune.nightly import messages
 from vsetune.nightly.history import Accepted, History, nightly_folder
 from vsetune.storage.s3 import listing, upload
 
@@ -26,7 +28,7 @@ def test_another_machine_goes_on_with_the_nights_of_the_first(machine: Callable[
     with history().held():
         history().keep(night_of_day(1))
         history().accept(accepted)
-        with pytest.raises(StudyConflict, match="nightly tiny: another process"), history().held():
+        with refused(messages.BUSY, what="nightly tiny", by=StudyConflict), history().held():
             pass
     machine("second")
     assert history().nights() == []

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from written_fields import as_written
 
-from vsetune.nightly.first_steps import FirstSteps
 from vsetune.nightly.measuring import calibration_of, cell_nights, conditions_of, unmeasured
 from vsetune.nightly.night import BY_NAME
 from vsetune.records.events import AttemptRecord, AttemptStart, AttemptStatus
 
-NONE = FirstSteps({}, {})
-TAKEN = FirstSteps({}, {}, {"vsepp.lmh": {"step_time": 1.5, "step_wall_time": 2.0}})
+TAKEN = {"vsepp.lmh": {"step_time": 1.5, "step_wall_time": 2.0}}
 SUMMARY = {
     "epoch_products": 100.0, "epoch_wall_products": 130.0, "pairs_per_product": 20.0, "peak_memory_bytes": 6e8,
     "start_products": 3.0, "load_seconds": 1.0, "train_seconds": 3.0, "calibration_seconds": 0.01,
@@ -46,7 +44,7 @@ def test_every_measure_of_a_finished_trial() -> None:
         "pair_rate": 20.0, "peak_memory": 6e8, "start_time": 3.0, "data_wait": 0.25,
     }
     assert cell.values.keys() == BY_NAME.keys()
-    assert list(unmeasured("vsepp.lmh", cell, NONE)) == []
+    assert list(unmeasured("vsepp.lmh", cell, {})) == []
 
 
 def test_seeds_are_averaged_and_a_target_never_reached_counts_with_the_last_epoch() -> None:
@@ -65,18 +63,18 @@ def test_a_cell_with_a_failed_trial_says_so_in_one_line() -> None:
     failed = attempt("b", status="failed", curve=(), error="loss is not finite")
     cell = measured(attempt(), failed, seeds=2)
     assert cell.trouble == "1 of 2 trials finished: loss is not finite"
-    assert list(unmeasured("vsepp.lmh", cell, NONE)) == ["vsepp.lmh: 1 of 2 trials finished: loss is not finite"]
+    assert list(unmeasured("vsepp.lmh", cell, {})) == ["vsepp.lmh: 1 of 2 trials finished: loss is not finite"]
     assert measured().trouble == "0 of 1 trials finished"
 
 
 def test_a_measure_that_is_not_finite_is_told_and_left_out() -> None:
     cell = measured(attempt(epoch_products=math.nan))
     assert "epoch_time" not in cell.values
-    assert list(unmeasured("vsepp.lmh", cell, NONE)) == ["vsepp.lmh: no finite epoch_time"]
+    assert list(unmeasured("vsepp.lmh", cell, {})) == ["vsepp.lmh: no finite epoch_time"]
 
 
 def test_first_losses_that_failed_or_are_no_numbers_are_told() -> None:
-    first = FirstSteps({"vsepp.lmh": (1.0, math.inf)}, {"vsepp.lse": "no data"}, TAKEN.times)
+    first = {"vsepp.lmh": {**TAKEN["vsepp.lmh"], "losses": (1.0, math.inf)}, "vsepp.lse": {"problem": "no data"}}
     cell = cell_nights([attempt()], ["vsepp.lmh"], seeds=1, target=1, first=first)["vsepp.lmh"]
     assert list(unmeasured("vsepp.lmh", cell, first)) == ["vsepp.lmh: first losses: not all are finite"]
     assert list(unmeasured("vsepp.lse", cell, first)) == ["vsepp.lse: first losses: no data"]

@@ -12,15 +12,16 @@ import pytest
 import ray
 from full_disk import largest_file
 from night_files import night_of_day, tiny_spec
+from refusals import refused
 from rich.console import Console
 from trials_here import without_ray
 
 from vsetune.errors import DataError, StudyConflict
+from vsetune.nightly import messages
 from vsetune.nightly.delivering import was_kept
 from vsetune.nightly.history import History, nightly_folder
-from vsetune.nightly.night import MEASURES, NightReport
-from vsetune.nightly.tonight import _of_the_run, run_night
-from vsetune.study.run import StudyOutcome
+from vsetune.nightly.night import MEASURES, Night, NightReport
+from vsetune.nightly.tonight import run_night
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # Ray and its dependencies warn about themselves
@@ -46,26 +47,29 @@ def history() -> History:
     return History(nightly_folder("tiny"))
 
 
+def night_of(date: str) -> Night:
+    (found,) = (night for night in history().nights() if night.date == date)
+    return found
+
+
 @pytest.mark.usefixtures("cluster")
 def test_nights_are_run_kept_and_held_against_each_other() -> None:
     found = run("2026-01-01")
     assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 11 measures"), found.notes
-    first = history().night("2026-01-01")
-    assert first is not None
+    first = night_of("2026-01-01")
     assert (first.state, first.problems) == ("complete", ())
     assert first.cells["vsepp.lmh"].values.keys() == {measure.name for measure in MEASURES}
     assert len(first.cells["vsepp.lmh"].first_losses) == 12  # two epochs of six steps
     assert {"data", "processor", "threads", "python", "package_torch", "settings.training"} <= first.conditions.keys()
     assert "git_revision" not in first.conditions
 
-    with pytest.raises(StudyConflict, match="the night of 2026-01-01 is complete; --again replaces it"):
+    with refused(messages.COMPLETE, name="tiny", date="2026-01-01", by=StudyConflict):
         run("2026-01-01")
 
     history().keep(replace(first, date="2026-01-03", ended="", state="partial", cells={}, conditions={}, study=(
         "nightly-tiny-2026-01-03")))  # begun, and its process killed at once
     found = run("2026-01-03")
-    second = history().night("2026-01-03")
-    assert second is not None
+    second = night_of("2026-01-03")
     assert (second.state, second.started) == ("complete", first.started)
     assert second.seeds != first.seeds
     assert second.cells["vsepp.lmh"].first_losses == first.cells["vsepp.lmh"].first_losses
@@ -100,8 +104,7 @@ def test_a_night_that_cannot_run_leaves_a_report_and_is_never_complete(changes: 
     assert told in found.headline
     assert "\n" not in found.headline
     assert history().report_file("2026-01-02", "md").exists()
-    night = history().night("2026-01-02")
-    assert night is not None
+    night = night_of("2026-01-02")
     assert (night.state, bool(night.ended)) == ("failed", True)
 
 
@@ -120,23 +123,6 @@ def test_a_night_whose_records_wait_is_not_complete_and_the_same_command_deliver
     assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 11 measures"), found.notes
 
 
-def test_records_that_wait_are_told_with_the_command_that_delivers_them() -> None:
-    outcome = StudyOutcome(
-        counts={}, ending="finished", board=None, page=None, remark="", troubles=(), stopped_by=None, undelivered=3,
-        outage="the disk is full",
-    )
-    assert _of_the_run(outcome, "tonight") == [
-        "3 events are not in MLflow yet (the disk is full); export them with: vsetune tracking flush tonight"
-    ]
-
-
-def test_a_damaged_night_is_told_and_the_rest_counts() -> None:
-    history().keep(night_of_day(1))
-    (nightly_folder("tiny") / "nights" / "2026-01-01.json").write_text("{")
-    found = run("2026-01-02", data={"path": "nowhere"})
-    assert any("set aside as 2026-01-01.json.damaged-1" in note for note in found.notes)
-
-
 def test_a_night_that_was_measured_and_not_judged_is_judged_by_the_same_command() -> None:
     history().keep(night_of_day(1))
     history().keep(night_of_day(2))
@@ -149,22 +135,23 @@ def test_a_night_that_was_measured_and_not_judged_is_judged_by_the_same_command(
     accepted.unlink()
     found = run("2026-01-02")
     assert (found.exit_code, found.headline) == (0, "baseline night 2 of 7: 1 cell, 11 measures")
-    assert history().night("2026-01-02") == night_of_day(2)  # nothing was trained again
-    with pytest.raises(StudyConflict, match="the night of 2026-01-02 is complete"):
-        run("2026-01-02")
-    with pytest.raises(StudyConflict, match="the night of 2026-01-01 is complete"):  # its report would be of the past
-        run("2026-01-01")
+    assert night_of("2026-01-02") == night_of_day(2)  # nothing was trained again
+    for date in ("2026-01-02", "2026-01-01"):  # the report of the first night would be of the past
+        with refused(messages.COMPLETE, date=date, by=StudyConflict):
+            run(date)
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_night_that_a_newer_version_wrote_is_not_replaced(again: bool) -> None:
+def test_a_night_of_a_newer_version_is_not_replaced_and_a_damaged_one_is_set_aside(again: bool) -> None:
     history().keep(night_of_day(1))
     file = nightly_folder("tiny") / "nights" / "2026-01-02.json"
     file.write_text('{"format": 2}')
-    with pytest.raises(DataError, match="by a newer version of vsetune"):
+    with refused(messages.NEWER_FORMAT, got=2, by=DataError):
         run("2026-01-02", again=again)
+    (file.parent / "2026-01-01.json").write_text("{")
     found = run("2026-01-03", data={"path": "nowhere"})
     assert any("by a newer version of vsetune" in note for note in found.notes)
+    assert any("set aside as 2026-01-01.json.damaged-1" in note for note in found.notes)
     assert file.read_text() == '{"format": 2}'
 
 
@@ -180,5 +167,5 @@ def test_a_full_disk_is_told_in_the_report_that_comes_back() -> None:
 
 
 def test_a_second_process_is_refused_while_a_night_runs() -> None:
-    with history().held(), pytest.raises(StudyConflict, match="another process is running a night of it"):
+    with history().held(), refused(messages.BUSY, what="nightly tiny", by=StudyConflict):
         run("2026-01-02")

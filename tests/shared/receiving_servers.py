@@ -121,7 +121,7 @@ def smtp_receiver(certificate: Path | None = None, *, refuse: str = "") -> Itera
                 received.logins.append(rest)
                 self.say("235 welcome")
             elif word == "MAIL":
-                self.sender = rest
+                self.sender, self.to = rest, []
                 self.say("250 ok")
             elif word == "RCPT":
                 is_refused = bool(refuse) and refuse in rest

@@ -118,7 +118,7 @@ def accept(
     = None,
 ) -> None:
     """Move the line after an intended change: nights before it no longer count for what is named."""
-    from vsetune.nightly.accepting import Wish, accept_change
+    from vsetune.nightly.lines import Wish, accept_change
     from vsetune.nightly.revisions import PACKAGE
     from vsetune.training.code_revision import git_revision
 

@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Literal, Protocol
+from typing import Literal
 
 from vsetune.errors import VsetuneError
+from vsetune.nightly import messages
 from vsetune.nightly.night import Measure
 from vsetune.nightly.revisions import Commit
 
@@ -91,20 +92,19 @@ def is_nearer_to_bad(shift: Shift, gap: float) -> bool:
 
 
 def more_pairs(
-    pairs: list[Pair], take: Callable[[int], Pair], say: Callable[[], bool | None], least: int
+    pairs: list[Pair], take: Callable[[int], Pair], test: Callable[[], bool | None], least: int
 ) -> bool | None:
     """Take pairs until the test decides, at least `least` and at most MOST_PAIRS; None when it remains undecided.
 
-    take: measures the pair of a round, 0 for the first. say: the test; None is undecided. pairs: extended in place.
+    take: measures the pair of a round, 0 for the first. test: None is undecided. pairs: extended in place.
     """
     least = min(max(least, FEWEST_PAIRS), MOST_PAIRS)
-    looks = [least, *(look for look in LOOKS if look > least)]
-    for look in looks:
+    for look in (least, *(look for look in LOOKS if look > least)):
         while len(pairs) < look:
             pairs.append(take(len(pairs)))
-        if say() is not None:
+        if test() is not None:
             break
-    return say()
+    return test()
 
 
 def _widened(count: int) -> float:
@@ -161,23 +161,13 @@ class Bisected:
     tried: Sequence[Tried]
 
 
-class Judge(Protocol):
-    """Decides on which side a revision is. CannotRun where it gives no number."""
-
-    def ends(self, good: Commit, bad: Commit) -> tuple[Tried, Tried]:
-        """Results of the two ends. NoDifference where they are the same."""
-        ...
-
-    def judge(self, commit: Commit) -> Tried:
-        """Result of a revision between the ends; `ends` must be called before."""
-        ...
-
-
-def bisect(good: Commit, after: Sequence[Commit], judge: Judge, tell: Callable[[Tried, int], None]) -> Bisected:
+def bisect(
+    good: Commit, after: Sequence[Commit], judge: LossJudge | PairedJudge, tell: Callable[[Tried, int], None]
+) -> Bisected:
     """Search for the commit that made the change. after: commits after `good`, oldest first; the last one is bad.
 
-    tell: called with the result of every tried revision and the number of commits that may still be at fault. CannotRun
-    when one of the two ends gives no number, NoDifference when both give the same.
+    tell: called with the result of every tried revision and the number of commits that may still be at fault. judge:
+    measures the two ends first. CannotRun when one of the ends gives no number, NoDifference when both give the same.
     """
     first, last = judge.ends(good, after[-1])
     tried: list[Tried] = []
@@ -186,7 +176,10 @@ def bisect(good: Commit, after: Sequence[Commit], judge: Judge, tell: Callable[[
     while untried := [place for place in range(low + 1, high) if place not in skipped]:
         middle = (low + high) / 2
         place = min(untried, key=lambda each: abs(each - middle))
-        seen = _judged(judge, after[place])
+        try:
+            seen = judge.judge(after[place])
+        except CannotRun as error:
+            seen = Tried(after[place], "skipped", str(error))
         tried.append(seen)
         if seen.side == "skipped":
             skipped.add(place)
@@ -196,13 +189,6 @@ def bisect(good: Commit, after: Sequence[Commit], judge: Judge, tell: Callable[[
             low = place
         tell(seen, high - low)
     return Bisected(after[low + 1: high + 1], first, last, tried)
-
-
-def _judged(judge: Judge, commit: Commit) -> Tried:
-    try:
-        return judge.judge(commit)
-    except CannotRun as error:
-        return Tried(commit, "skipped", str(error))
 
 
 @dataclass
@@ -217,7 +203,7 @@ class LossJudge:
         other = first_difference(self._of_good, self.run(bad))
         if other is None:
             cells = ", ".join(self._of_good)
-            raise NoDifference(f"first_losses: {good.short} and {bad.short} give the same bits ({cells})")
+            raise NoDifference(messages.SAME_BITS(good=good.short, bad=bad.short, cells=cells))
         return Tried(good, "good", "the losses that others are compared with"), Tried(bad, "bad", other)
 
     def judge(self, commit: Commit) -> Tried:
@@ -234,7 +220,7 @@ def first_difference(expected: Losses, found: Losses) -> str | None:
         if cell not in found:
             if is_recalls:
                 continue
-            raise CannotRun(f"gives no losses of {cell}")
+            raise CannotRun(messages.LOSSES_MISSING(cell=cell))
         ours, theirs = [repr(float(each)) for each in losses], [repr(float(each)) for each in found[cell]]
         if len(ours) != len(theirs):
             return f"{cell}: {len(theirs)} {what} instead of {len(ours)}"
@@ -262,38 +248,30 @@ class PairedJudge:
 
     def ends(self, good: Commit, bad: Commit) -> tuple[Tried, Tried]:
         self._good = good
-        pairs = self._pairs(bad)
-        said = more_pairs(
-            pairs, lambda number: self.take(good, bad, number),
-            lambda: differs(pairs, self.measure, self.smallest_change), self.fewest,
-        )
-        shift = shift_of(pairs, self.measure)
-        if not said:
-            why = "the same" if said is False else "too noisy to tell apart"
-            raise NoDifference(
-                f"{self.measure.name}: {good.short} and {bad.short} are {why} in {shift.pairs} pairs of runs "
-                f"({self._text(shift)}); name others with --good and --bad, or another --cell"
-            )
+        decided, shift = self._compared(bad, lambda pairs: differs(pairs, self.measure, self.smallest_change))
+        if not decided:
+            message = messages.TOO_NOISY if decided is None else messages.SAME_VALUES
+            raise NoDifference(message(
+                measure=self.measure.name, good=good.short, bad=bad.short, pairs=shift.pairs, values=self._text(shift)
+            ))
         self._gap = shift.size
-        return (
-            Tried(good, "good", "what others are compared with", shift.reference, None, shift.pairs),
-            self._tried(bad, "bad", shift, ""),
-        )
+        reference = Tried(good, "good", "what others are compared with", shift.reference, None, shift.pairs)
+        return reference, self._tried(bad, "bad", shift, "")
 
     def judge(self, commit: Commit) -> Tried:
+        decided, shift = self._compared(commit, lambda pairs: on_bad_side(pairs, self.measure, self._gap))
+        is_bad = is_nearer_to_bad(shift, self._gap) if decided is None else decided
+        return self._tried(commit, "bad" if is_bad else "good", shift, ", a close call" if decided is None else "")
+
+    def _compared(self, commit: Commit, test: Callable[[Sequence[Pair]], bool | None]) -> tuple[bool | None, Shift]:
+        """(decision of the test, shift) of a revision, from as many pairs as the decision takes."""
         good = self._good
         assert good is not None, "ends comes first"
-        pairs = self._pairs(commit)
-        said = more_pairs(
-            pairs, lambda number: self.take(good, commit, number),
-            lambda: on_bad_side(pairs, self.measure, self._gap), self.fewest,
+        pairs = self.known.setdefault(commit.hash, [])
+        decided = more_pairs(
+            pairs, lambda number: self.take(good, commit, number), lambda: test(pairs), self.fewest
         )
-        shift = shift_of(pairs, self.measure)
-        is_bad = is_nearer_to_bad(shift, self._gap) if said is None else said
-        return self._tried(commit, "bad" if is_bad else "good", shift, ", a close call" if said is None else "")
-
-    def _pairs(self, commit: Commit) -> list[Pair]:
-        return self.known.setdefault(commit.hash, [])
+        return decided, shift_of(pairs, self.measure)
 
     def _tried(self, commit: Commit, side: Side, shift: Shift, remark: str) -> Tried:
         text = f"{self._text(shift)}{remark}"
@@ -302,11 +280,7 @@ class PairedJudge:
     def _text(self, shift: Shift) -> str:
         """Both values and their difference, in words."""
         if self.measure.scale == "ratio":
-            by = f"{_per_cent(shift.size)} ± {100 * shift.error:.1f} %"
+            by = f"{100 * math.expm1(shift.size):+.1f} ± {100 * shift.error:.1f} %"
         else:
             by = f"{shift.size:+.3g} ± {shift.error:.2g} {self.measure.unit}"
         return f"{shift.value:.5g} against {shift.reference:.5g}, {by}"
-
-
-def _per_cent(logarithm: float) -> str:
-    return f"{100 * math.expm1(logarithm):+.1f}"

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vsetune.config.spec.base import known_name
 from vsetune.config.study.cells import resolve_cells
 from vsetune.errors import DataError, StudyConflict, UsageError, one_line
+from vsetune.nightly import messages
 from vsetune.nightly.bisecting import (
     RECALLS_OF,
     Bisected,
     CannotRun,
-    Judge,
     Losses,
     LossJudge,
     Pair,
@@ -31,7 +30,7 @@ from vsetune.nightly.bisecting import (
     bisect,
 )
 from vsetune.nightly.history import History
-from vsetune.nightly.night import ALL_CELLS, BY_NAME, FIRST_LOSSES, STEP_TIMES, Night
+from vsetune.nightly.night import ALL_CELLS, BY_NAME, FIRST_LOSSES, STEP_TIMES, Night, ReportRow, known_option
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.nightly.revisions import Commit, Repository
 from vsetune.storage.hashes import fingerprint_of
@@ -72,15 +71,10 @@ class Answerable:
 def answerable(question: Question, spec: NightlySpec, history: History, repository: Repository) -> Answerable:
     """Complete a question from the history. UsageError in one line: unknown measure, cell or revision, nothing in the
     history to choose, edited files."""
-    try:
-        known_name(question.measure, {*BY_NAME, FIRST_LOSSES}, "measure")
-    except ValueError as error:
-        raise UsageError(f"--measure: {error}") from error
+    known_option("--measure", question.measure, {*BY_NAME, FIRST_LOSSES})
     nights = history.nights()
     alarm = _alarm(nights, history, question)
-    cell = question.cell or (alarm or {}).get("cell")
-    cell = None if cell == ALL_CELLS else cell
-    cell = _known_cell(cell, spec, question)
+    cell = _known_cell(question.cell or (alarm.cell if alarm else None), spec, question)
     bad_text, bad_from = _bad(question, nights)
     if bad_text == _HEAD and question.bad is None:
         repository.require_clean()
@@ -101,7 +95,12 @@ def search(
     """
     place = folder / _key(asked)
     make_folder(place)
-    with _alone(place), _reruns(spec, place, repository, say).opened() as reruns:
+    try:
+        lock = take_lock(place / "lock", wait_s=0)
+    except BlockingIOError:
+        raise StudyConflict(messages.BUSY(what=place)) from None
+    homes = place / "homes" if spec.data.scenes is not None else None
+    with lock, Reruns(repository, place, home=homes, say=say).opened() as reruns:
         return bisect(asked.good, asked.after, _judge(asked, spec, reruns, Notes(place / "notes.json"), say), tell)
 
 
@@ -110,7 +109,7 @@ class Notes:
 
     def __init__(self, file: Path) -> None:
         """DataError when the file is damaged."""
-        self._file = file
+        self._file, remedy = file, "remove it, the search then measures again"
         try:
             plain = read_json(file) or {}
             self.pairs: dict[str, list[Pair]] = {
@@ -118,9 +117,10 @@ class Notes:
             }
             self.references: dict[str, float] = dict(plain.get("references", {}))
             self.losses: dict[str, dict[str, list[float]]] = dict(plain.get("losses", {}))
-        except (AttributeError, TypeError, ValueError, DataError) as error:
-            told = str(error) if isinstance(error, DataError) else f"{file}: cannot read ({one_line(error)})"
-            raise DataError(f"{told}; remove it, the search then measures again") from error
+        except DataError as error:
+            raise DataError(error.problem.worded(f"{error}; {remedy}")) from error
+        except (AttributeError, TypeError, ValueError) as error:
+            raise DataError(messages.UNREADABLE(file=file, reason=one_line(error), remedy=remedy)) from error
 
     def keep(self) -> None:
         """Write the file. StorageError when it cannot be written."""
@@ -130,7 +130,7 @@ class Notes:
 
 def _judge(
     asked: Answerable, spec: NightlySpec, reruns: Reruns, notes: Notes, say: Callable[[str], None]
-) -> Judge:
+) -> LossJudge | PairedJudge:
     file, cell = asked.question.file.absolute(), asked.cell
     if asked.question.measure == FIRST_LOSSES:
         return LossJudge(lambda commit: _first_losses(reruns, notes, commit, file, cell))
@@ -144,7 +144,7 @@ def _judge(
             words = [str(file), "--cell", cell, "--seeds", str(number)]
             values = reruns.json_of(commit, _MODULE, words).get("values", {})
         if measure.name not in values:
-            raise CannotRun(f"{commit.short}: gives no {measure.name} of {cell}")
+            raise CannotRun(messages.NO_VALUE(revision=commit.short, measure=measure.name, cell=cell))
         return float(values[measure.name])
 
     def reference(good: Commit, number: int) -> float:
@@ -176,18 +176,13 @@ def _first_losses(reruns: Reruns, notes: Notes, commit: Commit, file: Path, cell
         found: Mapping[str, Mapping[str, Any]] = reruns.json_of(commit, _MODULE, words)
         for name, each in found.items():
             if "losses" not in each:
-                raise CannotRun(f"{commit.short}: {name}: {each.get('problem', 'no losses')}")
+                reason = each.get("problem", "no losses")
+                raise CannotRun(messages.NO_LOSSES(revision=commit.short, cell=name, reason=reason))
         notes.losses[commit.hash] = {name: list(each["losses"]) for name, each in found.items()} | {
             f"{RECALLS_OF}{name}": list(each["recalls"].values()) for name, each in found.items() if each.get("recalls")
         }
         notes.keep()
     return notes.losses[commit.hash]
-
-
-def _reruns(spec: NightlySpec, place: Path, repository: Repository, say: Callable[[str], None]) -> Reruns:
-    """Reruns for a search. Each revision makes its own scenes, since their code may have changed; other data are
-    shared."""
-    return Reruns(repository, place, home=place / "homes" if spec.data.scenes is not None else None, say=say)
 
 
 def _key(asked: Answerable) -> str:
@@ -198,37 +193,23 @@ def _key(asked: Answerable) -> str:
     })
 
 
-@contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    try:
-        lock = take_lock(place / "lock", wait_s=0)
-    except BlockingIOError:
-        raise StudyConflict(f"{place}: another process searches the same range; wait for it or stop it") from None
-    with lock:
-        yield
-
-
 def _known_cell(cell: str | None, spec: NightlySpec, question: Question) -> str | None:
     """The cell, checked; None, for a measure, becomes the first cell. UsageError for a cell that the sweep lacks."""
     names = [each.name for each in resolve_cells(spec.study("bisect", [0]), where=str(question.file))]
-    if cell is None:
+    if cell in (None, ALL_CELLS):
         return None if question.measure == FIRST_LOSSES else names[0]
-    try:
-        return known_name(cell, names, "cell")
-    except ValueError as error:
-        raise UsageError(f"--cell: {error}") from error
+    return known_option("--cell", cell, names)
 
 
-def _alarm(nights: Sequence[Night], history: History, question: Question) -> Mapping[str, Any] | None:
+def _alarm(nights: Sequence[Night], history: History, question: Question) -> ReportRow | None:
     """The row of the newest report that has the alarm in question. Cells come before the mean over all cells, then the
     largest change."""
-    report = history.report_plain(nights[-1].date) if nights else None
+    report = history.report(nights[-1].date) if nights else None
     rows = [
-        row for row in (report or {}).get("rows", ())
-        if row["verdict"] in _ALARMS and (row["measure"] or {}).get("name", FIRST_LOSSES) == question.measure
-        and question.cell in (None, row["cell"])
+        row for row in (report.rows if report else ())
+        if row.verdict in _ALARMS and row.measure_name == question.measure and question.cell in (None, row.cell)
     ]
-    return max(rows, key=lambda row: (row["cell"] != ALL_CELLS, abs(row.get("change") or 0.0)), default=None)
+    return max(rows, key=lambda row: (row.cell != ALL_CELLS, abs(row.change or 0.0)), default=None)
 
 
 def _bad(question: Question, nights: Sequence[Night]) -> tuple[str, str]:
@@ -241,7 +222,7 @@ def _bad(question: Question, nights: Sequence[Night]) -> tuple[str, str]:
 
 
 def _good(
-    question: Question, nights: Sequence[Night], history: History, alarm: Mapping[str, Any] | None
+    question: Question, nights: Sequence[Night], history: History, alarm: ReportRow | None
 ) -> tuple[str, str]:
     """(revision, its origin): as given, or that of the last night before the change began.
 
@@ -249,17 +230,14 @@ def _good(
     """
     if question.good is not None:
         return question.good, "--good"
-    since = (alarm or {}).get("since")
-    before = [night for night in nights[:-1] if _is_commit(night.revision) and night.state != "failed"]
-    if since is not None:
-        usable = [night for night in before if night.date < since]
+    usable = [night for night in nights[:-1] if _is_commit(night.revision) and night.state != "failed"]
+    if alarm is not None and alarm.since is not None:
+        usable = [night for night in usable if night.date < alarm.since]
     else:
-        usable = [night for night in before if (history.report_plain(night.date) or {}).get("exit_code") == 0]
+        reports = {night.date: history.report(night.date) for night in usable}
+        usable = [night for night in usable if (report := reports[night.date]) and report.exit_code == 0]
     if not usable:
-        raise UsageError(
-            "--good: missing, and the history has no quiet night of a committed revision before the change; name one "
-            "with --good REVISION"
-        )
+        raise UsageError(messages.NO_GOOD_NIGHT())
     return usable[-1].revision, f"the night of {usable[-1].date} (name another with --good)"
 
 
@@ -315,23 +293,17 @@ class Reruns:
         tree = self._tree(commit)
         source = tree / self._repository.source
         if not source.joinpath(*module.split(".")).with_suffix(".py").is_file():
-            raise CannotRun(f"{commit.short}: has no {module} yet")
+            raise CannotRun(messages.NO_MODULE(revision=commit.short, module=module))
         environment = {**os.environ, "PYTHONPATH": str(source)}
         if self._home is not None:
             environment[HOME_VARIABLE] = str(self._home / commit.short)
+        command = [self._python(commit, tree), "-m", module, *words]
+        printed = _output(commit, module, command, _LONGEST_RUN_S, cwd=tree, env=environment)
         try:
-            done = subprocess.run(
-                [self._python(commit, tree), "-m", module, *words], cwd=tree, env=environment, capture_output=True,
-                text=True, timeout=_LONGEST_RUN_S, check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise CannotRun(f"{commit.short}: {module} ran longer than {_LONGEST_RUN_S / 3600:g} h") from error
-        if done.returncode != 0:
-            raise CannotRun(f"{commit.short}: exit code {done.returncode}: {_last_line(done.stderr)}")
-        try:
-            return json.loads(done.stdout[done.stdout.index("{"):])
+            return json.loads(printed[printed.index("{"):])
         except ValueError as error:
-            raise CannotRun(f"{commit.short}: {module} prints no JSON: {_last_line(done.stdout)}") from error
+            last = _last_line(printed)
+            raise CannotRun(messages.NO_JSON(revision=commit.short, module=module, printed=last)) from error
 
     def _tree(self, commit: Commit) -> Path:
         if commit.hash not in self._trees:
@@ -359,19 +331,26 @@ class Reruns:
         venv.create(folder, with_pip=True, symlinks=True)
         constraints = tree / "constraints.txt"
         pins = ["--constraint", str(constraints)] if constraints.is_file() else []
-        try:
-            done = subprocess.run(
-                [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *pins, str(tree)],
-                capture_output=True, text=True, timeout=_LONGEST_INSTALL_S, check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise CannotRun(f"{commit.short}: its packages were not installed within an hour") from error
-        if done.returncode != 0:
-            raise CannotRun(f"{commit.short}: its packages cannot be installed: {_last_line(done.stderr)}")
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *pins, str(tree)]
+        _output(commit, "pip install", command, _LONGEST_INSTALL_S)
         (folder / _READY).touch()
         return str(python)
 
 
+def _output(commit: Commit, what: str, command: Sequence[str], most_s: float, **options: Any) -> str:
+    """The output of a command for a revision. CannotRun, in one line, when it fails or takes too long."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=most_s, check=False, **options)
+    except subprocess.TimeoutExpired as error:
+        hours = f"{most_s / 3600:g}"
+        raise CannotRun(messages.RAN_TOO_LONG(revision=commit.short, command=what, hours=hours)) from error
+    if done.returncode != 0:
+        raise CannotRun(messages.COMMAND_FAILED(
+            revision=commit.short, command=what, exit_code=done.returncode, reason=_last_line(done.stderr)
+        ))
+    return str(done.stdout)
+
+
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:_LONGEST_REASON] if lines else "without a word"
+    return lines[-1][:_LONGEST_REASON] if lines else "no output"

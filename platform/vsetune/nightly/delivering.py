@@ -8,17 +8,20 @@ import math
 import os
 import re
 import smtplib
-import ssl
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from email.message import EmailMessage
-from email.policy import SMTP
-from email.utils import formatdate, make_msgid
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from html import escape
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from apprise import Apprise, AppriseAsset, NotifyBase, OverflowMode
+from apprise.attachment.memory import AttachMemory
 
 from vsetune.errors import ConfigError, StorageError, VsetuneError, one_line
-from vsetune.nightly.night import Night, NightReport
-from vsetune.nightly.night_metrics import metrics_text, moment_of, push_metrics, stream_name, write_metrics
+from vsetune.nightly import messages
+from vsetune.nightly.night import Night, NightReport, problem_at
+from vsetune.nightly.night_metrics import USUAL, Patience, metrics_text, moment_of, push_metrics, write_metrics
 from vsetune.nightly.nightly_spec import ReportSpec, mail_address
 from vsetune.nightly.report_page import to_html, to_mail_html
 from vsetune.nightly.report_words import (
@@ -30,18 +33,20 @@ from vsetune.nightly.report_words import (
     plain,
     presentable,
     revision_words,
+    to_markdown,
 )
-from vsetune.nightly.sending import USUAL, Patience, post, within
-from vsetune.nightly.sentences import to_markdown
-from vsetune.storage.addresses import masked, remember
+from vsetune.storage.addresses import MASK, masked, remember
 
 if TYPE_CHECKING:
     from vsetune.records.mlflow_nights import MlflowNights, NightRun
 
 
 _log = logging.getLogger(__name__)
+logging.getLogger("apprise").propagate = False  # its lines could show addresses
+logging.getLogger("apprise").addHandler(logging.NullHandler())
 NOT_KEPT = "the report could not be stored: "
 _LONGEST_NOTE = 400
+T = TypeVar("T")
 
 Keep = Callable[[NightReport, str, str], object]
 """Writes report, page and Markdown to the history (`History.keep_report`)."""
@@ -90,8 +95,8 @@ class _Delivery:
         try:
             step()
         except (VsetuneError, OSError) as error:
-            said = one_line(masked(str(error)), most=_LONGEST_NOTE)
-            self.note(said if isinstance(error, VsetuneError) else f"{what}: {said}")
+            text = one_line(masked(str(error)), most=_LONGEST_NOTE)
+            self.note(text if isinstance(error, VsetuneError) else f"{what}: {text}")
 
     def note(self, line: str) -> None:
         _log.warning("%s", line)
@@ -136,8 +141,7 @@ class _Delivery:
                 self.report, variable, page=page, patience=self.patience))
         if spec.mail_to:
             self.attempt("mail", lambda: send_mail(
-                self.report, spec.mail_to, to_html(self.report),
-                server_from_environment(must_encrypt=spec.mail_encryption == "required"), page=page))
+                self.report, spec, to_html(self.report), page=page, patience=self.patience))
 
     def keep_what_changed(self) -> None:
         """Store files and run again if notes were added since."""
@@ -158,7 +162,7 @@ def _night_run(report: NightReport) -> NightRun:
     from vsetune.records.mlflow_nights import NightRun
 
     metrics = {
-        f"{row.cell}.{stream_name(row)}": row.tonight for row in report.rows
+        f"{row.cell}.{row.measure_name}": row.tonight for row in report.rows
         if row.measure is not None and row.tonight is not None and math.isfinite(row.tonight)
     }
     metrics |= {f"rows.{verdict}": float(sum(row.verdict == verdict for row in report.rows)) for verdict in SIGNS}
@@ -173,121 +177,179 @@ def _night_run(report: NightReport) -> NightRun:
                     to_markdown(report))
 
 
-PREFIX = "VSETUNE_SMTP_"
-TIMEOUT_S, LIMIT_S = 20.0, 90.0
-"""Timeout of one network operation; limit for a whole mail."""
+_PREFIX = "VSETUNE_SMTP_"
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 _SUBMISSION, _OVER_TLS = 587, 465
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]")
-_LONGEST_SUBJECT, _LONGEST_LINE = 150, 300
+_MARKS = re.compile(r"[*~`<>\[\]]|(?<![^\W_])_|_(?![^\W_])")
+_SLACK_JSON = {"message": "text", "title": "", "version": "", "attachments": "", "type": ""}
+"""Fields of Apprise's JSON: under other names, or left out."""
+_LONGEST_SUBJECT, _LONGEST_LINE, _MOST_FINDINGS, _SHORTEST_SECRET = 150, 280, 10, 6
 
 
-@dataclass(frozen=True)
-class MailServer:
-    """The server that takes the mail. must_encrypt: no mail at all without TLS."""
+def post(report: NightReport, variable: str, *, page: str | None, patience: Patience) -> None:
+    """Send the report to the chat whose address is in an environment variable. page: address of the page, for a link.
 
-    host: str
-    port: int
-    sender: str
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    must_encrypt: bool = False
+    https:// takes Slack's JSON, as Mattermost, Rocket.Chat and Discord's /slack do; any other address is Apprise's.
+    ConfigError when the variable is not set or holds no address; StorageError when the message was not taken.
+    """
+    address, where = os.environ.get(variable, "").strip(), f"webhook of {variable}"
+    if not address:
+        raise ConfigError(messages.NOT_SET(where=where, variables=variable, setting="webhook"))
+    if address.partition("://")[2]:
+        remember(address, address.rpartition("/")[2])  # its last part is the secret
+    is_slack = address.startswith(("https://", "http://"))
+    title, text = chat_text(report, page=page, is_slack=is_slack)
+
+    def service() -> NotifyBase | None:
+        found = _slack(address) if is_slack else _service_of(address)
+        if found is not None:
+            found.overflow_mode = OverflowMode.SPLIT
+        return found
+
+    _send(where, service, patience, secret=address, title=title, body=text, body_format="text")
 
 
-def server_from_environment(*, must_encrypt: bool) -> MailServer:
-    """The server that the environment names. ConfigError, one line, for missing variables and invalid ports or
-    addresses."""
-    given = {name: os.environ.get(PREFIX + name, "").strip() for name in ("HOST", "PORT", "USER", "PASSWORD", "FROM")}
-    missing = [PREFIX + name for name in ("HOST", "FROM") if not given[name]]
-    if given["USER"] and not given["PASSWORD"]:
-        missing.append(PREFIX + "PASSWORD")
-    if missing:
-        raise ConfigError(f"mail: {', '.join(missing)} not set in the environment; export what your mail server needs")
-    port = given["PORT"] or str(_SUBMISSION)
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ConfigError(f"mail: {PREFIX}PORT: got {port[:20]!r}, need a port such as {_SUBMISSION}")
-    try:
-        sender = mail_address(given["FROM"])
-    except ValueError as error:
-        raise ConfigError(f"mail: {PREFIX}FROM: {error}") from error
-    remember(given["PASSWORD"])
-    return MailServer(given["HOST"], int(port), sender, given["USER"] or None, given["PASSWORD"] or None, must_encrypt)
+def _slack(address: str) -> NotifyBase | None:
+    """The service that takes Slack's JSON at an address; None where it is none."""
+    parts = urlsplit(address)
+    host = parts.hostname
+    if not host:
+        return None
+    remember(unquote(parts.password or ""))
+    return _service_of({
+        "schema": "jsons" if parts.scheme == "https" else "json", "host": f"[{host}]" if ":" in host else host,
+        "port": parts.port, "user": parts.username, "password": parts.password, "fullpath": quote(parts.path),
+        "params": dict(parse_qsl(parts.query, keep_blank_values=True)), "payload": _SLACK_JSON,
+    })
+
+
+def chat_text(report: NightReport, *, page: str | None, is_slack: bool) -> tuple[str, str]:
+    """(title, text); in Slack's text the title is its first line. Commits and names cannot make links or mentions."""
+    def harmless(text: str) -> str:
+        safe = plain(text, _LONGEST_LINE)
+        safe = escape(safe, quote=False) if is_slack else safe
+        return _MARKS.sub("\u200b\\g<0>\u200b", safe).replace("@", "@\u200b")
+
+    sign, found = banner(report), findings(report)
+    title = harmless(f"{sign.mark} {report.nightly}, {report.date}")
+    lines = [f"*{harmless(report.headline)}*", *(harmless(in_a_line(finding)) for finding in found[:_MOST_FINDINGS])]
+    if len(found) > _MOST_FINDINGS:
+        lines.append(f"and {len(found) - _MOST_FINDINGS} more")
+    lines += map(harmless, [*report.notes, f"{counts_in_words(report.rows)}; code {revision_words(report)}"])
+    lines += [f"<{page}|the whole report>" if is_slack else page] if page else []
+    return title, masked("\n".join([*([title] if is_slack else []), *lines]))
 
 
 def send_mail(
-    report: NightReport, to: Sequence[str], page_html: str, server: MailServer, *, page: str | None,
-    limit_s: float = LIMIT_S,
+    report: NightReport, spec: ReportSpec, page_html: str, *, page: str | None, patience: Patience
 ) -> None:
-    """Send one mail to all recipients. StorageError, one line, when the server does not take it within the limit, or
-    refuses some recipients."""
-    where = f"mail to {', '.join(to)}"
-    made = mail(report, to, page_html, sender=server.sender, page=page)
+    """Send the report to every recipient, with the page attached, through the server that the environment names.
+
+    ConfigError, one line, for missing variables and invalid ports or addresses. StorageError when the server does not
+    take the mail, refuses some recipients, or would get the password, or with `mail_encryption: required` the mail,
+    unencrypted.
+    """
+    given = {name: os.environ.get(_PREFIX + name, "").strip() for name in ("HOST", "PORT", "USER", "PASSWORD", "FROM")}
+    needed = ["HOST", "FROM", *(["PASSWORD"] if given["USER"] else [])]
+    missing = ", ".join(_PREFIX + name for name in needed if not given[name])
+    if missing:
+        raise ConfigError(messages.NOT_SET(where="mail", variables=missing, setting="mail_to"))
+    port = given["PORT"] or str(_SUBMISSION)
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        need = f"a port such as {_SUBMISSION}"
+        raise ConfigError(messages.WRONG_OPTION(option=f"mail: {_PREFIX}PORT", got=repr(port[:20]), need=need))
     try:
-        refused = within(limit_s, lambda: _handed_in(made, server))
-    except smtplib.SMTPRecipientsRefused as error:
-        raise StorageError(f"{where}: {server.host} took none of them ({_answers(error.recipients)})") from error
-    except (OSError, smtplib.SMTPException, UnicodeError) as error:  # UnicodeError: an invalid host name
-        said = masked(one_line(error))
-        raise StorageError(f"{where}: not handed in at {server.host}:{server.port} ({said})") from error
-    if refused:
-        raise StorageError(f"{where}: {server.host} did not take some of them ({_answers(refused)})")
+        sender = mail_address(given["FROM"])
+    except ValueError as error:
+        raise ConfigError(problem_at(f"mail: {_PREFIX}FROM", error)) from error
+    remember(given["PASSWORD"])
+    needs = "a password" if given["USER"] and given["HOST"] not in _LOCAL else ""
+    needs = "mail_encryption: required" if spec.mail_encryption == "required" else needs
 
+    def service() -> Any:
+        mode = _secure_mode(given["HOST"], int(port), patience.timeout_s, needs)
+        found: Any = _service_of({
+            "schema": "mailto", "host": given["HOST"], "smtp_host": given["HOST"], "port": int(port),
+            "user": quote(given["USER"]), "password": quote(given["PASSWORD"]), "secure_mode": mode,
+            "from_addr": sender, "targets": [sender], "headers": {"Auto-Submitted": "auto-generated"},
+        })
+        if found is not None:
+            found.targets = [(False, address) for address in spec.mail_to]  # Apprise would split some at a quote
+        return found
 
-def mail(report: NightReport, to: Sequence[str], page_html: str, *, sender: str, page: str | None) -> EmailMessage:
-    """The message. Of the report's text, only the one-line subject goes into the headers."""
-    made = EmailMessage(policy=SMTP)
-    sign = banner(report)
-    subject = f"{sign.mark} {report.nightly} {report.date}: {report.headline}"
-    made["Subject"] = masked(one_line(subject, most=_LONGEST_SUBJECT))
-    made["From"], made["To"] = sender, ", ".join(to)
-    made["Date"], made["Message-ID"] = formatdate(), make_msgid(domain=sender.rpartition("@")[2])
-    made["Auto-Submitted"] = "auto-generated"
-    made.set_content(masked(_plain(report, page)), cte="quoted-printable")
-    made.add_alternative(masked(to_mail_html(report)), subtype="html", cte="quoted-printable")
+    subject = f"{banner(report).mark} {report.nightly} {report.date}: {report.headline}"
     name = _UNUSUAL.sub("_", f"{report.nightly}-{report.date}.html")
-    made.add_attachment(page_html, subtype="html", filename=name, cte="base64")
-    return made
+    _send(
+        f"mail to {', '.join(spec.mail_to)}", service, patience,
+        title=masked(one_line(subject, most=_LONGEST_SUBJECT)), body=masked(to_mail_html(report, page=page)),
+        body_format="html",
+        attach=AttachMemory(content=page_html, name=name, mimetype="text/html"),  # type: ignore[no-untyped-call]
+    )
 
 
-def _plain(report: NightReport, page: str | None) -> str:
-    lines = [report.headline, banner(report).word, ""]
-    lines += [in_a_line(finding) for finding in findings(report)[:50]]
-    lines += ["", *report.notes, "", f"{counts_in_words(report.rows)}. Code {revision_words(report)}."]
-    lines += [page if page else "The whole page is attached."]
-    return "\n".join(plain(line, _LONGEST_LINE) for line in lines) + "\n"
-
-
-def _handed_in(made: EmailMessage, server: MailServer) -> dict[str, tuple[int, bytes]]:
-    """Refused recipients with the server's answers."""
-    with _connected(server) as client:
-        return client.send_message(made)
-
-
-def _connected(server: MailServer) -> smtplib.SMTP:
-    """A connection, encrypted where the server can. StorageError where the password or, with `must_encrypt`, the mail
-    would cross a network unencrypted."""
-    if server.port == _OVER_TLS:
-        client: smtplib.SMTP = smtplib.SMTP_SSL(
-            server.host, server.port, timeout=TIMEOUT_S, context=ssl.create_default_context()
-        )
-    else:
-        client = smtplib.SMTP(server.host, server.port, timeout=TIMEOUT_S)
-    try:
+def _secure_mode(host: str, port: int, timeout_s: float, needs: str) -> str:
+    """Apprise's mode for a mail server: encrypted where the server can. needs: the setting that needs encryption.
+    StorageError where the server cannot and something needs it."""
+    if port == _OVER_TLS:
+        return "ssl"
+    with smtplib.SMTP(host, port, timeout=timeout_s) as client:
         client.ehlo_or_helo_if_needed()
-        is_encrypted = server.port == _OVER_TLS
-        if not is_encrypted and client.has_extn("starttls"):
-            client.starttls(context=ssl.create_default_context())
-            is_encrypted = True
-        if not is_encrypted and (server.must_encrypt or (server.user and server.host not in _LOCAL)):
-            why = "mail_encryption is required" if server.must_encrypt else "a password must not travel in the clear"
-            raise StorageError(f"mail: {server.host}:{server.port} offers no STARTTLS, and {why}; use another port")
-        if server.user and server.password:
-            client.login(server.user, server.password)
-    except BaseException:
-        client.close()
+        if client.has_extn("starttls"):
+            return "starttls"
+    if needs:
+        raise StorageError(messages.NOT_ENCRYPTED(server=f"{host}:{port}", reason=needs))
+    return "insecure"
+
+
+def _service_of(address: str | dict[str, Any]) -> NotifyBase | None:
+    return Apprise.instantiate(address, asset=AppriseAsset(app_id="vsetune"))
+
+
+def _send(
+    where: str, service: Callable[[], NotifyBase | None], patience: Patience, *, secret: str = "", **message: Any
+) -> None:
+    """Deliver a message by Apprise. ConfigError where it knows no such service. StorageError, one line, without any
+    part of `secret`, when the message was not taken."""
+    def step() -> str:
+        to = service()
+        if to is None:
+            raise ConfigError(messages.NO_ADDRESS(where=where))
+        to.socket_connect_timeout = to.socket_read_timeout = patience.timeout_s
+        to.retry, to.wait, to.redirects = patience.retries, patience.pause_s, False
+        taken = Apprise(to).notify(**message, log_level=logging.WARNING)
+        lines = dict.fromkeys(entry.message for result in taken for entry in result.logs())
+        return "" if taken else "; ".join(lines) or "no reason given"
+
+    try:
+        trouble = within(patience.limit_s, step)
+    except VsetuneError:
         raise
-    return client
+    except Exception as error:  # of a service's code, or an invalid host; no delivery ends a night
+        trouble = str(error) or type(error).__name__
+    if trouble:
+        for part in sorted(re.split(r"[/:@?&=#]+", secret), key=len, reverse=True):
+            trouble = trouble.replace(part, MASK) if len(part) >= _SHORTEST_SECRET else trouble
+        raise StorageError(messages.NOT_DELIVERED(where=where, reason=masked(one_line(trouble))))
 
 
-def _answers(refused: dict[str, tuple[int, bytes]]) -> str:
-    return one_line("; ".join(f"{to}: {code} {said.decode(errors='replace')}" for to, (code, said) in refused.items()))
+def within(limit_s: float, step: Callable[[], T]) -> T:
+    """Return or raise the step's result. TimeoutError after the limit; the step's thread then runs on until the process
+    ends. A server that sends a byte now and then exceeds no timeout of a socket."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(step())
+        except BaseException as error:  # raised again in the waiting thread
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError(f"no end within {limit_s:g} s")
+    return results[0]

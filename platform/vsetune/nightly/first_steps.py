@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,16 +57,10 @@ _NOT_TIMED = 3
 """First steps left out of the timing: they allocate buffers and the state of the optimizer."""
 
 
-@dataclass(frozen=True)
-class FirstSteps:
-    """First steps of one night, by cell. losses: one float per step. problems: one line each. times: by name of
-    `STEP_TIMES`, of a step in calibration steps, the median of the fastest round. recalls: by name, after the steps;
-    none for a cell whose pairs another network proposes."""
-
-    losses: Mapping[str, Sequence[float]]
-    problems: Mapping[str, str]
-    times: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    recalls: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+FirstSteps = Mapping[str, Mapping[str, Any]]
+"""First steps of one night, by cell. `losses`: one float per step. `recalls`: by name, after the steps; none for a cell
+whose pairs another network proposes. By name of `STEP_TIMES`: of a step in calibration steps, the median of the fastest
+round. A cell that failed has `problem` alone, one line."""
 
 
 @dataclass(frozen=True)
@@ -90,16 +84,8 @@ def take_first_steps(study: StudySpec, cells: Sequence[Cell], *, steps: int, see
     with tempfile.TemporaryDirectory(prefix="vsetune-first-steps-") as folder:
         file = Path(folder) / "trials.json"
         write_json(file, {"steps": steps, "plugins": study.plugins, "trials": trials}, durable=False)
-        told = _run(file)
-    if isinstance(told, str):
-        return FirstSteps({}, {cell.name: told for cell in cells})
-    taken = {name: found for name, found in told.items() if "losses" in found}
-    return FirstSteps(
-        {name: found["losses"] for name, found in taken.items()},
-        {name: found["problem"] for name, found in told.items() if "problem" in found},
-        {name: {each: found[each] for each in STEP_TIMES} for name, found in taken.items()},
-        {name: found["recalls"] for name, found in taken.items()},
-    )
+        printed = _run(file)
+    return {cell.name: {"problem": printed} for cell in cells} if isinstance(printed, str) else printed
 
 
 def first_steps(trial: TrialSpec, steps: int, *, timed: int = 0) -> Steps:
@@ -159,8 +145,8 @@ def _run(file: Path) -> dict[str, dict[str, Any]] | str:
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         return f"the first steps could not be taken: {one_line(last)[:_LONGEST_PROBLEM]}"
-    told: dict[str, dict[str, Any]] = json.loads(done.stdout)
-    return told
+    printed: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    return printed
 
 
 def _taken(plain: dict[str, Any], steps: int) -> dict[str, Any]:

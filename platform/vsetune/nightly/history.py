@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import date as Day
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from vsetune.errors import DataError, StorageError, StudyConflict, one_line
+from vsetune.nightly import messages
 from vsetune.nightly.night import Night, NightReport
 from vsetune.storage.addresses import join
 from vsetune.storage.home_files import find_in_home, keep_in_home
@@ -28,6 +29,7 @@ _NIGHTS_IN_REPORT = 30
 _NIGHT_BYTES = 64 << 20
 """Largest file of a night: room for a thousand first losses of each of a thousand cells."""
 _REPORT_ENDINGS = ("html", "md", "json")
+ContentT = TypeVar("ContentT")
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class Accepted:
 
     def __post_init__(self) -> None:
         if not is_date(self.date):
-            raise ValueError(f"date: got {self.date[:40]!r}, need a day such as 2026-01-31")
+            raise ValueError(messages.WRONG_OPTION(
+                option="date", got=repr(self.date[:40]), need="a day such as 2026-01-31"
+            ))
 
     def covers(self, cell: str, measure: str) -> bool:
         """Whether it begins a new line for this stream."""
@@ -84,13 +88,11 @@ class History:
         try:
             lock = take_lock(self.folder / _LOCK, wait_s=0)
         except BlockingIOError:
-            raise StudyConflict(
-                f"nightly {self.folder.name}: another process is running a night of it; wait for it or stop it"
-            ) from None
+            raise StudyConflict(messages.BUSY(what=f"nightly {self.folder.name}")) from None
         except OSError as error:
-            raise StorageError(
-                f"{self.folder}: cannot be written ({error.strerror}); set {home_variable()} to another folder"
-            ) from error
+            raise StorageError(messages.NOT_WRITABLE(
+                folder=self.folder, reason=error.strerror, variable=home_variable()
+            )) from error
         with lock:
             place = remote_place(self.folder)
             if place is None:
@@ -116,34 +118,30 @@ class History:
         """All nights, oldest first. A night that cannot be read is left out, with a line in `problems`."""
         found = []
         for file in self._night_files():
-            night = self._read(file)
-            if night is not None:
-                found.append(night)
+            try:
+                found.append(_night_in(file))
+            except DataError as error:
+                self.problems.append(str(error))
         return sorted(found, key=lambda night: night.date)
-
-    def night(self, date: str) -> Night | None:
-        """The night of an ISO date; None where there is none or it cannot be read."""
-        file = self._night_file(date)
-        return self._read(file) if file.exists() else None
 
     def keep(self, night: Night) -> None:
         """Write a night, replacing one of the same date. StorageError when it cannot be stored."""
         make_folder(self.folder / _NIGHTS)
-        self._write(self._night_file(night.date), {"format": FORMAT} | night.to_plain())
+        self._write(self._night_file(night.date), {"format": FORMAT} | asdict(night))
 
     def set_aside_damaged(self) -> list[str]:
         """Rename damaged nights, so that each is reported once; a night of a newer version stays. Returns one line for
         each."""
-        told = []
+        lines = []
         for file in self._night_files():
             try:
                 _night_in(file)
             except NewerFormat as error:
-                told.append(f"{error}; until then it counts for nothing")
+                lines.append(f"{error}; until then it counts for nothing")
             except DataError as error:
-                told.append(f"{error}; set aside as {_put_aside(file, 'damaged').name}")
+                lines.append(f"{error}; set aside as {_set_aside(file).name}")
         self.problems.clear()
-        return told
+        return lines
 
     def require_readable(self, date: str) -> None:
         """DataError where the night of an ISO date exists but cannot be read: it must not be overwritten."""
@@ -153,17 +151,14 @@ class History:
 
     def accepted(self) -> list[Accepted]:
         """The accepted changes, oldest first. DataError when the file is damaged: its content must not be guessed."""
-        file = self.folder / _ACCEPTED
+        file, remedy = self.folder / _ACCEPTED, "fix it or move it away"
         try:
             plain = read_json(file)
+            return [] if plain is None else _ENTRIES.validate_python(plain)
         except DataError as error:
-            raise DataError(f"{error}; fix it or move it away") from error
-        if plain is None:
-            return []
-        try:
-            return _ENTRIES.validate_python(plain)
+            raise DataError(error.problem.worded(f"{error}; {remedy}")) from error
         except ValidationError as error:
-            raise DataError(f"{file}: cannot read ({first_of(error)}); fix it or move it away") from error
+            raise DataError(messages.UNREADABLE(file=file, reason=first_of(error), remedy=remedy)) from error
 
     def accept(self, accepted: Accepted) -> None:
         """Add an accepted change. StorageError when it cannot be stored; DataError when the file is damaged."""
@@ -184,38 +179,29 @@ class History:
         """Path of the report of a date; ending: `html`, `md` or `json`."""
         return self.folder / _REPORTS / f"{date}.{ending}"
 
-    def report_plain(self, date: str) -> Mapping[str, Any] | None:
-        """The stored report of a date as plain data; None where there is none or it cannot be read."""
+    def report(self, date: str) -> NightReport | None:
+        """The stored report of a date; None where there is none or it cannot be read."""
         file = self.report_file(date, "json")
         try:
-            plain: Mapping[str, Any] = json.loads(file.read_bytes())
-            require_report(plain, file)
+            return _content_of(json.loads(file.read_bytes()), file, _REPORT, "report")
         except FileNotFoundError:
             return None
         except DataError as error:
             self.problems.append(str(error))
-            return None
         except (OSError, ValueError, RecursionError) as error:
-            self.problems.append(f"{file}: cannot read ({one_line(error)})")
-            return None
-        return plain
+            self.problems.append(messages.UNREADABLE(file=file, reason=one_line(error), remedy="remove it"))
+        return None
 
     def was_judged(self, date: str) -> bool:
         """Whether the stored report of a date has verdicts."""
-        return bool((self.report_plain(date) or {}).get("rows"))
+        report = self.report(date)
+        return report is not None and bool(report.rows)
 
     def _night_file(self, date: str) -> Path:
         return self.folder / _NIGHTS / f"{date}.json"
 
     def _night_files(self) -> Sequence[Path]:
         return sorted(file for file in (self.folder / _NIGHTS).glob("*.json"))
-
-    def _read(self, file: Path) -> Night | None:
-        try:
-            return _night_in(file)
-        except DataError as error:
-            self.problems.append(str(error))
-            return None
 
     def _write(self, file: Path, plain: Any) -> None:
         """Write a file of the history. StorageError, also when another machine has taken over the lock."""
@@ -236,10 +222,6 @@ class History:
                 find_in_home(file)
 
 
-def _night_in(file: Path) -> Night:
-    return night_of(read_json(file, most_bytes=_NIGHT_BYTES), file)
-
-
 def _shortened(report: NightReport) -> NightReport:
     """The report with its last nights only, since the nights have files of their own."""
     rows = [
@@ -249,75 +231,47 @@ def _shortened(report: NightReport) -> NightReport:
     return replace(report, rows=rows)
 
 
-def _put_aside(file: Path, what: str) -> Path:
-    kept = free_name(file, what)
+def _set_aside(file: Path) -> Path:
+    renamed = free_name(file, "damaged")
     try:
-        move_in_place(file, kept, durable=False)
+        move_in_place(file, renamed, durable=False)
     except OSError as error:
-        raise StorageError(f"{file}: cannot be renamed ({error.strerror}); check the rights of its folder") from error
-    return kept
+        raise StorageError(messages.FILE_STAYS(file=file, reason=error.strerror)) from error
+    return renamed
 
 
 FORMAT = 1
 """Format of nights and reports. Files with another format were written by another version of vsetune."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_NIGHT, _REPORT = TypeAdapter(Night), TypeAdapter(NightReport)
 
 
 class NewerFormat(DataError):
     """The file was written by a newer version of vsetune. It is intact, but this version cannot read it."""
 
 
-@dataclass(frozen=True)
-class _KeptMeasure:
-    name: str
-
-
-@dataclass(frozen=True)
-class _KeptRow:
-    cell: str
-    verdict: str
-    measure: _KeptMeasure | None = None
-    since: str | None = None
-    change: float | None = None
-
-
-@dataclass(frozen=True)
-class _KeptReport:
-    """The fields of a stored report that are checked."""
-
-    format: Literal[1]
-    rows: Sequence[_KeptRow] = ()
-    headline: str = ""
-    exit_code: int | None = None
-
-
-_NIGHT, _REPORT = TypeAdapter(Night), TypeAdapter(_KeptReport)
-
-
-def night_of(plain: Any, file: Path) -> Night:
-    """A night from the content of its file. DataError, in one line, when the content is not a valid night."""
-    _require_no_newer(plain, file)
-    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-        got = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
-        raise DataError(f"{file}: is no night of format {FORMAT} (got {got})")
-    try:
-        read = _NIGHT.validate_python(plain)
-    except ValidationError as error:
-        raise DataError(f"{file}: is no night ({first_of(error)})") from error
+def _night_in(file: Path) -> Night:
+    """The night in a file. DataError, in one line, when its content is not a valid night of its date."""
+    read = _content_of(read_json(file, most_bytes=_NIGHT_BYTES), file, _NIGHT, "night")
     cells = {name: replace(cell, first_losses=tuple(cell.first_losses)) for name, cell in read.cells.items()}
     night = replace(read, cells=cells, seeds=tuple(read.seeds), problems=tuple(read.problems))
     if night.date != file.stem or not is_date(night.date):
-        raise DataError(f"{file}: says that it is the night of {night.date}; two nights have one date")
+        raise DataError(messages.WRONG_DATE(file=file, date=night.date))
     return night
 
 
-def require_report(plain: Any, file: Path) -> None:
-    """DataError, in one line, when the content of a file is not a valid report."""
-    _require_no_newer(plain, file)
+def _content_of(plain: Any, file: Path, kind: TypeAdapter[ContentT], name: str) -> ContentT:
+    """The content of a file as a night or a report. DataError, in one line, when it is neither."""
+    given = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
+    if isinstance(given, int) and given > FORMAT:
+        raise NewerFormat(messages.NEWER_FORMAT(file=file, got=given, need=FORMAT))
+    if given != FORMAT:
+        raise DataError(messages.WRONG_CONTENT(file=file, kind=name, format=FORMAT, reason=f"got {given}"))
     try:
-        _REPORT.validate_python(plain)
+        return kind.validate_python(plain)
     except ValidationError as error:
-        raise DataError(f"{file}: is no report of format {FORMAT} ({first_of(error)})") from error
+        reason = first_of(error)
+        raise DataError(messages.WRONG_CONTENT(file=file, kind=name, format=FORMAT, reason=reason)) from error
 
 
 def is_date(text: str) -> bool:
@@ -333,12 +287,3 @@ def first_of(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"]))
     return one_line(f"{where}: {first['msg']}" if where else first["msg"])
-
-
-def _require_no_newer(plain: Any, file: Path) -> None:
-    given = plain.get("format") if isinstance(plain, dict) else None
-    if isinstance(given, int) and given > FORMAT:
-        raise NewerFormat(
-            f"{file}: was written by a newer version of vsetune (format {given}, this one reads {FORMAT}); "
-            "update vsetune to read it"
-        )

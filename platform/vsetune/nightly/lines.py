@@ -1,4 +1,4 @@
-"""The nights that tonight is compared with, and the history for display."""
+"""The line of nights that tonight is compared with, the change that begins a new one, and the history for display."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from datetime import date as Day
-from datetime import datetime, timedelta
 from statistics import median
 
-from vsetune.config.spec.base import known_name
 from vsetune.errors import UsageError
-from vsetune.nightly.history import Accepted, History
-from vsetune.nightly.night import FIRST_LOSSES, Night
+from vsetune.nightly import messages
+from vsetune.nightly.history import Accepted, History, is_date
+from vsetune.nightly.night import BY_NAME, FIRST_LOSSES, Night, NightReport, known_option
 
 _MOST_DATES = 5
 
@@ -75,12 +75,8 @@ def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[
 
 def _dates_between(first: str, last: str) -> list[str]:
     """ISO days strictly between two."""
-    day, end = Day.fromisoformat(first) + timedelta(days=1), Day.fromisoformat(last)
-    found = []
-    while day < end:
-        found.append(day.isoformat())
-        day += timedelta(days=1)
-    return found
+    after, days = Day.fromisoformat(first), (Day.fromisoformat(last) - Day.fromisoformat(first)).days
+    return [(after + timedelta(days=day)).isoformat() for day in range(1, days)]
 
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -124,12 +120,13 @@ def past_nights(history: History) -> list[PastNight]:
     for night in history.nights():
         if found:
             found += _missed(found[-1].date, night.date)
-        report = history.report_plain(night.date) or {}
-        counts = Counter(row["verdict"] for row in report.get("rows", ()))
-        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _COUNTED if counts[verdict])
-        text = told or report.get("headline") or (night.problems[0] if night.problems else "no report")
+        report = history.report(night.date)
+        counts = Counter(str(row.verdict) for row in report.rows) if report else Counter[str]()
+        text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _COUNTED if counts[verdict])
+        text = text or (report.headline if report else "") or next(iter(night.problems), "no report")
         found.append(PastNight(
-            night.date, night.state, night.revision, _seconds(night), report.get("exit_code"), dict(counts), text,
+            night.date, night.state, night.revision, _seconds(night), report.exit_code if report else None,
+            dict(counts), text,
         ))
     return found
 
@@ -137,11 +134,8 @@ def past_nights(history: History) -> list[PastNight]:
 def streams(nights: Sequence[Night], measure: str, cell: str | None, dates: Sequence[str]) -> list[Stream]:
     """The streams of a measure, of every cell or of one. dates: the dates shown. UsageError for an unknown cell."""
     cells = list(dict.fromkeys(name for night in nights for name in night.cells))
-    if cell is not None:
-        try:
-            cells = [known_name(cell, cells, "cell")] if cells else []
-        except ValueError as error:
-            raise UsageError(f"--cell: {error}") from error
+    if cell is not None and cells:
+        cells = [known_option("--cell", cell, cells)]
     return [_stream(nights, measure, name, dates) for name in cells]
 
 
@@ -184,14 +178,12 @@ def _run_numbers(nights: Sequence[Night], cell: str) -> dict[str, float | None]:
     return numbers
 
 
-def _missed(before: str, after: str) -> Iterator[PastNight]:
-    """The days strictly between two nights."""
-    first, end = Day.fromisoformat(before) + timedelta(days=1), Day.fromisoformat(after)
-    days = (end - first).days
-    if days > _MOST_MISSED:
-        yield PastNight(first.isoformat(), "missed", text=f"and {days - 1} more, until {end - timedelta(days=1)}")
-        return
-    yield from (PastNight((first + timedelta(days=day)).isoformat(), "missed") for day in range(days))
+def _missed(before: str, after: str) -> list[PastNight]:
+    """The days strictly between two nights; a long gap is one line."""
+    days = _dates_between(before, after)
+    if len(days) > _MOST_MISSED:
+        return [PastNight(days[0], "missed", text=f"and {len(days) - 1} more, until {days[-1]}")]
+    return [PastNight(day, "missed") for day in days]
 
 
 def _seconds(night: Night) -> float | None:
@@ -199,3 +191,78 @@ def _seconds(night: Night) -> float | None:
         return (datetime.fromisoformat(night.ended) - datetime.fromisoformat(night.started)).total_seconds()
     except (ValueError, TypeError):
         return None
+
+
+_LONGEST_REASON = 1000
+_CHANGES = {"regression", "improvement", "changed"}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The change to accept. measure, cell, date: None is all measures, all cells, the newest night."""
+
+    reason: str
+    measure: str | None = None
+    cell: str | None = None
+    date: str | None = None
+
+
+def accept_change(history: History, name: str, wish: Wish, revision: str) -> Accepted:
+    """An intended change begins a new line: write it to the history, under its lock; returns the entry.
+
+    revision: of the running code. UsageError in one line: no reason, an unknown measure or cell, no night of that date,
+    the same change accepted already, no change there, or no night at all.
+    """
+    reason = " ".join(wish.reason.split())
+    if not 0 < len(reason) <= _LONGEST_REASON:
+        got = f"{len(reason):,} characters" if reason else "nothing"
+        need = f"a sentence of at most {_LONGEST_REASON:,} characters on why the change is meant; the history keeps it"
+        raise UsageError(messages.WRONG_OPTION(option="--reason", got=got, need=need))
+    with history.held():
+        nights = history.nights()
+        if not nights:
+            raise UsageError(messages.NO_NIGHT_YET(name=name))
+        night = _night_to_accept(nights, wish.date, name)
+        measure = wish.measure and known_option("--measure", wish.measure, {*BY_NAME, FIRST_LOSSES})
+        cells = dict.fromkeys(name for night in reversed(nights) for name in night.cells)
+        cell = wish.cell and known_option("--cell", wish.cell, cells)
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        accepted = Accepted(night.date, measure, cell, reason, revision, at)
+        _require_new(accepted, history.accepted())
+        _require_change(accepted, history.report(night.date))
+        history.accept(accepted)
+    return accepted
+
+
+def _night_to_accept(nights: Sequence[Night], date: str | None, name: str) -> Night:
+    if date is None:
+        return nights[-1]
+    if not is_date(date):
+        raise UsageError(messages.WRONG_OPTION(option="--date", got=date[:40], need="a day as YYYY-MM-DD"))
+    found = next((night for night in nights if night.date == date), None)
+    if found is None:
+        raise UsageError(messages.NO_SUCH_NIGHT(name=name, date=date, newest=nights[-1].date))
+    return found
+
+
+def _require_new(accepted: Accepted, before: Sequence[Accepted]) -> None:
+    """UsageError when an entry of the same date already covers it."""
+    for other in before:
+        if other.date == accepted.date and other.measure in (None, accepted.measure) and \
+                other.cell in (None, accepted.cell):
+            measure, cell = other.measure or "all measures", other.cell or "all cells"
+            raise UsageError(messages.ACCEPTED_ALREADY(
+                date=accepted.date, measure=measure, cell=cell, reason=other.reason
+            ))
+
+
+def _require_change(accepted: Accepted, report: NightReport | None) -> None:
+    """UsageError when the night's report shows no change there, since a new line needs a new baseline. Without a report
+    the change is accepted unchecked."""
+    if report is None:
+        return
+    found = [row for row in report.rows if row.verdict in _CHANGES]
+    if not any(accepted.covers(row.cell, row.measure_name) for row in found):
+        changed = ", ".join(f"{row.measure_name} of {row.cell}" for row in found[:5]) or "nothing"
+        measure, cell = accepted.measure or "any measure", accepted.cell or "any cell"
+        raise UsageError(messages.NO_CHANGE(date=accepted.date, measure=measure, cell=cell, changed=changed))

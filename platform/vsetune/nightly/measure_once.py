@@ -19,11 +19,12 @@ from typing import Any
 
 from rich.console import Console
 
-from vsetune.config.spec.base import known_name
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.errors import UsageError, VsetuneError
+from vsetune.nightly import messages
 from vsetune.nightly.first_steps import FirstSteps, take_first_steps
 from vsetune.nightly.measuring import cell_nights
+from vsetune.nightly.night import known_option
 from vsetune.nightly.nightly_spec import NightlySpec, load_nightly
 from vsetune.records.events import AttemptRecord, AttemptStart
 from vsetune.storage.addresses import mask_output
@@ -42,21 +43,16 @@ def measured_values(file: Path, cell: str, seeds: Sequence[int]) -> dict[str, fl
     chosen = _cell(prepared, cell)
     with tempfile.TemporaryDirectory(prefix="vsetune-measure-") as folder:
         records = [_trained(prepared, chosen, seed, Path(folder) / str(seed)) for seed in seeds]
-    measured = cell_nights(records, [cell], seeds=len(seeds), target=spec.target, first=FirstSteps({}, {}))
+    measured = cell_nights(records, [cell], seeds=len(seeds), target=spec.target, first={})
     return dict(measured[cell].values)
 
 
-def measured_first_losses(file: Path, cell: str | None) -> dict[str, dict[str, Any]]:
+def measured_first_losses(file: Path, cell: str | None) -> FirstSteps:
     """The first losses by cell, of every cell or of one: `losses`, `recalls` and the times of a step, or `problem`, one
     line."""
     spec, prepared = _prepared(file, [0])
     cells = prepared.cells if cell is None else [_cell(prepared, cell)]
-    found = take_first_steps(prepared.spec, cells, steps=spec.first_steps.steps, seed=spec.first_steps.seed)
-    losses = {
-        name: {"losses": list(each), "recalls": dict(found.recalls[name]), **found.times[name]}
-        for name, each in found.losses.items()
-    }
-    return losses | {name: {"problem": each} for name, each in found.problems.items()}
+    return take_first_steps(prepared.spec, cells, steps=spec.first_steps.steps, seed=spec.first_steps.seed)
 
 
 def _prepared(file: Path, seeds: Sequence[int]) -> tuple[NightlySpec, PreparedStudy]:
@@ -66,10 +62,7 @@ def _prepared(file: Path, seeds: Sequence[int]) -> tuple[NightlySpec, PreparedSt
 
 def _cell(prepared: PreparedStudy, name: str) -> Cell:
     cells = {each.name: each for each in prepared.cells}
-    try:
-        return cells[known_name(name, cells, "cell")]
-    except ValueError as error:
-        raise UsageError(f"--cell: {error}") from error
+    return cells[known_option("--cell", name, cells)]
 
 
 def _trained(prepared: PreparedStudy, cell: Cell, seed: int, folder: Path) -> AttemptRecord:
@@ -104,7 +97,7 @@ def main(words: Sequence[str]) -> int:
         if given.first_losses:
             plain: Any = measured_first_losses(given.file, given.cell)
         elif given.cell is None:
-            raise UsageError("--cell: missing, need network.loss of the sweep")
+            raise UsageError(messages.OPTION_MISSING(option="--cell", need="network.loss of the sweep"))
         else:
             plain = {"values": measured_values(given.file, given.cell, given.seeds)}
     except VsetuneError as error:

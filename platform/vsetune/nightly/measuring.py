@@ -46,8 +46,8 @@ def unmeasured(name: str, cell: CellNight, first: FirstSteps) -> Iterator[str]:
         missing = [measure.name for measure in MEASURES if measure.name not in cell.values]
         if missing:
             yield f"{name}: no finite {', '.join(missing)}"
-    if name in first.problems:
-        yield f"{name}: first losses: {first.problems[name]}"
+    if "problem" in first.get(name, {}):
+        yield f"{name}: first losses: {first[name]['problem']}"
     elif any(not math.isfinite(loss) for loss in cell.first_losses):
         yield f"{name}: first losses: not all are finite"
 
@@ -92,11 +92,9 @@ def _cell_night(
         found = [value[measure.name] for value in taken if measure.name in value]
         if found and len(found) == len(taken) and all(map(math.isfinite, found)):
             values[measure.name] = statistics.fmean(found)
-    times = first.times.get(name, {})
-    values |= {each: times[each] for each in STEP_TIMES if math.isfinite(times.get(each, math.nan))}
-    return CellNight(
-        values, tuple(first.losses.get(name, ())), _trouble(trials, len(finished), seeds), first.recalls.get(name, {})
-    )
+    steps, trouble = first.get(name, {}), _trouble(trials, len(finished), seeds)
+    values |= {each: steps[each] for each in STEP_TIMES if math.isfinite(steps.get(each, math.nan))}
+    return CellNight(values, tuple(steps.get("losses", ())), trouble, steps.get("recalls", {}))
 
 
 def _trouble(trials: Sequence[AttemptRecord], finished: int, seeds: int) -> str | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from vsetune.config.spec.base import known_name
+from vsetune.errors import Problem, UsageError
 
 NightState = Literal["complete", "partial", "failed"]
 """complete: every cell measured and recorded. partial: some. failed: the night could not run. Only complete cells are
@@ -50,11 +53,6 @@ class Night:
     calibration_seconds: float | None = None
     study: str = ""
     problems: Sequence[str] = field(default_factory=tuple)
-
-    def to_plain(self) -> dict[str, Any]:
-        """The night as JSON-able data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Measure:
@@ -111,6 +109,20 @@ ALL_CELLS = "all cells"
 BY_NAME = {measure.name: measure for measure in MEASURES}
 
 
+def known_option(option: str, given: str, known: Iterable[str]) -> str:
+    """The value of an option such as `--cell` if it is known. UsageError with the closest known one otherwise."""
+    try:
+        return known_name(given, known, option.removeprefix("--"))
+    except ValueError as error:
+        raise UsageError(problem_at(option, error)) from error
+
+
+def problem_at(place: str, error: ValueError) -> Problem:
+    """The problem of a ValueError, with its place in front."""
+    first = error.args[0] if error.args else ""
+    return (first if isinstance(first, Problem) else Problem(str(first))).at(place)
+
+
 Verdict = Literal["baseline", "quiet", "regression", "improvement", "changed", "missing"]
 """baseline: too few nights yet, or too few to estimate their noise. quiet: within its band. regression, improvement:
 changed by more than noise and than the smallest change that matters. changed: first losses differ from the line's.
@@ -146,6 +158,11 @@ class ReportRow:
     suspects_note: str = ""
     autocorrelation: float = 0.0
     text: str = ""
+
+    @property
+    def measure_name(self) -> str:
+        """As in metrics, stored runs and accepted changes."""
+        return FIRST_LOSSES if self.measure is None else self.measure.name
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,20 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from vsetune.nightly.night import FIRST_LOSSES, Night, NightReport, ReportRow
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import Retry
+
+from vsetune.errors import StorageError, one_line
+from vsetune.nightly import messages
+from vsetune.nightly.night import Night, NightReport
 from vsetune.nightly.report_words import SIGNS
-from vsetune.nightly.sending import USUAL, Patience, send
+from vsetune.storage.addresses import masked, usable_url
 from vsetune.storage.home_files import keep_in_home
 from vsetune.storage.paths import home
 from vsetune.storage.whole_files import write_text
@@ -84,13 +91,43 @@ def write_metrics(name: str, text: str) -> None:
     keep_in_home(metrics_file(name))
 
 
+@dataclass(frozen=True)
+class Patience:
+    """With a foreign server. timeout_s: of a network operation. retries: after the first try. pause_s: before each."""
+
+    timeout_s: float = 10.0
+    retries: int = 3
+    pause_s: float = 10.0
+
+    @property
+    def limit_s(self) -> float:
+        """Of a whole delivery, where a server never exceeds the timeout of one operation."""
+        return 2 * self.timeout_s * (self.retries + 1) + self.pause_s * self.retries
+
+
+USUAL = Patience()
+_LATER = (408, 425, 429, 500, 502, 503, 504)
+
+
 def push_metrics(name: str, text: str, *, patience: Patience = USUAL) -> None:
     """Replace the sweep's metrics at the Pushgateway, if one is set. StorageError or ConfigError, one line."""
-    gateway = os.environ.get(PUSHGATEWAY, "").strip().rstrip("/")
-    if gateway:
-        address = f"{gateway}/metrics/job/vsetune_nightly/nightly/{quote(name, safe='')}"
-        send(f"Pushgateway of {PUSHGATEWAY}", address, text.encode(), method="PUT",
-             content_type="text/plain; version=0.0.4", patience=patience)
+    gateway, where = os.environ.get(PUSHGATEWAY, "").strip().rstrip("/"), f"Pushgateway of {PUSHGATEWAY}"
+    if not gateway:
+        return
+    address = usable_url(f"{gateway}/metrics/job/vsetune_nightly/nightly/{quote(name, safe='')}", where=where)
+    again = Retry(patience.retries, status_forcelist=_LATER, allowed_methods=None, backoff_factor=patience.pause_s / 4)
+    headers = {"Content-Type": "text/plain; version=0.0.4"}
+    try:
+        with requests.Session() as session:
+            session.mount(gateway.partition("://")[0] + "://", HTTPAdapter(max_retries=again))
+            answer = session.put(
+                address, text.encode(), headers=headers, timeout=patience.timeout_s, allow_redirects=False
+            )
+    except requests.RequestException as error:
+        raise StorageError(messages.NOT_DELIVERED(where=where, reason=masked(one_line(error)))) from error
+    if not 200 <= answer.status_code < 300:
+        reason = masked(one_line(f"answered {answer.status_code}: {answer.text}", most=80))
+        raise StorageError(messages.NOT_DELIVERED(where=where, reason=reason))
 
 
 def exposition(report: NightReport, night: Night | None, *, last_complete: float | None = None) -> str:
@@ -109,17 +146,12 @@ def exposition(report: NightReport, night: Night | None, *, last_complete: float
     samples[ROWS] = [
         ({**sweep, "verdict": verdict}, sum(row.verdict == verdict for row in report.rows)) for verdict in SIGNS
     ]
-    streams = [({**sweep, "cell": row.cell, "measure": stream_name(row)}, row) for row in report.rows]
+    streams = [({**sweep, "cell": row.cell, "measure": row.measure_name}, row) for row in report.rows]
     samples[REGRESSED] = [(labels, float(row.verdict in ("regression", "changed"))) for labels, row in streams]
     for metric, part in ((VALUE, "tonight"), (LOW, "low"), (HIGH, "high")):
         known = [(labels, getattr(row, part)) for labels, row in streams if row.measure is not None]
         samples[metric] = [(labels, value) for labels, value in known if value is not None and math.isfinite(value)]
     return "".join(line for metric in NIGHT_METRICS for line in _lines(metric, samples[metric]))
-
-
-def stream_name(row: ReportRow) -> str:
-    """The measure's name in metrics and stored runs."""
-    return row.measure.name if row.measure is not None else FIRST_LOSSES
 
 
 def _lines(metric: ExportedMetric, samples: Iterable[Sample]) -> Iterable[str]:

@@ -15,7 +15,9 @@ from vsetune.config.study.resources import ResourceSpec
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
 from vsetune.config.study.study_spec import SchedulerSpec, SearchSpec, StudyDataSpec, StudySpec, TrackingSpec
 from vsetune.config.study.training import TrainingSpec
+from vsetune.nightly import messages
 from vsetune.nightly.night import BY_NAME, Measure
+from vsetune.storage.addresses import shown_url
 from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.paths import PathText
 from vsetune.study.study_file import load_sweep
@@ -28,23 +30,22 @@ _LONGEST_ADDRESS = 320
 def mail_address(text: str) -> str:
     """The text if it is one plain address; ValueError otherwise. It goes into a mail header, so it has no line end."""
     if len(text) > _LONGEST_ADDRESS or not _ADDRESS.fullmatch(text) or ".." in text:
-        raise ValueError(f"got {text[:60]!r}, need one mail address such as team@example.org")
+        raise ValueError(messages.WRONG_VALUE(got=repr(text[:60]), need="one mail address such as team@example.org"))
     return text
 
 
 def _variable(text: str) -> str:
     if not _VARIABLE.fullmatch(text):
+        need = "the name of an environment variable such as SLACK_WEBHOOK, since the address is a secret"
         shown = "an address" if "://" in text else repr(text[:30])
-        raise ValueError(
-            f"got {shown}, need the name of an environment variable that holds the address, such as SLACK_WEBHOOK: "
-            "the address is a secret"
-        )
+        raise ValueError(messages.WRONG_VALUE(got=shown, need=need))
     return text
 
 
 def _page(text: str) -> str:
     if not text.startswith(("https://", "http://")) or not text.isprintable() or set(text) & set(" <>\"|"):
-        raise ValueError("need an address that begins with https:// or http://, without blanks, quotes, < > or |")
+        need = "an address that begins with https:// or http://, without blanks, quotes, < > or |"
+        raise ValueError(messages.WRONG_VALUE(got=repr(shown_url(text)[:60]), need=need))
     return text
 
 
@@ -56,7 +57,7 @@ class ReportSpec(Spec):
     """
 
     webhook: Annotated[str, AfterValidator(_variable)] | None = Field(
-        None, description="environment variable with the address that takes Slack's JSON"
+        None, description="environment variable with an address: https://... that takes Slack's JSON, or one of Apprise"
     )
     mail_to: list[Annotated[str, AfterValidator(mail_address)]] = Field(
         default_factory=list, max_length=50, description="who gets the report by mail"
@@ -126,9 +127,11 @@ def nights_per_false_alarm(text: str) -> float:
     elif a_month is not None and int(a_month[1]) > 0:
         nights = _NIGHTS_A_MONTH / int(a_month[1])
     else:
-        raise ValueError(f"got {text!r}, need `one in N nights` or `N a month`, such as `one in 30 nights`")
+        need = "`one in N nights` or `N a month`, such as `one in 30 nights`"
+        raise ValueError(messages.WRONG_VALUE(got=repr(text), need=need))
     if not _FEWEST_NIGHTS <= nights <= _MOST_NIGHTS:
-        raise ValueError(f"got {text!r}, need between one in {_FEWEST_NIGHTS} and one in {_MOST_NIGHTS} nights")
+        need = f"between one in {_FEWEST_NIGHTS} and one in {_MOST_NIGHTS} nights"
+        raise ValueError(messages.WRONG_VALUE(got=repr(text), need=need))
     return nights
 
 
@@ -136,16 +139,15 @@ def change_of(measure: Measure, given: Any) -> float:
     """A smallest change as a number: in the unit of a linear measure, a fraction of a ratio. ValueError otherwise."""
     share = _PER_CENT.fullmatch(given.strip()) if isinstance(given, str) else None
     is_share = measure.scale == "ratio" or measure.unit == "share"
+    value = math.nan
     if is_share and share is not None:
         value = float(share[1]) / 100
     elif not is_share and isinstance(given, int | float) and not isinstance(given, bool):
         value = float(given)
-    else:
-        usual = f"{measure.smallest_change:g}"
-        need = "per cent, such as 5 %" if is_share else f"a number of {measure.unit}, such as {usual}"
-        raise ValueError(f"{measure.name}: got {given!r}, need {need}")
     if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{measure.name}: got {given!r}, need more than 0")
+        usual = f"a number of {measure.unit} above 0, such as {measure.smallest_change:g}"
+        need = "per cent above 0, such as 5 %" if is_share else usual
+        raise ValueError(messages.WRONG_OPTION(option=measure.name, got=repr(given), need=need))
     return value
 
 
@@ -153,7 +155,7 @@ _NO_SETTINGS = {"nightly", "description", "plugins", "tracking", "tolerances", "
 """Keys that do not affect the numbers of a night."""
 
 
-class FirstSteps(Spec):
+class FirstStepsSpec(Spec):
     """The steps whose losses must stay the same, bit for bit: in a process of their own, on one thread."""
 
     steps: int = Field(20, ge=1, le=1000, description="training steps per cell")
@@ -181,7 +183,7 @@ class NightlySpec(Spec):
     tracking: TrackingSpec = TrackingSpec()
     target: float = Field(40.0, gt=0, le=100, description="M-Recall in per cent, for `epochs_to_target`")
     seeds: int = Field(1, ge=1, le=100, description="trials per cell and night; their seeds come from the date")
-    first_steps: FirstSteps = FirstSteps()
+    first_steps: FirstStepsSpec = FirstStepsSpec()
     tolerances: Tolerances = Tolerances()
     report: ReportSpec = ReportSpec()
 
@@ -192,12 +194,11 @@ class NightlySpec(Spec):
                 parts = entry.loss if isinstance(entry, LossEntry) else []
                 for each in (entry, *parts):
                     if "search" in each.model_fields_set and each.search != "none":
-                        raise ValueError(f"{key}[{number}].search: a nightly sweep searches nothing; remove it")
+                        raise ValueError(messages.NOTHING_SEARCHED(key=f"{key}[{number}]"))
         try:
             self.study("check", [0])
         except ValidationError as error:
-            told = "; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())
-            raise ValueError(told) from error
+            raise ValueError("; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())) from error
         return self
 
     def study(self, name: str, seeds: list[int]) -> StudySpec:
@@ -218,9 +219,9 @@ class NightlySpec(Spec):
     def settings(self) -> dict[str, Any]:
         """Settings in the file that affect numbers, by key. Defaults of the code are not included: a changed default is
         a change of the code, which a night must find."""
-        said = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        said["data"] = {key: value for key, value in said["data"].items() if key != "path"}
-        return {key: value for key, value in said.items() if key not in _NO_SETTINGS}
+        given = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        given["data"] = {key: value for key, value in given["data"].items() if key != "path"}
+        return {key: value for key, value in given.items() if key not in _NO_SETTINGS}
 
 
 def load_nightly(path: Path) -> NightlySpec:

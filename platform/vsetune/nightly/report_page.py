@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from vsetune.nightly import report_words as words
 from vsetune.nightly.night import NightReport, ReportRow
-from vsetune.nightly.report_words import SIGNS, Finding, Sign, band_ends, band_words, banner, tonight_words
+from vsetune.nightly.report_words import RowWords, band_ends, band_words, banner, tonight_words
 from vsetune.report.axis_scale import Scale
 from vsetune.report.page_templates import render
 from vsetune.report.wording import NOTHING
@@ -106,61 +107,37 @@ _FEW_ROWS = 30
 """A report of at most this many rows shows them all unfolded."""
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """A row of a cell's table, in words, with its sparkline."""
-
-    row: ReportRow
-    sign: Sign
-    measure: str
-    tonight: str
-    band: str
-    change: str
-    picture: Sparkline | None
-
-
-@dataclass(frozen=True)
-class _CellShown:
-    """A cell's table. is_open: whether it is unfolded at first."""
-
-    name: str
-    rows: Sequence[_Shown]
-    counts: Sequence[tuple[Sign, int]]
-    is_open: bool
-
-
 def to_html(report: NightReport) -> str:
     """The whole page as text."""
     cells = [_cell(report, name) for name in dict.fromkeys(row.cell for row in report.rows)]
     return render(
         "night.html.j2", "vsetune.nightly",
         report=report, banner=banner(report), counts=words.counts(report.rows), cells=cells,
-        findings=[(finding, _pictures(finding)) for finding in words.findings(report)], width=WIDTH, height=HEIGHT,
+        findings=[_with_picture(finding) for finding in words.findings(report)], width=WIDTH, height=HEIGHT,
         ran=words.ran_words(report), revision=words.revision_words(report), promise=words.promise_words(report),
         nothing=NOTHING,
     )
 
 
-def to_mail_html(report: NightReport) -> str:
-    """The short form for a mail, with styles in the elements, since mail readers drop style sheets."""
+def to_mail_html(report: NightReport, *, page: str | None = None) -> str:
+    """The short form for a mail, with styles in the elements, since mail readers drop style sheets. page: its address.
+    """
     return render(
         "mail.html.j2", "vsetune.nightly",
         report=report, banner=banner(report), counts=words.counts_in_words(report.rows),
-        revision=words.revision_words(report),
-        findings=words.findings(report),
+        revision=words.revision_words(report), findings=words.findings(report), page=page,
     )
 
 
-def _cell(report: NightReport, name: str) -> _CellShown:
+def _cell(report: NightReport, name: str) -> dict[str, Any]:
+    """Values of the template for a cell's table. is_open: whether it is unfolded at first."""
     rows = [row for row in report.rows if row.cell == name]
-    shown = [
-        _Shown(row, SIGNS[row.verdict], words.measure_words(row), words.tonight_words(row), words.band_words(row),
-               words.change_words(row), sparkline(row))
-        for row in rows
-    ]
     is_loud = any(row.verdict in ("regression", "changed", "improvement") for row in rows)
-    return _CellShown(name, shown, words.counts(rows), is_open=is_loud or len(report.rows) <= _FEW_ROWS)
+    return {
+        "name": name, "rows": [_with_picture(words.row_words([row])) for row in rows], "counts": words.counts(rows),
+        "is_open": is_loud or len(report.rows) <= _FEW_ROWS,
+    }
 
 
-def _pictures(finding: Finding) -> Sparkline | None:
-    return sparkline(finding.rows[0]) if len(finding.rows) == 1 else None
+def _with_picture(finding: RowWords) -> tuple[RowWords, Sparkline | None]:
+    return finding, sparkline(finding.rows[0]) if len(finding.rows) == 1 else None

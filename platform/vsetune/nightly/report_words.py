@@ -1,4 +1,4 @@
-"""Numbers and verdicts of a night in words; the page, Markdown, chat and mail use the same ones."""
+"""A night in words: its numbers, verdicts and sentences, which page, chat and mail share, and its Markdown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from vsetune.errors import one_line
-from vsetune.nightly.night import Measure, NightReport, ReportRow, Verdict
+from vsetune.nightly.night import ALL_CELLS, Measure, NightReport, ReportRow, Verdict
 from vsetune.report.wording import NOTHING, fixed
 from vsetune.storage.addresses import masked
 
@@ -49,20 +49,9 @@ SIGNS: dict[Verdict, Sign] = {
 }
 """Signs by verdict, in the order of display: most serious first."""
 
-_EXIT_WORDS = {
-    0: Sign("Exit code 0: no measure is worse than its own nights.", "✓", "good"),
-    1: Sign("Exit code 1: something is worse than its own nights, or the first losses differ.", "✗", "bad"),
-    2: Sign("Exit code 2: the night could not run or not be judged.", "!", "odd"),
-}
-_NOT_WHOLE = Sign("Exit code 2: the night is not complete; what was measured is judged.", "!", "odd")
-
-
-_NOTHING_JUDGED = Sign("Exit code 0: nothing was judged yet, the line has too few nights.", "○", "calm")
-
-
 @dataclass(frozen=True)
-class Finding:
-    """A verdict that is neither quiet nor baseline, in words. rows: several where measures of a cell are missing."""
+class RowWords:
+    """A row in words. rows: several where measures of a cell are missing."""
 
     rows: Sequence[ReportRow]
     sign: Sign
@@ -77,10 +66,15 @@ class Finding:
 
 def banner(report: NightReport) -> Sign:
     """The meaning of the exit code. A night without a verdict on any measure is not called good."""
-    is_judged = any(row.measure is not None and row.verdict not in ("baseline", "missing") for row in report.rows)
-    if report.exit_code == 0 and not is_judged:
-        return _NOTHING_JUDGED
-    return _NOT_WHOLE if report.exit_code == 2 and report.rows else _EXIT_WORDS[report.exit_code]
+    if report.exit_code == 1:
+        return Sign("Exit code 1: something is worse than its own nights, or the first losses differ.", "✗", "bad")
+    if report.exit_code == 2 and report.rows:
+        return Sign("Exit code 2: the night is not complete; what was measured is judged.", "!", "odd")
+    if report.exit_code == 2:
+        return Sign("Exit code 2: the night could not run or not be judged.", "!", "odd")
+    if any(row.measure is not None and row.verdict not in ("baseline", "missing") for row in report.rows):
+        return Sign("Exit code 0: no measure is worse than its own nights.", "✓", "good")
+    return Sign("Exit code 0: nothing was judged yet, the line has too few nights.", "○", "calm")
 
 
 def plain(text: str, most: int) -> str:
@@ -97,16 +91,15 @@ def presentable(report: NightReport) -> NightReport:
     return replace(report, headline=clean(report.headline), notes=tuple(map(clean, report.notes)), rows=tuple(rows))
 
 
-def findings(report: NightReport) -> list[Finding]:
+def findings(report: NightReport) -> list[RowWords]:
     """Everything that is neither quiet nor baseline, most serious first."""
-    found = [_finding([row], measure_words(row)) for row in report.rows
-             if row.verdict in ("regression", "changed", "improvement")]
+    found = [row_words([row]) for row in report.rows if row.verdict in ("regression", "changed", "improvement")]
     for cell in dict.fromkeys(row.cell for row in report.rows):
         rows = [row for row in report.rows if row.cell == cell]
         missing = [row for row in rows if row.verdict == "missing"]
         if missing:
-            names = ", ".join(map(measure_words, missing))
-            found.append(_finding(missing, "all its measures" if missing == rows and len(rows) > 1 else names))
+            is_whole = missing == rows and len(rows) > 1
+            found.append(row_words(missing, "all its measures" if is_whole else ", ".join(map(measure_words, missing))))
     order = list(SIGNS)
     return sorted(found, key=lambda finding: order.index(finding.rows[0].verdict))
 
@@ -154,7 +147,7 @@ def value_words(measure: Measure | None, value: float | None) -> str:
     if measure is None or value is None:
         return NOTHING
     factor, unit, digits = _as_shown(measure, value)
-    return _with_unit(_number(value / factor, digits), unit)
+    return f"{_number(value / factor, digits)} {unit}"
 
 
 def tonight_words(row: ReportRow) -> str:
@@ -176,8 +169,8 @@ def band_words(row: ReportRow) -> str:
     factor, unit, digits = _as_shown(row.measure, row.high if high is not None else row.low)
     least, most = (None if bound is None else _number(bound / factor, digits) for bound in (low, high))
     if least is None or most is None:
-        return _with_unit(f"at least {least}" if most is None else f"at most {most}", unit)
-    return _with_unit(f"{least} to {most}", unit)
+        return f"at least {least} {unit}" if most is None else f"at most {most} {unit}"
+    return f"{least} to {most} {unit}"
 
 
 def band_ends(row: ReportRow) -> tuple[float | None, float | None]:
@@ -199,11 +192,11 @@ def change_words(row: ReportRow) -> str:
         return NOTHING
     if row.measure.scale == "ratio" or row.measure.unit == "share":
         unit = "%" if row.measure.scale == "ratio" else "pp"
-        return _with_unit(_signed(100 * row.change, 1), unit)
-    return _with_unit(_signed(row.change, _DIGITS.get(row.measure.unit, 2)), row.measure.unit)
+        return f"{_signed(100 * row.change, 1)} {unit}"
+    return f"{_signed(row.change, _DIGITS.get(row.measure.unit, 2))} {row.measure.unit}"
 
 
-def in_a_line(finding: Finding) -> str:
+def in_a_line(finding: RowWords) -> str:
     """A finding in one line, for formats without tables."""
     parts = [f"{finding.sign.mark} {finding.cell}: {finding.measure}, {finding.sign.word}"]
     if finding.tonight != NOTHING:
@@ -218,10 +211,11 @@ def in_a_line(finding: Finding) -> str:
     return "; ".join(parts)
 
 
-def _finding(rows: Sequence[ReportRow], measure: str) -> Finding:
+def row_words(rows: Sequence[ReportRow], measure: str | None = None) -> RowWords:
+    """One row in words, or several of one cell and verdict under one name for their measures."""
     row = rows[0]
-    return Finding(
-        rows, SIGNS[row.verdict], row.cell, measure, tonight_words(row),
+    return RowWords(
+        rows, SIGNS[row.verdict], row.cell, measure or measure_words(row), tonight_words(row),
         band_words(row) if len(rows) == 1 else NOTHING, change_words(row),
         row.text.removeprefix(f"{measure_words(row)}: "), row.suspects,
     )
@@ -252,5 +246,136 @@ def _signed(value: float, digits: int) -> str:
     return f"+{text}" if value > 0 else text
 
 
-def _with_unit(text: str, unit: str) -> str:
-    return f"{text} {unit}"
+_MOST_NAMED = 3
+_TOLD = ("regression", "changed")
+
+
+def sentence(row: ReportRow, *, trouble: str | None) -> ReportRow:
+    """The row with its verdict in one sentence. trouble: why its cell is incomplete tonight."""
+    assert row.measure is not None
+    return replace(row, text=f"{row.measure.text}: {_verdict(row, row.measure, trouble)}")
+
+
+def _verdict(row: ReportRow, measure: Measure, trouble: str | None) -> str:
+    if row.verdict == "missing":
+        return "not measured tonight" + (f" ({trouble})" if trouble else "")
+    now, usual = value_words(measure, row.tonight), value_words(measure, row.centre)
+    known = sum(value is not None for value in row.values)
+    if row.verdict == "baseline" and row.centre is None:
+        return f"{now}, night {known} of the baseline"
+    if row.verdict == "baseline":
+        return f"{now}, not judged yet: {known - 1} nights do not show how much it varies"
+    if row.verdict == "quiet":
+        return f"{now}, as usual ({usual})"
+    how = "better" if row.verdict == "improvement" else "worse"
+    drift = ", a drift of several nights" if row.found_by == "drift" else ""
+    since = f", since {row.since}" if row.since and row.since != row.dates[-1] else ""
+    return f"{change_text(row)} {how}, {now} where {usual} is usual{drift}{since}"
+
+
+def change_text(row: ReportRow) -> str:
+    """Distance from the usual value; for first losses, the relative difference."""
+    if row.measure is None:
+        return "" if row.change is None else f"by up to {row.change:.2g} of their size"
+    return change_words(row)
+
+
+def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
+    """The summary of the night in one line. needed: nights of a baseline."""
+    counts = Counter(row.verdict for row in rows)
+    worse = [row for row in rows if row.verdict in _TOLD]
+    if worse:
+        kinds = {
+            _count(counts["regression"], "regression"): counts["regression"],
+            f"{_count(counts['changed'], 'cell')} with changed first losses": counts["changed"],
+        }
+        found = " and ".join(kind for kind, number in kinds.items() if number)
+        one = {row.suspects[0] if row.suspects else "" for row in worse}
+        is_shared = len(one) == 1 and len(worse) > 1
+        named = "; ".join(_named(row, with_suspect=not is_shared) for row in worse[:_MOST_NAMED])
+        more = f"; and {len(worse) - _MOST_NAMED} more" if len(worse) > _MOST_NAMED else ""
+        return f"{found}: {named}{more}{_suspect(worse[0]) if is_shared else ''}"
+    cells = len({row.cell for row in rows} - {ALL_CELLS})
+    measured = sum(row.measure is not None for row in rows)
+    missing = f", {counts['missing']} not measured" if counts["missing"] else ""
+    better = f", {_count(counts['improvement'], 'improvement')}" if counts["improvement"] else ""
+    if counts["baseline"] and not counts["quiet"] - _quiet_bits(rows) and not better:
+        nights = max((sum(v is not None for v in row.values) for row in rows if row.verdict == "baseline"), default=0)
+        if nights > needed:
+            unknown = f"{nights - 1} nights do not show how much they vary"
+            return f"nothing is judged yet: {_count(cells, 'cell')}, {_count(measured, 'measure')}{missing}; {unknown}"
+        return f"baseline night {nights} of {needed}: {_count(cells, 'cell')}, {_count(measured, 'measure')}{missing}"
+    quiet = counts["quiet"] - _quiet_bits(rows)
+    building = f", {counts['baseline']} not judged yet" if counts["baseline"] else ""
+    quiet_or_not = "nothing got worse" if better else "nothing changed"
+    return f"{quiet_or_not}: {_count(cells, 'cell')}, {_count(quiet, 'measure')} quiet{better}{building}{missing}"
+
+
+def _quiet_bits(rows: Sequence[ReportRow]) -> int:
+    return sum(row.verdict == "quiet" and row.measure is None for row in rows)
+
+
+def _named(row: ReportRow, *, with_suspect: bool) -> str:
+    return f"{row.cell} {measure_words(row)} {change_text(row)}{_suspect(row) if with_suspect else ''}"
+
+
+def _suspect(row: ReportRow) -> str:
+    return f" (suspect {row.suspects[0]})" if row.suspects else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+MOST_FINDINGS = 50
+"""Most rows of the table; the body of an issue has at most 65,536 characters."""
+_LONGEST_CELL_TEXT = 300
+_BLANK = "\u200b"
+_SPECIAL = re.compile(r"([\\`*\[\]<>|~&$!])")
+_OUTER_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
+_AT_START = re.compile(r"^(?:(\d{1,9})([.)])(?=\s|$)|([-+#=])(?![\w.,]))")
+
+
+def to_markdown(report: NightReport) -> str:
+    """Headline, counts by verdict, a table of the findings, notes, facts of the night."""
+    sign = banner(report)
+    lines = [
+        f"## {sign.mark} {escaped(report.nightly)}, night of {escaped(report.date)}", "",
+        f"**{escaped(report.headline)}**", "",
+        f"{sign.word} {', '.join(sign.counted(number) for sign, number in counts(report.rows)) or 'No rows'}.", "",
+    ]
+    found = findings(report)
+    if found:
+        lines += [*_table(found[:MOST_FINDINGS]), ""]
+    if len(found) > MOST_FINDINGS:
+        lines += [f"And {len(found) - MOST_FINDINGS} more, on the page.", ""]
+    if report.notes:
+        lines += [*(f"- {escaped(note)}" for note in report.notes), ""]
+    facts = [f"code {escaped(revision_words(report))}", f"ran {escaped(ran_words(report))}",
+             f"{report.baseline_nights} nights in this line before tonight"]
+    facts += [f"study {escaped(report.study)}"] if report.study else []
+    facts += [f"MLflow run {escaped(report.mlflow_run)}"] if report.mlflow_run else []
+    lines += [f"{'; '.join(facts)}. {escaped(promise_words(report))}".strip()]
+    return "\n".join(lines) + "\n"
+
+
+def escaped(text: str) -> str:
+    """One line that Markdown, also GitHub's, shows verbatim: no markup, no links, no mentions of people or issues."""
+    safe = _SPECIAL.sub(r"\\\1", plain(text, _LONGEST_CELL_TEXT))
+    safe = _OUTER_UNDERSCORE.sub(r"\\_", safe)
+    safe = _AT_START.sub(lambda found: f"{found[1]}\\{found[2]}" if found[1] else f"\\{found[3]}", safe)
+    safe = safe.replace("://", r"\://").replace("www.", r"www\.")
+    return re.sub(r"([@#])(?=\w)", rf"\1{_BLANK}", safe)
+
+
+def _table(found: Sequence[RowWords]) -> list[str]:
+    rows = [
+        [finding.cell, finding.measure, f"{finding.sign.mark} {finding.sign.word}", finding.tonight, finding.band,
+         finding.change, finding.suspects[0] if finding.suspects else finding.text]
+        for finding in found
+    ]
+    return [
+        "| cell | measure | verdict | tonight | quiet nights | change | first suspect |",
+        "| --- | --- | --- | ---: | ---: | ---: | --- |",
+        *(f"| {' | '.join(map(escaped, row))} |" for row in rows),
+    ]

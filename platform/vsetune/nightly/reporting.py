@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -15,10 +15,10 @@ from vsetune.nightly.history import Accepted, History
 from vsetune.nightly.judging.judge import Judgement, all_cells, judge
 from vsetune.nightly.judging.scores import Tolerance
 from vsetune.nightly.lines import changed_conditions, counts_from, interruptions, line_of
-from vsetune.nightly.night import ALL_CELLS, FIRST_LOSSES, MEASURES, Measure, Night, NightReport, ReportRow, Verdict
+from vsetune.nightly.night import ALL_CELLS, FIRST_LOSSES, MEASURES, Measure, Night, NightReport, ReportRow
 from vsetune.nightly.nightly_spec import NightlySpec
+from vsetune.nightly.report_words import headline, sentence
 from vsetune.nightly.revisions import CommitRange, Suspects, commits_in
-from vsetune.nightly.sentences import headline, sentence
 
 _log = logging.getLogger(__name__)
 _ALIKE = 0.2
@@ -33,25 +33,25 @@ def report_of(
 ) -> NightReport:
     """The report of tonight against the history. Failures give a report too. nights: the history before tonight ran."""
     earlier = [night for night in nights if night.date < tonight.date]
-    told = [*notes, *tonight.problems, *interruptions(earlier, tonight.date), *_new_line(earlier, tonight)]
+    notes = [*notes, *tonight.problems, *interruptions(earlier, tonight.date), *_new_line(earlier, tonight)]
     if tonight.state == "failed":
-        return unjudged_report(spec, tonight, (tonight.problems or ("nothing was measured",))[0], told)
+        return unjudged_report(spec, tonight, (tonight.problems or ("nothing was measured",))[0], notes)
     try:
         accepted = history.accepted()
         rows = judged_rows(
-            earlier, tonight, list(tonight.cells), accepted, _tolerance(spec), _told(history, earlier, tonight)
+            earlier, tonight, list(tonight.cells), accepted, _tolerance(spec), _reported(history, earlier, tonight)
         )
-        count = nights_in_line(earlier, tonight, accepted)
+        count = _nights_in_line(earlier, tonight, accepted)
     except Exception as error:  # a night that cannot be judged is reported like one that could not run
         _log.debug("nightly %s: the night of %s cannot be judged", spec.nightly, tonight.date, exc_info=error)
         later = f"; the same command with --date {tonight.date} then judges what was measured"
         reason = f"tonight cannot be judged: {one_line(error)}{later if isinstance(error, UsageError) else ''}"
-        return unjudged_report(spec, tonight, reason, told)
+        return unjudged_report(spec, tonight, reason, notes)
     line = headline(rows, needed=spec.tolerances.baseline_nights)
     if tonight.state == "partial":
         line = f"the night is not complete; {line}"
-    told += [*history.problems, *(row.suspects_note for row in rows if row.suspects_note), *_alike(rows)]
-    return _report(spec, tonight, line, told, rows, count, _exit_code(tonight, rows))
+    notes += [*history.problems, *(row.suspects_note for row in rows if row.suspects_note), *_alike(rows)]
+    return _report(spec, tonight, line, notes, rows, count, _exit_code(tonight, rows))
 
 
 def unjudged_report(spec: NightlySpec, tonight: Night, reason: str, notes: Sequence[str]) -> NightReport:
@@ -109,32 +109,21 @@ def _tolerance(spec: NightlySpec) -> Tolerance:
     return Tolerance(spec.tolerances.false_alarm_nights, spec.tolerances.baseline_nights, changes)
 
 
-def _told(history: History, earlier: Sequence[Night], tonight: Night) -> Told:
-    """The verdicts that were reported on the nights of the line."""
-    told = {}
-    for night in line_of(earlier, tonight):
-        plain = history.report_plain(night.date)
-        for row in (plain or {}).get("rows", ()):
-            measure = (row.get("measure") or {}).get("name", FIRST_LOSSES)
-            told[night.date, str(row.get("cell")), str(measure)] = str(row.get("verdict"))
-    return told
+def _reported(history: History, earlier: Sequence[Night], tonight: Night) -> Reported:
+    reports = {night.date: history.report(night.date) for night in line_of(earlier, tonight)}
+    return {
+        (date, row.cell, row.measure_name): row.verdict
+        for date, report in reports.items() if report is not None for row in report.rows
+    }
 
 
-Told = Mapping[tuple[str, str, str], str]
+Reported = Mapping[tuple[str, str, str], str]
 """Verdicts of earlier reports, by (date, cell, measure)."""
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A measure of a cell."""
-
-    cell: str
-    measure: Measure
 
 
 def judged_rows(
     nights: Sequence[Night], tonight: Night, cells: Sequence[str], accepted: Sequence[Accepted], tolerance: Tolerance,
-    told: Told,
+    reported: Reported,
 ) -> list[ReportRow]:
     """A row for every cell and measure, one for the first losses of every cell, and one for every measure over all
     cells, which shows a small change common to all cells first.
@@ -142,82 +131,67 @@ def judged_rows(
     nights: all earlier nights, under any conditions. cells: of tonight's file, in its order.
     """
     line = line_of(nights, tonight)
-    suspects = changed_conditions(nights, tonight)
-    streams = [Stream(cell, measure) for cell in cells for measure in MEASURES]
-    past = np.array([[_counted(night, stream, accepted, tonight.date) for stream in streams] for night in line])
-    past = past.reshape(len(line), len(streams))
-    now = np.array([_value(tonight, stream) for stream in streams])
-    together = all_cells(past, now, [stream.measure for stream in streams], tolerance)
+    streams = [(cell, measure) for cell in cells for measure in MEASURES]
+    begins = [_begin(line, cell, measure.name, accepted, tonight.date) for cell, measure in streams]
+    past = np.array([[_value(night, *stream) for stream in streams] for night in line]).reshape(-1, len(streams))
+    past[np.arange(len(line))[:, None] < np.array(begins, dtype=np.int64)] = np.nan
+    now = np.array([_value(tonight, *stream) for stream in streams])
+    together = all_cells(past, now, [measure for _, measure in streams], tolerance)
     past, now = np.hstack([past, together.past]), np.append(now, together.tonight)
-    measures = [*(stream.measure for stream in streams), *together.measures]
-    streams += [Stream(ALL_CELLS, measure) for measure in together.of]
+    measures = [*(measure for _, measure in streams), *together.measures]
+    streams += [(ALL_CELLS, measure) for measure in together.of]
+    begins += [_begin(line, ALL_CELLS, measure.name, accepted, tonight.date) for measure in together.of]
     alarmed = np.array([
-        [told.get((night.date, s.cell, s.measure.name)) in ("regression", "improvement") for s in streams]
+        [reported.get((night.date, cell, measure.name)) in ("regression", "improvement") for cell, measure in streams]
         for night in line
     ], dtype=np.bool_).reshape(past.shape)
     judgements = judge(past, now, measures, tolerance, alarmed=alarmed)
-    rows = [
-        _row(stream, judgement, line, tonight, np.append(past[:, column], now[column]), suspects,
-             _begin(line, stream, accepted, tonight.date))
-        for column, (stream, judgement) in enumerate(zip(streams, judgements, strict=True))
-    ]
-    first = [judged_first_losses(line, tonight, cell, accepted) for cell in cells]
+    dates, conditions = [night.date for night in (*line, tonight)], changed_conditions(nights, tonight)
+    rows = []
+    for column, ((cell, measure), judgement) in enumerate(zip(streams, judgements, strict=True)):
+        values = list(map(_known, np.append(past[:, column], now[column])))
+        row = ReportRow(cell, measure, judgement.verdict, dates[begins[column]:], values[begins[column]:], values[-1])
+        rows.append(_judged(row, judgement, line, tonight, conditions))
+    rows += [judged_first_losses(line, tonight, cell, accepted) for cell in cells]
     order = {cell: place for place, cell in enumerate([ALL_CELLS, *cells])}
-    return sorted([*rows, *first], key=lambda row: (order[row.cell], _place(row.measure)))
+    return sorted(rows, key=lambda row: (order[row.cell], [*MEASURES, None].index(row.measure)))
 
 
-def nights_in_line(nights: Sequence[Night], tonight: Night, accepted: Sequence[Accepted]) -> int:
+def _nights_in_line(nights: Sequence[Night], tonight: Night, accepted: Sequence[Accepted]) -> int:
     """Number of nights that tonight is compared with, for streams without an acceptance of their own."""
-    everything = [each for each in accepted if each.cell is None and each.measure is None]
-    begin = counts_from(everything, "", "", tonight.date)
-    return sum(night.date >= begin for night in line_of(nights, tonight))
+    line = line_of(nights, tonight)
+    return len(line) - _begin(line, "", "", accepted, tonight.date)
 
 
-def _place(measure: Measure | None) -> int:
-    """Position in a cell's rows: the order of MEASURES, first losses last."""
-    return len(MEASURES) if measure is None else MEASURES.index(measure)
-
-
-def _value(night: Night, stream: Stream) -> float:
-    """The value of a stream on a night; NaN where the cell is incomplete or the measure is missing."""
-    cell = night.cells.get(stream.cell)
-    if cell is None or cell.trouble is not None:
+def _value(night: Night, cell: str, measure: Measure) -> float:
+    """NaN where the cell is incomplete or the measure is missing."""
+    measured = night.cells.get(cell)
+    if measured is None or measured.trouble is not None:
         return math.nan
-    return float(cell.values.get(stream.measure.name, math.nan))
+    return float(measured.values.get(measure.name, math.nan))
 
 
-def _counted(night: Night, stream: Stream, accepted: Sequence[Accepted], date: str) -> float:
-    """As `_value`, and NaN before the stream's own line begins."""
-    is_before = night.date < counts_from(accepted, stream.cell, stream.measure.name, date)
-    return math.nan if is_before else _value(night, stream)
-
-
-def _begin(line: Sequence[Night], stream: Stream, accepted: Sequence[Accepted], date: str) -> int:
+def _begin(line: Sequence[Night], cell: str, measure: str, accepted: Sequence[Accepted], date: str) -> int:
     """Number of nights of the line before the stream's own line begins."""
-    begin = counts_from(accepted, stream.cell, stream.measure.name, date)
+    begin = counts_from(accepted, cell, measure, date)
     return sum(night.date < begin for night in line)
 
 
-def _row(
-    stream: Stream, judgement: Judgement, line: Sequence[Night], tonight: Night, nights: np.ndarray,
-    conditions: Sequence[str], begin: int,
+def _judged(
+    row: ReportRow, judgement: Judgement, line: Sequence[Night], tonight: Night, conditions: Sequence[str]
 ) -> ReportRow:
-    """The row of a stream. nights: values of the line, tonight's last. begin: index of the first night of the stream's
-    own line."""
-    dates = [night.date for night in line] + [tonight.date]
-    values = list(map(_known, nights))
-    since = None if judgement.since is None else dates[judgement.since]
-    cell = tonight.cells.get(stream.cell)
+    """The row with its judgement. conditions: those that changed tonight."""
+    assert row.measure is not None
+    since = None if judgement.since is None else [*line, tonight][judgement.since].date
     is_change = judgement.verdict in ("regression", "improvement")
-    commits = _commits(line, tonight, since or tonight.date) if is_change else Suspects([])
-    row = ReportRow(
-        cell=stream.cell, measure=stream.measure, verdict=judgement.verdict, dates=dates[begin:], values=values[begin:],
-        tonight=values[-1], centre=judgement.centre, low=stream.measure.possible(judgement.low),
-        high=stream.measure.possible(judgement.high), change=judgement.change, since=since,
-        found_by=judgement.found_by, suspects=[*(conditions if is_change else []), *commits.lines],
-        suspects_note=commits.note, autocorrelation=judgement.autocorrelation,
-    )
-    return sentence(row, trouble=None if cell is None else cell.trouble)
+    commits = _commits(line, tonight, since or tonight.date) if is_change else Suspects()
+    cell = tonight.cells.get(row.cell)
+    return sentence(replace(
+        row, centre=judgement.centre, low=row.measure.possible(judgement.low),
+        high=row.measure.possible(judgement.high), change=judgement.change, since=since, found_by=judgement.found_by,
+        suspects=[*(conditions if is_change else []), *commits.lines], suspects_note=commits.note,
+        autocorrelation=judgement.autocorrelation,
+    ), trouble=None if cell is None else cell.trouble)
 
 
 def _commits(line: Sequence[Night], tonight: Night, since: str) -> Suspects:
@@ -225,7 +199,7 @@ def _commits(line: Sequence[Night], tonight: Night, since: str) -> Suspects:
     revision."""
     before = [night for night in line if night.date < since]
     if not before:
-        return Suspects([])
+        return Suspects()
     first = next((night for night in (*line, tonight) if night.date >= since), tonight)
     good = before[-1].revision
     return commits_in(CommitRange(good, first.revision if first.revision != good else tonight.revision))
@@ -235,7 +209,6 @@ def _known(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-_NOBODY = Suspects(())
 _MOST_KINDS = 3
 """Number of different results under one commit that shows that they do not repeat."""
 
@@ -250,29 +223,29 @@ def judged_first_losses(
     """
     begin = counts_from(accepted, cell, FIRST_LOSSES, tonight.date)
     counted = [night for night in line if night.date >= begin and _losses(night, cell)]
-    now = _losses(tonight, cell)
-    dates, values = [night.date for night in (*counted, tonight)], [None] * (len(counted) + 1)
-    if not now:
-        return _losses_row(cell, "missing", dates, values, "first losses: not taken tonight")
+    nights, steps = [*counted, tonight], len(_losses(tonight, cell))
+    row = ReportRow(cell, None, "missing", [night.date for night in nights], [None] * len(nights), None)
+    if not steps:
+        return replace(row, text="first losses: not taken tonight")
     if not counted:
-        text = f"first losses: {len(now)} steps, nothing to compare with yet"
-        return _losses_row(cell, "baseline", dates, values, text)
+        return replace(row, verdict="baseline", text=f"first losses: {steps} steps, nothing to compare with yet")
     reference = _Reference.of(counted, cell)
     if reference.is_met_by(tonight, cell):
         compared = len(_recalls(tonight, cell)) if reference.recalls else 0
         and_recalls = f" and {compared} recalls after them" if compared else ""
-        text = f"first losses: {len(now)} steps{and_recalls} equal to the last bit"
-        return _losses_row(cell, "quiet", dates, values, text)
-    unrepeated = _does_not_repeat([*counted, tonight], cell)
+        return replace(row, verdict="quiet", text=f"first losses: {steps} steps{and_recalls} equal to the last bit")
+    unrepeated = _does_not_repeat(nights, cell)
     if unrepeated is not None:
-        return _losses_row(cell, "missing", dates, values, f"first losses: {unrepeated}")
-    since = _since(counted, tonight, cell, reference)
-    before = [night for night in counted if night.date < since][-1]
-    first = next(night for night in (*counted, tonight) if night.date == since)
+        return replace(row, text=f"first losses: {unrepeated}")
+    same = [place for place, night in enumerate(counted) if reference.is_met_by(night, cell)]
+    before, first = nights[same[-1]], nights[same[-1] + 1]
     suspects = commits_in(CommitRange(before.revision, first.revision))
-    told, largest = reference.difference(tonight, cell)
-    told += "" if since == tonight.date else f", since {since}"
-    return _losses_row(cell, "changed", dates, values, told, change=largest, since=since, suspects=suspects)
+    text, largest = reference.difference(tonight, cell)
+    since = "" if first is tonight else f", since {first.date}"
+    return replace(
+        row, verdict="changed", change=largest, since=first.date, found_by="bits", suspects=suspects.lines,
+        suspects_note=suspects.note, text=f"{text}{since}",
+    )
 
 
 @dataclass(frozen=True)
@@ -332,16 +305,6 @@ def _does_not_repeat(nights: Sequence[Night], cell: str) -> str | None:
     return None
 
 
-def _since(counted: Sequence[Night], tonight: Night, cell: str, reference: _Reference) -> str:
-    """The first date of the unbroken run of differing nights that ends tonight."""
-    since = tonight.date
-    for night in reversed(counted):
-        if reference.is_met_by(night, cell):
-            break
-        since = night.date
-    return since
-
-
 def _difference(reference: Sequence[float], now: Sequence[float]) -> tuple[int, float]:
     """(first step that differs, counted from 1; largest relative difference)."""
     steps = [n for n, (was, is_) in enumerate(zip(reference, now, strict=False), start=1) if was != is_]
@@ -356,14 +319,3 @@ def _relative(was: float, is_: float) -> float:
     if not (math.isfinite(was) and math.isfinite(is_)):
         return math.inf
     return abs(is_ - was) / max(abs(was), abs(is_))
-
-
-def _losses_row(
-    cell: str, verdict: Verdict, dates: list[str], values: list[None], text: str, *, change: float | None = None,
-    since: str | None = None, suspects: Suspects = _NOBODY,
-) -> ReportRow:
-    return ReportRow(
-        cell=cell, measure=None, verdict=verdict, dates=dates, values=values, tonight=None, change=change, since=since,
-        found_by="bits" if verdict == "changed" else "", suspects=suspects.lines,
-        suspects_note=suspects.note, text=text,
-    )

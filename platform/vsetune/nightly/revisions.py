@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import os
 import shutil
 import subprocess
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import yaml
 
 from vsetune.errors import UsageError, VsetuneError, one_line
+from vsetune.nightly import messages
 from vsetune.storage.hashes import fingerprint_of
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -46,13 +49,10 @@ class Repository:
     def __init__(self, package: Path = PACKAGE) -> None:
         """UsageError where git is missing or does not know the files of `package`."""
         if shutil.which("git") is None:
-            raise UsageError("git: not found on this machine, so no revisions can be compared; install it")
+            raise UsageError(messages.NO_GIT())
         top = _git(package, "rev-parse", "--show-toplevel")
         if top is None or not _git(package, "ls-files", "--", "."):
-            raise UsageError(
-                f"{package}: stands in no git repository, so there are no revisions to compare; run this from a clone "
-                "(pip install --editable .)"
-            )
+            raise UsageError(messages.NOT_A_CLONE(folder=package))
         self.root = Path(top)
         self.source = package.resolve().parent.relative_to(self.root.resolve())
 
@@ -62,19 +62,14 @@ class Repository:
         if changed:
             files = [line[3:] for line in changed.splitlines()]
             more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-            raise UsageError(
-                f"{self.root}: {files[0].strip()}{more} differ from HEAD, and only commits are compared; commit or "
-                "stash them, or name the newest commit with --bad"
-            )
+            raise UsageError(messages.EDITED(folder=self.root, files=f"{files[0].strip()}{more}"))
 
     def resolve(self, text: str, *, named: str) -> str:
         """The full hash of a revision. named: the option or place it comes from. UsageError for an unknown revision."""
         words = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}"]
         found = _git(self.root, *words) if text.strip() else None
         if found is None:
-            raise UsageError(
-                f"{named}: got {text[:60]}, which is no revision of {self.root}; see: git log, or fetch it"
-            )
+            raise UsageError(messages.NO_REVISION(named=named, got=text[:60], folder=self.root))
         return found
 
     def commit(self, revision: str) -> Commit:
@@ -87,12 +82,9 @@ class Repository:
         UsageError when they are the same, or `good` is not an ancestor of `bad`.
         """
         if good == bad:
-            raise UsageError(f"--good and --bad: both are {good[:10]}, so there is nothing between them; name others")
+            raise UsageError(messages.SAME_REVISION(revision=good[:10]))
         if _git(self.root, "merge-base", "--is-ancestor", good, bad) is None:
-            raise UsageError(
-                f"--good: {good[:10]} is not an ancestor of {bad[:10]} (--bad), so no commit between them can be at "
-                "fault; name an older one"
-            )
+            raise UsageError(messages.NOT_AN_ANCESTOR(good=good[:10], bad=bad[:10]))
         return [_commit(line) for line in self._log("--first-parent", "--reverse", f"{good}..{bad}")]
 
     def dependencies(self, revision: str | None) -> str:
@@ -136,18 +128,22 @@ def _project(text: str) -> dict[str, object]:
     return dict(project)
 
 
+def _run_git(folder: Path, words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, check=False, **options)
+
+
 def _git(folder: Path, *words: str) -> str | None:
     """The output of git; None when it fails."""
-    done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
-    return done.stdout.strip("\n") if done.returncode == 0 else None
+    done = _run_git(folder, words)
+    return os.fsdecode(done.stdout).strip("\n") if done.returncode == 0 else None
 
 
 def _require(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
+    done = _run_git(folder, words)
     if done.returncode != 0:
-        reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise VsetuneError(f"git {' '.join(words[:2])}: {reason}")
-    return done.stdout.strip("\n")
+        reason = " ".join(os.fsdecode(done.stderr).split()) or f"exit code {done.returncode}"
+        raise VsetuneError(messages.GIT_FAILED(command=" ".join(words[:2]), reason=reason))
+    return os.fsdecode(done.stdout).strip("\n")
 
 
 MOST_SUSPECTS = 5
@@ -173,7 +169,7 @@ class Suspects:
     """lines: `abc1234 its subject`, newest first, or one line on why no commit can be named. note: number of commits of
     the range that are left out, and why; empty where none is."""
 
-    lines: Sequence[str]
+    lines: Sequence[str] = ()
     note: str = ""
 
 
@@ -299,9 +295,7 @@ def _contents(folder: Path, changes: Sequence[_Change]) -> dict[str, bytes]:
 def _git_bytes(folder: Path, words: Sequence[str], *, given: bytes = b"") -> bytes | None:
     """The output of git; None where it fails."""
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *words], input=given, capture_output=True, timeout=_WAIT_S, check=False,
-        )
+        done = _run_git(folder, words, input=given, timeout=_WAIT_S)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None

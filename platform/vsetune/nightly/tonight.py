@@ -17,6 +17,7 @@ from rich.console import Console
 
 import vsetune
 from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError, one_line
+from vsetune.nightly import messages
 from vsetune.nightly.delivering import deliver
 from vsetune.nightly.first_steps import take_first_steps
 from vsetune.nightly.history import History, nightly_folder
@@ -66,10 +67,7 @@ def run_night(
         if existing is not None and existing.state == "complete" and not again:
             if newer is None and not history.was_judged(date):  # killed or failed before judging
                 return _delivered(report_of(spec, nights, existing, history, notes), history, plan, existing)
-            raise StudyConflict(
-                f"nightly {spec.nightly}: the night of {date} is complete; --again replaces it, `vsetune nightly "
-                "history` shows it"
-            )
+            raise StudyConflict(messages.COMPLETE(name=spec.nightly, date=date))
         if newer is not None:
             reason = f"the history has a night of {newer}, tonight would be {date}; set the clock or a later --date"
             night = _begun(plan, None, again=False)
@@ -110,7 +108,7 @@ def _ran(plan: NightPlan, night: Night, history: History) -> Night:
         if not isinstance(error, UsageError | VsetuneError | OSError):
             _log.exception("nightly %s: the night of %s failed", plan.spec.nightly, plan.date)
         other = "; --again begins the night anew" if isinstance(error, StudyConflict) else ""
-        problems.append(f"{_told(error)}{other}")
+        problems.append(f"{_words_of(error)}{other}")
         night = replace(night, state="failed")
     night = replace(night, ended=_now(), problems=tuple(dict.fromkeys(problems)))
     try:
@@ -134,7 +132,8 @@ def _measured(plan: NightPlan, night: Night, problems: list[str]) -> Night:
     problems += [line for name in names for line in unmeasured(name, cells[name], first)]
     problems += _of_the_run(outcome, study.study)
     complete = [name for name in names if cells[name].trouble is None]
-    is_whole = len(complete) == len(names) and not first.problems and not outcome.undelivered
+    has_losses = not any("problem" in each for each in first.values())
+    is_whole = has_losses and len(complete) == len(names) and not outcome.undelivered
     return replace(
         night, state="complete" if is_whole else "partial" if complete else "failed", cells=cells,
         conditions=conditions_of_night(spec, prepared, outcome.attempts),
@@ -143,16 +142,16 @@ def _measured(plan: NightPlan, night: Night, problems: list[str]) -> Night:
 
 
 def _of_the_run(outcome: StudyOutcome, study: str) -> list[str]:
-    told = [f"trial {each.trial} {'is open' if each.is_open else 'failed'}: {each.reason}" for each in outcome.troubles]
+    lines = [f"trial {one.trial} {'is open' if one.is_open else 'failed'}: {one.reason}" for one in outcome.troubles]
     if outcome.was_interrupted:
         by = f" by {outcome.stopped_by}" if outcome.stopped_by else ""
-        told.append(f"interrupted{by}; the same command goes on with it")
+        lines.append(f"interrupted{by}; the same command goes on with it")
     if outcome.undelivered:
-        told.append(
+        lines.append(
             f"{outcome.undelivered} events are not in MLflow yet ({outcome.outage}); export them with: "
             f"vsetune tracking flush {study}"
         )
-    return told
+    return lines
 
 
 def _delivered(report: NightReport, history: History, plan: NightPlan, night: Night | None) -> NightReport:
@@ -166,7 +165,7 @@ def _delivered(report: NightReport, history: History, plan: NightPlan, night: Ni
     return deliver(report, history.keep_report, plan.spec.report, night=night, tracking_uri=uri)
 
 
-def _told(error: Exception) -> str:
+def _words_of(error: Exception) -> str:
     text = " ".join(str(error).split())
     return text if isinstance(error, VsetuneError) and text else f"{type(error).__name__}: {one_line(error)}"
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vsetune.errors import UsageError
 from vsetune.nightly.judging.judge import Judgement, judge, judgements
 from vsetune.nightly.judging.noise import Floats, Streams
 from vsetune.nightly.judging.scores import Tolerance
@@ -236,15 +235,12 @@ def test_histories_judged_at_once_are_judged_as_one_by_one() -> None:
             assert judgements(seen, streams, history) == alone
 
 
-def test_nothing_to_judge_is_judged_at_once() -> None:
-    assert judge(np.empty((5, 0)), np.empty(0), [], TOLERANCE) == []
-
-
-def test_shapes_that_do_not_fit_are_refused_in_one_line() -> None:
-    with pytest.raises(UsageError, match=r"got past \(5, 2\) and tonight \(2,\) for 1 measures, need \(nights, 1\)"):
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"got past \(5, 2\)"):
         judge(np.ones((5, 2)), np.ones(2), [TIME], TOLERANCE)
-    with pytest.raises(UsageError, match=r"alarmed: got|got alarmed \(4, 1\)"):
+    with pytest.raises(ValueError, match=r"got alarmed \(4, 1\)"):
         judge(np.ones((5, 1)), np.ones(1), [TIME], TOLERANCE, alarmed=np.zeros((4, 1), dtype=np.bool_))
+    assert judge(np.empty((5, 0)), np.empty(0), [], TOLERANCE) == []
 
 
 def test_a_night_ten_times_slower_is_told_whatever_another_measure_has_taught() -> None:

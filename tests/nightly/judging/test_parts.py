@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vsetune.errors import UsageError
 from vsetune.nightly.judging import scores
 from vsetune.nightly.judging.judge import all_cells, judge
 from vsetune.nightly.judging.noise import (
@@ -192,5 +191,5 @@ def test_what_is_told_of_all_cells_is_not_told_again_of_cells_that_drift_with_it
      ({"false_alarm_nights": float("nan")}, "false_alarm_nights: got nan")],
 )
 def test_a_tolerance_that_cannot_be_kept_is_refused(settings: dict[str, float], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(ValueError, match=message):
         Tolerance(**settings)  # type: ignore[arg-type]

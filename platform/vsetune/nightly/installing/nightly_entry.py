@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from vsetune.errors import ConfigError, UsageError
+from vsetune.nightly import messages
+from vsetune.nightly.night import problem_at
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.storage.addresses import shown_url
 from vsetune.storage.node_cache import FOLDER_VARIABLE, SIZE_VARIABLE
@@ -55,7 +56,9 @@ def daily_time(at: str, zone: str | None) -> DailyTime:
     """A daily time from `HH:MM` and an IANA name. UsageError in one line."""
     found = _CLOCK.fullmatch(at.strip())
     if found is None:
-        raise UsageError(f"--at: got {at[:40]!r}, need a time of day as HH:MM, such as 02:30")
+        raise UsageError(messages.WRONG_OPTION(
+            option="--at", got=repr(at[:40]), need="a time of day as HH:MM, such as 02:30"
+        ))
     if zone is not None:
         _zone(zone)
     return DailyTime(int(found[1]), int(found[2]), zone)
@@ -127,9 +130,8 @@ def _zone(name: str | None) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise UsageError(
-            f"--timezone: got {name[:60]!r}, need a name such as UTC, Europe/Berlin or America/New_York"
-        ) from error
+        need = "a name such as UTC, Europe/Berlin or America/New_York"
+        raise UsageError(messages.WRONG_OPTION(option="--timezone", got=repr(name[:60]), need=need)) from error
 
 
 class _LocalClock(tzinfo):
@@ -144,9 +146,6 @@ class _LocalClock(tzinfo):
     def tzname(self, moment: datetime | None) -> str | None:
         return None if moment is None else moment.replace(tzinfo=None).astimezone().tzname()
 
-
-MARK = "written by `vsetune nightly install`"
-"""Text in every file that vsetune writes, so that no other file is overwritten or removed."""
 
 SECRETS_FILE = Path("~/.config/vsetune/nightly.env")
 """Lines NAME=value with secret passwords and addresses, written by the user and readable only by the user."""
@@ -177,11 +176,6 @@ class NightlyEntry:
         """Name for units and objects, which may not contain underscores or capitals."""
         return f"vsetune-nightly-{self.name.lower().replace('_', '-')}"
 
-    @property
-    def shell(self) -> str:
-        """The command, quoted for a shell."""
-        return shlex.join(self.command)
-
 
 def nightly_entry(spec: NightlySpec, file: Path, time: DailyTime, home_given: str | None) -> NightlyEntry:
     """An entry with the interpreter, the package and the settings of this process. ConfigError lists every problem of
@@ -197,26 +191,18 @@ def nightly_entry(spec: NightlySpec, file: Path, time: DailyTime, home_given: st
     folder = home() if "://" in place else Path(place)
     for text in (*words, *variables.values()):
         if not text.isprintable():
-            raise UsageError(f"{text!a}: has a character that no entry can hold; rename it")
+            raise UsageError(messages.UNPRINTABLE(text=ascii(text)))
     return NightlyEntry(
         name, absolute, time, words, absolute.parent, dict(sorted(variables.items())),
-        _secrets(spec, [*_texts(spec.to_plain()), *variables.values()]), folder / "nightly" / name / "nightly.log",
+        _secrets(spec, variables), folder / "nightly" / name / "nightly.log",
     )
 
 
-def _secrets(spec: NightlySpec, texts: Sequence[str]) -> list[str]:
-    """Names of the variables that the report needs, and of those that appear as `${NAME}` in these texts."""
-    named = {name for text in texts for name in _VARIABLE.findall(text)}
+def _secrets(spec: NightlySpec, variables: Mapping[str, str]) -> list[str]:
+    """Names of the variables that the report needs, and of those that appear as `${NAME}` in the sweep or in others."""
+    named = {*_VARIABLE.findall(json.dumps([spec.to_plain(), *variables.values()]))}
     named |= {spec.report.webhook} if spec.report.webhook else set()
     return sorted(named | _OF_MAIL if spec.report.mail_to else named)
-
-
-def _texts(plain: Any) -> Iterator[str]:
-    if isinstance(plain, str):
-        yield plain
-    elif isinstance(plain, Mapping | list):
-        for each in plain.values() if isinstance(plain, Mapping) else plain:
-            yield from _texts(each)
 
 
 def _home(given: str | None) -> str:
@@ -225,14 +211,12 @@ def _home(given: str | None) -> str:
         return remote_home() or str(home())
     if given.startswith("s3://"):
         if shown_url(given) != given:
-            raise ConfigError(
-                f"--home: got {shown_url(given)}, keys do not belong in the address; need s3://bucket/prefix"
-            )
+            raise ConfigError(messages.KEYS_IN_ADDRESS(address=shown_url(given)))
         return given.rstrip("/")
     try:
         return str(Path(local_path(given)).absolute())
     except ValueError as error:
-        raise ConfigError(f"--home: {error}") from error
+        raise ConfigError(problem_at("--home", error)) from error
 
 
 def _of_this_machine() -> dict[str, str]:
@@ -242,16 +226,15 @@ def _of_this_machine() -> dict[str, str]:
         try:
             given |= {name: str(Path(local_path(folder)).absolute())} if (folder := os.environ.get(name)) else {}
         except ValueError as error:
-            raise ConfigError(f"{name}: {error}") from error
+            raise ConfigError(problem_at(name, error)) from error
     return given
 
 
 def _variables() -> dict[str, str]:
     """Variables of this shell for the places of records and data. ConfigError for values that contain a password."""
     given = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name) and name != HOME_VARIABLE}
-    problems = [
-        f"{name}: holds a password, and the entry would show it; write ${{VARIABLE}} in its place, and set that "
-        f"variable in {SECRETS_FILE}"
+    problems: list[str] = [
+        messages.PASSWORD_IN_VARIABLE(variable=name, secrets_file=SECRETS_FILE)
         for name, value in given.items() if shown_url(value) != value
     ]
     if problems:

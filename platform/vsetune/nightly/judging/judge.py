@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 
-from vsetune.errors import UsageError
 from vsetune.nightly.judging.noise import Bools, Floats, Streams, median, of_all_cells
 from vsetune.nightly.judging.scores import Tolerance
 from vsetune.nightly.judging.watch import Seen, Watch
@@ -29,13 +28,13 @@ class Judgement:
     """
 
     verdict: Literal["baseline", "quiet", "regression", "improvement", "missing"]
-    centre: float | None
-    low: float | None
-    high: float | None
-    change: float | None
-    since: int | None
-    found_by: Literal["", "band", "drift"]
-    score: float | None
+    centre: float | None = None
+    low: float | None = None
+    high: float | None = None
+    change: float | None = None
+    since: int | None = None
+    found_by: Literal["", "band", "drift"] = ""
+    score: float | None = None
     autocorrelation: float = 0.0
 
 
@@ -54,16 +53,16 @@ def judge(
     alarmed: (nights, streams), whether a regression or an improvement was reported that night. The baseline does not
     learn from such nights, and a change is reported until the nights are back at the centre or it is accepted (a new
     line begins). None: the changes that this function would have reported, night by night. Streams whose measures have
-    the same name share their noise estimates. Method: docs/decisions/0039-nightly-verdicts.md. Raises UsageError for
+    the same name share their noise estimates. Method: docs/decisions/0039-nightly-verdicts.md. Raises ValueError for
     shapes that do not fit.
     """
     past, tonight = np.asarray(past, dtype=np.float64), np.asarray(tonight, dtype=np.float64)
     streams = len(measures)
     if tonight.shape != (streams,) or past.ndim != 2 or past.shape[1] != streams:
-        raise UsageError(f"judge: got past {past.shape} and tonight {tonight.shape} for {streams} measures, need "
+        raise ValueError(f"judge: got past {past.shape} and tonight {tonight.shape} for {streams} measures, need "
                          f"(nights, {streams}) and ({streams},); pass one column per measure")
     if alarmed is not None and alarmed.shape != past.shape:
-        raise UsageError(f"judge: got alarmed {alarmed.shape}, need one entry per past night and stream, {past.shape}")
+        raise ValueError(f"judge: got alarmed {alarmed.shape}, need one entry per past night and stream, {past.shape}")
     if not streams:
         return []
     watched = Streams.of(measures, [tolerance.change_that_matters(measure) for measure in measures])
@@ -81,27 +80,28 @@ def judgements(seen: Seen, streams: Streams, history: int = 0) -> list[Judgement
     change = streams.change_in_units(seen.change[history])
     found = []
     for stream in range(len(streams.sign)):
-        is_baseline, side = bool(seen.is_baseline[history, stream]), float(seen.side[history, stream])
+        place = history, stream
+        is_baseline, is_known, side = seen.is_baseline[place], seen.known[place], float(seen.side[place])
         if is_baseline:
-            verdict: Literal["baseline", "missing"] = "baseline" if seen.known[history, stream] else "missing"
-            found.append(Judgement(verdict, None, None, None, None, None, "", None))
+            found.append(Judgement("baseline" if is_known else "missing"))
             continue
-        band = float(centre[stream]), float(low[stream]), float(high[stream])
-        if not seen.known[history, stream]:
-            found.append(Judgement("missing", *band, None, None, "", None))
+        quiet = Judgement("quiet", float(centre[stream]), float(low[stream]), float(high[stream]))
+        if not is_known:
+            found.append(replace(quiet, verdict="missing"))
             continue
-        distance, score = float(change[stream]), float(seen.score[history, stream])
-        alike = float(seen.autocorrelation[history, stream])
-        if not side and seen.is_unknown[history, stream]:
-            found.append(Judgement("baseline", band[0], None, None, None, None, "", score, alike))
-            continue
-        if not side:
-            found.append(Judgement("quiet", *band, distance, None, "", score, alike))
-            continue
-        found.append(Judgement(
-            "regression" if side > 0 else "improvement", *band, distance, int(seen.since[history, stream]),
-            "band" if seen.is_outside[history, stream] else "drift", score, alike,
-        ))
+        quiet = replace(
+            quiet, change=float(change[stream]), score=float(seen.score[place]),
+            autocorrelation=float(seen.autocorrelation[place]),
+        )
+        if not side and seen.is_unknown[place]:
+            found.append(replace(quiet, verdict="baseline", low=None, high=None, change=None))
+        elif not side:
+            found.append(quiet)
+        else:
+            found.append(replace(
+                quiet, verdict="regression" if side > 0 else "improvement", since=int(seen.since[place]),
+                found_by="band" if seen.is_outside[place] else "drift",
+            ))
     return found
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import ndtri
 
-from vsetune.errors import UsageError
 from vsetune.nightly.judging.noise import Floats
 from vsetune.nightly.night import Measure
 
@@ -118,7 +117,7 @@ class Tolerance:
 
     false_alarm_nights: one false alarm in so many nights, over the whole report, > 1. baseline_nights: nights with a
     value before a stream is judged, >= 2. smallest_change: by name of a measure, overrides the measure's default; in
-    its unit where linear, a fraction where ratio; > 0. Raises UsageError for other values.
+    its unit where linear, a fraction where ratio; > 0. Raises ValueError for other values.
     """
 
     false_alarm_nights: float = 30.0
@@ -127,15 +126,12 @@ class Tolerance:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.false_alarm_nights) and self.false_alarm_nights > 1):
-            raise UsageError(f"false_alarm_nights: got {self.false_alarm_nights}, need a number of nights above 1; "
-                             "30 is one false alarm a month")
+            raise ValueError(f"false_alarm_nights: got {self.false_alarm_nights}, need a number of nights above 1")
         if self.baseline_nights < 2:
-            raise UsageError(f"baseline_nights: got {self.baseline_nights}, need at least 2 nights to see any noise; "
-                             "7 is the default")
+            raise ValueError(f"baseline_nights: got {self.baseline_nights}, need at least 2 nights to see any noise")
         for name, change in self.smallest_change.items():
             if not (math.isfinite(change) and change > 0):
-                raise UsageError(f"smallest_change.{name}: got {change}, need a number above 0 in the measure's unit "
-                                 "(a fraction for times, rates and memory)")
+                raise ValueError(f"smallest_change.{name}: got {change}, need a number above 0")
 
     def change_that_matters(self, measure: Measure) -> float:
         """Smallest change of this measure that matters, as judged: in its unit where linear, in logarithms where ratio.

@@ -1,4 +1,4 @@
-"""Night by night: scores, cumulative sums, the changes reported, and the nights that the baseline learns from.
+"""Tonight by night: scores, cumulative sums, the changes reported, and the nights that the baseline learns from.
 
 All arrays are (histories, streams): one history in production, hundreds at once in simulations, by the same code.
 """
@@ -95,7 +95,7 @@ class Sum:
         mean = self.values / np.maximum(self.nights, 1)
         return self.towards * (mean - np.where(np.isfinite(quiet.centre), quiet.centre, mean))
 
-    def has_drifted(self, night: Night, smallest: Floats, chance: Floats) -> Bools:
+    def has_drifted(self, night: Tonight, smallest: Floats, chance: Floats) -> Bools:
         """Add tonight. smallest: change that matters. chance: of a false alarm per night. Returns True where the sum is
         above its limit and may be a change that matters."""
         alike = np.sqrt(night.quiet.inflation)
@@ -127,7 +127,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Night:
+class Tonight:
     """A night to be judged. index: of the night. is_judged: the stream has a value and a baseline. is_free: judged, and
     no reported change goes on. adds_up: free, and no change is reported for all cells. distance: to the centre, 0 where
     not judged. score: normal."""
@@ -143,7 +143,7 @@ class Night:
 
 
 @dataclass
-class Told:
+class Reported:
     """Changes that were reported and are neither repaired nor accepted. side: +1 worse, -1 better, 0 none. since: first
     night. nights, values: number of nights of the change, and the sum of their values. times: number of nights on which
     it was reported. score: of the first of these nights. over: evidence that the change is over."""
@@ -157,7 +157,7 @@ class Told:
     over: Floats
 
     @classmethod
-    def nobody(cls, shape: tuple[int, int]) -> Told:
+    def none(cls, shape: tuple[int, int]) -> Reported:
         return cls(np.zeros(shape), np.zeros(shape, np.int64), *(np.zeros(shape) for _ in range(5)))
 
     def forget(self, where: Bools) -> None:
@@ -202,7 +202,7 @@ class Watch:
         self.is_noise: Bools = np.empty((*shape, 0), dtype=np.bool_)
         shares = ((-1.0, 1 - REGRESSION_SHARE), (1.0, REGRESSION_SHARE))
         self.better, self.worse = (Side.at_rest(*one, shape, self.members.shape[1]) for one in shares)
-        self.told = Told.nobody(shape)
+        self.reported = Reported.none(shape)
 
     def night(self, values: Floats, alarmed: Bools | None = None) -> Seen:
         """Judge one night, then learn from it. values: (histories, streams) as judged, NaN for none. alarmed: whether a
@@ -219,13 +219,13 @@ class Watch:
         distance = np.where(judged, values - np.where(judged, quiet.centre, 0.0), 0.0)
         self._end_what_is_over(judged, distance, quiet)
         score = normal_score(distance / quiet.of_a_night, quiet.freedom)
-        is_free = judged & (self.told.side == 0)
-        night = Night(index, values, judged, is_free, is_free & ~self._is_common(), quiet, distance, score)
+        is_free = judged & (self.reported.side == 0)
+        night = Tonight(index, values, judged, is_free, is_free & ~self._is_common(), quiet, distance, score)
         seen = self._see(night, known, is_baseline)
         side = seen.side
         if alarmed is not None:
             side = np.where(alarmed, np.where(side != 0, side, np.where(distance < 0, -1.0, 1.0)), 0.0)
-        self._tell(np.where(known, side, self.told.side), seen, index)
+        self._report(np.where(known, side, self.reported.side), seen, index)
         self._learn_tails(judged, seen.score)
         return seen
 
@@ -245,40 +245,40 @@ class Watch:
         is then known already: the cell is reported only if tonight alone is outside its band, and the baseline does not
         learn from its nights."""
         whole = self.streams.whole
-        common: Bools = (whole >= 0) & (self.told.side[:, whole] != 0)
+        common: Bools = (whole >= 0) & (self.reported.side[:, whole] != 0)
         return common
 
     def _remembered(self) -> Floats:
         """As `_quiet`, plus the nights of changes that were over soon; autocorrelation is estimated from these."""
-        nights, told = np.arange(self.values.shape[-1]), self.told
-        out = (told.side != 0)[..., None] & (nights >= told.since[..., None])
+        nights, reported = np.arange(self.values.shape[-1]), self.reported
+        out = (reported.side != 0)[..., None] & (nights >= reported.since[..., None])
         return np.where(self.is_noise & ~out & ~self._is_suspected(), self.values, np.nan)
 
     def _end_what_is_over(self, judged: Bools, distance: Floats, quiet: Noise) -> None:
         """End changes whose nights fit the centre better than the changed level. A change that was over soon may have
         been noise, so limits for similar changes rise: a single night is added to the tail and widens the band, and a
         longer change raises the limit of the sums."""
-        told = self.told
-        is_told = judged & (told.side != 0)
-        level = told.values / np.maximum(told.nights, 1) - np.where(judged, quiet.centre, 0.0)
-        level = np.where(is_told, level, 0.0) / quiet.scale
-        evidence = told.over + (level**2 / 2 - level * distance / quiet.scale) / quiet.inflation
-        told.over = np.where(is_told, np.maximum(evidence, 0.0), told.over)
-        over = is_told & (told.over >= REPAIRED)
-        was_long = over & (told.nights > LONGEST_CLUSTER)
-        self.is_noise &= ~(was_long[..., None] & (np.arange(self.values.shape[-1]) >= told.since[..., None]))
+        reported = self.reported
+        is_reported = judged & (reported.side != 0)
+        level = reported.values / np.maximum(reported.nights, 1) - np.where(judged, quiet.centre, 0.0)
+        level = np.where(is_reported, level, 0.0) / quiet.scale
+        evidence = reported.over + (level**2 / 2 - level * distance / quiet.scale) / quiet.inflation
+        reported.over = np.where(is_reported, np.maximum(evidence, 0.0), reported.over)
+        over = is_reported & (reported.over >= REPAIRED)
+        was_long = over & (reported.nights > LONGEST_CLUSTER)
+        self.is_noise &= ~(was_long[..., None] & (np.arange(self.values.shape[-1]) >= reported.since[..., None]))
         for one in (self.better, self.worse):
-            mine = over & (told.side == one.towards) & ~was_long
-            spike = mine & (told.nights == 1) & (told.times <= SOON)
+            mine = over & (reported.side == one.towards) & ~was_long
+            spike = mine & (reported.nights == 1) & (reported.times <= SOON)
             soon = mine & ~spike
             soon |= (self.streams.whole >= 0) & soon[:, self.streams.whole]
             for each in one.sums:
                 each.patience = 1 + (each.patience * np.where(soon, MORE_PATIENCE, 1) - 1) * REMEMBERED
-            distance_told = one.towards * level * quiet.scale
-            one.furthest = np.where(spike, np.maximum(one.furthest, distance_told), one.furthest)
+            distance_reported = one.towards * level * quiet.scale
+            one.furthest = np.where(spike, np.maximum(one.furthest, distance_reported), one.furthest)
             if spike.any():
-                one.tail = one.tail.with_scores(np.where(spike, one.towards * told.score, np.nan), self.members)
-        told.forget(over)
+                one.tail = one.tail.with_scores(np.where(spike, one.towards * reported.score, np.nan), self.members)
+        reported.forget(over)
 
     def _parts(self) -> Floats:
         """(histories, measures): share of the false alarms that each stream of a measure may spend. Half goes to those
@@ -291,8 +291,8 @@ class Watch:
         parts: Floats = whole / np.maximum(np.where(is_alone, alone, others), 1)
         return parts
 
-    def _see(self, night: Night, known: Bools, is_baseline: Bools) -> Seen:
-        quiet, smallest, told = night.quiet, self.streams.smallest, self.told
+    def _see(self, night: Tonight, known: Bools, is_baseline: Bools) -> Seen:
+        quiet, smallest, reported = night.quiet, self.streams.smallest, self.reported
         parts = self._parts()
         side, change, since = np.zeros(known.shape), night.distance, np.full(known.shape, night.index)
         is_outside, reaches = np.zeros(known.shape, np.bool_), []
@@ -313,12 +313,12 @@ class Watch:
                 since = np.where(drifted, each.since, since)
                 change = np.where(drifted, one.towards * each.drift(quiet), change)
                 unexplained &= ~drifted
-        goes_on = night.is_judged & (told.side != 0)
-        mean = (told.values + np.where(known, night.values, 0.0)) / (told.nights + 1)
+        goes_on = night.is_judged & (reported.side != 0)
+        mean = (reported.values + np.where(known, night.values, 0.0)) / (reported.nights + 1)
         mean -= np.where(night.is_judged, quiet.centre, 0.0)
         return Seen(
-            known, is_baseline, np.where(goes_on, told.side, side), quiet.centre, quiet.centre - reaches[0],
-            quiet.centre + reaches[1], np.where(goes_on, mean, change), np.where(goes_on, told.since, since),
+            known, is_baseline, np.where(goes_on, reported.side, side), quiet.centre, quiet.centre - reaches[0],
+            quiet.centre + reaches[1], np.where(goes_on, mean, change), np.where(goes_on, reported.since, since),
             is_outside, self._is_unknown(quiet, parts, reaches[1]), quiet.autocorrelation,
             np.where(night.is_judged, night.score, np.nan),
         )
@@ -331,28 +331,28 @@ class Watch:
         unknown: Bools = is_ignorant & (reach > np.fmax(half_or_double, FAR * self.streams.smallest))
         return unknown
 
-    def _tell(self, side: Floats, seen: Seen, index: int) -> None:
+    def _report(self, side: Floats, seen: Seen, index: int) -> None:
         """Record the reported changes; the baseline does not learn from their nights. side: (histories, streams)."""
-        told, known, values = self.told, seen.known, self.values[..., -1]
-        told.forget((side == 0) | (side != told.side))
-        starts = (side != 0) & (told.side == 0)
-        told.since = np.where(starts, seen.since, told.since)
+        reported, known, values = self.reported, seen.known, self.values[..., -1]
+        reported.forget((side == 0) | (side != reported.side))
+        starts = (side != 0) & (reported.side == 0)
+        reported.since = np.where(starts, seen.since, reported.since)
         for one in (*self.better.sums, *self.worse.sums):
             drifted = starts & (side == one.towards) & (seen.since < index) & (one.since == seen.since)
-            told.nights = np.where(drifted, one.nights - 1, told.nights)
-            told.values = np.where(drifted, one.values - np.where(known, values, 0.0), told.values)
+            reported.nights = np.where(drifted, one.nights - 1, reported.nights)
+            reported.values = np.where(drifted, one.values - np.where(known, values, 0.0), reported.values)
             one.total = np.where(side != 0, 0.0, one.total)
             one.is_suspect &= side == 0
-        told.score = np.where(starts, np.nan_to_num(seen.score), told.score)
-        told.side = side
+        reported.score = np.where(starts, np.nan_to_num(seen.score), reported.score)
+        reported.side = side
         counts = known & (side != 0)
-        told.nights, told.times = told.nights + counts, told.times + counts
-        told.values = told.values + np.where(counts, values, 0.0)
+        reported.nights, reported.times = reported.nights + counts, reported.times + counts
+        reported.values = reported.values + np.where(counts, values, 0.0)
         nights = np.arange(index + 1)
-        self.teaches &= ~((side != 0)[..., None] & (nights >= told.since[..., None]))
-        self.teaches &= ~(self._is_common()[..., None] & (nights >= told.since[:, self.streams.whole][..., None]))
+        self.teaches &= ~((side != 0)[..., None] & (nights >= reported.since[..., None]))
+        self.teaches &= ~(self._is_common()[..., None] & (nights >= reported.since[:, self.streams.whole][..., None]))
 
     def _learn_tails(self, judged: Bools, score: Floats) -> None:
-        scores = np.where(judged & (self.told.side == 0), score, np.nan)
+        scores = np.where(judged & (self.reported.side == 0), score, np.nan)
         for one in (self.better, self.worse):
             one.tail = one.tail.with_scores(one.towards * scores, self.members)
