@@ -47,7 +47,7 @@ class Said:
 @pytest.fixture
 def vsetune(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     monkeypatch.setenv("COLUMNS", "200")
-    for console in (output.results, output.messages):  # a width found at import (pytest-xdist sets COLUMNS) would stay
+    for console in (output.results, output.stderr):  # a width found at import (pytest-xdist sets COLUMNS) would stay
         monkeypatch.setattr(console, "_width", None)
 
     def run(*words: str) -> Said:
