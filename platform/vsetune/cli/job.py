@@ -92,7 +92,7 @@ def logs(job: JobName, address: Address = None) -> None:
     from vsetune.study.submission import JobServer
 
     server = JobServer(address)
-    results.out(masked(server.log(server.job(job))), highlight=False, end="")
+    results.out(masked(server.log(server.job(job))), end="")
 
 
 @app.command(epilog="Example: vsetune job attach quickstart-1")
@@ -133,7 +133,7 @@ def _follow(server: JobServer, job: Job) -> None:
     try:
         with interruptible(f"job {job.id} goes on; see it again with: vsetune job attach {job.id}"):
             for piece in server.follow(job):
-                results.out(masked(piece), highlight=False, end="")
+                results.out(masked(piece), end="")
             ended = _ended(server, job)
         lost = None if ended.is_over else "the connection ended first"
     except UsageError as error:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Column
-from rich.text import Text
 
 from vsetune.cli import leaderboard_output, messages
 from vsetune.cli.leaderboard_output import Every, HitShare, StudyNames, read_boards
@@ -55,7 +54,7 @@ def show(
 
     shown = read_boards("show", study or [], every=every, baseline=baseline, hit_share=hit_share).shown
     if as_json:
-        results.out(shown_to_json(shown), highlight=False)
+        results.out(shown_to_json(shown))
     elif isinstance(shown, Leaderboard):
         results.print(render_table(shown))
     else:
@@ -73,7 +72,7 @@ def _print_several(found: ManyBoards) -> None:
         if over_all is not None:
             results.print(render_words(over_all))
     if found.notes:
-        results.print(Text("\n".join(f"{note}." for note in found.notes), style="dim"))
+        results.print("\n".join(f"{note}." for note in found.notes), style="dim")
 
 
 @app.command(epilog="Example: vsetune leaderboard explain quickstart/vsepp.lseh")
@@ -97,13 +96,13 @@ def explain(
             "steps": [{"title": step.title, "lines": list(step.lines)} for step in arithmetic], "repeat": again,
         })
         return
-    results.print(Text(row, style="bold"), soft_wrap=True)
+    results.print(row, style="bold", soft_wrap=True)
     _print_runs(sources.runs)
     _print_steps(arithmetic)
     if again is None:
         return
-    results.print(Text("\nagain", style="bold"))
-    results.print(Text(f"  {_origin(sources)}\n  {again}"), soft_wrap=True)
+    results.print("\nagain", style="bold")
+    results.print(f"  {_origin(sources)}\n  {again}", soft_wrap=True)
 
 
 @app.command(epilog="Example: vsetune leaderboard repeat quickstart/vsepp.lseh --output again.yaml")
@@ -185,7 +184,7 @@ def _print_runs(runs: Sequence[RowRun]) -> None:
         ],
     ))
     if not all(run.counts for run in runs):
-        results.print(Text("no: it chose the configuration", style="dim"))
+        results.print("no: it chose the configuration", style="dim")
 
 
 def _print_steps(steps: Sequence[Step]) -> None:
@@ -194,5 +193,5 @@ def _print_steps(steps: Sequence[Step]) -> None:
         results.width, initial_indent="  ", subsequent_indent="      ", break_long_words=False, break_on_hyphens=False,
     )
     for step in steps:
-        results.print(Text(f"\n{step.title}", style="bold"))
-        results.print(Text("\n".join(wrapper.fill(line) for line in step.lines)))
+        results.print(f"\n{step.title}", style="bold")
+        results.print("\n".join(wrapper.fill(line) for line in step.lines))

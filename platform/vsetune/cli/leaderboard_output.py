@@ -200,7 +200,7 @@ def table(
     if form is Format.text:
         results.print(to_terminal(filled))
     else:
-        results.out(FORMATS[form.value](filled), highlight=False, end="")
+        results.out(FORMATS[form.value](filled), end="")
 
 
 def _pairs(given: list[str]) -> dict[str, str]:

@@ -86,7 +86,7 @@ components.networks.add_typer(network_weights.app)
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
-    results.out(f"vsetune {vsetune.__version__}", highlight=False)
+    results.out(f"vsetune {vsetune.__version__}")
     raise typer.Exit
 
 

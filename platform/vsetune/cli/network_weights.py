@@ -145,7 +145,7 @@ def import_network(
     if as_json:
         print_json({"weights": str(weights), "network": imported.study_entry(weights), **found})
         return
-    results.print(snippet, end="", markup=False, highlight=False, soft_wrap=True)
+    results.print(snippet, end="", soft_wrap=True)
     for reason, number in Counter(imported.unused.values()).items():
         inform(f"not needed: {number} tensors, {_names(imported, reason)}: {reason}")
     if imported.lacks_words:

@@ -60,9 +60,7 @@ def install(
     output: Annotated[
         Path | None, place_to_write(metavar="FOLDER", help="write there, start nothing; default: where it works")
     ] = None,
-    without_raycronjob: Annotated[
-        bool, flag("--without-raycronjob", "with kubernetes: a plain CronJob")
-    ] = False,
+    without_raycronjob: Annotated[bool, flag("--without-raycronjob", "with kubernetes: a plain CronJob")] = False,
     remove_it: Annotated[bool, flag("--remove", "take the entry away again")] = False,
     dry_run: Annotated[bool, flag("--dry-run", "print it and change nothing")] = False,
 ) -> None:
@@ -80,7 +78,7 @@ def install(
     if dry_run and not remove_it:
         for name, text in placing.entry_texts(entry).items():
             inform(f"{name}:")
-            results.out(text, highlight=False, end="")
+            results.out(text, end="")
         return
     for line in placing.remove(entry) if remove_it else placing.install(entry):
         inform(line)
@@ -115,7 +113,7 @@ def history(
     results.print(_table_of_nights(nights) if measure is None else _table_of_streams(found, measure))
     for each in kept.accepted():
         of = f"{each.measure or 'all measures'}, {each.cell or 'all cells'}"
-        results.out(f"accepted {each.date}: {of}: {each.reason}", highlight=False)
+        results.out(f"accepted {each.date}: {of}: {each.reason}")
 
 
 @app.command(epilog='Example: vsetune nightly accept scenes --measure epoch_time --reason "attention is exact now"')
@@ -189,11 +187,11 @@ def bisect(
         return
     results.print(_table_of_tried(found, [commit.hash for commit in asked.after]))
     if len(found.suspects) == 1:
-        results.out(f"changed by {found.suspects[0].text}", highlight=False)
+        results.out(f"changed by {found.suspects[0].text}")
     else:
-        results.out(f"changed by one of these {len(found.suspects)}; all but the last cannot run:", highlight=False)
+        results.out(f"changed by one of these {len(found.suspects)}; all but the last cannot run:")
         for commit in found.suspects:
-            results.out(f"  {commit.text}", highlight=False)
+            results.out(f"  {commit.text}")
 
 
 def _sweep(file_or_name: str) -> tuple[str, History]:
@@ -225,7 +223,7 @@ def _table_of_nights(nights: Sequence[PastNight]) -> Table:
         code = "" if night.exit_code is None else str(night.exit_code)
         minutes = "" if night.seconds is None else f"{night.seconds / 60:.1f}"
         state = Text(night.state, style=_NIGHT_STYLES[night.state])
-        table.add_row(night.date, state, night.revision[:10], minutes, code, Text(night.text))
+        table.add_row(night.date, state, night.revision[:10], minutes, code, night.text)
     return table
 
 
@@ -247,8 +245,8 @@ def _table_of_tried(found: Bisected, order: Sequence[str]) -> Table:
     )
     between = sorted(found.tried, key=lambda each: order.index(each.commit.hash))
     for tried in (found.good, *between, found.bad):
-        subject = Text(tried.commit.subject)
-        table.add_row(tried.commit.short, tried.commit.date[:10], subject, tried.side, Text(tried.text))
+        commit = tried.commit
+        table.add_row(commit.short, commit.date[:10], commit.subject, tried.side, tried.text)
     return table
 
 
@@ -261,9 +259,7 @@ def run(
     date: Annotated[
         str | None, typer.Option(metavar="DATE", help="day that names the night, such as 2026-01-31; default: today")
     ] = None,
-    again: Annotated[
-        bool, flag("--again", "replace the night of this date, also a complete one")
-    ] = False,
+    again: Annotated[bool, flag("--again", "replace the night of this date, also a complete one")] = False,
     address: Cluster = None,
     show_all: Annotated[bool, flag("--all", "show quiet measures too")] = False,
 ) -> None:
@@ -303,6 +299,6 @@ def show_report(report: NightReport, *, show_all: bool) -> None:
             verdict = Text(row.verdict, style=_STYLES.get(row.verdict, ""))
             table.add_row(row.cell, row.text, verdict, row.suspects[0] if row.suspects else "")
         results.print(table)
-    results.out(f"{report.nightly} {report.date}: {report.headline}", highlight=False)
+    results.out(f"{report.nightly} {report.date}: {report.headline}")
     for note in report.notes:
         inform(f"note: {note}")

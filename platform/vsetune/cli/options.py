@@ -95,5 +95,5 @@ def load_run(store: Studies, attempt: RecordedAttempt, device: str) -> TrainedTr
     from vsetune.study.recorded import load_recorded
     from vsetune.training.device import choose_device
 
-    with tempfile.TemporaryDirectory() as into, stderr.status(f"loading {attempt.record.start.trial}"):
+    with tempfile.TemporaryDirectory() as into, stderr.status("loading the network"):
         return load_recorded(store, attempt, device=choose_device(device), into=Path(into))

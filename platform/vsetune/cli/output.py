@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from vsetune.training.validation import Report
 
 
-results = Console()
-stderr = Console(stderr=True)
+results = Console(markup=False, emoji=False, highlight=False)
+stderr = Console(stderr=True, markup=False, emoji=False, highlight=False)
 _ENDLESS = re.compile(r"(\S{300})\S{200,}(\S{100})")
 _WITHOUT_JOBS = "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
 """MLflow starts eight processes of 230 MB, for evaluations of language models, beside the two that show runs."""
@@ -34,7 +34,7 @@ _WITHOUT_JOBS = "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
 
 def inform(text: str) -> None:
     """Prints one line on stderr as it is: not wrapped, not coloured, with its brackets; only secrets become `***`."""
-    stderr.print(masked(text), soft_wrap=True, highlight=False, markup=False)
+    stderr.print(masked(text), soft_wrap=True)
 
 
 def complain(kind: str, problem: str, *, to: Console = stderr) -> None:
@@ -44,7 +44,7 @@ def complain(kind: str, problem: str, *, to: Console = stderr) -> None:
     """
     line = _ENDLESS.sub(r"\1...\2", " ".join(masked(coded(problem)).split()))
     colour = "yellow" if kind == "warning" else "red"
-    to.print(Text.assemble((kind, colour), " ", line), soft_wrap=True, highlight=False)
+    to.print(Text.assemble((kind, colour), " ", line), soft_wrap=True)
 
 
 def coded(problem: str) -> str:
@@ -92,7 +92,7 @@ def interruptible(advice: str) -> Iterator[None]:
 
 def print_json(plain: Any) -> None:
     """Machine-readable results, one JSON document on stdout."""
-    results.out(json.dumps(plain, indent=2, ensure_ascii=False), highlight=False)
+    results.out(json.dumps(plain, indent=2, ensure_ascii=False))
 
 
 def domain_text(domain: Domain) -> str:
@@ -206,15 +206,16 @@ def scoring(names: Sequence[str]) -> Iterator[list[Report | None]]:
 
 def recall_table(title: str, rows: Sequence[tuple[str, dict[str, float]]], *, of: str) -> Table:
     """Recalls in per cent; a row called `ensemble` stands out. of: header of the names."""
-    table = Table(title=title, title_justify="left")
-    table.add_column(of, overflow="fold")
-    names = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
-    for header in [f"{way}\nR@{k}" for way in ("I2T", "T2I") for k in (1, 5, 10)] + ["M-Recall"]:
-        table.add_column(header, justify="right", no_wrap=True)
+    keys = [*(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)), "m_recall"]
+    headers = [*(f"{way}\nR@{k}" for way in ("I2T", "T2I") for k in (1, 5, 10)), "M-Recall"]
+    made = Table(
+        Column(of, overflow="fold"), *(Column(header, justify="right", no_wrap=True) for header in headers),
+        title=title, title_justify="left",
+    )
     for name, numbers in rows:
         style = "bold" if name == "ensemble" else ""
-        table.add_row(name, *(f"{numbers[each]:.1f}" for each in [*names, "m_recall"]), style=style)
-    return table
+        made.add_row(name, *(f"{numbers[key]:.1f}" for key in keys), style=style)
+    return made
 
 
 def _bar(progress: ProgressSink, name: str) -> Report:

@@ -108,7 +108,7 @@ def explain_study(
     path = output or home() / "searches" / f"{study}.html"
     write_text(path, page)
     keep_in_home(path)
-    results.out(str(path.absolute()), highlight=False)
+    results.out(str(path.absolute()))
 
 
 @app.command(epilog="Example: vsetune study validate studies/quickstart.yaml")
@@ -174,12 +174,8 @@ def schema() -> None:
 @app.command(epilog="Example: vsetune study run studies/quickstart.yaml --resume")
 def run(
     file: StudyFile,
-    resume: Annotated[
-        bool, flag("--resume", "go on where an earlier run of this study ended")
-    ] = False,
-    retry_failed: Annotated[
-        bool, flag("--retry-failed", "with --resume: run failed trials again")
-    ] = False,
+    resume: Annotated[bool, flag("--resume", "go on where an earlier run of this study ended")] = False,
+    retry_failed: Annotated[bool, flag("--retry-failed", "with --resume: run failed trials again")] = False,
     changed_plugins: Annotated[
         bool, typer.Option(
             "--changed-plugins", metavar="", help="with --resume: run cells that have not begun with plugins that have "
@@ -199,7 +195,7 @@ def run(
     if dry_run:
         study = load_study(file)
         resolve_cells(study, where=str(file))
-        results.out(dump_yaml(shown_plain(study.to_plain())), highlight=False)
+        results.out(dump_yaml(shown_plain(study.to_plain())))
         return
     from vsetune.study.preparation import prepare_study
     from vsetune.study.run import run_study

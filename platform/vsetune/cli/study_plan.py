@@ -97,7 +97,7 @@ def plan_study(
         is_wide = results.width >= _WIDE
         results.print(_table(plan, spaces if is_wide else None))
         for name, space in () if is_wide else spaces.items():
-            results.print(f"{name}: {space}", soft_wrap=True, highlight=False, markup=False)
+            results.print(f"{name}: {space}", soft_wrap=True)
     for line in unused:
         complain("warning", line)
     for line in plan.remarks:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column
 
-from vsetune.cli.options import Json, StudyName, flag, require_known
+from vsetune.cli.options import Json, StudyName, flag
 from vsetune.cli.output import FittingTable, coded, inform, interruptible, print_json, results, stderr
 from vsetune.records.studies import Studies
 
@@ -67,7 +67,7 @@ def show_study(
     if view.state.stop_asked is not None:
         lines.append(f"last asked to stop: {view.state.stop_asked}")
     lines += [f"failed: {coded(why)}" for why in view.cannot_draw.values()]
-    results.out("\n".join(lines), highlight=False)
+    results.out("\n".join(lines))
     shown = [trial for trial in view.trials if every or trial.status in ("running", "killed")]
     if shown:
         results.print(_table_of(shown))
@@ -107,14 +107,12 @@ def stop_study(study: StudyName) -> None:
 
 
 def _views(study: str | None) -> list[StudyView]:
-    """State of every study, or of one. UsageError for an unknown one."""
+    """The state of every study, or of one. UsageError for an unknown one."""
     from vsetune.study.observed import observe
 
     studies = Studies()
-    records = {record.name: record for record in studies.studies()}
-    if study is not None:
-        records = {study: records[require_known(study, records, "study")]}
-    return [observe(studies, record) for record in records.values()]
+    records = studies.studies() if study is None else [studies.record(study)]
+    return [observe(studies, record) for record in records]
 
 
 def _table_of(trials: list[TrialView]) -> FittingTable:

@@ -36,7 +36,7 @@ def flush(
     tracking = tracking_of(tracking_uri) if tracking_uri else None if given is None else given.tracking
     with interruptible("the same command goes on"), stderr.status("exporting"):
         left, why = export_records(name, tracking, patience_s=_PATIENCE_S)
-    results.out(f"{name}: {left} events left" + (f": {coded(why)}" if left else ""), highlight=False)
+    results.out(f"{name}: {left} events left" + (f": {coded(why)}" if left else ""))
     if left:
         raise typer.Exit(1)
 
@@ -52,9 +52,9 @@ def export(
 
     studies = Studies()
     studies.record(study)
-    with interruptible("nothing was written"), stderr.status(f"exporting {study}"):
+    with interruptible("nothing was written"), stderr.status("exporting"):
         files = export_study(study, to)
-    results.out(f"{study}: {files} files in {to.absolute()}", highlight=False)
+    results.out(f"{study}: {files} files in {to.absolute()}")
     if studies.state(study).status == "running":
         complain("warning", messages.STILL_RUNNING(study=study))
 
@@ -73,7 +73,7 @@ def import_(
     same study brings what is new."""
     from vsetune.records.moved_study import import_study
 
-    with interruptible("nothing was changed"), stderr.status(f"importing {source}"):
+    with interruptible("nothing was changed"), stderr.status("importing"):
         if tracking_uri is None:
             study, files = import_study(Path(source))
         else:
@@ -85,7 +85,7 @@ def import_(
                     messages.BAD_VALUE(option="--tracking-uri", got=tracking_uri, need="the address of an MLflow")
                 )
             study, files = bring_study(source, uri)
-    results.out(f"{study}: {counted(files, 'file', 'files')} brought", highlight=False)
+    results.out(f"{study}: {counted(files, 'file', 'files')} brought")
 
 
 @app.command(epilog="Example: vsetune tracking doctor quickstart")
@@ -108,7 +108,7 @@ def doctor(
         print_json([vars(each) for each in found])
     else:
         for each in found:
-            results.out(f"{each.where}: {each.what}; {each.how}", highlight=False)
+            results.out(f"{each.where}: {each.what}; {each.how}")
     inform(f"{counted(len(names), 'study', 'studies')} examined: {counted(len(found), 'finding', 'findings')}")
     if found:
         raise typer.Exit(1)

@@ -23,9 +23,7 @@ def train(
     cell: Annotated[str | None, typer.Option(help="network.loss of the study; default: its first cell")] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="default: the study's first seed")] = None,
     device: Device = "auto",
-    fresh: Annotated[
-        bool, flag("--fresh", "start over instead of continuing from the last checkpoint")
-    ] = False,
+    fresh: Annotated[bool, flag("--fresh", "start over instead of continuing from the last checkpoint")] = False,
     as_json: Json = False,
 ) -> None:
     """Train one cell of a study at its default hyperparameters, to look at or to debug. Nothing is tracked."""

@@ -106,7 +106,7 @@ def gallery(
         page = output or home() / "galleries" / attempt.record.start.study / f"{_file_name(attempt, chosen)}.html"
         write_text(page, to_html(found, _about(attempt, trained)))
         keep_in_home(page)
-    results.out(str(page.absolute()), highlight=False)
+    results.out(str(page.absolute()))
     store.keep_artifacts(attempt.record.attempt_id, [page], folder="gallery")
     inform(f"kept with {attempt.where} as gallery/{page.name}")
 
@@ -198,7 +198,7 @@ def curves(
         return
     text = _as_csv(points)
     if output is None:
-        results.out(text, end="", highlight=False)
+        results.out(text, end="")
         return
     write_text(output, text)
     inform(f"written: {output.absolute()}")
@@ -240,7 +240,7 @@ def model(
     with tempfile.TemporaryDirectory() as into, stderr.status("logging the model"):
         models = MlflowModels(uri, store)
         address, is_new = log_model(models, store, attempt, Path(into), index=index, device=choose_device(device))
-    results.out(address, highlight=False)
+    results.out(address)
     inform("logged; it is among the models of the study in the MLflow UI" if is_new else "was logged before")
 
 
