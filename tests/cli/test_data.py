@@ -65,7 +65,7 @@ def test_vectors_of_the_train_split_are_stored_and_described(vsetune, scenes, ho
     assert said.code == 0, said.err
     assert said.out.startswith("train: 40 captions, k = ")
     (file,) = (home / scenes).glob("semantics-train-tfidf-svd-*.npy")
-    assert said.lines == [f"kept: {file}"]
+    assert said.lines == [f"stored: {file}"]
     found = json.loads(vsetune("data", "semantics", scenes, "--json").out)
     assert (found["file"], np.load(file).shape) == (str(file), (40, found["k"]))
     assert -1 <= found["cosines"]["low"] <= found["cosines"]["mean"] <= found["cosines"]["high"] <= 1.0001

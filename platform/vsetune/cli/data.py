@@ -209,10 +209,10 @@ def semantics(
     with interruptible("the same command starts again"), terminal_progress(stderr) as progress:
         vectors = semantic_vectors_of(dataset, data, source, split=split, device=device, progress=progress)
     spread = cosine_spread(vectors, pairs=_SAMPLED_PAIRS, seed=0)
-    kept = getattr(vectors, "filename", None)
+    file = getattr(vectors, "filename", None)
     found = {
         "split": split, "vectors": name, "captions": len(vectors), "k": vectors.shape[1], "cosines": asdict(spread),
-        "file": None if kept is None else str(kept),
+        "file": None if file is None else str(file),
     }
     if as_json:
         print_json(found)
@@ -224,4 +224,4 @@ def semantics(
         f"{spread.standard_deviation:.3f}, 5 % {spread.low:.3f}, 95 % {spread.high:.3f}"
     )
     results.print(cosines, soft_wrap=True)
-    inform(f"kept: {kept or 'nowhere, no folder could be written'}")
+    inform(f"stored: {file or 'nowhere, no folder could be written'}")

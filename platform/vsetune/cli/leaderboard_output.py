@@ -188,8 +188,8 @@ def table(
     names: Names = None,
     form: Annotated[Format, typer.Option("--format", help="how it is written")] = Format.text,
 ) -> None:
-    """Print a table of a paper in its layout: our numbers, and below them those that the paper prints. Cells that are
-    empty say why."""
+    """Print a table of a paper in its layout: our numbers, and below them the printed ones. An empty cell has its
+    reason."""
     from vsetune.report.paper_table import paper_table
     from vsetune.report.table_filling import fill, renamed
     from vsetune.report.table_formats import FORMATS, to_terminal

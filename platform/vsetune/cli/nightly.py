@@ -93,25 +93,25 @@ def history(
     """The nights there were, those that are missing, and with --measure the numbers of every cell."""
     from vsetune.nightly.lines import past_nights, streams
 
-    name, kept = _sweep(sweep)
-    nights = past_nights(kept)[-last:]
+    name, past = _sweep(sweep)
+    nights = past_nights(past)[-last:]
     found: list[Stream] = []
     if measure is not None:
         require_known(measure, {*BY_NAME, FIRST_LOSSES}, "measure", at="--measure")
-        found = streams(kept.nights(), measure, cell, [each.date for each in nights])
-    for problem in dict.fromkeys(kept.problems):
+        found = streams(past.nights(), measure, cell, [each.date for each in nights])
+    for problem in dict.fromkeys(past.problems):
         complain("warning", problem)
     if as_json:
         print_json({
             "nightly": name, "nights": [asdict(night) for night in nights],
-            "accepted": [asdict(each) for each in kept.accepted()], "streams": [asdict(stream) for stream in found],
+            "accepted": [asdict(each) for each in past.accepted()], "streams": [asdict(stream) for stream in found],
         })
         return
     if not nights:
-        inform(f"nightly {name}: no night yet in {kept.folder}; run one with: vsetune nightly run FILE")
+        inform(f"nightly {name}: no night yet in {past.folder}; run one with: vsetune nightly run FILE")
         return
     results.print(_table_of_nights(nights) if measure is None else _table_of_streams(found, measure))
-    for each in kept.accepted():
+    for each in past.accepted():
         of = f"{each.measure or 'all measures'}, {each.cell or 'all cells'}"
         results.out(f"accepted {each.date}: {of}: {each.reason}")
 
@@ -129,8 +129,8 @@ def accept(
     from vsetune.nightly.revisions import PACKAGE
     from vsetune.training.code_revision import git_revision
 
-    name, kept = _sweep(sweep)
-    done = accept_change(kept, name, Wish(reason, measure, cell, date), git_revision(PACKAGE))
+    name, past = _sweep(sweep)
+    done = accept_change(past, name, Wish(reason, measure, cell, date), git_revision(PACKAGE))
     inform(
         f"nightly {name}: from {done.date} on a new line for {done.measure or 'all measures'} of "
         f"{done.cell or 'all cells'}: {done.reason}"
@@ -168,9 +168,9 @@ def bisect(
 
     spec, repository = load_nightly(file), Repository()
     folder = nightly_folder(spec.nightly)
-    kept = History(folder)
-    kept.fetch()
-    asked = answerable(Question(file, measure, cell, good, bad, seeds), spec, kept, repository)
+    past = History(folder)
+    past.fetch()
+    asked = answerable(Question(file, measure, cell, good, bad, seeds), spec, past, repository)
     count = len(asked.after)
     inform(
         f"{measure}{f' of {asked.cell}' if asked.cell else ''}: {count} commits after {asked.good.short} up to "
@@ -200,9 +200,9 @@ def _sweep(file_or_name: str) -> tuple[str, History]:
 
     if file_or_name.endswith(_NO_FILE) or "/" in file_or_name:
         name = load_nightly(Path(file_or_name)).nightly
-        kept = History(nightly_folder(name))
-        kept.fetch()
-        return name, kept
+        past = History(nightly_folder(name))
+        past.fetch()
+        return name, past
     if remote_home() is not None:
         raise UsageError(messages.FILE_NEEDED(name=file_or_name, home=remote_home()))
     there = sorted(folder.name for folder in (home() / "nightly").glob("*") if (folder / "nights").is_dir())

@@ -200,14 +200,14 @@ def run(
     from vsetune.study.preparation import prepare_study
     from vsetune.study.run import run_study
 
-    going_on = f"nothing finished is lost, go on with: vsetune study run {file} --resume"
-    with interruptible(going_on), sigterm_like_ctrl_c():
+    again = f"vsetune study run {file} --resume"
+    with interruptible(f"nothing finished is lost, go on with: {again}"), sigterm_like_ctrl_c():
         prepared = prepare_study(file, stderr)
         outcome = run_study(
             prepared, resume=resume, retry_failed=retry_failed, address=address, console=stderr,
             changed_plugins=changed_plugins,
         )
-    _report(prepared, outcome, go_on=f"vsetune study run {file} --resume")
+    _report(prepared, outcome, go_on=again)
 
 
 def _plain_cell(cell: Cell) -> dict[str, object]:

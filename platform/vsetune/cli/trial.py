@@ -85,7 +85,7 @@ def gallery(
 ) -> None:
     """Write a web page of what a trial's best network retrieves: queries with their top items, the hardest negatives
     of the split, and heat maps of where in the image it looks. For a network that writes sentences (tags) also its
-    sentences, the words it finds wrong, and the captions it corrects. The page is kept with the run, under gallery/."""
+    sentences, the words it finds wrong, and the captions it corrects. The page is stored with the run, in gallery/."""
     from vsetune.report.gallery.gallery import make_gallery
     from vsetune.report.gallery.gallery_page import to_html
     from vsetune.training.evaluation import evaluated_split
@@ -108,7 +108,7 @@ def gallery(
         keep_in_home(page)
     results.out(str(page.absolute()))
     store.keep_artifacts(attempt.record.attempt_id, [page], folder="gallery")
-    inform(f"kept with {attempt.where} as gallery/{page.name}")
+    inform(f"stored with {attempt.where} as gallery/{page.name}")
 
 
 @app.command(epilog="Example: vsetune trial ensemble all/sgraf_saf.lmh-c000-s0 all/sgraf_sgr.lmh-c000-s0")
@@ -336,10 +336,10 @@ def _checkpoint(store: Studies, attempt: RecordedAttempt, into: Path) -> str | N
     from vsetune.study.recorded import best_weights
 
     try:
-        kept = best_weights(store, attempt, into)
+        weights = best_weights(store, attempt, into)
     except DamagedCheckpoint as error:
         return error.problem
-    return None if kept is None else remote_place(attempt.folder / kept.name) or str(kept)
+    return None if weights is None else remote_place(attempt.folder / weights.name) or str(weights)
 
 
 def _common_split(attempts: Sequence[RecordedAttempt], members: Sequence[TrainedTrial], split: str | None) -> str:
