@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))  # the code that was submitted, not an old one
 
-from vsetune.cli.job_script import run_script
+from vsetune.cli.entry import run_script
 
 if __name__ == "__main__":
     run_script(__doc__, ["data", "ingest"], then=["--address", "auto"])

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -40,7 +39,6 @@ OTHER_FILE_CALLS = {
     ("storage/mirror.py", "link"): "keeps the content of a file that is replaced; nothing is written",
     ("records/log.py", "fsync"): "a log that grows at its end is not written whole",
 }
-OFTEN_USED_NAMES = {"spec.py", "loss.py", "network.py", "released.py", "__init__.py"}
 NO_COMPONENTS = {"losses/parts", "networks/parts", "networks/importing"}
 """Folders beside the components."""
 
@@ -122,11 +120,6 @@ def test_specs_and_study_files_are_read_without_torch() -> None:
     )
     loaded = {name.split(".")[0] for name in done.stdout.split()}
     assert not loaded & {"torch", "ray", "mlflow", "optuna", "transformers", "scipy", "sklearn"}
-
-
-def test_no_two_files_have_the_same_name() -> None:
-    counts = Counter(path.name for path in modules() if path.name not in OFTEN_USED_NAMES)
-    assert [name for name, count in counts.items() if count > 1] == []
 
 
 def test_every_component_has_its_spec_beside_its_code() -> None:

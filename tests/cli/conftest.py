@@ -19,6 +19,7 @@ from rich.console import Console
 from vsetune.cli import output
 from vsetune.cli.main import _exit_code
 from vsetune.config.study.cells import build_trial
+from vsetune.errors import Message
 from vsetune.records.events import AttemptStart, StudyRecord
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import folder_of_study
@@ -43,11 +44,22 @@ class Said:
     def lines(self) -> list[str]:
         return [line for line in self.err.splitlines() if line.strip()]
 
+    def refused(self, *words: str | Message, code: int = 2) -> bool:
+        """Whether the command ended with this exit code and one line, beside progress bars, that has all words, and the
+        codes of messages."""
+        lines = [line for line in self.lines if "━" not in line]
+        assert (self.code, len(lines)) == (code, 1), self
+        (line,) = lines
+        assert line.startswith("failed " if code == 1 else "error "), line
+        for word in words:
+            assert (f" {word.code}: " if isinstance(word, Message) else word) in line, line
+        return True
+
 
 @pytest.fixture
 def vsetune(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     monkeypatch.setenv("COLUMNS", "200")
-    for console in (output.results, output.messages):  # a width found at import (pytest-xdist sets COLUMNS) would stay
+    for console in (output.results, output.stderr):  # a width found at import (pytest-xdist sets COLUMNS) would stay
         monkeypatch.setattr(console, "_width", None)
 
     def run(*words: str) -> Said:

@@ -28,7 +28,7 @@ def shown(width: int, *, title: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("width", [*range(40, 130, 3), 200])
-def test_nothing_is_cut_and_no_line_is_too_long(width: int) -> None:
+def test_nothing_is_cut_and_no_line_is_too_long(width) -> None:
     lines = shown(width)
     assert max(map(len, lines)) <= width
     words = " ".join(lines).split()
@@ -54,7 +54,7 @@ def test_a_name_wider_than_the_terminal_is_broken_and_not_cut() -> None:
 
 
 @pytest.mark.parametrize("name", ["n" * 100, "名" * 50])
-def test_one_long_name_does_not_give_every_column_a_table_of_its_own(name: str) -> None:
+def test_one_long_name_does_not_give_every_column_a_table_of_its_own(name) -> None:
     stream = io.StringIO()
     rows = [["short", *ROWS[0][1:]], [name, *ROWS[1][1:]]]
     Console(file=stream, width=80).print(FittingTable(COLUMNS, rows))

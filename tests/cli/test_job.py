@@ -19,7 +19,10 @@ from typing import Any, ClassVar
 import pytest
 import ray
 from local_http import answering
+from ray._raylet import AuthenticationTokenLoader
+from ray.job_submission import JobSubmissionClient
 
+from vsetune.cli import messages
 from vsetune.study.submission import Job
 
 TOKEN = "f" * 40
@@ -64,8 +67,6 @@ class Dashboard(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    from ray._raylet import AuthenticationTokenLoader
-
     for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -99,117 +100,78 @@ class LostHead(Dashboard):
             super().do_GET()
 
 
-def assert_one_line(said: Any, *words: str) -> None:
-    assert said.code == 2, said
-    assert len(said.lines) == 1, said.err
-    for word in words:
-        assert word in said.lines[0], said.err
+@pytest.fixture
+def refused(vsetune, dashboard) -> Callable[..., bool]:
+    """refused(*words): `job list` on this dashboard ends with one line that has the words."""
+    return lambda *words: vsetune("job", "list", "--address", dashboard).refused(*words)
 
 
-def test_no_cluster_there(vsetune: Any, dashboard: str) -> None:
-    assert_one_line(vsetune("job", "list", "--address", "http://127.0.0.1:9"), "nothing answers there", "--address")
+def test_no_cluster_there(vsetune, dashboard) -> None:
+    assert vsetune("job", "list", "--address", "http://127.0.0.1:9").refused("http://127.0.0.1:9", "--address")
 
 
 @pytest.mark.parametrize("code", [200, 404, 501])
-def test_something_that_is_no_cluster(
-    vsetune: Any, dashboard: str, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_something_that_is_no_cluster(refused, dashboard, code, monkeypatch) -> None:
     monkeypatch.setattr(Dashboard, "facts", None)
     monkeypatch.setattr(Dashboard, "elsewhere", code)
-    assert_one_line(vsetune("job", "list", "--address", dashboard), "does not answer as a Ray dashboard does")
+    assert refused(dashboard)
 
 
-def test_a_token_of_another_cluster_and_none_at_all(
-    vsetune: Any, dashboard: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from ray._raylet import AuthenticationTokenLoader
+def test_a_token_that_is_wrong_missing_or_not_sent(refused, dashboard, monkeypatch, tmp_path) -> None:
+    def with_token(change: Callable[[], object]) -> None:
+        change()
+        AuthenticationTokenLoader.instance().reset_cache()
 
-    (tmp_path / "token").write_text("e" * 40)
-    AuthenticationTokenLoader.instance().reset_cache()
-    assert_one_line(vsetune("job", "list", "--address", dashboard), "refuses the token found here", "auth_token")
-    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH")
-    AuthenticationTokenLoader.instance().reset_cache()
-    assert_one_line(vsetune("job", "list", "--address", dashboard), "none was found here", "~/.ray/auth_token")
-
-
-def test_a_token_file_that_is_not_there_is_named(
-    vsetune: Any, dashboard: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from ray._raylet import AuthenticationTokenLoader
-
-    missing = str(tmp_path / "missing")
-    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", missing)
-    AuthenticationTokenLoader.instance().reset_cache()
-    said = vsetune("job", "list", "--address", dashboard)
-    assert_one_line(said, f"RAY_AUTH_TOKEN_PATH names {missing}, which cannot be read or is empty")
-
-
-def test_a_shell_that_sends_no_token_is_told_why(
-    vsetune: Any, dashboard: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from ray._raylet import AuthenticationTokenLoader
-
-    (tmp_path / "token").write_text("e" * 40)
-    AuthenticationTokenLoader.instance().reset_cache()
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    said = vsetune("job", "list", "--address", dashboard)
-    assert_one_line(said, "needs a token, and RAY_AUTH_MODE is 'disabled' here", "set it to token")
+    with_token(lambda: (tmp_path / "token").write_text("e" * 40))
+    assert refused(dashboard, "auth_token")
+    with_token(lambda: monkeypatch.setenv("RAY_AUTH_MODE", "disabled"))
+    assert refused("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    with_token(lambda: monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "missing")))
+    assert refused("RAY_AUTH_TOKEN_PATH", str(tmp_path / "missing"))
+    with_token(lambda: monkeypatch.delenv("RAY_AUTH_TOKEN_PATH"))
+    assert refused("~/.ray/auth_token")
 
 
 def test_a_full_temporary_folder_is_not_taken_for_a_dashboard_that_does_not_answer(
-    vsetune: Any, dashboard: str, monkeypatch: pytest.MonkeyPatch
+    vsetune, dashboard, monkeypatch
 ) -> None:
-    from ray.job_submission import JobSubmissionClient
-
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(JobSubmissionClient, "submit_job", full)
     monkeypatch.setattr(JobSubmissionClient, "list_jobs", lambda _: [])
     said = vsetune("job", "submit", "studies/quickstart.yaml", "--address", dashboard)
-    assert_one_line(said, "job: cannot be packed in ", "No space left on device", "TMPDIR")
+    assert said.refused("No space left on device", "TMPDIR")
 
 
-@pytest.mark.parametrize("there", [{"rayVersion": "2.50.1"}, {"pythonVersion": "3.9.1"}])
-def test_a_cluster_of_another_ray_or_python(
-    vsetune: Any, dashboard: str, there: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("there", "said"), [({"rayVersion": "2.50.1"}, "2.50.1"), ({"pythonVersion": "3.9.1"}, "3.9")])
+def test_a_cluster_of_another_ray_or_python(refused, there, said, monkeypatch) -> None:
     monkeypatch.setattr(Dashboard, "facts", HERE | there)
-    said = vsetune("job", "list", "--address", dashboard)
-    assert_one_line(said, f"runs Ray {there.get('rayVersion', ray.__version__)} on Python", "constraints.txt")
+    assert refused(said, "constraints.txt")
 
 
-def test_a_job_that_is_not_there(vsetune: Any, dashboard: str) -> None:
+def test_a_job_that_is_not_there(vsetune, dashboard) -> None:
     for command in ("logs", "attach", "stop"):
-        assert_one_line(vsetune("job", command, "nightly-3", "--address", dashboard), "job nightly-3: not on cluster")
+        assert vsetune("job", command, "nightly-3", "--address", dashboard).refused("nightly-3")
 
 
-@pytest.mark.filterwarnings("default")  # Ray's client calls aiohttp in a way of before
-def test_a_head_that_is_lost_is_an_interruption_with_what_to_do(vsetune: Any, dashboard: str) -> None:
+@pytest.mark.filterwarnings("default")  # Ray's client uses a deprecated argument of aiohttp
+def test_a_head_that_is_lost_is_an_interruption(vsetune, dashboard) -> None:
     with answering(LostHead) as lost:
         said = vsetune("job", "attach", "mine-1", "--address", lost)
-    assert said.code == 130
-    (line,) = said.lines
-    assert line.startswith(f"job mine-1: not followed to its end (cluster {lost}: the connection broke (WebSocket ")
-    assert line.endswith(
-        "; when the head is up, submit the study again: that follows the job if it still runs, else it continues from "
-        "the checkpoints"
-    )
+    assert said.refused(messages.JOB_LOST, "job mine-1: ", lost, code=130)
 
 
-def test_a_cluster_that_has_only_just_started(vsetune: Any, dashboard: str, study: Callable[..., Path]) -> None:
-    said = vsetune("job", "submit", str(study()), "--address", dashboard)
-    assert_one_line(said, "takes no jobs yet; repeat in a minute")
+def test_a_cluster_that_has_only_just_started(vsetune, dashboard, study) -> None:
+    assert vsetune("job", "submit", str(study()), "--address", dashboard).refused(dashboard, "in a minute")
 
 
-def test_a_study_file_is_checked_before_anything_is_sent(
-    vsetune: Any, dashboard: str, study: Callable[..., Path]
-) -> None:
-    said = vsetune("job", "submit", str(study(losses=[{"name": "lhm"}])), "--address", dashboard)
-    assert_one_line(said, "lhm")
+def test_a_study_file_is_checked_before_anything_is_sent(vsetune, dashboard, study) -> None:
+    assert vsetune("job", "submit", str(study(losses=[{"name": "lhm"}])), "--address", dashboard).refused("lhm")
     assert Dashboard.asked == []
 
 
 @pytest.mark.parametrize(("code", "left_with"), [(1, 1), (2, 2), (3, 3), (4, 4), (130, 130), (-9, 1), (None, 1)])
-def test_a_failed_job_leaves_with_the_code_of_study_run(code: int | None, left_with: int) -> None:
+def test_a_failed_job_exits_with_the_code_of_study_run(code, left_with) -> None:
     assert Job("x-1", "x", "FAILED", "", 1.0, 2.0, code, "").exit_code == left_with

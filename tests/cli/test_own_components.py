@@ -1,4 +1,4 @@
-"""`losses new`, `losses check`, `networks new`, `networks check`."""
+"""Components of your own: `new` and `check` of both groups, and the catalogue with plugins."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+import yaml
+from plugin_folders import write_loss, write_network
 
 from vsetune.config.plugins import forget_plugins
 
 _PATH = ":".join(sys.path)
+
+
+def output(vsetune, *words: str) -> str:
+    said = vsetune(*words)
+    assert said.code == 0, said
+    return said.out
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +31,7 @@ def _forgotten() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("noun", "code"), [("losses", "loss.py"), ("networks", "network.py")])
-def test_a_new_component_passes_its_own_check_as_it_is_written(noun, code, vsetune, tmp_path: Path) -> None:
+def test_a_new_component_passes_its_own_check_and_its_test_as_it_is_written(noun, code, vsetune, tmp_path) -> None:
     said = vsetune(noun, "new", "mine", "--folder", str(tmp_path))
     assert said.code == 0, said.err
     folder = tmp_path / "mine"
@@ -37,11 +44,6 @@ def test_a_new_component_passes_its_own_check_as_it_is_written(noun, code, vsetu
     assert {each["result"] for each in plain["checks"]} == {"holds", "not applicable"}
     if noun == "losses":
         assert plain["step"]["times_lmh"] > 0
-
-
-@pytest.mark.parametrize("noun", ["losses", "networks"])
-def test_the_test_that_is_written_with_a_new_component_passes(noun, vsetune, tmp_path: Path) -> None:
-    vsetune(noun, "new", "mine", "--folder", str(tmp_path))
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "mine"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": _PATH},
         capture_output=True, text=True,
@@ -50,7 +52,7 @@ def test_the_test_that_is_written_with_a_new_component_passes(noun, vsetune, tmp
     assert re.search(r"\d+ passed", ran.stdout)
 
 
-def test_what_does_not_hold_is_told_with_exit_code_1(vsetune, tmp_path: Path) -> None:
+def test_a_check_that_fails_is_exit_code_1(vsetune, tmp_path) -> None:
     vsetune("losses", "new", "mine", "--folder", str(tmp_path))
     loss = tmp_path / "mine" / "loss.py"
     loss.write_text(loss.read_text().replace("at_least_float32(inputs.similarity)", "-inputs.similarity"))
@@ -60,7 +62,7 @@ def test_what_does_not_hold_is_told_with_exit_code_1(vsetune, tmp_path: Path) ->
     assert "mine: 11 of 13 checks" in said.err
 
 
-def test_a_loss_with_a_declared_stop_gradient_is_checked_with_exit_code_0(vsetune, tmp_path: Path) -> None:
+def test_a_loss_with_a_declared_stop_gradient_is_checked_with_exit_code_0(vsetune, tmp_path) -> None:
     vsetune("losses", "new", "mine", "--folder", str(tmp_path))
     loss, spec = (tmp_path / "mine" / file for file in ("loss.py", "spec.py"))
     loss.write_text(loss.read_text().replace("matched[None, :]", "matched.detach()[None, :]"))
@@ -80,34 +82,51 @@ def test_a_built_in_loss_is_checked_by_its_name(vsetune) -> None:
     assert "x LMH in this run" in said.err
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["losses", "check", "lsehh"], "no loss is called lsehh; did you mean lseh?"),
-        (["losses", "check", "./nowhere"], "no such folder"),
-        (["networks", "check", "."], "no spec.py in it"),
-        (["losses", "new", "lmh"], "vsetune has a loss of this name"),
-        (["losses", "new", "My-Loss"], "need a name of lower-case letters"),
-        (["networks", "new", "class"], "no word of Python"),
-        (["networks", "new", "there"], "is there already"),
-    ],
-)
-def test_what_cannot_be_checked_or_made_is_one_line(words, told, vsetune, tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize(("words", "said"), [
+    (["losses", "check", "lsehh"], ["lsehh", "lseh"]),
+    (["losses", "check", "./nowhere"], ["nowhere: "]),
+    (["networks", "check", "."], ["spec.py"]),
+    (["losses", "new", "lmh"], ["loss lmh: "]),
+    (["losses", "new", "My-Loss"], ["loss My-Loss: "]),
+    (["networks", "new", "class"], ["network class: "]),
+    (["networks", "new", "there"], ["there: "]),
+    (["networks", "check", "mine"], ["mine: ", "network", "loss"]),
+])
+def test_what_cannot_be_checked_or_made_is_refused(words, said, vsetune, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
-    said = vsetune(*words)
-    assert said.code == 2
-    assert len(said.lines) == 1, said.err
-    assert told in said.err
-
-
-def test_a_loss_is_no_network(vsetune, tmp_path: Path) -> None:
-    vsetune("losses", "new", "mine", "--folder", str(tmp_path))
-    said = vsetune("networks", "check", str(tmp_path / "mine"))
-    assert said.code == 2
-    assert "need the folder of one network, got loss mine" in said.err
+    if "mine" in words:
+        vsetune("losses", "new", "mine")
+    assert vsetune(*words).refused(*said)
 
 
 def test_commands_that_need_no_torch_start_without_it() -> None:
     code = "import sys, vsetune.cli.main; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": _PATH})
+
+
+def test_losses_and_networks_of_a_folder_are_listed_and_shown(vsetune, tmp_path) -> None:
+    write_loss(tmp_path / "mine" / "half_hinge")
+    write_network(tmp_path / "mine" / "bag")
+    found = json.loads(output(vsetune, "losses", "list", "--json", "--plugins", str(tmp_path / "mine")))
+    listed = {each["name"]: each for each in found}
+    assert listed["half_hinge"]["networks"][:1] == ["cgmn"]
+    assert "bag" in listed["lmh"]["networks"]
+    shown = output(vsetune, "losses", "show", "half_hinge", "--plugins", str(tmp_path / "mine"))
+    assert "searched [0.1, 0.4]" in shown
+    network = json.loads(output(vsetune, "networks", "show", "bag", "--json", "--plugins", str(tmp_path / "mine")))
+    assert network["parameters"] > 0
+    assert "half_hinge" in network["losses"]
+    assert network["published"] == []
+
+
+def test_the_plugins_of_a_study_file_are_shown(vsetune, tmp_path) -> None:
+    write_loss(tmp_path / "half_hinge")
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump({
+        "study": "mine", "data": {"path": "x"}, "plugins": ["half_hinge"], "networks": [{"name": "vsepp"}],
+        "losses": [{"name": "half_hinge"}, {"name": "lmh"}],
+    }))
+    assert "half_hinge" in output(vsetune, "losses", "list", "--plugins", str(path))
+    forget_plugins()
+    assert "vsepp.half_hinge" in output(vsetune, "study", "validate", str(path))

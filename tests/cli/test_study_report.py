@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -34,9 +32,7 @@ def test_a_server_that_answers_is_named_without_its_password() -> None:
     assert in_mlflow("http://ann:secret@mlflow:5000", "7") == [f"charts:    http://mlflow:5000/{CHARTS}"]
 
 
-def test_every_chart_of_the_prepared_view_shows_a_number_that_runs_have_in_mlflow(
-    record: Callable[..., str], vsetune: Callable[..., Any], mlflow_here: str
-) -> None:
+def test_every_chart_of_the_prepared_view_shows_a_number_that_runs_have_in_mlflow(record, vsetune, mlflow_here) -> None:
     attempt = record(training={"epochs": 2, "batch_size": 40, "learning_rate": 1e-3})
     assert vsetune("tracking", "flush", "tiny").code == 0
     client = MlflowClient(mlflow_here)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from vsetune.cli import messages
 from vsetune.records.studies import Studies
 
 SMALL = {"embedding_size": 16, "word_size": 8}
@@ -38,14 +39,6 @@ class Page(HTMLParser):
         return [attributes for found, attributes in self.tags if found == tag and name in attributes.get("class", "")]
 
 
-def assert_one_line(said: Any, *words: str) -> None:
-    assert said.code == 2, said
-    assert len(said.lines) == 1, said.err
-    assert said.lines[0].startswith("error ")
-    for word in words:
-        assert word in said.lines[0], said.err
-
-
 def test_a_gallery_is_one_page_kept_with_the_run_that_asks_nothing_of_the_net(vsetune, record, home) -> None:
     run = record()
     said = vsetune("trial", "gallery", "tiny/vsepp.lmh-c000-s0", "--captions", "3", "--images", "2", "--top", "4")
@@ -68,7 +61,6 @@ def test_a_gallery_is_one_page_kept_with_the_run_that_asks_nothing_of_the_net(vs
     assert len(set(stored)) == len(stored)
     assert {link for link in links if link.startswith("#")} == {f"#{name}" for name in stored}
     assert len(page.having("article", "query")) >= 5
-    assert "gradient of the pair's similarity" in page.text
     assert len(page.having("image", "heat")) == 3
 
 
@@ -80,7 +72,6 @@ def test_the_gallery_of_a_network_with_attention_has_a_heat_map_for_every_word(v
     )
     assert said.code == 0, said.err
     page = Page(output.read_text())
-    assert "attention of the caption's words" in page.text
     assert "split validation" in page.text
     words = [a["aria-label"] for tag, a in page.tags if a.get("aria-label", "").startswith("attention of the word ")]
     assert words.count("attention of the word start") == 2
@@ -137,75 +128,70 @@ def test_a_gallery_without_stored_images_shows_ids_and_says_so(vsetune, record, 
     said = vsetune("trial", "gallery", run, "--captions", "2", "--output", str(tmp_path / "page.html"))
     assert said.code == 0, said.err
     page = Page((tmp_path / "page.html").read_text())
-    assert "not stored in its shards" in page.text
     assert not [attributes for tag, attributes in page.tags if tag == "use"]
     assert page.having("image", "heat")
 
 
-def test_a_gallery_of_what_is_not_there_is_refused_in_one_line(vsetune, record, home) -> None:
+def test_a_gallery_of_what_is_not_there_is_refused(vsetune, record, home) -> None:
     run = record()
     for half in ("not a run", "tiny", "/x", "tiny/", f"{run}/2", "tiny/vsepp.lmh-c000-s0/last"):
         for command in ("gallery", "show"):
-            said = vsetune("trial", command, half)
-            assert_one_line(said, f"error {half}: need STUDY/TRIAL, such as quickstart/vsepp.", "STUDY/TRIAL/NUMBER")
-    assert_one_line(vsetune("trial", "show", "tiny/vsepp.lmh-c000-s0/2"), "vsepp.lmh-c000-s0/2: has not begun")
-    assert_one_line(vsetune("trial", "gallery", "tinny/vsepp.lmh-c000-s0"), "study tinny", "did you mean tiny?")
-    assert_one_line(vsetune("trial", "gallery", "tiny/vsepp.lmh-c000-s1"), "did you mean vsepp.lmh-c000-s0")
-    assert_one_line(vsetune("trial", "gallery", run, "--split", "dev"), "no split 'dev'", "test, train, validation")
-    assert_one_line(vsetune("trial", "gallery", run, "--device", "tpu"), "device", "tpu")
-    assert_one_line(vsetune("trial", "gallery", run, "--output", "/dev/null/x"), "/dev/null/x", "cannot write")
-    assert vsetune("trial", "gallery", run, "--top", "0").code == 2
+            assert vsetune("trial", command, half).refused(f"{half}: ", "STUDY/TRIAL/NUMBER")
+    assert vsetune("trial", "show", "tiny/vsepp.lmh-c000-s0/2").refused("vsepp.lmh-c000-s0/2: ")
+    for words, said in {
+        ("tinny/vsepp.lmh-c000-s0",): ("study tinny", "tiny"),
+        ("tiny/vsepp.lmh-c000-s1",): ("vsepp.lmh-c000-s0",),
+        (run, "--split", "dev"): ("dev", "test, train, validation"),
+        (run, "--device", "tpu"): ("device", "tpu"),
+        (run, "--output", "/dev/null/x"): ("/dev/null/x",),
+        (run, "--top", "0"): (messages.MISUSE, "--top"),
+    }.items():
+        assert vsetune("trial", "gallery", *words).refused(*said)
     assert not (home / "galleries").exists()
 
 
-def test_weights_are_found_in_the_folder_of_the_trial_or_missed(vsetune, record, home) -> None:
-    run = record()
-    folder = home / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0"
-    assert vsetune("trial", "gallery", run, "--captions", "1").code == 0
-    shutil.rmtree(folder)
-    assert_one_line(vsetune("trial", "gallery", run), run, "no checkpoint left", str(folder))
-
-
-def test_data_that_are_gone_or_have_changed_are_named(vsetune, record, home, tmp_path) -> None:
-    run = record()
-    data = home / "data" / "scenes"
-    data.rename(tmp_path / "moved")
-    assert_one_line(vsetune("trial", "gallery", run), str(data), "no such data folder")
-    assert vsetune("data", "make-scenes", "--train", "30", "--validation", "8", "--test", "8").code == 0
-    assert_one_line(vsetune("trial", "gallery", run), run, str(data), "vocabulary differ", "fingerprint")
-
-
-def test_weights_of_another_network_are_refused(vsetune, record, home) -> None:
+def test_weights_or_data_that_are_gone_or_of_another_trial_are_named(vsetune, record, home, tmp_path) -> None:
     run = record()
     record({"name": "vsepp", "fixed": {**SMALL, "embedding_size": 24}}, name="wide")
     own, foreign = (next((home / "runs" / name).rglob("best.safetensors")) for name in ("tiny", "wide"))
+    whole = own.read_bytes()
     shutil.copy(foreign, own)
-    assert_one_line(vsetune("trial", "gallery", run), run, "does not fit network vsepp", "tensors differ")
+    assert vsetune("trial", "gallery", run).refused(run, "network vsepp")
+    own.write_bytes(whole)
+    data = home / "data" / "scenes"
+    data.rename(tmp_path / "moved")
+    assert vsetune("trial", "gallery", run).refused(f"{data}: ")
+    assert vsetune("data", "make-scenes", "--train", "30", "--validation", "8", "--test", "8").code == 0
+    assert vsetune("trial", "gallery", run).refused(run, str(data), "fingerprint")
+    shutil.rmtree(own.parent)
+    assert vsetune("trial", "gallery", run).refused(run, str(own.parent))
 
 
-def test_weights_that_are_cut_short_are_told_by_their_attempt_and_found_by_the_doctor(vsetune, record, home) -> None:
+def test_weights_that_are_cut_short_are_named_and_found_by_the_doctor(vsetune, record, home) -> None:
     run = record()
-    kept = home / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0" / "best.safetensors"
-    whole = kept.read_bytes()
-    kept.write_bytes(whole[:-100])
+    weights = home / "runs" / "tiny" / "trials" / "vsepp.lmh-c000-s0" / "best.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-100])
     for command in (["gallery", run], ["ensemble", run, run]):
-        assert_one_line(vsetune("trial", *command), run, f"{kept} is damaged", "put back a copy")
+        assert vsetune("trial", *command).refused(run, str(weights))
     shown = vsetune("trial", "show", run, "--json")
-    assert (shown.code, "is damaged" in json.loads(shown.out)["checkpoint"]) == (0, True)
+    assert (shown.code, str(weights) in json.loads(shown.out)["checkpoint"]) == (0, True)
+    assert json.loads(shown.out)["checkpoint"] != str(weights)
     said = vsetune("tracking", "doctor")
     assert (said.code, said.out.count("\n")) == (1, 1)
-    assert f"attempt {run}: {kept} is damaged" in said.out.replace(f"attempt {run}: attempt {run}:", f"attempt {run}:")
-    kept.write_bytes(whole)
+    assert f"attempt {run}: " in said.out
+    assert str(weights) in said.out
+    weights.write_bytes(whole)
     assert vsetune("tracking", "doctor").code == 0
 
 
 def test_a_trial_that_has_not_finished_is_seen_by_its_run_only(vsetune, record) -> None:
-    run = record(status="failed", error="loss is nan")
-    assert_one_line(vsetune("trial", "gallery", "tiny/vsepp.lmh-c000-s0"), "no attempt has finished", f"{run} failed")
+    run = record(status="failed", error="loss is nan [/tmp/x] [red]y :warning:")
+    assert vsetune("trial", "gallery", "tiny/vsepp.lmh-c000-s0").refused(run, "failed")
     assert vsetune("trial", "gallery", run, "--captions", "1").code == 0
     said = vsetune("trial", "show", "tiny/vsepp.lmh-c000-s0")
     assert said.code == 0
-    assert "loss is nan" in said.out
+    assert "loss is nan [/tmp/x] [red]y :warning:" in said.out
 
 
 def test_an_ensemble_is_printed_beside_its_members(vsetune, record, home) -> None:
@@ -227,20 +213,20 @@ def test_an_ensemble_is_printed_beside_its_members(vsetune, record, home) -> Non
     assert re.search(r"ensemble( +\d+\.\d){7}", re.sub(r"[│┃]", "", said.out))
 
 
-def test_members_that_do_not_belong_together_are_refused_in_one_line(vsetune, record, home) -> None:
+def test_members_that_do_not_belong_together_are_refused(vsetune, record) -> None:
     one = record({"name": "sgraf_saf", "fixed": SGRAF}, name="saf")
     two = record(name="cosine")
-    assert_one_line(vsetune("trial", "ensemble", one), "need at least two")
-    assert_one_line(vsetune("trial", "ensemble", one, one), "named twice")
-    assert_one_line(vsetune("trial", "ensemble", one, two), "different ranges", "probability", "cosine")
-    assert vsetune("data", "make-scenes", "--output", "data/more", "--train", "30", "--validation", "8", "--test", "8"
-                   ).code == 0
+    assert vsetune("trial", "ensemble", one).refused(messages.BAD_VALUE, "1 run")
+    assert vsetune("trial", "ensemble", one, one).refused(messages.SAME_RUN, one)
+    assert vsetune("trial", "ensemble", one, two).refused(messages.OTHER_SCORES, f"probability of attempt {one}")
+    made = vsetune("data", "make-scenes", "--output", "data/more", "--train", "30", "--validation", "8", "--test", "8")
+    assert made.code == 0
     three = record(name="more", data={"path": "data/more"})
-    assert_one_line(vsetune("trial", "ensemble", two, three), "need members of the same data set")
+    assert vsetune("trial", "ensemble", two, three).refused(messages.OTHER_DATA, "trial ensemble: ", two, three)
     four = record(name="untested", data={
         "path": "data/scenes", "scenes": {"train": 24, "validation": 8, "test": 8}, "test_split": None,
     })
-    assert_one_line(vsetune("trial", "ensemble", two, four), "different splits", "--split")
+    assert vsetune("trial", "ensemble", two, four).refused(messages.OTHER_SPLITS, f"test of attempt {two}", "--split")
     assert vsetune("trial", "ensemble", two, four, "--split", "validation").code == 0
 
 
@@ -249,9 +235,9 @@ def test_unbounded_scores_of_different_networks_are_averaged_with_a_warning(vset
     gsmn = record({"name": "gsmn", "fixed": {**SMALL, "blocks": 2, "kernels": 2, "hidden_size": 4}}, name="gsmn")
     said = vsetune("trial", "ensemble", scan, gsmn)
     assert said.code == 0, said.err
-    assert "warning: scores of gsmn, scan have no common range" in said.err
+    assert f"warning {messages.NO_COMMON_RANGE.code}: scores of gsmn, scan " in said.err
     back = record({"name": "scan", "fixed": {**SMALL, "direction": "image_to_text"}}, name="back")
-    assert "warning: scores" not in vsetune("trial", "ensemble", scan, back).err
+    assert "warning" not in vsetune("trial", "ensemble", scan, back).err
 
 
 def test_a_trial_is_shown_with_what_it_is_and_where_its_weights_are(vsetune, record, home) -> None:

@@ -16,7 +16,7 @@ SCRIPTS = sorted((ROOT / "jobs").glob("*.py"))
 def run_script(script: Path, *words: str, monkeypatch: pytest.MonkeyPatch) -> list[str] | int:
     """The command line that `vsetune` would be given, or the exit code of a script that ends before."""
     given: list[str] = []
-    monkeypatch.setattr("vsetune.cli.job_script.run", lambda: given.extend(sys.argv[1:]))
+    monkeypatch.setattr("vsetune.cli.entry.run", lambda: given.extend(sys.argv[1:]))
     monkeypatch.setattr(sys, "argv", [str(script), *words])
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(SystemExit) as left:

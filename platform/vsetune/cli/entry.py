@@ -1,4 +1,5 @@
-"""The `vsetune` command: a light module, so that Ctrl-C during the remaining imports also ends in one line."""
+"""The `vsetune` command and the scripts in jobs/: a light module, so that Ctrl-C during the other imports also ends in
+one line."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 from vsetune.study.stopping import forget_interruptions, interrupt
@@ -37,6 +39,28 @@ def run() -> None:
         if ending.code == 130:
             _leave(130)
         raise
+
+
+def run_script(about: str, command: Sequence[str], *, then: Sequence[str] = ()) -> NoReturn:
+    """Runs `vsetune COMMAND WORDS THEN` as a job of a Ray cluster, where WORDS are the arguments of the script.
+
+    about: the text for --help. Exits with the exit code of the command, and with 2 when the script has no arguments.
+    """
+    from vsetune.cli import messages
+    from vsetune.cli.output import complain, results
+
+    words = sys.argv[1:]
+    if words in (["-h"], ["--help"]):
+        results.out(about.strip())
+        sys.exit(0)
+    if not words or words[0].startswith("-"):
+        usage = next(line.strip() for line in about.splitlines() if "python jobs/" in line)
+        got = " ".join(words) or "nothing"
+        complain("error", messages.BAD_VALUE(option=sys.argv[0], got=got, need=f"what follows it in: {usage}"))
+        sys.exit(2)
+    sys.argv = [sys.argv[0], *command, *words, *then]
+    run()
+    sys.exit(0)
 
 
 def _be_deaf() -> None:

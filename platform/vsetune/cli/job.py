@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Column
 
-from vsetune.cli.output import FittingTable, interruptible, messages, print_json, results, say
+from vsetune.cli import messages
+from vsetune.cli.options import Json, StudyFile, flag
+from vsetune.cli.output import FittingTable, coded, complain, inform, interruptible, print_json, results, stderr
+from vsetune.config.study.cells import resolve_cells
 from vsetune.errors import UsageError
 from vsetune.storage.addresses import masked
+from vsetune.study.study_file import load_study
 
 if TYPE_CHECKING:
     from vsetune.study.submission import Job, JobServer
@@ -30,35 +33,34 @@ JobName = Annotated[str, typer.Argument(metavar="JOB", help="id of a job, or nam
 
 @app.command(epilog="Example: vsetune job submit studies/quickstart.yaml --no-wait")
 def submit(
-    study: Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)],
+    study: StudyFile,
     address: Address = None,
-    no_wait: Annotated[bool, typer.Option("--no-wait", metavar="", help="do not follow the output of the job")] = False,
+    no_wait: Annotated[bool, flag("--no-wait", "do not follow the output of the job")] = False,
 ) -> None:
     """Run a study on a cluster, from where an earlier run ended, and follow it; Ctrl-C leaves it running.
 
     A study that runs there already is followed, not started twice. Exit codes: those of `study run`, 130 if
     the cluster is lost; with --no-wait 0.
     """
-    from vsetune.config.study.cells import resolve_cells
     from vsetune.study.job_package import packed
-    from vsetune.study.study_file import load_study
     from vsetune.study.submission import JobServer
 
     spec = load_study(study)
     resolve_cells(spec, where=str(study))
     with packed(study, spec.study) as package:
         server = JobServer(address)
-        with messages.status("sending the job"):
+        with stderr.status("sending the job"):
             job, is_new = server.submit(package)
     if is_new:
         passed = [f"{name}={value}" for name, value in package.variables.items() if not name.startswith("RAY_")]
-        say(f"job {job.id}: submitted to {server.address}{' with ' if passed else ''}{', '.join(passed)}")
+        inform(f"job {job.id}: submitted to {server.address}{' with ' if passed else ''}{', '.join(passed)}")
         if package.left_here:
-            say(f"places on this machine that are not passed on, the nodes have theirs: {', '.join(package.left_here)}")
+            left = ", ".join(package.left_here)
+            inform(f"places on this machine that are not passed on, the nodes have theirs: {left}")
     else:
-        say(f"job {job.id}: study {spec.study} runs already ({job.status.lower()}); not started again")
+        inform(f"job {job.id}: study {spec.study} runs already ({job.status.lower()}); not started again")
     if no_wait:
-        say(f"follow it with: vsetune job attach {job.id}")
+        inform(f"follow it with: vsetune job attach {job.id}")
         return
     _follow(server, job)
 
@@ -66,7 +68,7 @@ def submit(
 @app.command("list", epilog="Example: vsetune job list")
 def list_jobs(
     address: Address = None,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="as JSON")] = False,
+    as_json: Json = False,
 ) -> None:
     """The jobs that the cluster remembers, the newest first."""
     from vsetune.study.submission import JobServer
@@ -86,16 +88,16 @@ def _row(job: Job) -> list[str]:
 
 @app.command(epilog="Example: vsetune job logs quickstart")
 def logs(job: JobName, address: Address = None) -> None:
-    """Print what a job has said so far."""
+    """Print the output of a job so far."""
     from vsetune.study.submission import JobServer
 
     server = JobServer(address)
-    results.out(masked(server.log(server.job(job))), highlight=False, end="")
+    results.out(masked(server.log(server.job(job))), end="")
 
 
 @app.command(epilog="Example: vsetune job attach quickstart-1")
 def attach(job: JobName, address: Address = None) -> None:
-    """Follow what a job says until it ends, and leave with its exit code, or with 130 if the cluster is lost.
+    """Follow the output of a job until it ends, and exit with its exit code, or with 130 if the cluster is lost.
 
     Ctrl-C leaves the job running.
     """
@@ -116,14 +118,14 @@ def stop(job: JobName, address: Address = None) -> None:
     server = JobServer(address)
     found = server.job(job)
     if found.is_over:
-        say(f"job {found.id}: has ended already ({_status(found)}); nothing to stop")
+        inform(f"job {found.id}: has ended already ({_status(found)}); nothing to stop")
         return
-    with interruptible("it was asked to stop all the same"), messages.status("waiting for the checkpoints"):
+    with interruptible("it was asked to stop all the same"), stderr.status("waiting for the checkpoints"):
         ended = server.stop(found)
     if not ended.is_over:
-        say(f"job {ended.id}: asked to stop, still {_status(ended)}; see its output: vsetune job logs {ended.id}")
+        inform(f"job {ended.id}: asked to stop, still {_status(ended)}; see its output: vsetune job logs {ended.id}")
         raise typer.Exit(1)
-    say(f"job {ended.id}: {_status(ended)}; go on by submitting the study again")
+    inform(f"job {ended.id}: {_status(ended)}; go on by submitting the study again")
 
 
 def _follow(server: JobServer, job: Job) -> None:
@@ -131,18 +133,15 @@ def _follow(server: JobServer, job: Job) -> None:
     try:
         with interruptible(f"job {job.id} goes on; see it again with: vsetune job attach {job.id}"):
             for piece in server.follow(job):
-                results.out(masked(piece), highlight=False, end="")
+                results.out(masked(piece), end="")
             ended = _ended(server, job)
         lost = None if ended.is_over else "the connection ended first"
     except UsageError as error:
-        lost = str(error)
+        lost = coded(error.problem)
     if lost is not None:
-        say(
-            f"job {job.id}: not followed to its end ({lost}); when the head is up, submit the study again: that "
-            "follows the job if it still runs, else it continues from the checkpoints"
-        )
+        complain("error", messages.JOB_LOST(job=job.id, reason=lost))
         raise typer.Exit(130)
-    say(f"job {ended.id}: {_status(ended)}")
+    inform(f"job {ended.id}: {_status(ended)}")
     raise typer.Exit(ended.exit_code)
 
 

@@ -1,27 +1,41 @@
-"""`vsetune leaderboard`: which loss needs how many epochs to the best M-Recall."""
+"""`vsetune leaderboard`: which loss needs how many epochs to the best M-Recall; where a row comes from, and how to
+reproduce it."""
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Column
 
-from vsetune.cli import leaderboard_explain, leaderboard_output
-from vsetune.cli.leaderboard_output import Baseline, Every, HitShare, StudyNames, read_boards
-from vsetune.cli.output import results
+from vsetune.cli import leaderboard_output, messages
+from vsetune.cli.leaderboard_output import Every, HitShare, StudyNames, read_boards
+from vsetune.cli.options import Baseline, Json, flag, place_to_write, require_known
+from vsetune.cli.output import FittingTable, inform, print_json, results
+from vsetune.config.spec.yaml_files import dump_yaml
+from vsetune.errors import UsageError
+from vsetune.records.events import AttemptRecord, StudyRecord
+from vsetune.records.studies import Studies
+from vsetune.storage.whole_files import write_text
 
 if TYPE_CHECKING:
-    from vsetune.report.rows import Boards
+    from vsetune.report.arithmetic import RowRun, RowSources, Step
+    from vsetune.report.rows import Boards, Leaderboard, Row
 
 app = typer.Typer(
     no_args_is_help=True, help="Compare what the studies recorded.",
     epilog="Example: vsetune leaderboard show quickstart",
 )
-app.command("explain", epilog=leaderboard_explain.EXPLAIN_EXAMPLE)(leaderboard_explain.explain)
-app.command("export", epilog=leaderboard_output.EXPORT_EXAMPLE)(leaderboard_output.export)
-app.command("serve", epilog=leaderboard_output.SERVE_EXAMPLE)(leaderboard_output.serve)
-app.command("table", epilog=leaderboard_output.TABLE_EXAMPLE)(leaderboard_output.table)
-app.command("repeat", epilog=leaderboard_explain.REPEAT_EXAMPLE)(leaderboard_explain.repeat)
+app.add_typer(leaderboard_output.app)
+
+RowName = Annotated[
+    str,
+    typer.Argument(metavar="STUDY/CELL", help="a row of a leaderboard, e.g. quickstart/vsepp.lseh", show_default=False),
+]
+
 
 @app.command(epilog="Example: vsetune leaderboard show quickstart; vsetune leaderboard show flickr8k flickr8k_seeds")
 def show(
@@ -29,7 +43,7 @@ def show(
     every: Every = False,
     baseline: Baseline = None,
     hit_share: HitShare = None,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="everything, curves included, as JSON")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print the leaderboard of a study, or one for each data set over several: what compares side by side, the rest
     with its reason."""
@@ -39,7 +53,7 @@ def show(
 
     shown = read_boards("show", study or [], every=every, baseline=baseline, hit_share=hit_share).shown
     if as_json:
-        results.out(to_json(shown), highlight=False)
+        results.out(to_json(shown))
     elif isinstance(shown, Leaderboard):
         results.print(render_table(shown))
     else:
@@ -47,8 +61,6 @@ def show(
 
 
 def _print_several(found: Boards) -> None:
-    from rich.text import Text
-
     from vsetune.report.table_text import profile_table
     from vsetune.report.terminal import render_table, render_words
 
@@ -60,4 +72,126 @@ def _print_several(found: Boards) -> None:
         if over_all is not None:
             results.print(render_words(over_all))
     if found.notes:
-        results.print(Text("\n".join(f"{note}." for note in found.notes), style="dim"))
+        results.print("\n".join(f"{note}." for note in found.notes), style="dim")
+
+
+@app.command(epilog="Example: vsetune leaderboard explain quickstart/vsepp.lseh")
+def explain(
+    row: RowName,
+    baseline: Baseline = None,
+    as_json: Json = False,
+) -> None:
+    """Show where a row comes from: the runs behind its numbers, every step of their arithmetic, and the command that
+    trains them again."""
+    from vsetune.report.arithmetic import sources_of, steps
+
+    attempts, _, board, found = _found(row, baseline)
+    sources = sources_of(found, attempts)
+    again = _repeat_command(row, sources) if found.seeds else None
+    arithmetic = steps(found, board)
+    if as_json:
+        print_json({
+            "row": row, "runs": [run.to_plain() for run in sources.runs], "revisions": list(sources.revisions),
+            "data_fingerprints": list(sources.data_fingerprints),
+            "steps": [{"title": step.title, "lines": list(step.lines)} for step in arithmetic], "repeat": again,
+        })
+        return
+    results.print(row, style="bold", soft_wrap=True)
+    _print_runs(sources.runs)
+    _print_steps(arithmetic)
+    if again is None:
+        return
+    results.print("\nagain", style="bold")
+    results.print(f"  {_origin(sources)}\n  {again}", soft_wrap=True)
+
+
+@app.command(epilog="Example: vsetune leaderboard repeat quickstart/vsepp.lseh --output again.yaml")
+def repeat(
+    row: RowName,
+    output: Annotated[Path, place_to_write(help="study file to write", show_default=False)],
+    every: Annotated[bool, flag("--all", "all losses of its network")] = False,
+    epochs: Annotated[
+        float | None, typer.Option(min=0.01, max=1e6, help="train so long instead, e.g. until the baseline is level")
+    ] = None,
+    baseline: Baseline = None,
+) -> None:
+    """Write a study file that trains a row and its baseline again: the configurations that the board shows, with their
+    seeds, without any search. Its name is that of the file. Run it with `vsetune study run`."""
+    from vsetune.report.arithmetic import sources_of
+    from vsetune.study.recorded_studies import repeated_study, study_of
+
+    attempts, record, board, found = _found(row, baseline)
+    if not found.seeds:
+        raise UsageError(messages.NOTHING_TO_REPEAT(row=row))
+    group = next(rows for _, _, rows in board.groups() if found in rows)
+    chosen = [each for each in group if each.seeds and (every or each is found or each.is_baseline)]
+    spec = repeated_study(study_of(record), chosen, attempts, name=output.stem, epochs=epochs)
+    sources = sources_of(found, attempts)
+    head = [
+        f"# {', '.join(each.cell for each in chosen)} of study {record.name} again"
+        + (f", for {epochs:g} epochs." if epochs is not None else "."),
+        f"# Recorded with {_origin(sources)}.", "#", f"#   vsetune study run {output}", "",
+    ]
+    write_text(output, "\n".join(head) + dump_yaml(spec.to_plain()))
+    inform(f"written: {output.absolute()}; run it with: vsetune study run {output}")
+
+
+def _origin(sources: RowSources) -> str:
+    code, data = (" / ".join(of) or "unknown" for of in (sources.revisions, sources.data_fingerprints))
+    return f"code {code}, data {data}"
+
+
+def _repeat_command(row: str, sources: RowSources) -> str:
+    """One command line that reproduces the row, with a checkout of its revision where that is known and unchanged."""
+    from vsetune.report.wording import new_study_file
+
+    revision = sources.revisions[0] if len(sources.revisions) == 1 else ""
+    clean = revision and revision != "unknown" and not revision.endswith("+changes")
+    checkout = f"git checkout {revision} && " if clean else ""
+    name = new_study_file(row.replace("/", "_").replace(".", "_"), "again")
+    return f"{checkout}vsetune leaderboard repeat {row} --output {name} && vsetune study run {name}"
+
+
+def _found(
+    name: str, baseline: str | None
+) -> tuple[Sequence[AttemptRecord], StudyRecord, Leaderboard, Row]:
+    """Attempts and record of the study, its board, and the row. UsageError for anything that does not exist."""
+    from vsetune.report.building import build
+
+    study, _, cell = name.partition("/")
+    if not (study and cell):
+        need = "STUDY/CELL, e.g. quickstart/vsepp.lseh"
+        raise UsageError(messages.BAD_VALUE(option="row", got=name or "nothing", need=need))
+    store = Studies()
+    record = store.record(study)
+    attempts = store.attempts(study)
+    board = build(attempts, baseline=baseline or str(record.config["baseline"]))
+    rows = {row.cell: row for row in board.rows}
+    return attempts, record, board, rows[require_known(cell, rows, "row", at=name)]
+
+
+def _print_runs(runs: Sequence[RowRun]) -> None:
+    """The runs of a row; those that do not count have chosen the configuration."""
+    numbers = [Column(name, justify="right") for name in ("best M-Recall", "at epoch")]
+    results.print(FittingTable(
+        [Column("seed", justify="right"), "trial", "run", "phase", "status", *numbers, "counts"],
+        [
+            (
+                str(run.seed), run.trial, run.run, run.phase, run.status, f"{run.best_m_recall:.6g}",
+                f"{run.epochs_to_best:.6g}", "yes" if run.counts else "no",
+            )
+            for run in runs
+        ],
+    ))
+    if not all(run.counts for run in runs):
+        results.print("no: it chose the configuration", style="dim")
+
+
+def _print_steps(steps: Sequence[Step]) -> None:
+    """Continuation lines are indented further."""
+    wrapper = textwrap.TextWrapper(
+        results.width, initial_indent="  ", subsequent_indent="      ", break_long_words=False, break_on_hyphens=False,
+    )
+    for step in steps:
+        results.print(f"\n{step.title}", style="bold")
+        results.print("\n".join(wrapper.fill(line) for line in step.lines))

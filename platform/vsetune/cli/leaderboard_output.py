@@ -10,25 +10,46 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli.output import mlflow_server, place_to_write, results, say
+from vsetune.cli import messages
+from vsetune.cli.options import Baseline, flag, place_to_write
+from vsetune.cli.output import inform, mlflow_server, results
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import UsageError
+from vsetune.records.events import AttemptRecord, StudyRecord
+from vsetune.records.studies import Studies, unknown_study
+from vsetune.storage.home_files import keep_in_home
 from vsetune.storage.paths import home
 from vsetune.storage.whole_files import write_text
+from vsetune.study.places import mlflow_ui
+from vsetune.study.places import tracking_uri as store_uri
 
 if TYPE_CHECKING:
-    from vsetune.records.events import AttemptRecord, StudyRecord
-    from vsetune.records.studies import Studies
     from vsetune.report.many_studies import StudyAttempts
     from vsetune.report.rows import Shown
     from vsetune.report.vega import PictureKind
 
 
-EXPORT_EXAMPLE = (
-    "Example: vsetune leaderboard export quickstart --html board.html --latex table.tex; "
+app = typer.Typer()
+
+StudyNames = Annotated[list[str] | None, typer.Argument(help="name of a study, or of several", show_default=False)]
+Every = Annotated[bool, flag("--all", "over every study in the store")]
+HitShare = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE", help="share of the seeds that must reach the target in performance profiles, e.g. 0.75; "
+        "default: 0.5", show_default=False,
+    ),
+]
+MlflowUrl = Annotated[
+    str | None,
+    typer.Option("--mlflow", metavar="URL", help="MLflow UI to link runs to; default: the tracking server, if any"),
+]
+
+
+@app.command(
+    epilog="Example: vsetune leaderboard export quickstart --html board.html --latex table.tex; "
     "vsetune leaderboard export one two --profile profiles.svg --hit-share 0.75"
 )
-
-
 def export(
     study: StudyNames = None,
     every: Every = False,
@@ -47,15 +68,14 @@ def export(
 ) -> None:
     """Write the leaderboard of a study, or those of several by data set, to files; without options, the page to
     VSETUNE_HOME/leaderboards."""
-    from vsetune.config.study.study_spec import TrackingSpec
+    from vsetune.report.columns import COLUMNS
+    from vsetune.report.export import TEXTS, curves_to_csv, to_json
     from vsetune.report.page import boards_of, to_html
     from vsetune.report.shown_runs import shown_runs
-    from vsetune.storage.home_files import keep_in_home
-    from vsetune.study.places import tracking_uri as store_uri
 
     kind = None if profile is None else _picture_kind(profile)
     uri = store_uri(TrackingSpec())
-    ui = mlflow_url(mlflow, uri)
+    ui = mlflow_ui(mlflow, uri)
     read = read_boards("export", study or [], every=every, baseline=baseline, hit_share=hit_share)
     if not (html or csv or json or curves or latex or markdown or profile):
         html = home() / "leaderboards" / f"{read.name}.html"
@@ -63,36 +83,20 @@ def export(
         (html, lambda: to_html(read.shown, runs=shown_runs(
             read.store, boards_of(read.shown), read.attempts, mlflow_url=ui,
         ))),
-        (csv, lambda: _text("csv", read)), (json, lambda: _json(read)), (markdown, lambda: _text("md", read)),
-        (curves, lambda: _curves(read)), (latex, lambda: _text("tex", read)),
+        (csv, lambda: TEXTS["csv"](read.shown, COLUMNS).whole()),
+        (json, lambda: to_json(read.shown)),
+        (markdown, lambda: TEXTS["md"](read.shown, COLUMNS).whole()),
+        (curves, lambda: curves_to_csv(read.shown)),
+        (latex, lambda: TEXTS["tex"](read.shown, COLUMNS).whole()),
         (profile, lambda: _profiles(read, profile, kind)),
     ]
     for path, content in [(path, made()) for path, made in wanted if path is not None]:
         write_text(path, content)
-        say(f"written: {path.absolute()}")
+        inform(f"written: {path.absolute()}")
         keep_in_home(path)
     server = mlflow_server(uri) if html is not None and ui is None else None
     if server is not None:
-        say(f"runs in the MLflow UI: {server}  (with --mlflow http://127.0.0.1:5000 the page links to them)")
-
-
-def _text(kind: str, read: ReadBoards) -> str:
-    from vsetune.report.columns import COLUMNS
-    from vsetune.report.export import TEXTS
-
-    return TEXTS[kind](read.shown, COLUMNS).whole()
-
-
-def _json(read: ReadBoards) -> str:
-    from vsetune.report.export import to_json
-
-    return to_json(read.shown)
-
-
-def _curves(read: ReadBoards) -> str:
-    from vsetune.report.export import curves_to_csv
-
-    return curves_to_csv(read.shown)
+        inform(f"runs in the MLflow UI: {server}  (with --mlflow http://127.0.0.1:5000 the page links to them)")
 
 
 def _picture_kind(profile: Path) -> PictureKind:
@@ -101,7 +105,9 @@ def _picture_kind(profile: Path) -> PictureKind:
             return "svg"
         case ".png":
             return "png"
-    raise UsageError(f"leaderboard export: --profile {profile}: got {profile.suffix or 'no ending'}, need .svg or .png")
+    raise UsageError(messages.BAD_VALUE(
+        option=f"leaderboard export: --profile {profile}", got=profile.suffix or "no ending", need=".svg or .png"
+    ))
 
 
 def _profiles(read: ReadBoards, path: Path | None, kind: PictureKind | None) -> bytes:
@@ -110,21 +116,11 @@ def _profiles(read: ReadBoards, path: Path | None, kind: PictureKind | None) -> 
 
     made = profile_picture(boards_of(read.shown), kind or "svg")
     if made is None:
-        raise UsageError(
-            f"leaderboard export: --profile {path}: got fewer than two networks or data sets on which a loss compares "
-            "with the baseline by finished seeds that chose nothing; need two (vsetune study confirm runs such seeds)"
-        )
+        raise UsageError(messages.TOO_FEW_TASKS(place=path))
     return made
 
 
-SERVE_EXAMPLE = "Example: vsetune leaderboard serve quickstart --port 8080"
-
-MlflowUrl = Annotated[
-    str | None,
-    typer.Option("--mlflow", metavar="URL", help="MLflow UI to link runs to; default: the tracking server, if any"),
-]
-
-
+@app.command(epilog="Example: vsetune leaderboard serve quickstart --port 8080")
 def serve(
     studies: Annotated[
         list[str] | None, typer.Argument(metavar="STUDY", help="default: all of the store", show_default=False)
@@ -134,47 +130,33 @@ def serve(
         str, typer.Option(help="address to listen on; 0.0.0.0 shows the boards to everybody who can reach this machine")
     ] = "127.0.0.1",
     mlflow: MlflowUrl = None,
-    baseline: Annotated[
-        str | None, typer.Option(metavar="LOSS", help="to compare with; default: each study's baseline")
-    ] = None,
+    baseline: Baseline = None,
     hit_share: HitShare = None,
 ) -> None:
     """Show boards in the browser, brought up to date while their studies run. Ends with Ctrl-C."""
-    from vsetune.config.study.study_spec import TrackingSpec
-    from vsetune.records.studies import Studies
     from vsetune.report.serving import BoardServer
-    from vsetune.study.places import tracking_uri as store_uri
     from vsetune.study.range_ends import board_with_ends
 
     share = share_of(hit_share)
     if not 0 <= port <= 65535:
-        raise UsageError(f"--port: got {port}, need 0 to 65535")
+        raise UsageError(messages.BAD_VALUE(option="--port", got=port, need="0 to 65535"))
     uri, store = store_uri(TrackingSpec()), Studies()
-    ui = mlflow_url(mlflow, uri)
+    ui = mlflow_ui(mlflow, uri)
     for study in studies or [each.name for each in store.studies()]:  # a home that cannot be read is refused here
         store.record(study)
     with BoardServer(
         store, studies or [], host=host, port=port, baseline=baseline, mlflow_url=ui, told=board_with_ends,
         hit_share=share,
     ) as server:
-        say(f"leaderboard: {server.url}  (Ctrl-C ends it)")
+        inform(f"leaderboard: {server.url}  (Ctrl-C ends it)")
         command = mlflow_server(uri) if ui is None else None
         if command is not None:
-            say(f"for links to runs start {command}  and give --mlflow http://127.0.0.1:5000")
+            inform(f"for links to runs start {command}  and give --mlflow http://127.0.0.1:5000")
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            say("stopped")
+            inform("stopped")
 
-
-def mlflow_url(given: str | None, tracking_uri: str | None) -> str | None:
-    """As `mlflow_ui` has it."""
-    from vsetune.study.places import mlflow_ui
-
-    return mlflow_ui(given, tracking_uri)
-
-
-TABLE_EXAMPLE = "Example: vsetune leaderboard table lseh_table3 flickr8k --as LMH1=lmh --format latex"
 
 TableName = Annotated[
     str,
@@ -201,49 +183,37 @@ class Format(StrEnum):
     latex = "latex"
 
 
+@app.command(epilog="Example: vsetune leaderboard table lseh_table3 flickr8k --as LMH1=lmh --format latex")
 def table(
     name: TableName,
     study: TableStudies = None,
     names: Names = None,
     form: Annotated[Format, typer.Option("--format", help="how it is written")] = Format.text,
 ) -> None:
-    """Print a table of a paper in its layout: our numbers, and below them those that the paper prints. Cells that are
-    empty say why."""
+    """Print a table of a paper in its layout: our numbers, and below them the printed ones. An empty cell has its
+    reason."""
     from vsetune.report.paper_table import paper_table
     from vsetune.report.table_filling import fill, renamed
     from vsetune.report.table_formats import FORMATS, TableView
 
     layout = renamed(paper_table(name), _pairs(names or []))
-    from vsetune.records.studies import Studies
-
     store = Studies()
     filled = fill(layout, read_studies(store, named_records(store, study or [])))
     if form is Format.text:
         results.print(TableView(filled))
     else:
-        results.out(FORMATS[form.value](filled), highlight=False, end="")
+        results.out(FORMATS[form.value](filled), end="")
 
 
-def _pairs(told: list[str]) -> dict[str, str]:
+def _pairs(given: list[str]) -> dict[str, str]:
     pairs = {}
-    for each in told:
+    for each in given:
         paper, equals, ours = each.rpartition("=")
         if not (paper and equals and ours):
-            raise UsageError(f"leaderboard table: --as {each}: need PAPER=OURS, e.g. LMH2=lmh_lseh_settings")
+            need = "PAPER=OURS, e.g. LMH2=lmh_lseh_settings"
+            raise UsageError(messages.BAD_VALUE(option="leaderboard table: --as", got=each, need=need))
         pairs[paper] = ours
     return pairs
-
-
-StudyNames = Annotated[list[str] | None, typer.Argument(help="name of a study, or of several", show_default=False)]
-Every = Annotated[bool, typer.Option("--all", metavar="", help="over every study in the store")]
-HitShare = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SHARE", help="share of the seeds that must reach the target in performance profiles, e.g. 0.75; "
-        "default: 0.5", show_default=False,
-    ),
-]
-Baseline = Annotated[str | None, typer.Option(metavar="LOSS", help="to compare with; default: the study's baseline")]
 
 
 @dataclass(frozen=True)
@@ -261,12 +231,11 @@ def read_boards(
 ) -> ReadBoards:
     """command: for the message. UsageError for neither names nor `every`, or both, a study that the store does not
     have, a baseline that was not run, and an invalid share."""
-
-    from vsetune.records.studies import Studies
-
     share = share_of(hit_share)
     if every == bool(names):
-        raise UsageError(f"leaderboard {command}: need the names of studies, or --all without names")
+        got = "names and --all" if names else "no names"
+        need = "the names of studies, or --all without names"
+        raise UsageError(messages.BAD_VALUE(option=f"leaderboard {command}", got=got, need=need))
     store = Studies()
     names = list(dict.fromkeys(names))
     if len(names) == 1:
@@ -281,7 +250,8 @@ def share_of(given: float | None) -> float:
     if given is None:
         return HIT_SHARE
     if not 0 < given <= 1:
-        raise UsageError(f"--hit-share: got {given:g}, need a share above 0, at most 1: 0.75 for three of four seeds")
+        need = "a share above 0, at most 1: 0.75 for three of four seeds"
+        raise UsageError(messages.BAD_VALUE(option="--hit-share", got=f"{given:g}", need=need))
     return given
 
 
@@ -291,7 +261,7 @@ def _of_one(store: Studies, study: str, baseline: str | None, hit_share: float) 
 
     attempts = store.attempts(study)
     if not attempts:
-        raise UsageError(f"study {study}: has no attempts yet; start it, or wait for its first validation")
+        raise UsageError(messages.NO_ATTEMPTS(studies=f"study {study}"))
     known = {record.name: record for record in store.studies()}
     board = build(attempts, baseline=baseline or str(known[study].config["baseline"]), hit_share=hit_share)
     return ReadBoards(store, board_with_ends(board, [known[study]]), attempts, study)
@@ -307,7 +277,7 @@ def _of_several(
     studies = read_studies(store, records)
     losses = {attempt.start.loss for study in studies for attempt in study.attempts}
     if baseline is not None and baseline not in losses:
-        raise UsageError(f"leaderboard: baseline {baseline} was not run; name one of {', '.join(sorted(losses))}")
+        raise UsageError(messages.BASELINE_NOT_RUN(baseline=baseline, losses=", ".join(sorted(losses))))
     attempts = [attempt for study in studies for attempt in study.attempts]
     name = f"{names[0]}_and_{len(names) - 1}_more" if names else "all_studies"
     found = build_many(studies, baseline=baseline, hit_share=hit_share)
@@ -316,10 +286,8 @@ def _of_several(
 
 
 def named_records(store: Studies, names: Sequence[str]) -> list[StudyRecord]:
-    """Boards of these studies in this order, or of all in the store. UsageError for one that the store does not
+    """The records of these studies in this order, or of all in the store. UsageError for one that the store does not
     have."""
-    from vsetune.records.studies import unknown_study
-
     known = {record.name: record for record in store.studies()}
     for name in names:
         if name not in known:
@@ -336,8 +304,5 @@ def read_studies(store: Studies, records: Sequence[StudyRecord]) -> list[StudyAt
         for record in records
     ]
     if not any(study.attempts for study in studies):
-        raise UsageError(
-            f"leaderboard: no attempts yet in {', '.join(record.name for record in records) or 'the store'}; "
-            "start a study, or wait for its first validation"
-        )
+        raise UsageError(messages.NO_ATTEMPTS(studies=", ".join(record.name for record in records) or "the store"))
     return studies

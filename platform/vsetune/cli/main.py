@@ -1,4 +1,4 @@
-"""`vsetune`: the entry point, its exit codes, its groups of commands, and the checks of components."""
+"""`vsetune`: the entry point, its exit codes, and its groups of commands."""
 
 from __future__ import annotations
 
@@ -10,135 +10,32 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
-from rich.table import Column, Table
-from rich.text import Text
 from typer.core import TyperGroup
 
 import vsetune
-from vsetune.cli import components, data, job, leaderboard, network_weights, nightly, study, tracking, train, trial
-from vsetune.cli.output import complain, place_to_write, print_json, results, say
-from vsetune.config.plugins import load_installed, place_in_plugin
-from vsetune.config.registry import name_of
+from vsetune.cli import (
+    components,
+    data,
+    job,
+    leaderboard,
+    messages,
+    network_weights,
+    nightly,
+    study,
+    tracking,
+    train,
+    trial,
+)
+from vsetune.cli.options import flag
+from vsetune.cli.output import as_problem, complain, inform, results
+from vsetune.config.plugins import place_in_plugin
 from vsetune.errors import ConfigError, Problem, UsageError, VsetuneError
-from vsetune.quality.checks import Check, Finding, Result
-from vsetune.quality.subjects import loss_at, network_at, write_draft
 from vsetune.storage.addresses import mask_output, masked
 from vsetune.storage.paths import home, home_variable
 from vsetune.storage.whole_files import FULL
-
-LOSS_EXAMPLE = "Example: vsetune losses check my_loss"
-NETWORK_EXAMPLE = "Example: vsetune networks check my_network"
-
-_COLOURS = {Result.HOLDS: "green", Result.FAILS: "red", Result.NOT_APPLICABLE: "dim"}
-
-Component = Annotated[
-    str,
-    typer.Argument(
-        metavar="PATH_OR_NAME", help="folder of your own, or name as in a study file", show_default=False
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="the same as JSON")]
-
-
-def check_loss(component: Component, as_json: Json = False) -> None:
-    """Check what every loss must hold: gradients, NaN, small batches, extremes, resume; and time a step.
-
-    Exit code 1 if something does not hold, 2 if there is no such loss.
-    """
-    from vsetune.quality.loss_batches import LossSubject
-    from vsetune.quality.loss_checks import (
-        LOSS_CHECKS,  # brings torch, which other commands do without
-        step_times,
-    )
-
-    load_installed()
-    spec = loss_at(component)
-    findings = _run(LOSS_CHECKS, LossSubject(spec))
-    try:
-        milliseconds, ratio = step_times(spec())
-    except Exception:  # foreign code; what is wrong with it is among the findings
-        timing: dict[str, float] = {}
-    else:
-        timing = {"milliseconds": round(milliseconds, 3), "times_lmh": round(ratio, 2)}
-    _report(name_of(spec), findings, {"step": timing}, as_json=as_json)
-
-
-def check_network(component: Component, as_json: Json = False) -> None:
-    """Check what every network must hold: shapes, padding, evaluation pair by pair, gradients, learning by heart.
-
-    Exit code 1 if something does not hold, 2 if there is no such network.
-    """
-    from vsetune.quality.network_checks import NETWORK_CHECKS  # brings torch, which other commands do without
-    from vsetune.quality.network_learning import NetworkSubject
-
-    load_installed()
-    spec = network_at(component)
-    _report(name_of(spec), _run(NETWORK_CHECKS, NetworkSubject(spec)), {}, as_json=as_json)
-
-
-def _run(checks: Sequence[Check[Any]], subject: Any) -> list[Finding]:
-    return [check.finding(subject) for check in checks]
-
-
-def _report(name: str, findings: Sequence[Finding], facts: dict[str, Any], *, as_json: bool) -> None:
-    """Print the findings; exit with code 1 if any check fails."""
-    failed = [each for each in findings if each.result is Result.FAILS]
-    if as_json:
-        print_json({"name": name, "holds": not failed, "checks": [asdict(each) for each in findings], **facts})
-    else:
-        results.print(_table(findings))
-        _say_step(facts.get("step", {}))
-        say(f"{name}: {len(findings) - len(failed)} of {len(findings)} checks hold or do not apply")
-    if failed:
-        raise typer.Exit(1)
-
-
-def _table(findings: Sequence[Finding]) -> Table:
-    fixed = (Column(name, no_wrap=True) for name in ("check", "result"))
-    table = Table(*fixed, Column("what it means", overflow="fold"))
-    for each in findings:
-        meaning = Text(each.meaning)
-        if each.note:
-            meaning.append(f"\n{each.note}", style="bold red" if each.result is Result.FAILS else "dim")
-        table.add_row(Text(each.check), Text(str(each.result), style=_COLOURS[each.result]), meaning)
-    return table
-
-
-def _say_step(timing: dict[str, float]) -> None:
-    if timing:
-        say(f"a step of 128 pairs takes {timing['milliseconds']:.2f} ms, {timing['times_lmh']:.2f} x LMH in this run")
-
-
-NEW_LOSS_EXAMPLE = "Example: vsetune losses new my_loss"
-NEW_NETWORK_EXAMPLE = "Example: vsetune networks new my_network"
-
-NewName = Annotated[str, typer.Argument(help="what study files will call it, e.g. my_own", show_default=False)]
-Parent = Annotated[Path, place_to_write("--folder", metavar="DIR", help="where the folder NAME is made")]
-
-
-def new_loss(name: NewName, folder: Parent = Path()) -> None:
-    """Write a commented loss of your own that works, with its test: a folder to change."""
-    _write("loss", name, folder)
-
-
-def new_network(name: NewName, folder: Parent = Path()) -> None:
-    """Write a commented network of your own that works, with its test: a folder to change."""
-    _write("network", name, folder)
-
-
-def _write(kind: Literal["loss", "network"], name: str, parent: Path) -> None:
-    written = write_draft(kind, name, parent)
-    for file in written:
-        results.out(str(file), highlight=False)
-    folder, noun = written[0].parent, {"loss": "losses", "network": "networks"}[kind]
-    say(f"next: change {folder}/{kind}.py, then vsetune {noun} check {folder}")
-    say(f"in a study file: plugins: [{folder.name}], and {noun}: [{{name: {name}}}]; the path starts at that file")
-
 
 _PLACE_REFUSES = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 _NAME_REFUSED = {errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY}
@@ -160,7 +57,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            say("interrupted")
+            inform("interrupted")
             raise typer.Exit(130) from None
 
 
@@ -177,35 +74,26 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: vsetune study run studies/quickstart.yaml",
 )
-app.add_typer(study.app, name="study")
-app.add_typer(job.app, name="job")
-app.add_typer(leaderboard.app, name="leaderboard")
-app.add_typer(nightly.app, name="nightly")
-app.add_typer(trial.app, name="trial")
-app.add_typer(data.app, name="data")
-app.add_typer(tracking.app, name="tracking")
-app.add_typer(components.losses, name="losses")
-app.add_typer(components.networks, name="networks")
-components.losses.command("check", epilog=LOSS_EXAMPLE)(check_loss)
-components.losses.command("new", epilog=NEW_LOSS_EXAMPLE)(new_loss)
-components.networks.command("check", epilog=NETWORK_EXAMPLE)(check_network)
-components.networks.command("new", epilog=NEW_NETWORK_EXAMPLE)(new_network)
-components.networks.command("import", epilog=network_weights.IMPORT_EXAMPLE)(network_weights.import_network)
-components.networks.command("evaluate", epilog=network_weights.EVALUATE_EXAMPLE)(network_weights.evaluate_network)
-app.command(name="train", epilog=train.EXAMPLE)(train.train)
+app.add_typer(train.app)
+for _name, _group in {
+    "study": study.app, "job": job.app, "leaderboard": leaderboard.app, "nightly": nightly.app, "trial": trial.app,
+    "data": data.app, "tracking": tracking.app, "losses": components.losses, "networks": components.networks,
+}.items():
+    app.add_typer(_group, name=_name)
+components.networks.add_typer(network_weights.app)
 
 
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
-    results.out(f"vsetune {vsetune.__version__}", highlight=False)
+    results.out(f"vsetune {vsetune.__version__}")
     raise typer.Exit
 
 
 @app.callback()
 def _root(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, metavar="", help="print it and exit")
+        bool, flag("--version", "print it and exit", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Which loss reaches the best M-Recall in the fewest epochs? Fair, resumable comparison of losses and networks
@@ -215,7 +103,7 @@ def _root(
     [bold]vsetune leaderboard show quickstart[/bold]         see the result again
     [bold]vsetune losses list[/bold]                         see what can be compared
 
-    Data, checkpoints and results go to VSETUNE_HOME (default: ~/vsetune). VSETUNE_LOG=INFO tells more.
+    Data, checkpoints and results go to VSETUNE_HOME (default: ~/vsetune). VSETUNE_LOG=INFO prints more.
     """
 
 
@@ -253,31 +141,31 @@ def _exit_code() -> int:
         _require_utf8(sys.argv[1:])
         return app(prog_name="vsetune", standalone_mode=False) or 0
     except _Misuse as error:
-        return _told("error", _misuse(error), 2)
-    except ConfigError as error:
-        return _told("error", _with_way_out(error.problems), 2)
+        return _end("error", _misuse(error), 2)
     except UsageError as error:
-        return _told("error", _with_way_out([error.problem]), 2)
+        problems = error.problems if isinstance(error, ConfigError) else [error.problem]
+        return _end("error", _with_way_out(problems), 2)
     except VsetuneError as error:
-        return _told("failed", [error.problem], 1)
+        return _end("failed", [error.problem], 1)
     except KeyboardInterrupt:
-        say("interrupted")
+        inform("interrupted")
         return 130
     except OSError as error:
-        return _told_of_place(error)
+        return _end_of_system(error)
     except MemoryError as error:
         _log.debug("out of memory", exc_info=error)
-        reason = " ".join(str(error).split()) or "no more to be had"
-        return _told("failed", [f"out of memory ({reason}); use smaller sizes, or more memory"], 1)
-    except Exception as error:  # a bug of vsetune: one line, with the traceback at DEBUG
-        _log.debug("a mistake of vsetune", exc_info=error)
-        return _told("failed", [_mistake(error)], 1)
+        reason = " ".join(str(error).split()) or "none is left"
+        return _end("failed", [messages.OUT_OF_MEMORY(reason=reason)], 1)
+    except Exception as error:  # a bug: one line, with the traceback at DEBUG
+        _log.debug("an unexpected exception", exc_info=error)
+        return _end("failed", [_unexpected(error)], 1)
 
 
 def _set_up_logs() -> None:
     level = os.environ.get("VSETUNE_LOG", "WARNING").upper()
     if level not in logging.getLevelNamesMapping():
-        raise UsageError(f"VSETUNE_LOG: got {level[:40]}, need DEBUG, INFO, WARNING or ERROR")
+        need = "DEBUG, INFO, WARNING or ERROR"
+        raise UsageError(messages.BAD_VALUE(option="VSETUNE_LOG", got=level[:40], need=need))
     logging.basicConfig(
         level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
@@ -290,22 +178,22 @@ def _require_utf8(words: Sequence[str]) -> None:
         try:
             word.encode()
         except UnicodeEncodeError as error:
-            raise UsageError(f"argument {number}: got {word[:60]!a}, need UTF-8; rename it") from error
+            raise UsageError(messages.NOT_UTF8(number=number, got=ascii(word[:60]))) from error
 
 
-def _misuse(error: Any) -> list[str]:
+def _misuse(error: Any) -> list[Problem]:
     """Typer's message about arguments that no command takes; empty where Typer has shown the help instead."""
     text = error.format_message().rstrip(".")
-    for written, told in ((". Did you mean", ", did you mean"), ("(Possible options", "(possible options")):
-        text = text.replace(written, told)
+    for written, ours in ((". Did you mean", ", did you mean"), ("(Possible options", "(possible options")):
+        text = text.replace(written, ours)
     command = "vsetune" if error.ctx is None else error.ctx.command_path
-    return [f"{command}: {text[0].lower()}{text[1:]}; {command} --help shows what it takes"] if text else []
+    return [messages.MISUSE(command=command, misuse=f"{text[0].lower()}{text[1:]}")] if text else []
 
 
-def _told(kind: str, problems: Sequence[str], code: int) -> int:
-    """Prints every problem in one line, whatever line endings its quotes have. Returns the exit code."""
+def _end(kind: str, problems: Sequence[str], code: int) -> int:
+    """Prints every problem in one line. Returns the exit code."""
     for problem in problems:
-        complain(kind, " ".join(problem.split()), code=getattr(problem, "code", ""))
+        complain(kind, problem)
     return code
 
 
@@ -320,39 +208,36 @@ def _with_way_out(problems: Sequence[str]) -> list[str]:
         return [*problems]
     way_out = f"; {place} cannot be written: set {variable} to a folder that can"
     return [
-        Problem(f"{each.rstrip('.')}{way_out}", getattr(each, "code", ""))
+        as_problem(each).worded(f"{each.rstrip('.')}{way_out}")
         if str(place) in each and variable not in each else each
         for each in problems
     ]
 
 
-def _told_of_place(error: OSError) -> int:
+def _end_of_system(error: OSError) -> int:
     """The person can correct a path that cannot be written (2); other system failures are reported unchanged (1)."""
     place, reason = error.filename or "a file", error.strerror or error
     if error.errno in _PLACE_REFUSES:
-        problem = f"{place}: {reason}; free space, check the rights, or set {home_variable()} elsewhere"
-        return _told("error", [problem], 2)
+        return _end("error", [messages.PLACE_REFUSED(place=place, reason=reason, variable=home_variable())], 2)
     if error.errno in _NAME_REFUSED:
-        return _told("error", [f"{place}: {reason}; name another file or folder"], 2)
+        return _end("error", [messages.NAME_REFUSED(place=place, reason=reason)], 2)
     _log.debug("a failure of the system", exc_info=error)
-    told = f"{place}: {reason}" if error.errno is not None else str(error)
-    return _told("failed", [f"{type(error).__name__}: {told}; VSETUNE_LOG=DEBUG shows where it arose"], 1)
+    reason = f"{place}: {reason}" if error.errno is not None else str(error)
+    return _end("failed", [messages.SYSTEM_FAILURE(kind=type(error).__name__, reason=reason)], 1)
 
 
-def _mistake(error: Exception) -> str:
-    """The type of the exception, its text, and the innermost of our lines that it passed."""
+def _unexpected(error: Exception) -> Problem:
+    """The type of the exception, its text, and the innermost of our lines that it passed, or its place in a plugin."""
+    kind = type(error).__name__
+    reason = masked(" ".join(str(error).split())) or "no further words"
+    reason = reason if len(reason) <= _LONGEST_REASON else reason[:_LONGEST_REASON] + "..."
+    plugin = place_in_plugin(error)
+    if plugin is not None:
+        return messages.PLUGIN_FAULT(place=plugin, kind=kind, reason=reason)
     package = f"{os.sep}vsetune{os.sep}"
     ours = [frame for frame in traceback.extract_tb(error.__traceback__) if package in frame.filename]
-    at = f" at {ours[-1].filename.rpartition(package)[2]}:{ours[-1].lineno}" if ours else ""
-    text = masked(" ".join(str(error).split()))
-    text = text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "..."
-    place = place_in_plugin(error)
-    if place is not None:
-        return f"{place}: {type(error).__name__}: {text}; fix the plugin, VSETUNE_LOG=DEBUG shows the whole traceback"
-    return (
-        f"{type(error).__name__}{at}: {text or 'no further words'}; a mistake of vsetune, please report it; "
-        "VSETUNE_LOG=DEBUG shows the whole traceback"
-    )
+    place = f"{ours[-1].filename.rpartition(package)[2]}:{ours[-1].lineno}" if ours else "an unknown place"
+    return messages.BUG(kind=kind, place=place, reason=reason)
 
 
 if __name__ == "__main__":

@@ -11,31 +11,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vsetune.cli.output import interruptible, place_to_write, print_json, recall_table, results, say, scoring
-from vsetune.config.spec.base import known_name
+from vsetune.cli import messages
+from vsetune.cli.options import DataPath, Device, Json, found_attempts, place_to_write, require_known
+from vsetune.cli.output import complain, inform, interruptible, print_json, recall_table, results, scoring
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.errors import UsageError
 from vsetune.storage.paths import under_home
+from vsetune.storage.whole_files import make_folder, write_whole
+from vsetune.study.kept_plugins import load_kept
 
 if TYPE_CHECKING:
     from vsetune.networks.importing.imported import Imported
     from vsetune.networks.importing.stored import StoredNetwork
 
 
-EVALUATE_EXAMPLE = "Example: vsetune networks evaluate quickstart/vsepp.lseh-c000-s0 data/flickr30k --split test"
+app = typer.Typer()
 
 
+@app.command(
+    "evaluate", epilog="Example: vsetune networks evaluate quickstart/vsepp.lseh-c000-s0 data/flickr30k --split test"
+)
 def evaluate_network(
     weights: Annotated[str, typer.Argument(
         help="weights.safetensors of `networks import`, best.safetensors of a trial, or STUDY/TRIAL",
         show_default=False,
     )],
-    data: Annotated[
-        str, typer.Argument(help="data set: folder or s3:// prefix; relative: under VSETUNE_HOME", show_default=False)
-    ],
+    data: DataPath,
     split: Annotated[str, typer.Option(help="which to score")] = "test",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="the numbers as JSON")] = False,
+    device: Device = "auto",
+    as_json: Json = False,
 ) -> None:
     """Score imported weights, or the best weights of a trial, on a split of a data set, without training.
 
@@ -53,7 +57,7 @@ def evaluate_network(
         require_readable(stored.trial, stored.dataset, where=weights)
         difference = other_features(stored)
         if difference is not None:
-            say(f"warning: {difference}; recalls mean something only where these are the same features")
+            complain("warning", messages.OTHER_FEATURES(difference=difference))
         with scoring([stored.held.name]) as (report,):
             numbers = evaluate_stored(stored, report=report)
     found = stored.words
@@ -67,16 +71,14 @@ def evaluate_network(
     name = f"{stored.held.name} ({stored.held.source})"
     results.print(recall_table(f"recalls on {split}, per cent", [(name, numbers)], of="network"))
     if found is not None:
-        say(f"{found[0]} of {found[1]} words of {data} are known to the weights")
+        inform(f"{found[0]} of {found[1]} words of {data} are known to the weights")
 
 
 @contextmanager
 def _named(weights: str) -> Iterator[tuple[Path, StoredNetwork | None]]:
     """The file, as long as it is needed, and the description of its network that it may lack."""
     from vsetune.networks.importing.stored import StoredWeights
-    from vsetune.records.studies import Studies
-    from vsetune.study.kept_plugins import load_kept
-    from vsetune.study.recorded import find_attempt, require_best_weights
+    from vsetune.study.recorded import require_best_weights
     from vsetune.training.trained import described_by
 
     path = Path(weights)
@@ -86,21 +88,20 @@ def _named(weights: str) -> Iterator[tuple[Path, StoredNetwork | None]]:
             load_kept(stored.notes.plugins, path.absolute().parent.parent.parent, where=weights)
         yield path, None
         return
-    store = Studies()
-    attempt = find_attempt(store, weights, finished=True)
+    store, (attempt,) = found_attempts(weights, finished=True)
     trial = attempt.trial()
     with tempfile.TemporaryDirectory() as into:
         file = require_best_weights(store, attempt, Path(into))
         yield file, described_by(file, trial)
 
 
-IMPORT_EXAMPLE = (
-    "Example: vsetune networks import --from vsepp --words vocab/f30k_precomp_vocab.pkl runs/model_best.pth.tar"
-)
-
 _ENDINGS = (".tar", ".pth", ".pt", ".safetensors")  # in this order: .pth.tar
 
 
+@app.command(
+    "import",
+    epilog="Example: vsetune networks import --from vsepp --words vocab/f30k_precomp_vocab.pkl runs/model_best.pth.tar",
+)
 def import_network(
     file: Annotated[Path, typer.Argument(help="weights file of the released code", show_default=False)],
     source: Annotated[
@@ -121,7 +122,7 @@ def import_network(
     output: Annotated[
         Path | None, place_to_write(help="new folder for the result; default: FILE without its ending, -vsetune")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="what was found as JSON")] = False,
+    as_json: Json = False,
 ) -> None:
     """Bring trained weights of a released implementation: weights.safetensors, to score with
     `networks evaluate`, and network.yaml, an entry for a study that trains them further (`start_from`).
@@ -129,15 +130,11 @@ def import_network(
     Tensors and plain values are read, never code. A wrong or partial file is refused with the names that differ.
     """
     from vsetune.networks.importing.released_models import SOURCES, import_released
-    from vsetune.storage.whole_files import make_folder, write_whole
 
-    try:
-        known_name(source, SOURCES, "released implementation")
-    except ValueError as error:
-        raise UsageError(f"--from: {error}") from error
+    require_known(source, SOURCES, "released implementation", at="--from")
     folder = output if output is not None else _folder_of(file)
     if folder.exists():
-        raise UsageError(f"{folder}: exists already; choose another --output, or remove it.")
+        raise UsageError(messages.EXISTS(place=folder, option="--output"))
     imported = import_released(file, source, words=words)
     make_folder(folder)
     weights = folder.absolute() / "weights.safetensors"
@@ -148,12 +145,12 @@ def import_network(
     if as_json:
         print_json({"weights": str(weights), "network": imported.study_entry(weights), **found})
         return
-    results.print(snippet, end="", markup=False, highlight=False, soft_wrap=True)
+    results.print(snippet, end="", soft_wrap=True)
     for reason, number in Counter(imported.unused.values()).items():
-        say(f"not needed: {number} tensors, {_names(imported, reason)}: {reason}")
+        inform(f"not needed: {number} tensors, {_names(imported, reason)}: {reason}")
     if imported.lacks_words:
-        say("no words to the word vectors: neither scored nor trained further until imported again with --words")
-    say(f"{weights}: {found['parameters']:,} numbers in {len(imported.weights)} tensors")
+        inform("no words to the word vectors: neither scored nor trained further until imported again with --words")
+    inform(f"{weights}: {found['parameters']:,} numbers in {len(imported.weights)} tensors")
 
 
 def _folder_of(file: Path) -> Path:
@@ -167,13 +164,9 @@ def _summary(imported: Imported) -> dict[str, Any]:
     return {
         "source": imported.source, "regions": imported.regions, "width": imported.width,
         "vocabulary_size": imported.vocabulary_size, "words": not imported.lacks_words,
-        "parameters": sum(map(_count, imported.weights.values())),
+        "parameters": sum(int(tensor.numel()) for tensor in imported.weights.values()),
         "assumed": list(imported.assumed), "unused": dict(imported.unused),
     }
-
-
-def _count(tensor: Any) -> int:
-    return int(tensor.numel())
 
 
 def _snippet(file: Path, imported: Imported, weights: Path) -> str:

@@ -12,12 +12,16 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from vsetune.cli.output import interruptible, messages, place_to_write, print_json, results, say
-from vsetune.config.spec.base import known_name
-from vsetune.errors import ConfigError, UsageError
+from vsetune.cli import messages
+from vsetune.cli.options import Cluster, Json, flag, place_to_write, require_known
+from vsetune.cli.output import complain, inform, interruptible, print_json, results, stderr
+from vsetune.errors import UsageError
 from vsetune.nightly.bisecting import FEWEST_PAIRS, MOST_PAIRS
 from vsetune.nightly.installing.placing import Entry, EntryKind
+from vsetune.nightly.night import BY_NAME, FIRST_LOSSES
+from vsetune.nightly.nightly_spec import NightlySpec, load_nightly
 from vsetune.storage.paths import home, remote_home
+from vsetune.study.stopping import sigterm_like_ctrl_c
 
 if TYPE_CHECKING:
     from vsetune.nightly.bisecting import Bisected, Tried
@@ -26,10 +30,10 @@ if TYPE_CHECKING:
     from vsetune.nightly.night import NightReport
 
 
-INSTALL_EXAMPLE = "Example: vsetune nightly install studies/nightly.yaml --as systemd --at 02:30"
-HISTORY_EXAMPLE = "Example: vsetune nightly history scenes --measure epoch_time"
-BISECT_EXAMPLE = "Example: vsetune nightly bisect studies/nightly.yaml --measure first_losses"
-ACCEPT_EXAMPLE = 'Example: vsetune nightly accept scenes --measure epoch_time --reason "attention is exact now"'
+app = typer.Typer(
+    no_args_is_help=True, help="The same cells every night, compared with their own history.",
+    epilog="Example: vsetune nightly run studies/nightly.yaml",
+)
 
 NightlyFile = Annotated[Path, typer.Argument(help="nightly file (YAML)", show_default=False)]
 FileOrName = Annotated[
@@ -41,6 +45,7 @@ OneCell = Annotated[str | None, typer.Option("--cell", help="only this cell, net
 _NO_FILE = (".yaml", ".yml")
 
 
+@app.command(epilog="Example: vsetune nightly install studies/nightly.yaml --as systemd --at 02:30")
 def install(
     file: NightlyFile,
     kind: Annotated[EntryKind, typer.Option("--as", help="what starts the nights", show_default=False)],
@@ -55,11 +60,9 @@ def install(
     output: Annotated[
         Path | None, place_to_write(metavar="FOLDER", help="write there, start nothing; default: where it works")
     ] = None,
-    without_raycronjob: Annotated[
-        bool, typer.Option("--without-raycronjob", metavar="", help="with kubernetes: a plain CronJob")
-    ] = False,
-    remove_it: Annotated[bool, typer.Option("--remove", metavar="", help="take the entry away again")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="print it and change nothing")] = False,
+    without_raycronjob: Annotated[bool, flag("--without-raycronjob", "with kubernetes: a plain CronJob")] = False,
+    remove_it: Annotated[bool, flag("--remove", "take the entry away again")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "print it and change nothing")] = False,
 ) -> None:
     """Have a night run every day: by cron, systemd, GitHub Actions or Kubernetes.
 
@@ -68,48 +71,52 @@ def install(
     """
     from vsetune.nightly.installing import placing
     from vsetune.nightly.installing.nightly_entry import daily_time, nightly_entry
-    from vsetune.nightly.nightly_spec import load_nightly
 
     zone = timezone if timezone or kind is EntryKind.CRON else "UTC"
     content = nightly_entry(load_nightly(file), file, daily_time(at, zone), home_folder)
     entry = Entry(kind, content, output, with_raycronjob=not without_raycronjob)
     if dry_run and not remove_it:
         for name, text in placing.entry_texts(entry).items():
-            say(f"{name}:")
-            results.out(text, highlight=False, end="")
+            inform(f"{name}:")
+            results.out(text, end="")
         return
     for line in placing.remove(entry) if remove_it else placing.install(entry):
-        say(line)
+        inform(line)
 
 
+@app.command(epilog="Example: vsetune nightly history scenes --measure epoch_time")
 def history(
     sweep: FileOrName, measure: OneMeasure = None, cell: OneCell = None,
     last: Annotated[int, typer.Option(min=1, max=100_000, help="how many nights")] = 30,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="as JSON")] = False,
+    as_json: Json = False,
 ) -> None:
     """The nights there were, those that are missing, and with --measure the numbers of every cell."""
     from vsetune.nightly.lines import past_nights, streams
 
-    name, kept = _sweep(sweep)
-    nights = past_nights(kept)[-last:]
-    found = [] if measure is None else streams(kept.nights(), _measure(measure), cell, [each.date for each in nights])
-    for problem in dict.fromkeys(kept.problems):
-        say(f"note: {problem}")
+    name, past = _sweep(sweep)
+    nights = past_nights(past)[-last:]
+    found: list[Stream] = []
+    if measure is not None:
+        require_known(measure, {*BY_NAME, FIRST_LOSSES}, "measure", at="--measure")
+        found = streams(past.nights(), measure, cell, [each.date for each in nights])
+    for problem in dict.fromkeys(past.problems):
+        complain("warning", problem)
     if as_json:
         print_json({
             "nightly": name, "nights": [asdict(night) for night in nights],
-            "accepted": [asdict(each) for each in kept.accepted()], "streams": [asdict(stream) for stream in found],
+            "accepted": [asdict(each) for each in past.accepted()], "streams": [asdict(stream) for stream in found],
         })
         return
     if not nights:
-        say(f"nightly {name}: no night yet in {kept.folder}; run one with: vsetune nightly run FILE")
+        inform(f"nightly {name}: no night yet in {past.folder}; run one with: vsetune nightly run FILE")
         return
     results.print(_table_of_nights(nights) if measure is None else _table_of_streams(found, measure))
-    for each in kept.accepted():
-        said = f"{each.measure or 'all measures'}, {each.cell or 'all cells'}"
-        results.out(f"accepted {each.date}: {said}: {each.reason}", highlight=False)
+    for each in past.accepted():
+        of = f"{each.measure or 'all measures'}, {each.cell or 'all cells'}"
+        results.out(f"accepted {each.date}: {of}: {each.reason}")
 
 
+@app.command(epilog='Example: vsetune nightly accept scenes --measure epoch_time --reason "attention is exact now"')
 def accept(
     sweep: FileOrName,
     reason: Annotated[str, typer.Option(help="why the change is meant; it stays in the history", show_default=False)],
@@ -122,14 +129,15 @@ def accept(
     from vsetune.nightly.revisions import PACKAGE
     from vsetune.training.code_revision import git_revision
 
-    name, kept = _sweep(sweep)
-    done = accept_change(kept, name, Wish(reason, measure, cell, date), git_revision(PACKAGE))
-    say(
+    name, past = _sweep(sweep)
+    done = accept_change(past, name, Wish(reason, measure, cell, date), git_revision(PACKAGE))
+    inform(
         f"nightly {name}: from {done.date} on a new line for {done.measure or 'all measures'} of "
         f"{done.cell or 'all cells'}: {done.reason}"
     )
 
 
+@app.command(epilog="Example: vsetune nightly bisect studies/nightly.yaml --measure first_losses")
 def bisect(
     file: NightlyFile,
     measure: Annotated[str, typer.Option(help="first_losses, epoch_time, best_m_recall, ...", show_default=False)],
@@ -146,75 +154,61 @@ def bisect(
             help="of a measure: runs of each revision at least; those of a whole trial each with another seed",
         )
     ] = FEWEST_PAIRS,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="as JSON")] = False,
+    as_json: Json = False,
 ) -> None:
     """Find the commit that changed a measure, by measuring revisions in between. An interrupted search goes on.
 
-    Every revision runs in a worktree of its own, beside the good one, as often as it takes to tell them apart.
+    Every revision runs in a worktree of its own, beside the good one, as often as it takes to distinguish them.
 
     Exit codes: 0 found, 1 good and bad do not differ or one of them cannot run, 2 the input is wrong, 130 interrupted.
     """
     from vsetune.nightly.blaming import Question, answerable, search
     from vsetune.nightly.history import History, nightly_folder
-    from vsetune.nightly.nightly_spec import load_nightly
     from vsetune.nightly.revisions import Repository
-    from vsetune.study.stopping import sigterm_like_ctrl_c
 
     spec, repository = load_nightly(file), Repository()
     folder = nightly_folder(spec.nightly)
-    kept = History(folder)
-    kept.fetch()
-    asked = answerable(Question(file, measure, cell, good, bad, seeds), spec, kept, repository)
+    past = History(folder)
+    past.fetch()
+    asked = answerable(Question(file, measure, cell, good, bad, seeds), spec, past, repository)
     count = len(asked.after)
-    say(
+    inform(
         f"{measure}{f' of {asked.cell}' if asked.cell else ''}: {count} commits after {asked.good.short} up to "
         f"{asked.after[-1].short}, about {max(count - 1, 0).bit_length()} of them to measure"
     )
 
-    def tell(tried: Tried, left: int) -> None:
-        say(f"{tried.side}: {tried.commit.short} {tried.commit.subject[:60]}: {tried.text}; {left} left")
+    def report(tried: Tried, left: int) -> None:
+        inform(f"{tried.side}: {tried.commit.short} {tried.commit.subject[:60]}: {tried.text}; {left} left")
 
     with interruptible("the same command goes on with what was measured"), sigterm_like_ctrl_c():
-        found = search(asked, spec, folder / "bisect", repository, say=say, tell=tell)
+        found = search(asked, spec, folder / "bisect", repository, say=inform, tell=report)
     if as_json:
         print_json(asdict(found))
         return
     results.print(_table_of_tried(found, [commit.hash for commit in asked.after]))
     if len(found.suspects) == 1:
-        results.out(f"changed by {found.suspects[0].text}", highlight=False)
+        results.out(f"changed by {found.suspects[0].text}")
     else:
-        results.out(f"changed by one of these {len(found.suspects)}; all but the last cannot run:", highlight=False)
+        results.out(f"changed by one of these {len(found.suspects)}; all but the last cannot run:")
         for commit in found.suspects:
-            results.out(f"  {commit.text}", highlight=False)
+            results.out(f"  {commit.text}")
 
 
 def _sweep(file_or_name: str) -> tuple[str, History]:
     """(name, history, fetched) of a file, or of a name that has one. UsageError with the names that have one."""
     from vsetune.nightly.history import History, nightly_folder
-    from vsetune.nightly.nightly_spec import load_nightly
 
     if file_or_name.endswith(_NO_FILE) or "/" in file_or_name:
         name = load_nightly(Path(file_or_name)).nightly
-        kept = History(nightly_folder(name))
-        kept.fetch()
-        return name, kept
+        past = History(nightly_folder(name))
+        past.fetch()
+        return name, past
     if remote_home() is not None:
-        raise UsageError(f"{file_or_name}: with VSETUNE_HOME={remote_home()} need the nightly file, not its name")
+        raise UsageError(messages.FILE_NEEDED(name=file_or_name, home=remote_home()))
     there = sorted(folder.name for folder in (home() / "nightly").glob("*") if (folder / "nights").is_dir())
-    try:
-        return file_or_name, History(nightly_folder(known_name(file_or_name, there, "nightly sweep")))
-    except ValueError as error:
-        nothing = f"no nightly sweep has a history in {home()}; give its file, or run a night first"
-        raise UsageError(str(error) if there else nothing) from error
-
-
-def _measure(name: str) -> str:
-    from vsetune.nightly.night import BY_NAME, FIRST_LOSSES
-
-    try:
-        return known_name(name, {*BY_NAME, FIRST_LOSSES}, "measure")
-    except ValueError as error:
-        raise UsageError(f"--measure: {error}") from error
+    if not there:
+        raise UsageError(messages.NO_HISTORY(name=file_or_name, home=home()))
+    return file_or_name, History(nightly_folder(require_known(file_or_name, there, "nightly sweep")))
 
 
 _NIGHT_STYLES = {"complete": "", "partial": "yellow", "failed": "red", "missed": "yellow"}
@@ -229,7 +223,7 @@ def _table_of_nights(nights: Sequence[PastNight]) -> Table:
         code = "" if night.exit_code is None else str(night.exit_code)
         minutes = "" if night.seconds is None else f"{night.seconds / 60:.1f}"
         state = Text(night.state, style=_NIGHT_STYLES[night.state])
-        table.add_row(night.date, state, night.revision[:10], minutes, code, Text(night.text))
+        table.add_row(night.date, state, night.revision[:10], minutes, code, night.text)
     return table
 
 
@@ -251,24 +245,12 @@ def _table_of_tried(found: Bisected, order: Sequence[str]) -> Table:
     )
     between = sorted(found.tried, key=lambda each: order.index(each.commit.hash))
     for tried in (found.good, *between, found.bad):
-        subject = Text(tried.commit.subject)
-        table.add_row(tried.commit.short, tried.commit.date[:10], subject, tried.side, Text(tried.text))
+        commit = tried.commit
+        table.add_row(commit.short, commit.date[:10], commit.subject, tried.side, tried.text)
     return table
 
 
-app = typer.Typer(
-    no_args_is_help=True, help="The same cells every night, compared with their own history.",
-    epilog="Example: vsetune nightly run studies/nightly.yaml",
-)
-
-app.command("install", epilog=INSTALL_EXAMPLE)(install)
-app.command("history", epilog=HISTORY_EXAMPLE)(history)
-app.command("bisect", epilog=BISECT_EXAMPLE)(bisect)
-app.command("accept", epilog=ACCEPT_EXAMPLE)(accept)
-
-
 _STYLES = {"regression": "red", "changed": "red", "improvement": "green", "missing": "yellow"}
-_SAID_AT_ALL_TIMES = ("regression", "changed", "improvement", "missing")
 
 
 @app.command(epilog="Example: vsetune nightly run studies/nightly.yaml")
@@ -277,13 +259,9 @@ def run(
     date: Annotated[
         str | None, typer.Option(metavar="DATE", help="day that names the night, such as 2026-01-31; default: today")
     ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", metavar="", help="replace the night of this date, also a complete one")
-    ] = False,
-    address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Ray cluster; default: RAY_ADDRESS, or this machine")
-    ] = None,
-    show_all: Annotated[bool, typer.Option("--all", metavar="", help="show quiet measures too")] = False,
+    again: Annotated[bool, flag("--again", "replace the night of this date, also a complete one")] = False,
+    address: Cluster = None,
+    show_all: Annotated[bool, flag("--all", "show quiet measures too")] = False,
 ) -> None:
     """Run tonight's cells and compare them with the nights before. A night that was interrupted goes on.
 
@@ -291,16 +269,14 @@ def run(
     interrupted (the same command goes on).
     """
     from vsetune.nightly.history import is_date
-    from vsetune.nightly.nightly_spec import load_nightly
     from vsetune.nightly.tonight import run_night
-    from vsetune.study.stopping import sigterm_like_ctrl_c
 
     tonight = Day.today().isoformat() if date is None else date
     if not is_date(tonight):
-        raise ConfigError(f"--date: got {tonight[:40]}, need a day such as 2026-01-31")
+        raise UsageError(messages.BAD_VALUE(option="--date", got=tonight[:40], need="a day such as 2026-01-31"))
     spec = load_nightly(file)
     with interruptible(f"nothing finished is lost, go on with: vsetune nightly run {file}"), sigterm_like_ctrl_c():
-        report = run_night(spec, date=tonight, where=str(file), again=again, address=address, console=messages)
+        report = run_night(spec, date=tonight, where=str(file), again=again, address=address, console=stderr)
     show_report(report, show_all=show_all)
     raise typer.Exit(report.exit_code)
 
@@ -308,16 +284,12 @@ def run(
 @app.command(epilog="Example: vsetune nightly schema > nightly.schema.json")
 def schema() -> None:
     """Print the JSON Schema of nightly files, for editors."""
-    import json
-
-    from vsetune.nightly.nightly_spec import NightlySpec
-
-    results.out(json.dumps(NightlySpec.model_json_schema(), indent=2), highlight=False)
+    print_json(NightlySpec.model_json_schema())
 
 
 def show_report(report: NightReport, *, show_all: bool) -> None:
-    """The rows worth reading and the headline to stdout, notes to stderr. show_all: quiet rows too."""
-    rows = [row for row in report.rows if show_all or row.verdict in _SAID_AT_ALL_TIMES]
+    """Print the rows worth reading and the headline to stdout, notes to stderr. show_all: quiet rows too."""
+    rows = [row for row in report.rows if show_all or row.verdict in _STYLES]
     if rows:
         table = Table(
             Column("cell", overflow="fold"), Column("tonight", overflow="fold"), Column("verdict", no_wrap=True),
@@ -327,6 +299,6 @@ def show_report(report: NightReport, *, show_all: bool) -> None:
             verdict = Text(row.verdict, style=_STYLES.get(row.verdict, ""))
             table.add_row(row.cell, row.text, verdict, row.suspects[0] if row.suspects else "")
         results.print(table)
-    results.out(f"{report.nightly} {report.date}: {report.headline}", highlight=False)
+    results.out(f"{report.nightly} {report.date}: {report.headline}")
     for note in report.notes:
-        say(f"note: {note}")
+        inform(f"note: {note}")

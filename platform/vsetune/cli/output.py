@@ -1,4 +1,4 @@
-"""Output: results to stdout, all messages to stderr, tables for any width, bars while networks score."""
+"""Output: results to stdout, everything else to stderr; values as in study files, tables for any width, bars."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -16,7 +15,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Column, Table
 from rich.text import Text
 
-from vsetune.errors import UsageError
+from vsetune.config.spec.base import Choices, Domain
+from vsetune.config.study.cells import Cell
+from vsetune.errors import Problem
 from vsetune.storage.addresses import masked, shown_url
 
 if TYPE_CHECKING:
@@ -24,26 +25,37 @@ if TYPE_CHECKING:
     from vsetune.training.validation import Report
 
 
-results = Console()
-messages = Console(stderr=True)
+results = Console(markup=False, emoji=False, highlight=False)
+stderr = Console(stderr=True, markup=False, emoji=False, highlight=False)
 _ENDLESS = re.compile(r"(\S{300})\S{200,}(\S{100})")
 _WITHOUT_JOBS = "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
 """MLflow starts eight processes of 230 MB, for evaluations of language models, beside the two that show runs."""
 
 
-def say(text: str) -> None:
-    """One line for a person, unchanged: not wrapped, not coloured, with its brackets; only secrets become `***`."""
-    messages.print(masked(text), soft_wrap=True, highlight=False, markup=False)
+def inform(text: str) -> None:
+    """Prints one line on stderr as it is: not wrapped, not coloured, with its brackets; only secrets become `***`."""
+    stderr.print(masked(text), soft_wrap=True)
 
 
-def complain(kind: str, text: str, *, code: str = "") -> None:
-    """Prints each problem in its own line: `error VSE-C012: text`; a very long word is shortened to its ends.
+def complain(kind: str, problem: str, *, to: Console = stderr) -> None:
+    """Prints a problem in one line, with the code of its message: `error VSE-C012: text`.
 
-    kind: `error` or `failed`.  code: of the message, if it has one.
+    kind: `error`, `failed` or `warning`. A very long word is shortened to its ends.
     """
-    for line in _ENDLESS.sub(r"\1...\2", masked(text)).splitlines() or [""]:
-        start = Text.assemble((kind, "red"), f" {code}: " if code else " ")
-        messages.print(start + line, soft_wrap=True, highlight=False)
+    line = _ENDLESS.sub(r"\1...\2", " ".join(masked(coded(problem)).split()))
+    colour = "yellow" if kind == "warning" else "red"
+    to.print(Text.assemble((kind, colour), " ", line), soft_wrap=True)
+
+
+def coded(problem: str) -> str:
+    """The problem with its code in front: `VSE-C012: text`; unchanged if it has none."""
+    code = as_problem(problem).code
+    return f"{code}: {problem}" if code else problem
+
+
+def as_problem(text: str) -> Problem:
+    """The text itself if it is a problem, else a problem without a code."""
+    return text if isinstance(text, Problem) else Problem(text)
 
 
 def counted(number: int, one: str, several: str) -> str:
@@ -68,32 +80,47 @@ def _quoted(url: str) -> str:
     return f"'{url}'" if set(url) & set("?&*' ") else url
 
 
-def place_to_write(*names: str, **settings: Any) -> Any:
-    """An option that names a file or folder to write."""
-    return typer.Option(*names, callback=_on_this_machine, **settings)
-
-
-def _on_this_machine(param: typer.CallbackParam, place: Path | None) -> Path | None:
-    """UsageError for an address, which as a path would be in a folder called `s3:`."""
-    if place is None or not "".join(place.parts[:1]).endswith(":"):
-        return place
-    address = shown_url(str(place).replace(":/", "://", 1))
-    raise UsageError(f"{param.opts[0]}: got {address}, need a place on this machine; write it there, then copy it")
-
-
 @contextmanager
 def interruptible(advice: str) -> Iterator[None]:
     """Ctrl-C ends the command with exit code 130 and prints how to continue."""
     try:
         yield
     except KeyboardInterrupt:
-        say(f"interrupted; {advice}")
+        inform(f"interrupted; {advice}")
         raise typer.Exit(130) from None
 
 
 def print_json(plain: Any) -> None:
     """Machine-readable results, one JSON document on stdout."""
-    results.out(json.dumps(plain, indent=2, ensure_ascii=False), highlight=False)
+    results.out(json.dumps(plain, indent=2, ensure_ascii=False))
+
+
+def domain_text(domain: Domain) -> str:
+    """`[0.05, 0.4]`, `[200, 20000] log`, `{a, b}`."""
+    if isinstance(domain, Choices):
+        return "{" + ", ".join(value_text(choice) for choice in domain.choices) + "}"
+    return f"[{domain.low:g}, {domain.high:g}]" + (" log" if domain.log else "")
+
+
+def searched_text(cell: Cell) -> str:
+    """The searched settings of a cell: `loss.margin [0.05, 0.4], loss.sharpness [4, 64] log if loss.decay linear`."""
+    found = []
+    for name, domain in cell.domains.items():
+        ways = [" and ".join(f"{other} {value_text(value)}" for other, value in way.items())
+                for way in cell.conditions.get(name, [])]
+        found.append(f"{name} {domain_text(domain)}" + (f" if {' or '.join(ways)}" if ways else ""))
+    return ", ".join(found) or "nothing (fixed)"
+
+
+def value_text(value: Any) -> str:
+    """A value as a study file writes it."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(value_text, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {value_text(each)}' for key, each in value.items())}}}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 _NARROWEST = 30
@@ -173,21 +200,22 @@ def scoring(names: Sequence[str]) -> Iterator[list[Report | None]]:
     """One report for each network: bars that appear with its first scored block; fast networks never show any."""
     from vsetune.data.terminal_progress import terminal_progress
 
-    with terminal_progress(messages) as progress:
+    with terminal_progress(stderr) as progress:
         yield [_bar(progress, name) for name in names]
 
 
 def recall_table(title: str, rows: Sequence[tuple[str, dict[str, float]]], *, of: str) -> Table:
     """Recalls in per cent; a row called `ensemble` stands out. of: header of the names."""
-    table = Table(title=title, title_justify="left")
-    table.add_column(of, overflow="fold")
-    names = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
-    for header in [f"{way}\nR@{k}" for way in ("I2T", "T2I") for k in (1, 5, 10)] + ["M-Recall"]:
-        table.add_column(header, justify="right", no_wrap=True)
+    keys = [*(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)), "m_recall"]
+    headers = [*(f"{way}\nR@{k}" for way in ("I2T", "T2I") for k in (1, 5, 10)), "M-Recall"]
+    made = Table(
+        Column(of, overflow="fold"), *(Column(header, justify="right", no_wrap=True) for header in headers),
+        title=title, title_justify="left",
+    )
     for name, numbers in rows:
         style = "bold" if name == "ensemble" else ""
-        table.add_row(name, *(f"{numbers[each]:.1f}" for each in [*names, "m_recall"]), style=style)
-    return table
+        made.add_row(name, *(f"{numbers[key]:.1f}" for key in keys), style=style)
+    return made
 
 
 def _bar(progress: ProgressSink, name: str) -> Report:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -10,27 +9,31 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.table import Column, Table
 
-from vsetune.cli import study_plan, study_watch
-from vsetune.cli.components import searched_text
+from vsetune.cli import messages, study_plan, study_watch
+from vsetune.cli.options import Cluster, Json, StudyFile, StudyName, StudyOrFile, flag, place_to_write
 from vsetune.cli.output import (
+    coded,
     complain,
     counted,
+    inform,
     interruptible,
-    messages,
     mlflow_server,
-    place_to_write,
     print_json,
     results,
-    say,
+    searched_text,
+    stderr,
 )
-from vsetune.cli.study_watch import StudyName
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import UsageError
+from vsetune.records.studies import Studies
 from vsetune.storage.addresses import is_remote, join, shown_plain
+from vsetune.storage.home_files import keep_in_home
 from vsetune.storage.paths import home, under_home
 from vsetune.storage.whole_files import write_text
+from vsetune.study.places import mlflow_ui, tracking_uri
+from vsetune.study.stopping import sigterm_like_ctrl_c
 from vsetune.study.study_file import load_study
 
 if TYPE_CHECKING:
@@ -38,19 +41,21 @@ if TYPE_CHECKING:
     from vsetune.study.run import StudyOutcome, Trouble
 
 
-CONFIRM_EXAMPLE = "Example: vsetune study confirm quickstart --seeds 5"
+app = typer.Typer(
+    no_args_is_help=True, help="Check a study file, run it, go on with it; see and stop studies that run.",
+    epilog="Example: vsetune study run studies/quickstart.yaml",
+)
+app.add_typer(study_watch.app)
+app.add_typer(study_plan.app)
 
 
+@app.command("confirm", epilog="Example: vsetune study confirm quickstart --seeds 5")
 def confirm_study(
-    study: Annotated[
-        str, typer.Argument(metavar="STUDY_OR_FILE", help="name of a study, or its file", show_default=False)
-    ],
+    study: StudyOrFile,
     seeds: Annotated[
         int, typer.Option(min=1, max=1000, help="of every configuration; more of them later add to these")
     ] = 3,
-    address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Ray cluster; default: RAY_ADDRESS, or this machine")
-    ] = None,
+    address: Cluster = None,
 ) -> None:
     """Run what a study has found again: of every cell the winner, the runner-up and the papers' settings, each over the
     same seeds, none of which has searched, and to the last epoch.
@@ -61,76 +66,55 @@ def confirm_study(
     """
     from vsetune.study.confirmations import confirming_again
     from vsetune.study.run import run_study
-    from vsetune.study.stopping import sigterm_like_ctrl_c
 
     again = f"vsetune study confirm {study} --seeds {seeds}"
     with interruptible(f"nothing finished is lost, go on with: {again}"), sigterm_like_ctrl_c():
         prepared = _prepared(study)
         outcome = run_study(
-            prepared, resume=True, retry_failed=False, address=address, console=messages,
+            prepared, resume=True, retry_failed=False, address=address, console=stderr,
             confirming=confirming_again(prepared.spec, seeds),
         )
-    report(prepared, outcome, go_on=again, file=study)
+    _report(prepared, outcome, go_on=again)
 
 
 def _prepared(study: str) -> PreparedStudy:
     """UsageError for what is neither a file nor a study that has begun."""
-    from vsetune.records.studies import Studies
     from vsetune.study.preparation import prepare_spec
     from vsetune.study.recorded_studies import study_of
 
     given = load_study(Path(study)) if Path(study).is_file() else None
     if given is None and Path(study).suffix in (".yaml", ".yml"):
-        raise UsageError(f"{study}: no such file; name a study file, or a study that has begun")
+        raise UsageError(messages.NO_FILE(place=study))
     record = Studies().record(study if given is None else given.study)
     spec: StudySpec = study_of(record) if given is None else given
-    return prepare_spec(spec, messages, where=study if given is not None else f"study {study}")
+    return prepare_spec(spec, stderr, where=study if given is not None else f"study {study}")
 
 
-EXPLAIN_EXAMPLE = "Example: vsetune study explain quickstart --output search.html"
-
-
+@app.command("explain", epilog="Example: vsetune study explain quickstart --output search.html")
 def explain_study(
     study: StudyName,
     output: Annotated[Path | None, place_to_write(help="page to write; default: under VSETUNE_HOME/searches")] = None,
 ) -> None:
     """Write a web page on the search of a study, running or ended: importances of its settings, what each was tried at,
     the best so far, where the epochs went, why trials were stopped."""
-    from vsetune.records.studies import Studies
-    from vsetune.storage.home_files import keep_in_home
     from vsetune.study.explaining import explain, to_html
 
     studies = Studies()
     attempts = studies.attempts(study)
     if not attempts:
-        raise UsageError(f"study {study}: has no trials yet; start it, or wait for its first validation")
-    with messages.status("weighing the settings"):
+        raise UsageError(messages.NO_ATTEMPTS(studies=f"study {study}"))
+    with stderr.status("weighing the settings"):
         page = to_html(explain(studies.record(study), attempts))
     path = output or home() / "searches" / f"{study}.html"
     write_text(path, page)
     keep_in_home(path)
-    results.out(str(path.absolute()), highlight=False)
-
-
-app = typer.Typer(
-    no_args_is_help=True, help="Check a study file, run it, go on with it; see and stop studies that run.",
-    epilog="Example: vsetune study run studies/quickstart.yaml",
-)
-app.command("list", epilog=study_watch.LIST_EXAMPLE)(study_watch.list_studies)
-app.command("show", epilog=study_watch.SHOW_EXAMPLE)(study_watch.show_study)
-app.command("stop", epilog=study_watch.STOP_EXAMPLE)(study_watch.stop_study)
-app.command("confirm", epilog=CONFIRM_EXAMPLE)(confirm_study)
-app.command("explain", epilog=EXPLAIN_EXAMPLE)(explain_study)
-app.command("plan", epilog=study_plan.PLAN_EXAMPLE)(study_plan.plan_study)
-app.command("simulate", epilog=study_plan.SIMULATE_EXAMPLE)(study_plan.simulate_study)
-
-StudyFile = Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)]
+    results.out(str(path.absolute()))
 
 
 @app.command(epilog="Example: vsetune study validate studies/quickstart.yaml")
 def validate(
     file: StudyFile,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="the resolved cells as JSON")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check a study file without running anything: every problem at once, then its cells."""
     from vsetune.search.drawing import CellDrawing
@@ -157,7 +141,7 @@ def validate(
     for line in unused_gpus(needs, [kind.resources for kind in known_node_types() or [this_machine()]]):
         complain("warning", line)
     longest = max(cell.training["epochs"] for cell in cells)
-    say(f"{file}: valid; {promised_trials(study, cells)} trials of at most {longest:g} epochs{checked}")
+    inform(f"{file}: valid; {promised_trials(study, cells)} trials of at most {longest:g} epochs{checked}")
 
 
 def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
@@ -184,28 +168,22 @@ def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
 @app.command(epilog="Example: vsetune study schema > study.schema.json")
 def schema() -> None:
     """Print the JSON Schema of study files, for editors."""
-    results.out(json.dumps(StudySpec.model_json_schema(), indent=2), highlight=False)
+    print_json(StudySpec.model_json_schema())
 
 
 @app.command(epilog="Example: vsetune study run studies/quickstart.yaml --resume")
 def run(
     file: StudyFile,
-    resume: Annotated[
-        bool, typer.Option("--resume", metavar="", help="go on where an earlier run of this study ended")
-    ] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", metavar="", help="with --resume: run failed trials again")
-    ] = False,
+    resume: Annotated[bool, flag("--resume", "go on where an earlier run of this study ended")] = False,
+    retry_failed: Annotated[bool, flag("--retry-failed", "with --resume: run failed trials again")] = False,
     changed_plugins: Annotated[
         bool, typer.Option(
             "--changed-plugins", metavar="", help="with --resume: run cells that have not begun with plugins that have "
             "changed; those that have begun stay as they are",
         )
     ] = False,
-    address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Ray cluster; default: RAY_ADDRESS, or this machine")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="print the resolved study and stop")] = False,
+    address: Cluster = None,
+    dry_run: Annotated[bool, flag("--dry-run", "print the resolved study and stop")] = False,
 ) -> None:
     """Run every trial of a study. Ctrl-C leaves a study that --resume continues.
 
@@ -213,24 +191,23 @@ def run(
     flush), 3 some failed for good, 1 all failed, 130 interrupted (--resume goes on), 2 the input is wrong.
     """
     if changed_plugins and not resume:
-        raise UsageError("study run: --changed-plugins goes on with a study that has begun; add --resume")
+        raise UsageError(messages.OPTION_ALONE(command="study run", option="--changed-plugins", other="--resume"))
     if dry_run:
         study = load_study(file)
         resolve_cells(study, where=str(file))
-        results.out(dump_yaml(shown_plain(study.to_plain())), highlight=False)
+        results.out(dump_yaml(shown_plain(study.to_plain())))
         return
     from vsetune.study.preparation import prepare_study
     from vsetune.study.run import run_study
-    from vsetune.study.stopping import sigterm_like_ctrl_c
 
-    going_on = f"nothing finished is lost, go on with: vsetune study run {file} --resume"
-    with interruptible(going_on), sigterm_like_ctrl_c():
-        prepared = prepare_study(file, messages)
+    again = f"vsetune study run {file} --resume"
+    with interruptible(f"nothing finished is lost, go on with: {again}"), sigterm_like_ctrl_c():
+        prepared = prepare_study(file, stderr)
         outcome = run_study(
-            prepared, resume=resume, retry_failed=retry_failed, address=address, console=messages,
+            prepared, resume=resume, retry_failed=retry_failed, address=address, console=stderr,
             changed_plugins=changed_plugins,
         )
-    report(prepared, outcome, go_on=f"vsetune study run {file} --resume", file=str(file))
+    _report(prepared, outcome, go_on=again)
 
 
 def _plain_cell(cell: Cell) -> dict[str, object]:
@@ -240,41 +217,39 @@ def _plain_cell(cell: Cell) -> dict[str, object]:
     }
 
 
-def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: str) -> NoReturn:
+def _report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str) -> NoReturn:
     """Print the leaderboard to stdout, events and places to look to stderr. Exits with the exit code.
 
-    go_on: the command that continues an interrupted study. file: the study file, for other commands.
+    go_on: the command that continues an interrupted study.
     """
     from vsetune.report.terminal import render_table
-    from vsetune.study.places import tracking_uri
 
     if outcome.board is not None:
         results.print(render_table(outcome.board))
     if outcome.remark:
-        say(f"{'no leaderboard' if outcome.board is None else 'leaderboard not whole on disk'}: {outcome.remark}")
+        what = "no leaderboard" if outcome.board is None else "leaderboard not whole on disk"
+        inform(f"{what}: {coded(outcome.remark)}")
     if outcome.troubles:
-        messages.print(_table_of(outcome.troubles))
+        stderr.print(_table_of(outcome.troubles))
     counts = ", ".join(f"{count} {status}" for status, count in sorted(outcome.counts.items()))
     lines = [f"{prepared.spec.study}: {counts}"]
     if outcome.page is not None:
         lines.append(f"page:      {outcome.page}")
     lines += in_mlflow(tracking_uri(prepared.spec.tracking), outcome.experiment)
-    say("\n".join(lines))
+    inform("\n".join(lines))
     if outcome.undelivered:
-        say(
-            f"{outcome.undelivered} events are not in MLflow yet ({outcome.outage}); export them with: "
-            f"vsetune tracking flush {prepared.spec.study}"
-        )
+        complain("warning", messages.NOT_IN_MLFLOW(
+            count=outcome.undelivered, reason=coded(outcome.outage), study=prepared.spec.study
+        ))
     if outcome.was_interrupted:
         why = f" by {outcome.stopped_by}" if outcome.stopped_by else ""
-        say(f"interrupted{why}; nothing finished is lost, go on with: {go_on}")
-    raise typer.Exit(_EXIT_CODES[outcome.ending] or (UNDELIVERED if outcome.undelivered else 0))
+        inform(f"interrupted{why}; nothing finished is lost, go on with: {go_on}")
+    raise typer.Exit(_EXIT_CODES[outcome.ending] or (_UNDELIVERED if outcome.undelivered else 0))
 
 
 def in_mlflow(uri: str | None, experiment: str | None) -> list[str]:
     """The command that serves MLflow's UI, where none answers yet, and where in it the charts of the study are."""
     from vsetune.records.mlflow_descriptions import charts_link
-    from vsetune.study.places import mlflow_ui
 
     server = mlflow_server(uri)
     lines = [] if server is None else [f"MLflow UI: {server}"]
@@ -284,7 +259,7 @@ def in_mlflow(uri: str | None, experiment: str | None) -> list[str]:
 
 
 _EXIT_CODES = {"finished": 0, "failed": 1, "partly failed": 3, "interrupted": 130}
-UNDELIVERED = 4
+_UNDELIVERED = 4
 """Exit code of a study that finished while its tracking store has not taken all records."""
 
 

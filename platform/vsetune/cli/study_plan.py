@@ -11,12 +11,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column
 
-from vsetune.cli.components import searched_text
-from vsetune.cli.output import FittingTable, counted, interruptible, messages, print_json, results, say
-from vsetune.config.spec.base import known_name
+from vsetune.cli import messages
+from vsetune.cli.options import Json, StudyFile, require_known
+from vsetune.cli.output import (
+    FittingTable,
+    as_problem,
+    complain,
+    counted,
+    inform,
+    interruptible,
+    print_json,
+    results,
+    searched_text,
+    stderr,
+)
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.errors import ConfigError, UsageError
+from vsetune.errors import UsageError
+from vsetune.records.studies import Studies
 from vsetune.study.study_file import load_study
 
 if TYPE_CHECKING:
@@ -26,13 +38,15 @@ if TYPE_CHECKING:
     from vsetune.study.simulation.simulated_studies import SearchSummary
 
 
-PLAN_EXAMPLE = "Example: vsetune study plan studies/quickstart.yaml"
+app = typer.Typer()
+
 _WIDE = 120
 """Width of a terminal in which the table has room for the searched settings; otherwise they stand below it."""
 
 
+@app.command("plan", epilog="Example: vsetune study plan studies/quickstart.yaml")
 def plan_study(
-    file: Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)],
+    file: StudyFile,
     seconds_per_cell: Annotated[
         float, typer.Option(min=0.1, max=3600, help="of steps and validation that are timed of every cell")
     ] = 10.0,
@@ -42,9 +56,9 @@ def plan_study(
             "the cluster that $VSETUNE_CLUSTER describes, have room for", show_default=False,
         )
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="the same as JSON")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Say what a study will take before it runs: cells, spaces, epochs, hours, money, memory.
+    """Estimate the cost of a study before it runs: cells, spaces, epochs, hours, money, memory.
 
     Takes a few real training steps of every cell at its defaults on this machine and times a validation, of a part of
     the split where all of it takes too long; the rest is arithmetic: the budget of the cell, its confirming seeds, what
@@ -60,7 +74,7 @@ def plan_study(
     from vsetune.study.preparation import prepare_study
 
     with interruptible("nothing was recorded"):
-        prepared = prepare_study(file, messages)
+        prepared = prepare_study(file, stderr)
         study, cells, here = prepared.spec, prepared.cells, this_machine()
         needs = [study.resources.needs_of(cell.network_name, cell.loss_name) for cell in cells]
         require_places(needs, [here], where=str(file), advice="measure on a machine that has it")
@@ -69,10 +83,10 @@ def plan_study(
         unused = unused_gpus(needs, [kind.resources for kind in types or [here] if kind.most])
         limit = workers or study.resources.concurrent_trials
         at_once = min(len(cells), limit or len(cells), *(places_for(each, [here]) for each in needs))
-        with messages.status("measuring") as status:
+        with stderr.status("measuring") as status:
             measured = measure_cells(
                 study, cells, seconds=seconds_per_cell, at_once=at_once,
-                on_progress=lambda progress: status.update(_told(progress, len(cells))),
+                on_progress=lambda progress: status.update(_progress_text(progress, len(cells))),
             )
     plan = plan_of(study, cells, measured, types or [replace(here, most=workers or 1)], limit=limit)
     if as_json:
@@ -82,16 +96,18 @@ def plan_study(
         is_wide = results.width >= _WIDE
         results.print(_table(plan, spaces if is_wide else None))
         for name, space in () if is_wide else spaces.items():
-            results.print(f"{name}: {space}", soft_wrap=True, highlight=False, markup=False)
-    for line in [*unused, *plan.remarks]:
-        say(line)
+            results.print(f"{name}: {space}", soft_wrap=True)
+    for line in unused:
+        complain("warning", line)
+    for line in plan.remarks:
+        inform(line)
     for name, problem in plan.unmeasured.items():
-        say(f"cell {name}: {problem}")
-    say(_summary(plan))
+        complain("failed", as_problem(problem).at(f"cell {name}"))
+    inform(_summary(plan))
     raise typer.Exit(1 if plan.unmeasured else 0)
 
 
-def _told(progress: Progress, cells: int) -> str:
+def _progress_text(progress: Progress, cells: int) -> str:
     return f"measuring: {progress.ended} of {cells} cells; now {', '.join(progress.running) or 'none'}"
 
 
@@ -140,11 +156,9 @@ def _plain(plan: StudyPlan, cells: Sequence[Cell], at_once: int) -> dict[str, ob
     return asdict(plan) | {"cells": rows, "measured_at_once": at_once}
 
 
-SIMULATE_EXAMPLE = "Example: vsetune study simulate studies/quickstart.yaml --workers 8"
-
-
+@app.command("simulate", epilog="Example: vsetune study simulate studies/quickstart.yaml --workers 8")
 def simulate_study(
-    file: Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)],
+    file: StudyFile,
     workers: Annotated[int, typer.Option(min=1, max=10_000, help="trials at a time")] = 8,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="searches per landscape")] = 10,
     epoch_seconds: Annotated[
@@ -156,9 +170,9 @@ def simulate_study(
     curves: Annotated[
         str | None, typer.Option(metavar="STUDY", help="recorded curves of this study in place of made-up ones")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="the same as JSON")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Say what the search of a study would find and cost, in virtual time, before anything is trained.
+    """Simulate the search of a study in virtual time: what it would find and cost, before anything is trained.
 
     Takes `search`, `scheduler`, `budget` and `training.epochs` of the file through the code that runs a study, one cell
     at a time, on made-up trainings whose best configuration is known. Networks, losses, their ranges and data play no
@@ -168,7 +182,6 @@ def simulate_study(
     With --curves those cells of the file are searched that STUDY has recorded with the
     same space: a configuration gets the curve of the nearest whole trial there, as it was.
     """
-    study = load_study(file)
     from vsetune.study.simulation.simulated_search import (
         MISS_FACTOR,
         SimulationSettings,
@@ -177,13 +190,14 @@ def simulate_study(
     )
     from vsetune.study.simulation.simulated_studies import simulate, summaries
 
+    study = load_study(file)
     chosen = _made_up(landscape or []) if curves is None else _recorded(study, curves, landscape or [], file)
     settings = SimulationSettings(workers=workers, epoch_seconds=epoch_seconds)
     if not isinstance(study.search.target, str):
         settings = replace(settings, target=study.search.target)
     require_affordable(study, settings, where=str(file))
     found = []
-    with interruptible("nothing was recorded"), messages.status("simulating") as status:
+    with interruptible("nothing was recorded"), stderr.status("simulating") as status:
         for search in simulate(study, chosen, seeds=seeds, settings=settings):
             found.append(search)
             status.update(f"simulating: {len(found)} of {len(chosen) * seeds} searches, at {search.landscape}")
@@ -196,7 +210,7 @@ def simulate_study(
         print_json({"study": study.study, "miss_epochs": miss_epochs, "landscapes": [asdict(row) for row in rows]})
         return
     results.print(_simulated_table(study, rows, workers=workers))
-    say(
+    inform(
         f"hit: the pick is truly within 0.5 points of the {'optimum' if curves is None else 'best recorded'} "
         "(95 % interval); found: a whole trial is; epochs to hit: trained by all trials "
         f"until then, geometric mean, a miss as {miss_epochs:g}; costly: something truly better by > 0.5 was pruned"
@@ -207,27 +221,21 @@ def _made_up(names: list[str]) -> list[Trainings]:
     """Synthetic trainings with these names, or all of them where no name is given."""
     from vsetune.study.simulation.landscapes import LANDSCAPES
 
-    try:
-        known = {known_name(name, LANDSCAPES, "landscape") for name in names or LANDSCAPES}
-    except ValueError as error:
-        raise ConfigError(f"--landscape: {error}") from error
+    known = {require_known(name, LANDSCAPES, "landscape", at="--landscape") for name in names or LANDSCAPES}
     return [each for name, each in LANDSCAPES.items() if name in known]
 
 
 def _recorded(study: StudySpec, source: str, names: list[str], file: Path) -> list[Trainings]:
     """Trainings recorded by the study `source`, each reported in one line."""
-    from vsetune.records.studies import Studies
     from vsetune.study.simulation.recorded_curves import recorded_landscapes
 
     if names:
-        raise UsageError(f"--landscape: got {names[0]} and --curves {source}, need one of the two; leave one out")
+        raise UsageError(messages.ONE_OF_TWO(option="--landscape", got=names[0], other=f"--curves {source}"))
     if study.search.objective == "epochs_to_target" and isinstance(study.search.target, str):
-        raise UsageError(
-            f"--curves: search.target of {file} is what a baseline will reach; write the M-Recall that it reached"
-        )
+        raise UsageError(messages.OPEN_TARGET(file=file))
     found = recorded_landscapes(study, Studies(), source, where=str(file))
     for landscape in found:
-        say(landscape.says())
+        inform(landscape.says())
     return [*found]
 
 
@@ -248,7 +256,7 @@ def _show_targets(
         ]
         print_json({"study": study.study, "target": settings.target, "landscapes": plain})
         return
-    names = ("soonest", "pick", "times the\nfastest", "near", "ends at", "trials")
+    names = ("fastest", "pick", "times the\nfastest", "near", "ends at", "trials")
     shown = [
         (
             row.name, f"{row.soonest:.1f}", f"{row.pick:.1f}", f"{row.ratio:.2f}", f"{row.near:.2f}",
@@ -260,9 +268,9 @@ def _show_targets(
         ["landscape", *(Column(name, justify="right") for name in names)], shown,
         title=f"{study.study}: {_settings_of(study)}; {settings.workers} workers",
     ))
-    say(
+    inform(
         f"true epochs to M-Recall {settings.target:g} % ({max(each.top for each in found):g} is the best), medians: of "
-        "the soonest configuration and "
+        "the fastest configuration and "
         f"of the pick; near: share of picks within {NEAR_SOONEST:g} times the fastest; ends at: M-Recall after a "
         "whole training of the pick"
     )
@@ -290,7 +298,7 @@ def _row(row: SearchSummary) -> list[str]:
 
 def _settings_of(study: StudySpec) -> str:
     search, scheduler, budget = study.search, study.scheduler, study.budget
-    told = {
+    kinds = {
         "none": "no pruning", "median": f"median (grace {scheduler.grace_epochs:g})",
         "predicted": f"predicted, {scheduler.least_chance:g} to win (grace {scheduler.grace_epochs:g})",
         "patience": f"patience {scheduler.patience_epochs:g} over the median (grace {scheduler.grace_epochs:g})",
@@ -299,7 +307,7 @@ def _settings_of(study: StudySpec) -> str:
     most = budget.epochs_per_cell or search.configurations * study.training.epochs
     parts = [
         f"{search.start} start, then {search.sampler}" if search.learns else search.sampler,
-        told.get(scheduler.kind, halving), f"{most:g} epochs a cell, {study.training.epochs:g} a trial",
+        kinds.get(scheduler.kind, halving), f"{most:g} epochs a cell, {study.training.epochs:g} a trial",
     ]
     if budget.device_seconds_per_cell is not None:
         parts.append(f"{budget.device_seconds_per_cell:g} device-seconds a cell")

@@ -12,27 +12,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column
 
-from vsetune.cli.output import FittingTable, interruptible, messages, print_json, results, say
-from vsetune.config.spec.base import known_name
-from vsetune.errors import UsageError
+from vsetune.cli.options import Json, StudyName, flag
+from vsetune.cli.output import FittingTable, coded, inform, interruptible, print_json, results, stderr
+from vsetune.records.studies import Studies
 
 if TYPE_CHECKING:
     from vsetune.study.observed import StudyView, TrialView
 
-LIST_EXAMPLE = "Example: vsetune study list"
-SHOW_EXAMPLE = "Example: vsetune study show quickstart"
-STOP_EXAMPLE = "Example: vsetune study stop quickstart"
+app = typer.Typer()
 
 _STOPS_WITHIN_S = 150.0
 _SILENT_AFTER_S = 900.0
 _ENDED = ("finished", "failed")
 
-StudyName = Annotated[str, typer.Argument(help="name of a study", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", metavar="", help="as JSON")]
 
-
-def list_studies(as_json: AsJson = False) -> None:
-    """Every study in the tracking store: how far, and what it cost."""
+@app.command("list", epilog="Example: vsetune study list")
+def list_studies(as_json: Json = False) -> None:
+    """List every study in the store with its progress and its cost."""
     views = _views(None)
     if as_json:
         print_json([_plain(view) for view in views])
@@ -50,12 +46,13 @@ def list_studies(as_json: AsJson = False) -> None:
     ]))
 
 
+@app.command("show", epilog="Example: vsetune study show quickstart")
 def show_study(
     study: StudyName,
-    every: Annotated[bool, typer.Option("--all", metavar="", help="trials that have ended as well")] = False,
-    as_json: AsJson = False,
+    every: Annotated[bool, flag("--all", "trials that have ended as well")] = False,
+    as_json: Json = False,
 ) -> None:
-    """What of a study runs where, how far it is, what it cost; changes nothing."""
+    """Show a study: its trials that run and where, its progress, its cost; changes nothing."""
     (view,) = _views(study)
     if as_json:
         print_json(_plain(view))
@@ -69,15 +66,16 @@ def show_study(
     ]
     if view.state.stop_asked is not None:
         lines.append(f"last asked to stop: {view.state.stop_asked}")
-    lines += [f"failed: {why}" for why in view.cannot_draw.values()]
-    results.out("\n".join(lines), highlight=False)
+    lines += [f"failed: {coded(why)}" for why in view.cannot_draw.values()]
+    results.out("\n".join(lines))
     shown = [trial for trial in view.trials if every or trial.status in ("running", "killed")]
     if shown:
         results.print(_table_of(shown))
 
 
+@app.command("stop", epilog="Example: vsetune study stop quickstart")
 def stop_study(study: StudyName) -> None:
-    """Ask whoever drives a study to stop once its trials have written their checkpoints, from any machine.
+    """Ask the driver of a study, on any machine, to stop it once its trials have written their checkpoints.
 
     The request is left in the study's folder; `study run --resume`, or submitting it again, goes on. Exit code 0 when
     it has stopped, 1 when it has not within two minutes, which a trial that writes large checkpoints may need.
@@ -85,45 +83,36 @@ def stop_study(study: StudyName) -> None:
     (view,) = _views(study)
     if view.state.status != "running":
         starting = "" if view.state.status in _ENDED else "; if it was resumed a moment ago repeat this in a minute"
-        say(f"study {study}: is not running ({_status(view)}), nothing to stop{starting}")
+        inform(f"study {study}: is not running ({_status(view)}), nothing to stop{starting}")
         return
-    from vsetune.records.studies import Studies
-
     studies = Studies()
     moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     studies.ask_to_stop(study, f"{moment} UTC by {getpass.getuser()}@{socket.gethostname()}")
-    with interruptible("the request stays, its driver will follow it"), messages.status("asked its driver to stop"):
+    with interruptible("the request stays, its driver will follow it"), stderr.status("asked its driver to stop"):
         until = time.monotonic() + _STOPS_WITHIN_S
         state = studies.state(study)
         while state.status == "running" and time.monotonic() < until:
             time.sleep(1.0)
             state = studies.state(study)
     if state.status == "running":
-        say(
+        inform(
             f"study {study}: asked to stop, and still running; last sign {_ago(state.seen)}. If its driver has died "
             "nothing needs to stop: run it again with --resume"
         )
         raise typer.Exit(1)
     if state.status in _ENDED:
-        say(f"study {study}: has {state.status} meanwhile, so nothing was left to stop")
+        inform(f"study {study}: has {state.status} meanwhile, so nothing was left to stop")
         return
-    say(f"study {study}: stopped; go on with --resume, or by submitting it again")
+    inform(f"study {study}: stopped; go on with --resume, or by submitting it again")
 
 
 def _views(study: str | None) -> list[StudyView]:
-    """State of every study, or of one. UsageError for an unknown one."""
-    from vsetune.records.studies import Studies
+    """The state of every study, or of one. UsageError for an unknown one."""
     from vsetune.study.observed import observe
 
     studies = Studies()
-    records = {record.name: record for record in studies.studies()}
-    if study is not None:
-        try:
-            known_name(study, records, "study")
-        except ValueError as error:
-            raise UsageError(str(error)) from error
-        records = {study: records[study]}
-    return [observe(studies, record) for record in records.values()]
+    records = studies.studies() if study is None else [studies.record(study)]
+    return [observe(studies, record) for record in records]
 
 
 def _table_of(trials: list[TrialView]) -> FittingTable:

@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from vsetune.cli.output import interruptible, messages, print_json, results, say
-from vsetune.config.spec.base import known_name
-from vsetune.errors import ConfigError, StaleCheckpoint
+from vsetune.cli.options import Device, Json, StudyFile, flag, require_known
+from vsetune.cli.output import inform, interruptible, print_json, results, stderr
+from vsetune.config.study.cells import build_trial
+from vsetune.config.study.resources import Needs
+from vsetune.errors import StaleCheckpoint
 
-EXAMPLE = "Example: vsetune train studies/quickstart.yaml --cell vsepp.lseh"
+app = typer.Typer()
 
 
+@app.command(epilog="Example: vsetune train studies/quickstart.yaml --cell vsepp.lseh")
 def train(
-    file: Annotated[Path, typer.Argument(help="study file (YAML)", show_default=False)],
+    file: StudyFile,
     cell: Annotated[str | None, typer.Option(help="network.loss of the study; default: its first cell")] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="default: the study's first seed")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")] = "auto",
-    fresh: Annotated[
-        bool, typer.Option("--fresh", metavar="", help="start over instead of continuing from the last checkpoint")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="the summary as JSON")] = False,
+    device: Device = "auto",
+    fresh: Annotated[bool, flag("--fresh", "start over instead of continuing from the last checkpoint")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train one cell of a study at its default hyperparameters, to look at or to debug. Nothing is tracked."""
-    from vsetune.config.study.cells import build_trial
-    from vsetune.config.study.resources import Needs
     from vsetune.study.first_stages import kept_stage
     from vsetune.study.preparation import prepare_study
     from vsetune.study.study_home import TRAIN_FOLDER
     from vsetune.training.attempt import Attempt
 
-    prepared = prepare_study(file, messages)
+    prepared = prepare_study(file, stderr)
     cells = {each.name: each for each in prepared.cells}
-    try:
-        chosen = cells[known_name(cell, cells, "cell")] if cell else prepared.cells[0]
-    except ValueError as error:
-        raise ConfigError(f"--cell: {error}") from error
+    chosen = cells[require_known(cell, cells, "cell", at="--cell")] if cell else prepared.cells[0]
     used_seed = prepared.spec.seeds[0] if seed is None else seed
     trial = build_trial(
         prepared.spec, chosen, chosen.defaults(), trial=f"{chosen.name}-defaults-s{used_seed}", seed=used_seed
@@ -53,12 +48,12 @@ def train(
             reading=prepared.spec.resources.reading_of(Needs(gpus=1.0)),
         )
     except StaleCheckpoint as error:
-        raise StaleCheckpoint(f"{error} That is what --fresh does.") from error
-    say(f"{trial.trial} on {attempt.device}, {attempt.parameters:,} parameters, files in {folder}")
+        raise StaleCheckpoint(error.problem.worded(f"{error} That is what --fresh does.")) from error
+    inform(f"{trial.trial} on {attempt.device}, {attempt.parameters:,} parameters, files in {folder}")
     while not attempt.is_finished:
-        with interruptible("the same command without --fresh goes on"), messages.status("training"):
+        with interruptible("the same command without --fresh goes on"), stderr.status("training"):
             point = attempt.advance()
-        say(
+        inform(
             f"epoch {point.epoch:6.2f}  M-Recall {point.m_recall:5.2f} %  loss {point.metrics['train_loss']:.4g}  "
             f"{point.metrics['pairs_per_second']:,.0f} pairs/s"
         )

@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from vsetune.cli import trial_results
-from vsetune.cli.components import value_text
-from vsetune.cli.options import Device, Run, Split, load_run
-from vsetune.cli.output import interruptible, place_to_write, print_json, recall_table, results, say, scoring
+from vsetune.cli import messages
+from vsetune.cli.options import (
+    Device,
+    Json,
+    Run,
+    Split,
+    Tracking,
+    found_attempts,
+    load_run,
+    place_to_write,
+    tracking_of,
+)
+from vsetune.cli.output import (
+    coded,
+    complain,
+    inform,
+    interruptible,
+    print_json,
+    recall_table,
+    results,
+    scoring,
+    stderr,
+    value_text,
+)
 from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.evaluation_settings import EvaluationSpec, GallerySpec
+from vsetune.config.study.evaluation_settings import EvaluationSpec, GallerySpec, RerankSpec
 from vsetune.errors import DamagedCheckpoint, DataError, UsageError
+from vsetune.records.events import ValidationPoint
+from vsetune.records.studies import Studies
+from vsetune.storage.home_files import keep_in_home
 from vsetune.storage.paths import home, remote_place
 from vsetune.storage.whole_files import write_text
+from vsetune.study.places import tracking_uri as store_uri
 
 if TYPE_CHECKING:
-    from vsetune.records.studies import Studies
     from vsetune.report.gallery.gallery_page import About
     from vsetune.study.recorded import RecordedAttempt
     from vsetune.training.trained import TrainedTrial
@@ -30,9 +56,6 @@ app = typer.Typer(
     no_args_is_help=True, help="Look at what single trials have learned.",
     epilog="Example: vsetune trial gallery quickstart/vsepp.lseh-c000-s0",
 )
-app.command("curves", epilog=trial_results.CURVES_EXAMPLE)(trial_results.curves)
-app.command("model", epilog=trial_results.MODEL_EXAMPLE)(trial_results.model)
-app.command("rerank", epilog=trial_results.RERANK_EXAMPLE)(trial_results.rerank)
 
 _DEFAULTS = GallerySpec()
 
@@ -56,17 +79,15 @@ def gallery(
     top: Annotated[int | None, _number("top", "items shown of each ranking")] = None,
     written: Annotated[int | None, _number("written", "images with sentences that it writes, if it does")] = None,
     corrected: Annotated[int | None, _number("corrected", "wrong captions it corrects, likewise")] = None,
-    seed: Annotated[int | None, _number("seed", "of the draw")] = None,
+    seed: Annotated[int | None, _number("seed", "of the samples")] = None,
     output: Annotated[Path | None, place_to_write(help="page to write; default: under VSETUNE_HOME/galleries")] = None,
     device: Device = "auto",
 ) -> None:
     """Write a web page of what a trial's best network retrieves: queries with their top items, the hardest negatives
-    of the split, and heat maps of where in the image it looks. Of a network that writes sentences (tags) also those,
-    the words it finds wrong, and captions it corrects. The page is kept with the run, under gallery/."""
+    of the split, and heat maps of where in the image it looks. For a network that writes sentences (tags) also its
+    sentences, the words it finds wrong, and the captions it corrects. The page is stored with the run, in gallery/."""
     from vsetune.report.gallery.gallery import make_gallery
     from vsetune.report.gallery.gallery_page import to_html
-    from vsetune.storage.home_files import keep_in_home
-    from vsetune.study.recorded import find_attempt
     from vsetune.training.evaluation import evaluated_split
 
     given = {
@@ -75,10 +96,7 @@ def gallery(
     wanted = parse_spec(
         {name: value for name, value in given.items() if value is not None}, GallerySpec, where="trial gallery",
     )
-    from vsetune.records.studies import Studies
-
-    store = Studies()
-    attempt = find_attempt(store, run, finished=True)
+    store, (attempt,) = found_attempts(run, finished=True)
     with interruptible("nothing was written"):
         trained = load_run(store, attempt, device)
         chosen = split or evaluated_split(trained.trial.data, trained.dataset)
@@ -88,9 +106,9 @@ def gallery(
         page = output or home() / "galleries" / attempt.record.start.study / f"{_file_name(attempt, chosen)}.html"
         write_text(page, to_html(found, _about(attempt, trained)))
         keep_in_home(page)
-    results.out(str(page.absolute()), highlight=False)
+    results.out(str(page.absolute()))
     store.keep_artifacts(attempt.record.attempt_id, [page], folder="gallery")
-    say(f"kept with {attempt.where} as gallery/{page.name}")
+    inform(f"stored with {attempt.where} as gallery/{page.name}")
 
 
 @app.command(epilog="Example: vsetune trial ensemble all/sgraf_saf.lmh-c000-s0 all/sgraf_sgr.lmh-c000-s0")
@@ -100,19 +118,15 @@ def ensemble(
     ],
     split: Split = None,
     device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="the numbers as JSON")] = False,
+    as_json: Json = False,
 ) -> None:
     """Score a split by the mean of the scores of several trials' best networks, beside each of them alone: SGRAF is SAF
     with SGR, GSMN dense with sparse, SCAN both directions, VSRN two models."""
-    from vsetune.study.recorded import find_attempt
     from vsetune.training.evaluation import evaluate_ensemble
 
     if len(runs) < 2:
-        raise UsageError(f"trial ensemble: got {len(runs)} run, need at least two")
-    from vsetune.records.studies import Studies
-
-    store = Studies()
-    attempts = [find_attempt(store, run, finished=True) for run in runs]
+        raise UsageError(messages.BAD_VALUE(option="trial ensemble", got=f"{len(runs)} run", need="at least two"))
+    store, attempts = found_attempts(*runs, finished=True)
     with interruptible("nothing was written"):
         members = [load_run(store, attempt, device) for attempt in attempts]
         chosen = _common_split(attempts, members, split)
@@ -124,7 +138,7 @@ def ensemble(
             found = evaluate_ensemble(
                 plain, members[0].dataset, chosen, device=members[0].device, reports=reports
             )
-    names = [f"{attempt.record.start.study}/{attempt.record.start.trial}" for attempt in attempts]
+    names = _names(attempts)
     if as_json:
         rows = [
             {"run": attempt.record.attempt_id, "trial": name, **numbers}
@@ -139,16 +153,9 @@ def ensemble(
 
 
 @app.command(epilog="Example: vsetune trial show quickstart/vsepp.lseh-c000-s0")
-def show(
-    run: Run,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="everything recorded, the curve too")] = False,
-) -> None:
+def show(run: Run, as_json: Json = False) -> None:
     """Print what a trial is: cell, seed, status, hyperparameters, best M-Recall, checkpoint, error."""
-    from vsetune.records.studies import Studies
-    from vsetune.study.recorded import find_attempt
-
-    store = Studies()
-    attempt = find_attempt(store, run, finished=False)
+    store, (attempt,) = found_attempts(run, finished=False)
     with tempfile.TemporaryDirectory() as into:
         checkpoint = _checkpoint(store, attempt, Path(into))
     record, start = attempt.record, attempt.record.start
@@ -167,10 +174,123 @@ def show(
     table.add_column(overflow="fold")
     for name, value in _facts(attempt):
         table.add_row(name, value)
-    table.add_row("checkpoint", checkpoint or "none left")
+    table.add_row("checkpoint", coded(checkpoint) if checkpoint else "none left")
     if record.error:
         table.add_row("stopped by" if record.status == "pruned" else "error", record.error)
     results.print(table)
+
+
+_OWN = ("step", "epoch", "pairs_seen", "m_recall", "train_seconds")
+
+
+@app.command(epilog="Example: vsetune trial curves quickstart/vsepp.lseh-c000-s0 --output curves.csv")
+def curves(
+    run: Run,
+    output: Annotated[Path | None, place_to_write(help="CSV file to write; default: the terminal")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print every number of every validation of a trial as CSV: recalls, losses, rates, seconds, a line per validation.
+    MLflow shows only M-Recall of them, unless the study file has `tracking: {series: all}`."""
+    store, (attempt,) = found_attempts(run, finished=False)
+    points = store.points(attempt.record.attempt_id)
+    if as_json:
+        print_json([asdict(point) for point in points])
+        return
+    text = _as_csv(points)
+    if output is None:
+        results.out(text, end="")
+        return
+    write_text(output, text)
+    inform(f"written: {output.absolute()}")
+
+
+def _as_csv(points: Sequence[ValidationPoint]) -> str:
+    """A column for every number that any of the points has; empty where a point has not."""
+    names = dict.fromkeys(name for point in points for name in point.metrics if name not in _OWN)
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow([*_OWN, *names])
+    for point in points:
+        own = (getattr(point, name) for name in _OWN)
+        rows.writerow([*own, *(point.metrics.get(name, "") for name in names)])
+    return file.getvalue()
+
+
+@app.command(epilog="Example: vsetune trial model quickstart/vsepp.lseh-c000-s0 --index test")
+def model(
+    run: Run,
+    index: Annotated[str | None, typer.Option(
+        help="split whose images and captions go along, encoded; default: none, the data set is searched at its place",
+    )] = None,
+    device: Device = "auto",
+    tracking_uri: Tracking = None,
+) -> None:
+    """Log a trial's best network as an MLflow model, which `mlflow.pyfunc.load_model` loads and which takes captions or
+    features of images. It carries weights, settings and vocabulary or tokeniser, so it works on another machine, where
+    it searches its index. Prints the model's address."""
+    from vsetune.study.model_files import log_model
+    from vsetune.training.device import choose_device
+
+    uri = store_uri(tracking_of(tracking_uri))
+    store, (attempt,) = found_attempts(run, finished=True)
+    if uri is None:
+        raise UsageError(messages.NO_MLFLOW(command="trial model"))
+    from vsetune.records.mlflow_models import MlflowModels
+
+    with tempfile.TemporaryDirectory() as into, stderr.status("logging the model"):
+        models = MlflowModels(uri, store)
+        address, is_new = log_model(models, store, attempt, Path(into), index=index, device=choose_device(device))
+    results.out(address)
+    inform("logged; it is among the models of the study in the MLflow UI" if is_new else "was logged before")
+
+
+First = Annotated[str, typer.Argument(help="run that proposes, of a network that embeds", show_default=False)]
+Second = Annotated[str, typer.Argument(help="run that decides, of a network that scores pairs", show_default=False)]
+Top = Annotated[int, typer.Option(min=1, help="candidates proposed for every image and for every caption")]
+
+
+@app.command(epilog="Example: vsetune trial rerank quickstart/vsepp.lseh-c000-s0 pairs/scan.lmh-c000-s0 --top 20")
+def rerank(
+    first: First,
+    second: Second,
+    top: Top = RerankSpec.model_fields["top"].default,
+    split: Split = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Score a split in two stages: a trial's network that embeds proposes the first candidates of every image and every
+    caption, another trial's network that scores pairs decides among them. Prints the recalls of the first stage alone
+    beside those of both. Runs are named as for `trial gallery`."""
+    from vsetune.metrics.score_blocks import check_top
+    from vsetune.training.evaluation import evaluate_reranked, evaluated_split
+    from vsetune.training.reranking import FirstStage
+
+    store, attempts = found_attempts(first, second, finished=True)
+    with interruptible("nothing was written"):
+        proposing, deciding = (load_run(store, attempt, device) for attempt in attempts)
+        _check_roles(attempts, proposing, deciding)
+        dataset = deciding.dataset
+        chosen = split or evaluated_split(deciding.trial.data, dataset)
+        check_top(top, images=dataset.split(chosen).images)
+        dataset.require_unchanged([chosen])
+        stage = FirstStage(proposing.network, proposing.trial, top=top)
+        with scoring([attempts[1].record.start.trial]) as (report,):
+            found = evaluate_reranked(
+                stage, (deciding.network, deciding.trial), dataset, chosen, device=deciding.device, report=report
+            )
+    names = _names(attempts)
+    pairs = dataset.split(chosen).images * dataset.split(chosen).captions
+    if as_json:
+        print_json({
+            "split": chosen, "top": top, "proposed_pairs": found.proposed, "pairs": pairs,
+            "first": {"run": attempts[0].record.attempt_id, "trial": names[0], **found.first},
+            "reranked": {"run": attempts[1].record.attempt_id, "trial": names[1], **found.both},
+        })
+        return
+    rows = [(names[0], found.first), (f"re-ranked by {names[1]}", found.both)]
+    results.print(recall_table(f"recalls on {chosen}, per cent", rows, of="trial"))
+    share = found.proposed / pairs
+    inform(f"top {top} of every image and caption: {found.proposed:,} of {pairs:,} pairs scored ({share:.1%})")
 
 
 def _file_name(attempt: RecordedAttempt, split: str) -> str:
@@ -216,10 +336,10 @@ def _checkpoint(store: Studies, attempt: RecordedAttempt, into: Path) -> str | N
     from vsetune.study.recorded import best_weights
 
     try:
-        kept = best_weights(store, attempt, into)
+        weights = best_weights(store, attempt, into)
     except DamagedCheckpoint as error:
-        return str(error)
-    return None if kept is None else remote_place(attempt.folder / kept.name) or str(kept)
+        return error.problem
+    return None if weights is None else remote_place(attempt.folder / weights.name) or str(weights)
 
 
 def _common_split(attempts: Sequence[RecordedAttempt], members: Sequence[TrainedTrial], split: str | None) -> str:
@@ -227,18 +347,15 @@ def _common_split(attempts: Sequence[RecordedAttempt], members: Sequence[Trained
     from vsetune.training.evaluation import evaluated_split
 
     first = members[0].dataset
-    for attempt, member in zip(attempts, members, strict=True):
-        if member.dataset.fingerprint != first.fingerprint:
-            raise DataError(
-                f"trial ensemble: {attempt.where} was trained on {member.dataset.path}, {attempts[0].where} on "
-                f"{first.path}; need members of the same data set"
-            )
-    if len({attempt.record.attempt_id for attempt in attempts}) < len(attempts):
-        raise UsageError("trial ensemble: a run is named twice, which changes nothing but its weight; name it once")
+    _check_data("trial ensemble", attempts, members)
+    ids = [attempt.record.attempt_id for attempt in attempts]
+    for attempt in ids:
+        if ids.count(attempt) > 1:
+            raise UsageError(messages.SAME_RUN(run=attempt))
     splits = [evaluated_split(member.trial.data, member.dataset) for member in members]
     if split is None and len(set(splits)) > 1:
         found = ", ".join(f"{name} of {each.where}" for name, each in zip(splits, attempts, strict=True))
-        raise UsageError(f"trial ensemble: members are evaluated on different splits ({found}); choose one by --split")
+        raise UsageError(messages.OTHER_SPLITS(splits=found))
     first.require_unchanged([split or splits[0]])
     return split or splits[0]
 
@@ -249,12 +366,37 @@ def _check_scores(attempts: Sequence[RecordedAttempt], members: Sequence[Trained
     kinds = [member.trial.network.score for member in members]
     if len(set(kinds)) > 1:
         found = ", ".join(f"{kind} of {each.where}" for kind, each in zip(kinds, attempts, strict=True))
-        raise UsageError(
-            f"trial ensemble: scores have different ranges ({found}), so their mean would follow the widest; need "
-            "members whose scores are of one kind"
-        )
+        raise UsageError(messages.OTHER_SCORES(scores=found))
     networks = sorted({member.trial.network.name for member in members})
     if kinds[0] in ("unbounded", "order") and len(networks) > 1:
-        say(
-            f"warning: scores of {', '.join(networks)} have no common range, the one with the widest spread counts most"
-        )
+        complain("warning", messages.NO_COMMON_RANGE(networks=", ".join(networks)))
+
+
+def _check_roles(attempts: Sequence[RecordedAttempt], first: TrainedTrial, second: TrainedTrial) -> None:
+    """UsageError unless the first embeds and the second scores pairs; DataError unless both are of one data set."""
+    if first.network.kind == "score":
+        raise UsageError(messages.WRONG_STAGE(
+            run=attempts[0].where, network=first.trial.network.name, does="scores pairs", stage="first",
+            example="vse_infinity, which embeds",
+        ))
+    if second.network.kind != "score":
+        raise UsageError(messages.WRONG_STAGE(
+            run=attempts[1].where, network=second.trial.network.name, does="embeds", stage="second",
+            example="scan, which scores pairs",
+        ))
+    _check_data("trial rerank", attempts, [first, second])
+
+
+def _check_data(command: str, attempts: Sequence[RecordedAttempt], members: Sequence[TrainedTrial]) -> None:
+    """DataError unless all members were trained on the same data."""
+    first = members[0].dataset
+    for attempt, member in zip(attempts, members, strict=True):
+        if member.dataset.fingerprint != first.fingerprint:
+            raise DataError(messages.OTHER_DATA(
+                command=command, first=attempts[0].where, first_data=first.path, second=attempt.where,
+                second_data=member.dataset.path,
+            ))
+
+
+def _names(attempts: Sequence[RecordedAttempt]) -> list[str]:
+    return [f"{attempt.record.start.study}/{attempt.record.start.trial}" for attempt in attempts]

