@@ -9,7 +9,7 @@ X cli. A code keeps its meaning for ever and is not used again.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +74,7 @@ class ConfigError(UsageError):
     problems: every problem of the file, one line each; the message joins them with newlines.
     """
 
-    def __init__(self, problems: str | list[str]) -> None:
+    def __init__(self, problems: str | Sequence[str]) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
         super().__init__("\n".join(self.problems))
 

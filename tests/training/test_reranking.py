@@ -9,11 +9,8 @@ import pytest
 import torch
 from refusals import refused
 from torch import Tensor
-<<<<<<< HEAD
 from trained_here import CPU, fresh_network, open_attempt, train
-=======
 from whole_scores import matrix_scores
->>>>>>> h37-cfg
 
 from vsetune.config.component_specs import NETWORKS
 from vsetune.config.study.evaluation_settings import EvaluationSpec

@@ -70,7 +70,8 @@ def export(
     VSETUNE_HOME/leaderboards."""
     from vsetune.report.columns import COLUMNS
     from vsetune.report.export import TEXTS, curves_to_csv, to_json
-    from vsetune.report.page import boards_of, to_html
+    from vsetune.report.page import to_html
+    from vsetune.report.rows import boards_of
     from vsetune.report.shown_runs import shown_runs
 
     kind = None if profile is None else _picture_kind(profile)
@@ -81,7 +82,7 @@ def export(
         html = home() / "leaderboards" / f"{read.name}.html"
     wanted: list[tuple[Path | None, Callable[[], str | bytes]]] = [
         (html, lambda: to_html(read.shown, runs=shown_runs(
-            read.store, boards_of(read.shown), read.attempts, mlflow_url=ui,
+            read.store, boards_of(read.shown).boards, read.attempts, mlflow_url=ui,
         ))),
         (csv, lambda: TEXTS["csv"](read.shown, COLUMNS).whole()),
         (json, lambda: to_json(read.shown)),

@@ -86,7 +86,7 @@ def read_node_types(file: Path) -> list[NodeType]:
     try:
         found = list(_of_the_launcher(plain) if "available_node_types" in plain else _of_kuberay(plain))
     except ValidationError as error:
-        raise ConfigError(describe_problems(error, where=str(file), known=set())) from error
+        raise ConfigError(describe_problems(error, where=str(file))) from error
     if not found:
         raise ConfigError(messages.NO_NODE_TYPES(file=file))
     return found
