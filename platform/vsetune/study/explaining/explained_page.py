@@ -33,7 +33,8 @@ def to_html(explained: ExplainedStudy) -> str:
     longest = max((_length(cell.account) for cell in explained.cells), default=0.0) or 1.0
     cells = len(explained.cells)
     return render(
-        "explained.html.j2", "vsetune.study.explaining", explained=explained, outcomes=OUTCOMES, fixed=fixed,
+        "explained.html.j2", "vsetune.study.explaining",
+        explained=explained, outcomes=OUTCOMES, fixed=fixed,
         headline=f"{_trials(sum(len(cell.trials) for cell in explained.cells))} in {cells} cell{'s'[:cells != 1]}.",
         sections=[_section(cell, number, longest) for number, cell in enumerate(explained.cells)],
     )

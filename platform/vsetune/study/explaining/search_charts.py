@@ -7,17 +7,16 @@ Their colours are those of the style sheet of the page, so that they follow a da
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from vsetune.config.spec.base import Choices, Domain
-from vsetune.report.profile_charts import picture
+from vsetune.report.vega import svg
 from vsetune.report.wording import fixed
 from vsetune.study.explaining.explained import ExplainedCell, TriedTrial, text_of
 
@@ -155,14 +154,6 @@ _CLOSEST, _WIDEST, _ALL_STEPS = 165, 320, 1000
 """Pixels between two axes of parallel coordinates, at least and at most, and the target for all gaps together."""
 _FOOT = -0.06
 """Place under an axis, of trials without the setting."""
-_CONFIG = {
-    "view": {"stroke": None}, "legend": {"labelColor": "var(--soft)", "labelFontSize": 11.5, "aria": False},
-    "axis": {
-        "labelColor": "var(--soft)", "titleColor": "var(--soft)", "tickColor": "var(--soft)", "titleFontWeight": 400,
-        "domainColor": "var(--soft)", "gridColor": "var(--line)", "labelFontSize": 11.5, "titleFontSize": 11.5,
-        "aria": False,
-    },
-}
 
 
 def charts_of(cell: ExplainedCell) -> SearchCharts | None:
@@ -179,16 +170,6 @@ def charts_of(cell: ExplainedCell) -> SearchCharts | None:
         _parallel(cell, recalls, trials) if is_parallel else None,
         any(_place_in(cell, name, trial) is None for name in cell.settings for trial in trials),
     )
-
-
-def _svg(spec: dict[str, Any], summary: str) -> Markup:
-    """A Vega-Lite chart for a page. summary: the chart in words."""
-    text = picture({"background": None, "config": _CONFIG, **spec}, "svg").decode()
-    text = re.sub(
-        r'<path aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="[^"]*"([^>]*)/>',
-        r"<path\2><title>\1</title></path>", text,
-    )
-    return Markup(re.sub(r'<svg [^>]*class="marks"', f'<svg role="img" aria-label="{escape(summary)}"', text, count=1))
 
 
 def _looks(looks: dict[str, Any], channels: Sequence[str], legend: dict[str, Any] | None) -> dict[str, Any]:
@@ -252,7 +233,7 @@ def _history(cell: ExplainedCell, recalls: tuple[float, float], steps: Sequence[
     if given is not None:
         lines.append({"points": [{"x": given, "y": end} for end in recalls], "mark": {"strokeDash": [5, 4]}})
     x = {"type": "quantitative", "title": "epochs of all trials, in the order they started"}
-    return _svg(
+    return svg(
         _plot(x, recalls, marks, lines=lines, width=500, height=190, legend=True),
         f"Best M-Recall of {cell.name}: {steps[-1][1]:.1f} per cent after {steps[-1][0]:.1f} of {spent:.1f} epochs.",
     )
@@ -267,7 +248,7 @@ def _front(
     line = {"points": [{"x": x, "y": y} for x, y in corners], "mark": {"strokeWidth": 2}}
     marks = [_mark(cell, trial, recalls, trial.best_epoch) for trial in _shown(cell) if trial.best is not None]
     x = {"type": "quantitative", "title": "epochs of a trial", "scale": {"zero": True}}
-    return _svg(
+    return svg(
         _plot(x, recalls, marks, lines=[line], width=500, height=200),
         f"Fewest epochs and highest M-Recall of {cell.name}: from {points[0][1]:.1f} per cent at epoch "
         f"{points[0][0]:.2f} to {points[-1][1]:.1f} at {points[-1][0]:.2f}.",
@@ -296,7 +277,7 @@ def _slice(cell: ExplainedCell, name: str, recalls: tuple[float, float]) -> Mark
         for value in [trial.configuration[name]]
     ]
     summary = f"Best M-Recall of {len(marks)} trials of {cell.name} over {name}."
-    return _svg(_plot(x, recalls, marks, width=280, height=150), summary)
+    return svg(_plot(x, recalls, marks, width=280, height=150), summary)
 
 
 def place_of(domain: Domain, value: Any) -> float | None:
@@ -352,7 +333,7 @@ def _parallel(cell: ExplainedCell, recalls: tuple[float, float], trials: Sequenc
     text = {"type": "text", "aria": False, "color": "var(--soft)", "fontSize": 11.5}
     channels = ("stroke", "strokeWidth", "opacity", "strokeDash")
     of_trial = {"detail": {"field": "trial"}, "order": {"field": "x"}}
-    return _svg(
+    return svg(
         {
             "width": step * len(cell.settings), "height": 240, "encoding": plane, "layer": [
                 {
