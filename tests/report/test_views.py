@@ -14,7 +14,7 @@ from rich.console import Console
 from vsetune.metrics.efficiency import SeedDifference
 from vsetune.report import wording
 from vsetune.report.building import build
-from vsetune.report.charts import band, curve_charts, height_chart, loss_colours, nice_ticks
+from vsetune.report.charts import band, curve_charts, height_chart, loss_colours
 from vsetune.report.export import curves_to_csv, to_csv, to_json, to_latex, to_markdown
 from vsetune.report.page import to_html
 from vsetune.report.terminal import render_table
@@ -190,14 +190,6 @@ def test_losses_keep_their_colour_across_networks(attempt):
     assert {(row["network"], row["loss"]): row["colour"] for row in rows} == {
         ("vsepp", "lmh"): 0, ("vsepp", "lseh"): 1, ("b", "lmh"): 0, ("b", "lsh"): 2,
     }
-
-
-@pytest.mark.parametrize(("low", "high"), [(0, 15), (3.2, 61.9), (50, 50), (0, 0.002), (0, 1e4)])
-def test_ticks_cover_the_range_with_round_numbers(low, high):
-    ticks = nice_ticks(low, high, 6)
-    assert ticks[0] <= low
-    assert ticks[-1] >= high
-    assert 2 <= len(ticks) <= 9
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])

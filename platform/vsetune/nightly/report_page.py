@@ -13,7 +13,6 @@ from typing import Any
 from vsetune.nightly import report_words as words
 from vsetune.nightly.night import NightReport, ReportRow
 from vsetune.nightly.report_words import RowWords, band_ends, band_words, banner, tonight_words
-from vsetune.report.axis_scale import Scale
 from vsetune.report.page_templates import render
 from vsetune.report.wording import NOTHING
 
@@ -23,6 +22,21 @@ _FURTHEST = 5.0
 """Multiple of the spread of the nights, up to which an end of the band is plotted."""
 MOST_NIGHTS = 60
 """Most nights that are plotted, the newest ones."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Linear map of low to high onto start to end, in pixels. Values outside go to the edge; if low equals high, all
+    values go to the middle."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+        return round(self.start + min(1.0, max(0.0, share)) * (self.end - self.start), 2)
 
 
 @dataclass(frozen=True)

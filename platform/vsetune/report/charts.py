@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from vsetune.metrics.best_of_k import ExpectedBest
@@ -21,29 +20,12 @@ from vsetune.report.vega import LIGHT, PictureKind, looks_of, picture
 from vsetune.report.wording import fixed
 
 
-@dataclass(frozen=True)
-class Tick:
-    """position: pixels in the panel."""
-
-    position: float
-    label: str
-
-
 def loss_colours(*boards: Leaderboard) -> dict[str, int]:
     """Index of each loss of a page; the (first) baseline has index 0."""
     names = dict.fromkeys([
         *(board.baseline for board in boards), *(row.loss for board in boards for row in board.rows),
     ])
     return {loss: index for index, loss in enumerate(names)}
-
-
-def nice_ticks(low: float, high: float, count: int) -> list[float]:
-    """About `count` round numbers that cover low to high."""
-    rough = max(high - low, 1e-9) / count
-    size = 10.0 ** math.floor(math.log10(rough))
-    step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= rough)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(index * step, 10) for index in range(first, max(last, first + 1) + 1)]
 
 
 def curve_charts(leaderboard: Leaderboard) -> list[dict[str, Any]]:
