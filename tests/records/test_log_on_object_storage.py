@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from refusals import refused
 from s3_server import endpoint, machine, prefix
 from studied import BEGUN, OPENED, POINTS, attempt_of, point
 
 from vsetune.errors import StorageError
 from vsetune.records import log as logs
+from vsetune.records import messages
 from vsetune.records.events import Event, Validated
 from vsetune.records.log import LOG_FILE, LogWriter, Overtaken, brought, lines_of
 from vsetune.storage import s3
@@ -65,7 +67,7 @@ def test_a_driver_that_was_overtaken_adds_nothing_and_hears_of_it_once(
     second.settle()
     paused.append(Validated(attempt_of(BEGUN), (point(99),), 4.0))
     for _ in range(2):
-        with pytest.raises(Overtaken, match="another driver has added to the log"):
+        with refused(messages.LOG_OVERTAKEN, by=Overtaken):
             paused.settle()
     second.append(Validated(attempt_of(BEGUN), POINTS, 5.0))
     second.close()

@@ -1,4 +1,4 @@
-"""What MLflow raises is one line of ours that says why, not through which layers it came."""
+"""Exceptions of MLflow become one line of ours that gives the cause, not the layers it came through."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ import tempfile
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
+from refusals import refused
 from sqlalchemy.exc import OperationalError
 
 from vsetune.errors import StorageError, UnusableStore
+from vsetune.records import messages
 from vsetune.records.mlflow_client import in_one_line, opening
 
+STORE = "http://mlflow:5000"
 POOL = "HTTPConnectionPool(host='mlflow', port=5000)"
 ASKED = f"API request to http://mlflow:5000/api/2.0/mlflow/runs/get failed with exception {POOL}: Max retries exceeded"
 
 
-def refusal(said: str) -> OperationalError:
+def refusal(text: str) -> OperationalError:
     """By a database's server, to a connection."""
-    return OperationalError(None, None, RuntimeError(said))
+    return OperationalError(None, None, RuntimeError(text))
 
 
 @pytest.mark.parametrize(
-    ("caused_by", "told"),
+    ("caused_by", "reason"),
     [
         (
             "NewConnectionError(\"HTTPConnection(host='mlflow', port=5000): Failed to establish a new connection: "
@@ -35,13 +38,10 @@ def refusal(said: str) -> OperationalError:
         (f'ReadTimeoutError("{POOL}: Read timed out. (read timeout=30)")', "Read timed out. (read timeout=30)"),
     ],
 )
-def test_a_request_that_failed_is_told_by_its_cause(caused_by: str, told: str) -> None:
+def test_a_request_that_failed_is_reported_by_its_cause(caused_by: str, reason: str) -> None:
     raised = MlflowException(f"{ASKED} with url: /api/2.0/mlflow/runs/get?run_uuid=0 (Caused by {caused_by})")
-    with pytest.raises(StorageError) as error, in_one_line("store: cannot open", then="go on"):
+    with refused(messages.STORE_AWAY, by=StorageError, reason=reason), in_one_line(STORE, "open"):
         raise raised
-    assert str(error.value) == (
-        f"store: cannot open ({told}); check free space, permissions and the server, then go on"
-    )
 
 
 @pytest.mark.parametrize("raised", [
@@ -53,7 +53,7 @@ def test_a_request_that_failed_is_told_by_its_cause(caused_by: str, told: str) -
     refusal("(1045, \"Access denied for user 'me'@'host' (using password: YES)\")"),
 ])
 def test_a_server_that_does_not_let_us_in_is_not_waited_for(raised: Exception) -> None:
-    with pytest.raises(UnusableStore, match="forbidden .*; check user, password and database$"), opening("http://mlflow:5000"):
+    with refused(messages.STORE_FORBIDS, by=UnusableStore), opening(STORE):
         raise raised
 
 
@@ -63,26 +63,22 @@ def test_a_server_that_does_not_let_us_in_is_not_waited_for(raised: Exception) -
     refusal("FATAL:  sorry, too many clients already"),
 ])
 def test_a_server_that_cannot_let_us_in_just_now_is(raised: Exception) -> None:
-    with pytest.raises(StorageError, match="cannot open") as error, opening("http://mlflow:5000"):
+    with refused(messages.STORE_AWAY, by=StorageError) as error, opening(STORE):
         raise raised
     assert not isinstance(error.value, UnusableStore)
 
 
-@pytest.mark.parametrize(("package", "how"), [
-    ("psycopg", r"run: pip install 'vsetune\[postgres\]'"), ("MySQLdb", "install it, or name another driver"),
-])
-def test_a_driver_that_is_not_installed_is_told_with_what_installs_it(package: str, how: str) -> None:
-    told = f"needs the package {package}, which is not installed; {how}"
-    with pytest.raises(UnusableStore, match=told), opening("http://mlflow:5000"):
+@pytest.mark.parametrize("package", ["psycopg", "MySQLdb"])
+def test_a_driver_that_is_not_installed_is_named_with_the_way_to_install_it(package: str) -> None:
+    with refused(messages.DRIVER_MISSING, by=UnusableStore, package=package) as error, opening(STORE):
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    assert ("vsetune[postgres]" in str(error.value)) == (package == "psycopg")
 
 
-def test_a_disk_that_is_full_somewhere_is_told_with_the_temporary_folder() -> None:
+def test_a_disk_that_is_full_somewhere_is_reported_with_the_temporary_folder() -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    with pytest.raises(StorageError, match=f"check free space, in {tempfile.gettempdir()} too, permissions"), \
-            in_one_line("store: cannot open", then="go on"):
+    with refused(messages.STORE_AWAY, also=f", in {tempfile.gettempdir()} too"), in_one_line(STORE, "open"):
         raise full
     full.filename = "/store/meta.yaml"
-    with pytest.raises(StorageError, match=r"'/store/meta.yaml'\); check free space, permissions"), \
-            in_one_line("store: cannot open", then="go on"):
+    with refused(messages.STORE_AWAY, also=""), in_one_line(STORE, "open"):
         raise full

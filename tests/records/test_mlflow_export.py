@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,13 +11,15 @@ import pytest
 from full_disk import largest_file
 from mlflow import MlflowClient
 from mlflow.entities import Run
+from refusals import refused
 from studied import BEGUN, OPENED, attempt_of, point, start
 
 from vsetune.errors import StorageError
-from vsetune.records.events import AttemptStart, Begun, Closed, Ended, Event, Opened, Validated
+from vsetune.records import messages
+from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
 from vsetune.records.log import LogWriter
 from vsetune.records.mlflow_export import MlflowExport
-from vsetune.records.mlflow_views import VIEW_TAG, charts_view
+from vsetune.records.run_descriptions import VIEW_TAG, charts_view
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
 ATTEMPT = attempt_of(BEGUN)
@@ -108,7 +109,7 @@ def test_from_a_copied_home_nothing_is_written_beside_the_original(
     shutil.copytree(folder, copy / "tiny")
     there = f"sqlite:///{copy / 'mlflow.db'}"
     exporting = MlflowExport(there, copy / "tiny", series="all", file=lambda name: None)
-    with pytest.raises(StorageError, match=r"is a copy, whose files are in .*/artifacts/tiny; remove it, and make it"):
+    with refused(messages.STORE_COPIED, by=StorageError, folder=tmp_path / "artifacts" / "tiny"):
         exporting.advance()
     assert sorted((tmp_path / "artifacts").rglob("*")) == original
     anew = f"sqlite:///{copy / 'anew.db'}"
@@ -126,15 +127,6 @@ def test_a_home_may_have_two_names(tmp_path: Path, folder: Path, export: Callabl
     assert set(runs_of(uri)) == {"tiny", ATTEMPT}
 
 
-def test_a_study_all_of_whose_trials_failed_is_failed_there(
-    uri: str, folder: Path, export: Callable[..., MlflowExport]
-) -> None:
-    write(folder, OPENED, BEGUN, Ended(ATTEMPT, "failed", {}, (), "numeric: nan", 5.0), Closed("failed", (), 6.0))
-    all_of(export())
-    runs = runs_of(uri)
-    assert [runs[name].info.status for name in (ATTEMPT, "tiny")] == ["FAILED", "FAILED"]
-
-
 def test_attempts_that_a_dead_driver_left_are_killed_there_and_a_resumed_one_runs(
     uri: str, folder: Path, export: Callable[..., MlflowExport]
 ) -> None:
@@ -147,46 +139,41 @@ def test_attempts_that_a_dead_driver_left_are_killed_there_and_a_resumed_one_run
     assert (killed.info.status, killed.data.tags["status"], killed.info.end_time) == ("KILLED", "killed", 9000)
 
 
-@pytest.mark.parametrize("note", ["as it was", "of before", "lost"])
-def test_what_is_exported_twice_is_there_once(
-    uri: str, folder: Path, export: Callable[..., MlflowExport], note: str
+@pytest.mark.parametrize("kept_note", ["as it was", "of before", "lost"])
+def test_what_is_exported_twice_is_there_once_with_its_description(
+    uri: str, folder: Path, export: Callable[..., MlflowExport], kept_note: str
 ) -> None:
     write(folder, OPENED, BEGUN, *(Validated(ATTEMPT, (each,), 3.0 + each.step) for each in CURVE[:3]))
     all_of(export())
     kept = (folder / "mlflow.json").read_bytes()
     write(folder, *(Validated(ATTEMPT, (each,), 3.0 + each.step) for each in CURVE[3:]),
-          Ended(ATTEMPT, "finished", {"best_m_recall": 35.0}, (), None, 10.0), Closed("finished", (), 11.0))
+          Ended(ATTEMPT, "failed", {"best_m_recall": 35.0}, (), "numeric: nan", 10.0), Closed("finished", (), 11.0))
     all_of(export())
-    if note == "of before":
+    if kept_note == "of before":
         (folder / "mlflow.json").write_bytes(kept)
-    elif note == "lost":
+    elif kept_note == "lost":
         (folder / "mlflow.json").unlink()
     all_of(export())
     runs = runs_of(uri)
     assert runs.keys() == {ATTEMPT, "tiny"}
     assert series(uri, runs[ATTEMPT], "m_recall") == [(each.step, each.m_recall) for each in CURVE]
     assert series(uri, runs[ATTEMPT], "best_m_recall") == [(5, 35.0)]
-    assert runs[ATTEMPT].info.status == "FINISHED"
-
-
-def test_a_slim_export_has_m_recall_alone_as_a_series(
-    uri: str, folder: Path, export: Callable[..., MlflowExport]
-) -> None:
-    write(folder, OPENED, BEGUN, Validated(ATTEMPT, CURVE, 4.0))
-    all_of(export("m_recall"))
-    assert set(runs_of(uri)[ATTEMPT].data.metrics) == {"m_recall"}
+    assert [runs[name].info.status for name in (ATTEMPT, "tiny")] == ["FAILED", "FINISHED"]
+    note = runs[ATTEMPT].data.tags["mlflow.note.content"]
+    assert "**vsepp.lmh-c000-s0**: vsepp with lmh, seed 0, failed." in note
+    assert "`vsetune trial gallery tiny/vsepp.lmh-c000-s0`" in note
+    assert "Attempts: 1 failed." in runs["tiny"].data.tags["mlflow.note.content"]
 
 
 @pytest.mark.parametrize("kind", ["all", "m_recall"])
-def test_the_use_of_the_machine_is_a_series_beside_m_recall_whatever_else_is(
+def test_a_slim_export_has_m_recall_and_the_use_of_the_machine_alone_as_series(
     uri: str, folder: Path, export: Callable[..., MlflowExport], kind: str
 ) -> None:
     used = {"train_loss": 1.5, "system/cpu_utilization_percentage": 80.0}
     write(folder, OPENED, BEGUN, Validated(ATTEMPT, (point(3, metrics=used),), 4.0))
     all_of(export(kind))
-    found = set(runs_of(uri)[ATTEMPT].data.metrics)
-    assert {"m_recall", "system/cpu_utilization_percentage"} <= found
-    assert ("train_loss" in found) == (kind == "all")
+    slim, found = {"m_recall", "system/cpu_utilization_percentage"}, set(runs_of(uri)[ATTEMPT].data.metrics)
+    assert found == slim if kind == "m_recall" else found > slim | {"train_loss"}
 
 
 def test_a_line_that_does_not_count_yet_is_not_exported(uri: str, folder: Path) -> None:
@@ -242,7 +229,7 @@ def test_validations_that_an_outage_kept_out_follow_when_the_store_answers_again
     made = export()
     all_of(made)
     write(folder, Validated(ATTEMPT, CURVE, 4.0))
-    with largest_file(0), pytest.raises(StorageError, match="cannot export"):
+    with largest_file(0), refused(messages.STORE_AWAY, by=StorageError):
         made.advance()
     all_of(made)
     assert series(uri, runs_of(uri)[ATTEMPT], "m_recall") == [(each.step, each.m_recall) for each in CURVE]
@@ -274,7 +261,7 @@ def test_a_name_that_is_taken_there_holds_the_export_up_and_says_so(
 ) -> None:
     MlflowClient(uri).create_experiment("tiny")
     write(folder, OPENED)
-    with pytest.raises(Exception, match="MLflow experiment 1 has this name and is another one"):
+    with refused(messages.EXPERIMENT_TAKEN, by=StorageError, number=1):
         all_of(export())
 
 
@@ -287,26 +274,3 @@ def test_another_log_of_the_same_name_is_exported_from_its_beginning(
     write(folder, Opened(OPENED.record, 50.0), Begun(start("vsepp.lmh-c009-s0"), 51.0))
     all_of(export())
     assert "tiny/vsepp.lmh-c009-s0/1" in runs_of(uri)
-
-
-def test_nothing_is_kept_in_memory_of_attempts_that_have_ended(
-    folder: Path, export: Callable[..., MlflowExport]
-) -> None:
-    def starts() -> int:
-        return sum(type(each) is AttemptStart and each.study == "kept" for each in gc.get_objects())
-
-    def begun(number: int) -> Begun:
-        return Begun(start(f"vsepp.lmh-c{number:03}-s0", study="kept"), 3.0)
-
-    write(folder, OPENED)
-    for number in range(4):
-        write(folder, begun(number))
-    made = export()
-    all_of(made)
-    assert starts() == 4
-    write(folder, *(Ended(attempt_of(begun(number)), "finished", {}, (), None, 9.0) for number in range(3)))
-    all_of(made)
-    assert starts() == 1
-    again = export()
-    assert starts() == 2
-    assert (made.number, again.number) == (7, 7)

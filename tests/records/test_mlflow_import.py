@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from foreign_exports import CONFIG, RECORD, WEIGHTS, begin, record
 from mlflow import MlflowClient
+from refusals import refused
 
 from vsetune.errors import DataError, UsageError
+from vsetune.records import messages
 from vsetune.records.events import attempt_id
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.mlflow_client import PIECE
@@ -163,7 +165,7 @@ def test_what_is_no_study_of_that_mlflow_is_told(mlflow_here: str, at: Callable[
     client.create_experiment("theirs")
     client.create_experiment("empty", tags={"vsetune.kind": "study"})
     for name in ("nowhere", "theirs"):
-        with pytest.raises(UsageError, match=f"study {name}: is not in sqlite:///"):
+        with refused(messages.NOT_IN_STORE, by=UsageError, study=name):
             bring_study(name, mlflow_here)
-    with pytest.raises(DataError, match="study empty: has no run of its own"):
+    with refused(messages.STUDY_RUN_MISSING, by=DataError, study="empty"):
         bring_study("empty", mlflow_here)

@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from refusals import refused
 from s3_server import endpoint, machine, prefix
 from studied import OPENED, RECORD, point, start
 
 from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.records import messages
 from vsetune.records.events import Opened
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
@@ -90,10 +92,10 @@ def test_another_configuration_of_the_same_name_is_refused_with_what_differs(
 ) -> None:
     study = written()
     study.open_study(RECORD, resume=False)
-    with pytest.raises(StudyConflict, match="exists already with this file; continue it with --resume"):
+    with refused(messages.STUDY_EXISTS, by=StudyConflict):
         study.open_study(RECORD, resume=False)
     other = replace(RECORD, fingerprint="f2", config={**RECORD.config, "baseline": "lseh"})
-    with pytest.raises(StudyConflict, match="baseline: lmh -> lseh"):
+    with refused(messages.STUDY_CHANGED, by=StudyConflict, changes="baseline: lmh -> lseh"):
         study.open_study(other, resume=True)
 
 
@@ -153,9 +155,9 @@ def test_what_is_not_there_is_told_with_what_is(
     study.open_study(RECORD, resume=False)
     study.settle()
     found = read(monkeypatch, tmp_path)
-    with pytest.raises(UsageError, match="study tiyn: not in .*, which has: tiny; did you mean tiny"):
+    with refused(messages.STUDY_UNKNOWN, by=UsageError, study="tiyn", known="tiny", hint="did you mean tiny? "):
         found.attempts("tiyn")
-    with pytest.raises(UsageError, match="attempt tiny/none/1: has not begun"):
+    with refused(messages.ATTEMPT_UNKNOWN, by=UsageError, attempt="tiny/none/1"):
         found.attempt("tiny/none/1")
     for name in ("../tiny", "", "tiny/../tiny"):
         with pytest.raises(UsageError):
@@ -164,7 +166,7 @@ def test_what_is_not_there_is_told_with_what_is(
 
 def test_a_log_of_a_newer_version_is_refused(written: Callable[[], StudyWriter]) -> None:
     study = written()
-    with pytest.raises(StorageError, match="its log has format 9, this vsetune reads 1"):
+    with refused(messages.LOG_OF_NEWER_VERSION, by=StorageError, got=9, known=1):
         study.history.add(Opened(OPENED.record, 1.0, format=9))
 
 

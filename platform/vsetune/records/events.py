@@ -1,11 +1,30 @@
-"""Attempts, validations and the events of a study's log, as plain frozen data."""
+"""Attempts, validations and the events of a study's log, as plain frozen data.
+
+Their annotations bound what a log from another home may contain (`foreign_log.py`); making an object checks nothing.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from pathlib import PurePosixPath
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    JsonValue,
+    StringConstraints,
+)
+
+from vsetune.config.spec.base import Name, Seed
+from vsetune.records import messages
 
 AttemptStatus = Literal["running", "finished", "pruned", "failed", "killed"]
 """finished: trained to its budget. pruned: stopped by the scheduler. failed: an error. killed: its process died."""
@@ -31,9 +50,100 @@ DRAWN_BY = "drawn_by"
 """Key in the environment of an attempt of a search: which sampler chose its configuration, and what it had learnt from.
 """
 
+_LONGEST_NAME = 4000
+_HASH = "[0-9a-f]{1,64}"
+
+
+def is_inside(name: Any) -> bool:
+    """Whether a name, as exports and logs write it, is that of a file below a folder and cannot lead out of it."""
+    if not isinstance(name, str) or not name.isprintable() or "\\" in name or not 0 < len(name) <= _LONGEST_NAME:
+        return False
+    path = PurePosixPath(name)
+    is_short = all(len(part.encode()) < 250 for part in path.parts)
+    return is_short and not path.is_absolute() and ".." not in path.parts and str(path) == name != "."
+
+
+def _inside(name: str) -> str:
+    if not is_inside(name):
+        raise ValueError(messages.NO_FILE_INSIDE())
+    return name
+
+
+def _json(value: Any) -> Any:
+    """The value, unchanged. ValueError for an integer of more than 63 bits."""
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _json(inner)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ValueError(messages.INTEGER_TOO_LARGE())
+    return value
+
+
+def _tags(tags: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in tags.items():
+        if name.startswith(PLUGIN_TAG) and not re.fullmatch(_HASH, value):
+            raise ValueError(messages.NO_HASH(tag=name))
+    return tags
+
+
+def _environment(environment: Mapping[str, str]) -> Mapping[str, str]:
+    float(environment.get("usd_per_hour", 0))
+    return environment
+
+
+def _as(kind: Any) -> GetPydanticSchema:
+    """Checks a value as one of another type."""
+    return GetPydanticSchema(lambda _, handler: handler(kind))
+
+
+_Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+_PathName = Annotated[str, StringConstraints(max_length=250, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""Name of a trial, a cell or a component, which becomes part of file names."""
+_Hash = Annotated[str, StringConstraints(pattern=f"^{_HASH}$")]
+_Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+_Count = Annotated[int, Field(ge=0, lt=2**31)]
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
+_Time = Annotated[float, Field(ge=0, lt=10**11)]
+"""Seconds since 1970."""
+_Json = Annotated[Mapping[str, Any], _as(dict[str, JsonValue]), AfterValidator(_json)]
+_Files = tuple[Annotated[str, AfterValidator(_inside)], ...]
+
+
+class _Part(BaseModel):
+    """Keys that are checked in a mapping with others, which belong to other specs."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _Tracking(_Part):
+    uri: _Text | None = None
+
+
+class _Config(_Part):
+    """The keys of a study file that reports read."""
+
+    description: _Text | None = None
+    baseline: _Text | None = None
+    networks: list[str | _Json] = []
+    losses: list[str | _Json] = []
+    search: _Json | None = None
+    scheduler: _Json | None = None
+    tracking: _Tracking | None = None
+
+
+class _Resolved(_Part):
+    network: _Json = {}
+    loss: _Json = {}
+    training: _Json = {}
+    data: _Json = {}
+    plugins: dict[str, _Hash] = {}
+
+
+class _Checked:
+    __pydantic_config__: ClassVar = ConfigDict(strict=True, extra="forbid", revalidate_instances="always")
+
 
 @dataclass(frozen=True)
-class ValidationPoint:
+class ValidationPoint(_Checked):
     """One validation: a point of the M-Recall curve.
 
     step: training steps done. epoch: pairs seen / pairs in the train split. m_recall: per cent, validation split.
@@ -41,26 +151,26 @@ class ValidationPoint:
     metrics: everything else worth plotting (recalls in per cent, loss, rates, seconds), by name.
     """
 
-    step: int
-    epoch: float
-    pairs_seen: int
-    m_recall: float
-    train_seconds: float
+    step: _Integer
+    epoch: Annotated[_Finite, Field(ge=0)]
+    pairs_seen: _Integer
+    m_recall: _Finite
+    train_seconds: _Finite
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class StudyRecord:
+class StudyRecord(_Checked):
     """A study as the store knows it. config: the resolved study file. fingerprint: its hash."""
 
-    name: str
-    fingerprint: str
-    config: Mapping[str, Any]
-    tags: Mapping[str, str] = field(default_factory=dict)
+    name: Name
+    fingerprint: _Hash
+    config: Annotated[Mapping[str, Any], _as(_Config), BeforeValidator(_json)]
+    tags: Annotated[Mapping[str, _Text], AfterValidator(_tags)] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class AttemptStart:
+class AttemptStart(_Checked):
     """What is known when an attempt starts. number counts from 1; a retry of a trial is number 2, ...
 
     configuration: flat hyperparameters that differ between trials, for people to compare (`loss.margin`: 0.2).
@@ -70,18 +180,18 @@ class AttemptStart:
     phase: `search` (hyperparameters being searched) or `confirm` (the winner repeated with another seed).
     """
 
-    study: str
-    trial: str
-    cell: str
-    network: str
-    loss: str
-    number: int
-    seed: int
+    study: Name
+    trial: _PathName
+    cell: _PathName
+    network: _PathName
+    loss: _PathName
+    number: Annotated[int, Field(ge=1, lt=2**31)]
+    seed: Seed
     phase: Literal["search", "confirm"]
-    configuration: Mapping[str, Any]
-    resolved: Mapping[str, Any]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    protocol: Mapping[str, Any] = field(default_factory=dict)
+    configuration: _Json
+    resolved: Annotated[Mapping[str, Any], _as(_Resolved), BeforeValidator(_json)]
+    environment: Annotated[Mapping[str, _Text], AfterValidator(_environment)] = field(default_factory=dict)
+    protocol: _Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -118,76 +228,76 @@ def attempt_id(start: AttemptStart) -> str:
 
 
 @dataclass(frozen=True)
-class Opened:
+class Opened(_Checked):
     """A driver takes the study: attempts of an earlier driver that were still running were killed."""
 
     record: StudyRecord
-    at: float
-    format: int = FORMAT
+    at: _Time
+    format: _Count = FORMAT
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Drawn(_Checked):
     """A configuration of a cell's search. number: counts from 0 in its cell, refused and taught ones included.
 
     distributions: of its settings, as Optuna writes them. attributes: which sampler chose it, why it was refused, which
     trial of another study taught it. value: of a taught one.
     """
 
-    cell: str
-    number: int
+    cell: _PathName
+    number: _Count
     state: Literal["running", "refused", "taught"]
-    configuration: Mapping[str, Any]
-    distributions: Mapping[str, str]
-    attributes: Mapping[str, Any]
-    at: float
-    value: float | None = None
+    configuration: _Json
+    distributions: Mapping[str, _Text]
+    attributes: _Json
+    at: _Time
+    value: _Finite | None = None
 
 
 @dataclass(frozen=True)
-class Restarted:
+class Restarted(_Checked):
     """The search of a cell begins anew: configurations sampled before no longer count. Numbering continues."""
 
-    cell: str
-    at: float
+    cell: _PathName
+    at: _Time
 
 
 @dataclass(frozen=True)
-class Begun:
+class Begun(_Checked):
     """An attempt runs. A killed attempt that begins again with the same number continues as the same attempt."""
 
     start: AttemptStart
-    at: float
+    at: _Time
 
 
 @dataclass(frozen=True)
-class Validated:
+class Validated(_Checked):
     """Validations of a running attempt, in order, without those already in the log."""
 
     attempt: str
     points: tuple[ValidationPoint, ...]
-    at: float
+    at: _Time
 
 
 @dataclass(frozen=True)
-class Ended:
+class Ended(_Checked):
     """An attempt is over. files: stored with it, paths below the study's folder. error: one line, or None."""
 
     attempt: str
     status: AttemptStatus
     summary: Mapping[str, float]
-    files: tuple[str, ...]
-    error: str | None
-    at: float
+    files: _Files
+    error: _Text | None
+    at: _Time
 
 
 @dataclass(frozen=True)
-class Closed:
+class Closed(_Checked):
     """A driver has left. files: of the study as a whole, below its folder."""
 
     status: StudyStatus
-    files: tuple[str, ...]
-    at: float
+    files: _Files
+    at: _Time
 
 
 Event = Opened | Drawn | Restarted | Begun | Validated | Ended | Closed

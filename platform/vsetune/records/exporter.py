@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable
 from typing import Protocol
 
-from vsetune.errors import StorageError, UnusableStore, VsetuneError
+from vsetune.errors import StorageError, UnusableStore
+from vsetune.records.background import Repeated
 from vsetune.records.log import LogWriter, Overtaken
 
-_log = logging.getLogger(__name__)
-_LOOK_EVERY_S, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 0.5, 30.0
+_LOOK_EVERY_S = 1.0
 
 
 class Export(Protocol):
@@ -36,14 +34,17 @@ class Exporter:
     def __init__(self, open_export: Callable[[], Export] | None, log: LogWriter) -> None:
         self._open, self._log = open_export, log
         self._export: Export | None = None
-        self._outage: StorageError | None = None
-        self.refusal: VsetuneError | None = None
-        """Why the store cannot be used at all; None as long as waiting may help."""
-        self._changed = threading.Condition()
-        self._is_wanted = self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, name="mlflow-export", daemon=True)
+        what = f"{log.path.parent.name}: MLflow"
+        self._steps = Repeated(
+            self._step, name="mlflow-export", what=what, every_s=_LOOK_EVERY_S, final=UnusableStore
+        )
         if open_export is not None:
-            self._thread.start()
+            self._steps.start()
+
+    @property
+    def refusal(self) -> StorageError | None:
+        """Why the store cannot be used at all; None as long as waiting may help."""
+        return self._steps.refusal
 
     def pending(self) -> int:
         """How many events MLflow does not have yet."""
@@ -53,13 +54,13 @@ class Exporter:
 
     def outage(self) -> str | None:
         """Why nothing is exported at the moment, in one line; None when all is well."""
-        trouble = self.refusal or self._outage
+        trouble = self._steps.outage
         return None if trouble is None else str(trouble)
 
     def wait_until_open(self, timeout_s: float) -> None:
         """Return once the store is open, or found away, or after `timeout_s`. UnusableStore if it cannot be used."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._export or self._outage or self.refusal or not self._open, timeout_s)
+        if self._open is not None:
+            self._steps.wait_for(lambda: self._export is not None or self._steps.outage is not None, timeout_s)
         if self.refusal is not None:
             raise self.refusal
 
@@ -76,10 +77,8 @@ class Exporter:
             pass
         last_change, left = time.monotonic(), self.pending()
         while left and time.monotonic() - last_change < patience_s and self.refusal is None:
-            with self._changed:
-                self._is_wanted = True
-                self._changed.notify_all()
-                self._changed.wait(0.2)
+            self._steps.ask()
+            time.sleep(0.2)
             before, left = left, self.pending()
             if left != before:
                 last_change = time.monotonic()
@@ -87,51 +86,9 @@ class Exporter:
 
     def close(self) -> None:
         """End the thread; a request in progress is finished, or left behind."""
-        with self._changed:
-            self._is_stopping = True
-            self._changed.notify_all()
-        if self._open is not None:
-            self._thread.join(_LOOK_EVERY_S)
-
-    def _run(self) -> None:
-        pause = _FIRST_PAUSE_S
-        while not self._is_stopping and self.refusal is None:
-            try:
-                has_worked = self._step()
-                pause = _FIRST_PAUSE_S
-            except UnusableStore as error:
-                self._note(error, is_final=True)
-                return
-            except Exception as error:  # whatever the error, later events must still be exported
-                self._note(error if isinstance(error, StorageError) else StorageError(f"MLflow: {error!r}"[:300]))
-                self._wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
-                continue
-            if not has_worked:
-                self._wait(_LOOK_EVERY_S)
+        self._steps.close(_LOOK_EVERY_S)
 
     def _step(self) -> bool:
         assert self._open is not None, "the thread runs only where there is something to open"
-        if self._export is None:
-            self._export = self._open()
-        has_worked = self._export.advance()
-        if self._outage is not None:
-            _log.warning("%s: the tracking store answers again", self._log.path.parent.name)
-        with self._changed:
-            self._outage = None
-            self._changed.notify_all()
-        return has_worked
-
-    def _note(self, error: StorageError, *, is_final: bool = False) -> None:
-        if self._outage is None:
-            how = "not exported" if is_final else "not exported for now, training goes on"
-            _log.warning("%s: %s: %s", self._log.path.parent.name, how, error)
-        with self._changed:
-            self._outage = error
-            self.refusal = error if is_final else None
-            self._changed.notify_all()
-
-    def _wait(self, seconds: float) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_wanted or self._is_stopping, seconds)
-            self._is_wanted = False
+        self._export = self._export or self._open()
+        return self._export.advance()

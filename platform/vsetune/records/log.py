@@ -16,7 +16,6 @@ import logging
 import os
 import shutil
 import threading
-import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -26,18 +25,21 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from vsetune.errors import DataError, StorageError
+from vsetune.records import messages
+from vsetune.records.background import Repeated
 from vsetune.records.events import Event, from_texts, to_texts
 from vsetune.storage.addresses import join
 from vsetune.storage.locks import take_lock
 from vsetune.storage.mirror import SET_ASIDE
+from vsetune.storage.paths import home_variable
 from vsetune.storage.s3 import ObjectChanged, find, listing, put_bytes
-from vsetune.storage.whole_files import free_name, make_folder, read_json, write_json
+from vsetune.storage.whole_files import free_name, make_folder, read_json, unreadable, write_json
 
 _log = logging.getLogger(__name__)
 LOG_FILE = "study.log"
 OBJECTS = "log"
 _NOTE_FILE = ".study.log.objects"
-_SEND_EVERY_S, _AGAIN_AT_MOST_S = 5.0, 30.0
+_SEND_EVERY_S = 5.0
 _LARGEST_OBJECT, _LARGEST_SENT, _AT_ONCE = 1 << 28, 1 << 24, 16
 _NOTHING = {"objects": 0, "bytes": 0}
 
@@ -75,13 +77,9 @@ def lines_of(file: Path, offset: int = 0, *, number: int | None = None, strict: 
                 if line is None and not raw.endswith(b"\n"):
                     return
                 if line is None or (expected is not None and line.number != expected):
-                    what = f"{file}: damaged at byte {offset:,}"
                     if strict:
-                        raise DataError(
-                            f"{what}; put back a copy of the study's folder, or bring the study home from its MLflow "
-                            "server (vsetune tracking import)"
-                        )
-                    _log.warning("%s; what stood there is left out", what)
+                        raise DataError(messages.LOG_DAMAGED(log=file, byte=offset))
+                    _log.warning("%s: damaged at byte %s; its line is left out", file, f"{offset:,}")
                 offset += len(raw)
                 if line is not None:
                     expected = line.number + 1
@@ -89,13 +87,20 @@ def lines_of(file: Path, offset: int = 0, *, number: int | None = None, strict: 
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StorageError(f"{file}: cannot be read ({error.strerror})") from error
+        raise unreadable(file, error) from error
 
 
 def name_of_log(file: Path) -> str:
     """An identifier of the log at this path: the checksum of its first line. FileNotFoundError."""
     with file.open("rb") as stream:
         return stream.read(8).decode()
+
+
+def cannot_write(path: Path, error: OSError) -> StorageError:
+    """The error for a file or folder of a home that the disk refuses."""
+    return StorageError(messages.CANNOT_WRITE(
+        file=path, reason=error.strerror or error, variable=home_variable()
+    ))
 
 
 class LogWriter:
@@ -125,7 +130,7 @@ class LogWriter:
                 _log.warning("%s: its last line was torn off and is left out", self.path)
                 os.ftruncate(self._descriptor, end)
         except OSError as error:
-            raise self._refused(error) from error
+            raise cannot_write(self.path, error) from error
         self._end = end
         if self._sender is not None:
             self._sender.start(end)
@@ -139,11 +144,6 @@ class LogWriter:
     def settled_end(self) -> int:
         """The offset behind the last line that counts: it is in the file and, with a remote home, on the server."""
         return self._end if self._sender is None else self._sender.sent
-
-    @property
-    def unwritten(self) -> int:
-        """How many events wait in memory because the disk refuses them."""
-        return len(self._waiting)
 
     def append(self, event: Event, *, durable: bool = False) -> None:
         """Append an event, which then outlives this process. durable: it also survives a power failure.
@@ -167,7 +167,7 @@ class LogWriter:
             try:
                 self._write(durable=True)
             except OSError as error:
-                raise self._refused(error) from error
+                raise cannot_write(self.path, error) from error
         if self._sender is not None:
             self._sender.settle(within_s)
 
@@ -195,7 +195,7 @@ class LogWriter:
             raise
         self._is_refused = False
         if self._sender is not None:
-            self._sender.added(self._end)
+            self._sender.end = self._end
 
     def close(self, within_s: float = 60.0) -> None:
         """Write and send the rest, as far as disk and server take it in time, and close the file."""
@@ -206,12 +206,6 @@ class LogWriter:
         with self._lock:
             os.close(self._descriptor)
 
-    def _refused(self, error: OSError) -> StorageError:
-        return StorageError(
-            f"{self.path}: cannot be written ({error.strerror}); free space, correct its rights, or set VSETUNE_HOME "
-            "to another folder"
-        )
-
 
 class _Sender:
     """Sends the bytes appended to the local copy of a log to object storage, as the next numbered object."""
@@ -219,106 +213,66 @@ class _Sender:
     def __init__(self, path: Path, url: str, on_overtaken: Callable[[str], None]) -> None:
         self._path, self._url, self._on_overtaken = path, url, on_overtaken
         self._afterwards: deque[tuple[int, Callable[[], None]]] = deque()
-        self._objects, self._sent = brought(path, url)
-        self._end = 0
-        self._asked = False
-        self._changed = threading.Condition()
-        self._trouble: StorageError | None = None
-        self._overtaken: Overtaken | None = None
-        self._is_closing = False
-        self._thread = threading.Thread(target=self._run, name="log-sender", daemon=True)
-
-    @property
-    def sent(self) -> int:
-        return self._sent
+        self._objects, self.sent = brought(path, url)
+        self.end = 0
+        self._steps = Repeated(self._step, name="log-sender", what=url, every_s=_SEND_EVERY_S, final=Overtaken)
 
     def start(self, end: int) -> None:
-        self._end = end
-        self._thread.start()
-
-    def added(self, end: int) -> None:
-        self._end = end
+        self.end = end
+        self._steps.start()
 
     def settle(self, within_s: float) -> None:
-        with self._changed:
-            wanted = self._end
-            self._asked = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._sent >= wanted or self._overtaken is not None, within_s)
-            if self._overtaken is not None:
-                raise self._overtaken
-            if self._sent < wanted:
-                raise self._trouble or StorageError(f"{self._url}: took nothing for {within_s:g} s; check the server")
+        wanted = self.end
+        self._steps.ask()
+        self._steps.wait_for(lambda: self.sent >= wanted, within_s)
+        if self._steps.refusal is not None:
+            raise self._steps.refusal
+        if self.sent < wanted:
+            raise self._steps.outage or StorageError(messages.LOG_NOT_SENT(log=self._url, seconds=within_s))
 
     def after(self, do: Callable[[], None]) -> None:
-        with self._changed:
-            self._afterwards.append((self._end, do))
+        self._afterwards.append((self.end, do))
 
     def close(self, within_s: float) -> None:
         with suppress(StorageError):
             self.settle(within_s)
-        with self._changed:
-            self._is_closing = True
-            self._changed.notify_all()
-        self._thread.join(_SEND_EVERY_S)
+        self._steps.close(_SEND_EVERY_S)
 
-    def _run(self) -> None:
-        pause = 0.5
-        while not self._is_closing and self._overtaken is None:
-            with self._changed:
-                self._changed.wait_for(lambda: self._asked or self._is_closing, _SEND_EVERY_S)
-                self._asked = False
-            try:
-                self._send()
-                self._do_afterwards()
-                pause = 0.5
-            except Overtaken as error:
-                with self._changed:
-                    self._overtaken = error
-                    self._changed.notify_all()
-                self._on_overtaken(str(error))
-            except StorageError as error:
-                if self._trouble is None:
-                    _log.warning("%s: is not sent for now, training goes on: %s", self._url, error)
-                self._trouble = error
-                time.sleep(pause)
-                pause, self._asked = min(2 * pause, _AGAIN_AT_MOST_S), True
-
-    def _send(self) -> None:
-        end = self._end
-        while self._sent < end:
-            self._send_object(end)
-
-    def _send_object(self, end: int) -> None:
-        with self._path.open("rb") as stream:
-            stream.seek(self._sent)
-            content = stream.read(min(end - self._sent, _LARGEST_SENT))
-            if self._sent + len(content) < end:
-                content += stream.readline()
-        end = self._sent + len(content)
-        address = _object(self._url, self._objects)
+    def _step(self) -> bool:
         try:
-            put_bytes(address, content, if_absent=True)
-        except ObjectChanged as error:
-            there = find(address, most=_LARGEST_OBJECT)
-            if there is None or there[0] != content:  # equal: only the answer to the first try was lost
-                raise Overtaken(
-                    f"{self._url}: another driver has added to the log of this study; this process stops"
-                ) from error
-        if self._trouble is not None:
-            _log.warning("%s: answers again, everything is sent", self._url)
-        with self._changed:
-            self._objects, self._sent, self._trouble = self._objects + 1, end, None
-            write_json(self._path.with_name(_NOTE_FILE), {"objects": self._objects, "bytes": end}, durable=False)
-            self._changed.notify_all()
-
-    def _do_afterwards(self) -> None:
-        while self._afterwards and self._afterwards[0][0] <= self._sent:
+            self._send_object()
+        except Overtaken as error:
+            self._on_overtaken(str(error))
+            raise
+        while self._afterwards and self._afterwards[0][0] <= self.sent:
             _, do = self._afterwards.popleft()
             try:
                 do()
             except StorageError as error:
                 _log.info("%s: not done after sending: %s", self._url, error)
+        return self.sent < self.end
+
+    def _send_object(self) -> None:
+        end = self.end
+        if self.sent == end:
+            return
+        with self._path.open("rb") as stream:
+            stream.seek(self.sent)
+            content = stream.read(min(end - self.sent, _LARGEST_SENT))
+            if self.sent + len(content) < end:
+                content += stream.readline()
+        address = join(self._url, f"{OBJECTS}/{self._objects:08d}")
+        try:
+            put_bytes(address, content, if_absent=True)
+        except ObjectChanged as error:
+            there = find(address, most=_LARGEST_OBJECT)
+            if there is None or there[0] != content:  # equal: only the answer to the first try was lost
+                raise Overtaken(messages.LOG_OVERTAKEN(log=self._url)) from error
+        self._objects += 1
+        self.sent += len(content)
+        write_json(
+            self._path.with_name(_NOTE_FILE), {"objects": self._objects, "bytes": self.sent}, durable=False
+        )
 
 
 def brought(path: Path, url: str) -> tuple[int, int]:
@@ -341,7 +295,7 @@ def brought(path: Path, url: str) -> tuple[int, int]:
         end = note["bytes"]
         for name, found in zip(new, pool.map(lambda each: find(each, most=_LARGEST_OBJECT), new), strict=True):
             if found is None:
-                raise StorageError(f"{name}: was removed while it was read; put it back, or restore the bucket")
+                raise StorageError(messages.OBJECT_REMOVED(object=name))
             stream.seek(end)
             here = stream.read(len(found[0]))
             if here != found[0]:
@@ -374,10 +328,6 @@ def refreshed(folder: Path, url: str | None, lock_file: Path) -> Path:
     with suppress(BlockingIOError), take_lock(lock_file, wait_s=0):
         brought(path, url)
     return path
-
-
-def _object(url: str, number: int) -> str:
-    return join(url, f"{OBJECTS}/{number:08d}")
 
 
 def _parsed(raw: bytes, end: int) -> Line | None:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from vsetune.errors import StorageError, UnusableStore, UsageError, VsetuneError
+from vsetune.errors import StorageError, UnusableStore, UsageError, VsetuneError, one_line
+from vsetune.records import messages
 from vsetune.storage.addresses import masked, shown_url
 from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import home, remote_home
@@ -22,12 +23,14 @@ from vsetune.storage.whole_files import make_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric
-
+    from mlflow.entities import Experiment, Metric
 
 SQLITE = "sqlite:///"
+KIND, NOTE = "vsetune.kind", "mlflow.note.content"
+"""Tags of experiments and runs: what they hold (`study`, `attempt`, `nights`, `night`); a text shown on top."""
 PIECE = 5000
 """Longest tag, in characters, that MLflow accepts on every store."""
+_REFUSALS = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "RESOURCE_ALREADY_EXISTS")
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
 _DATABASES = {"postgresql", "mysql", "mssql"}
 _PROBE_S, _MAKING_S = 5.0, 120.0
@@ -67,12 +70,10 @@ def is_database(uri: str) -> bool:
 def require_uri(uri: str) -> None:
     """UnusableStore for text that is not a tracking URI, or for a SQLite file with options."""
     if "://" not in uri and uri != "databricks":
-        raise UnusableStore(
-            f"tracking uri {shown_url(uri)}: not a URI (plain folders are MLflow's deprecated file store); "
-            f"use sqlite:///{Path(uri).absolute() / 'mlflow.db'} or the address of an MLflow server"
-        )
+        instead = f"{SQLITE}{Path(uri).absolute() / 'mlflow.db'}"
+        raise UnusableStore(messages.NO_TRACKING_URI(uri=shown_url(uri), instead=instead))
     if uri.startswith(SQLITE) and "?" in uri:
-        raise UnusableStore(f"tracking uri {shown_url(uri)}: options of SQLite files are not taken; remove ?...")
+        raise UnusableStore(messages.SQLITE_OPTIONS(uri=shown_url(uri)))
 
 
 def artifact_location(uri: str, experiment: str) -> str | None:
@@ -112,19 +113,23 @@ def opening(uri: str) -> Iterator[None]:
     """Turn exceptions raised while a store is opened into the errors of `open_client`."""
     shown = shown_url(uri)
     try:
-        with in_one_line(f"tracking store {shown}: cannot open", then="repeat"):
+        with in_one_line(uri, "open"):
             yield
     except StorageError as error:
-        if isinstance(error.__cause__, _NO_FOLDER):
-            raise UnusableStore(f"tracking uri {shown}: {error}") from error
-        if not isinstance(error.__cause__, Exception) or not _forbids(error.__cause__):
+        cause = error.__cause__
+        if isinstance(cause, _NO_FOLDER):
+            raise UnusableStore(messages.STORE_UNUSABLE(uri=shown, reason=_gist(cause))) from error
+        if not isinstance(cause, Exception) or not _forbids(cause):
             raise
-        raise UnusableStore(
-            f"tracking uri {shown}: forbidden ({_gist(error.__cause__)}); check user, password and database"
-        ) from error
+        raise UnusableStore(messages.STORE_FORBIDS(uri=shown, reason=_gist(cause))) from error
     except (UsageError, ImportError) as error:
-        why = missing_driver(error) or f"opens no store ({one_line(error)})"
-        raise UnusableStore(f"tracking uri {shown} {why}") from error
+        package = _missing_package(error)
+        if package is None:
+            raise UnusableStore(messages.STORE_UNUSABLE(uri=shown, reason=one_line(masked(str(error))))) from error
+        install = "run: pip install 'vsetune[postgres]'" if package.startswith("psycopg") else (
+            "install it, or name another driver in the address, as in mysql+pymysql://"
+        )
+        raise UnusableStore(messages.DRIVER_MISSING(uri=shown, package=package, install=install)) from error
 
 
 def log_in_batches(
@@ -145,8 +150,8 @@ def log_in_batches(
 
 
 @contextmanager
-def in_one_line(doing: str, *, then: str) -> Iterator[None]:
-    """Turn exceptions of MLflow, its libraries and the file system into one line that opens with `doing`.
+def in_one_line(uri: str, doing: str) -> Iterator[None]:
+    """Turn exceptions of MLflow, its libraries and the file system into one line. doing: a verb, `export`.
 
     StorageError where the same call may succeed later; UsageError where MLflow understood and refused it (a deleted
     run, a value it does not take), so that repeating would not help. Passwords in URLs are masked.
@@ -157,22 +162,18 @@ def in_one_line(doing: str, *, then: str) -> Iterator[None]:
         yield
     except VsetuneError:
         raise
-    except MlflowException as error:
-        if error.error_code in (
-            "RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "RESOURCE_ALREADY_EXISTS"
-        ):
-            raise UsageError(f"{doing}: refused ({one_line(error)}); look at it in the MLflow UI") from error
-        raise _storage_error(doing, error, then) from error
     except Exception as error:
+        if isinstance(error, MlflowException) and error.error_code in _REFUSALS:
+            raise UsageError(
+                messages.STORE_REFUSES(store=shown_url(uri), doing=doing, reason=one_line(masked(str(error))))
+            ) from error
         if not isinstance(error, OSError) and type(error).__module__.split(".")[0] not in _CARRIERS:
             raise
-        raise _storage_error(doing, error, then) from error
-
-
-def one_line(error: Exception) -> str:
-    """The gist of an exception whose text may run over many lines, without the passwords of the URLs in it."""
-    text = masked(" ".join(str(error).split())) or type(error).__name__
-    return text if len(text) <= 200 else text[:200] + "..."
+        nowhere = isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
+        also = f", in {tempfile.gettempdir()} too" if nowhere else ""  # where MLflow first writes files that it stores
+        raise StorageError(
+            messages.STORE_AWAY(store=shown_url(uri), doing=doing, reason=_gist(error), also=also)
+        ) from error
 
 
 @contextmanager
@@ -196,10 +197,9 @@ def _probe(uri: str) -> None:
     try:
         socket.create_connection((parts.hostname, port), timeout=_PROBE_S).close()
     except OSError as error:
-        raise StorageError(
-            f"tracking uri {shown_url(uri)}: cannot reach {parts.hostname}:{port} ({error.strerror or error}); "
-            "start the MLflow server there, or set tracking.uri"
-        ) from error
+        raise StorageError(messages.STORE_UNREACHABLE(
+            uri=shown_url(uri), host=parts.hostname, port=port, reason=error.strerror or error
+        )) from error
     if is_database(uri):
         from sqlalchemy import create_engine
 
@@ -225,24 +225,26 @@ def _gist(error: Exception) -> str:
     text = re.sub(r"\(raised as a result of Query-invoked autoflush;.*?prematurely\)", "", " ".join(str(error).split()))
     if cause := re.search(r"\(Caused by \w+\(([\"'])(.*)\1\)\)$", text):
         text = cause[2].rpartition(": ")[2]
-    return one_line(Exception(text.partition("[SQL: ")[0].partition("(Background on")[0]))
+    return one_line(masked(text.partition("[SQL: ")[0].partition("(Background on")[0]) or type(error).__name__)
 
 
-def _storage_error(doing: str, error: Exception, then: str) -> StorageError:
-    nowhere = isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
-    too = f", in {tempfile.gettempdir()} too" if nowhere else ""  # MLflow writes the files that it stores there first
-    return StorageError(f"{doing} ({_gist(error)}); check free space{too}, permissions and the server, then {then}")
-
-
-def missing_driver(error: BaseException) -> str | None:
-    """The missing package and how to install it, if its absence made opening the address fail; else None."""
+def _missing_package(error: BaseException) -> str | None:
+    """The package whose absence made opening the address fail; None if none did."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ModuleNotFoundError):
         cause = cause.__cause__
-    if cause is None or cause.name is None:
-        return None
-    package = cause.name.partition(".")[0]
-    how = "run: pip install 'vsetune[postgres]'" if package.startswith("psycopg") else (
-        "install it, or name another driver in the address, as in mysql+pymysql://"
-    )
-    return f"needs the package {package}, which is not installed; {how}"
+    return None if cause is None or cause.name is None else cause.name.partition(".")[0]
+
+
+def experiment_of(client: MlflowClient, uri: str, name: str, *, kind: str, note: str, **tags: str) -> Experiment:
+    """The experiment of this name; made if there is none. UsageError for a deleted one."""
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        tags |= {KIND: kind, NOTE: note, "mlflow.experimentKind": "custom_model_development"}  # no views for LLMs
+        made = client.create_experiment(name, artifact_location=artifact_location(uri, name), tags=tags)
+        return client.get_experiment(made)
+    if found.lifecycle_stage != "active":
+        raise UsageError(messages.EXPERIMENT_DELETED(
+            store=shown_url(uri), experiment=name, number=found.experiment_id
+        ))
+    return found

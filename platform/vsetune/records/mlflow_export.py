@@ -20,19 +20,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from itertools import islice, takewhile
+from itertools import groupby, islice, takewhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import yaml
-from mlflow.entities import LifecycleStage, Metric
+from mlflow.entities import Experiment, Metric
 
 from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.records import messages
 from vsetune.records.events import (
     SYSTEM,
-    AttemptRecord,
-    AttemptStart,
     Begun,
     Closed,
     Ended,
@@ -43,13 +42,24 @@ from vsetune.records.events import (
     attempt_id,
 )
 from vsetune.records.log import LOG_FILE, Line, lines_of, name_of_log
-from vsetune.records.mlflow_client import PIECE, SQLITE, artifact_location, in_one_line, log_in_batches, open_client
-from vsetune.records.mlflow_views import keep_data_sets, keep_view
+from vsetune.records.mlflow_client import (
+    KIND,
+    NOTE,
+    PIECE,
+    SQLITE,
+    artifact_location,
+    experiment_of,
+    in_one_line,
+    log_in_batches,
+    open_client,
+)
 from vsetune.records.run_descriptions import (
     attempt_note,
     attempt_params,
     attempt_tags,
     command_tags,
+    keep_data_sets,
+    keep_view,
     study_links,
     study_note,
 )
@@ -58,7 +68,7 @@ from vsetune.storage.addresses import shown_url
 from vsetune.storage.whole_files import read_json, write_json
 
 _log = logging.getLogger(__name__)
-KIND, ATTEMPT, STATUS, ERROR, NOTE = "vsetune.kind", "vsetune.attempt", "status", "error", "mlflow.note.content"
+ATTEMPT, STATUS, ERROR = "vsetune.attempt", "status", "error"
 _STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
 _LINES = 1000
 _REFUSED = re.compile(r"[^A-Za-z0-9_.\-: /]")
@@ -96,9 +106,7 @@ class MlflowExport:
         self._uri, self._folder, self._series, self._file, self._until = uri, folder, series, file, until
         self._client = open_client(uri)
         self._noted = self._read_note()
-        self._starts: dict[str, AttemptStart] = {}
         self._record: StudyRecord | None = None
-        self._recall_what_was()
 
     @property
     def number(self) -> int:
@@ -127,13 +135,13 @@ class MlflowExport:
         """Log and skip what MLflow refuses. StorageError for an outage, and for a refusal with `is_needed`: all later
         lines need it."""
         try:
-            with in_one_line(f"tracking store {shown_url(self._uri)}: cannot export", then="repeat"):
+            with in_one_line(self._uri, "export"):
                 yield
         except StorageError:
             raise
         except UsageError as error:
             if is_needed:
-                raise StorageError(str(error)) from error
+                raise StorageError(error.problem) from error
             where = f"lines {lines[0].number} to {lines[-1].number} of the log"
             _log.warning("%s: %s (%s): not in MLflow: %s", self._folder.name, what, where, error)
 
@@ -165,18 +173,11 @@ class MlflowExport:
     def _open(self, event: Opened) -> None:
         record, noted = event.record, self._noted
         self._record = record
-        experiment = self._client.get_experiment_by_name(record.name)
-        if experiment is None:
-            noted.experiment = str(self._client.create_experiment(
-                record.name, artifact_location=artifact_location(self._uri, record.name),
-                tags={KIND: "study", "fingerprint": record.fingerprint, NOTE: study_note(record),
-                      "mlflow.experimentKind": "custom_model_development"},  # else the UI shows views for LLMs
-            ))
-        else:
-            _require_ours(record, experiment)
-            _require_not_copied(self._uri, record, experiment)
-            noted.experiment = str(experiment.experiment_id)
-        assert noted.experiment is not None, "found or made"
+        experiment = experiment_of(
+            self._client, self._uri, record.name, kind="study", note=study_note(record), fingerprint=record.fingerprint
+        )
+        _require_ours(self._uri, record, experiment)
+        noted.experiment = str(experiment.experiment_id)
         noted.parent = self._found("study", record.name) or self._create_parent(record, event.at)
         for attempt in [name for name, status in noted.ended.items() if status == "running"]:
             self._client.set_terminated(self._run_of(attempt), "KILLED", round(1000 * event.at))
@@ -196,7 +197,6 @@ class MlflowExport:
 
     def _begin(self, event: Begun) -> None:
         start, name = event.start, attempt_id(event.start)
-        self._starts[name] = start
         run_id = self._noted.runs.get(name) or self._found("attempt", name)
         if run_id is None:
             tags = {**attempt_tags(start), KIND: "attempt", ATTEMPT: name, STATUS: "running",
@@ -226,10 +226,7 @@ class MlflowExport:
                 _log.warning("%s: %s is gone, MLflow has the attempt without it", event.attempt, name)
             else:
                 self._client.log_artifact(run_id, str(path))
-        start = self._starts.get(event.attempt)
-        note = "" if start is None else attempt_note(
-            AttemptRecord(run_id, start, event.status, (), event.summary, event.error), self._experiment()
-        )
+        note = attempt_note(event, self._client.get_run(run_id).data.tags, self._experiment(), run_id)
         log_in_batches(self._client, run_id, tags={STATUS: event.status, ERROR: event.error or "", NOTE: note})
         self._client.set_terminated(run_id, _STATUS[event.status], at)
         self._noted.ended[event.attempt] = event.status
@@ -241,19 +238,18 @@ class MlflowExport:
             if path is not None:
                 self._client.log_artifact(parent, str(path))
         self._client.log_artifact(parent, str(self._folder / LOG_FILE))
-        record = self._record
-        if record is not None:
-            counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(self._noted.ended.values()).items()))
-            links = study_links(record.name, self._experiment(), parent, [Path(name).name for name in event.files])
-            note = f"{study_note(record)}\n\nAttempts: {counts or 'none'}.\n\n{links}"
-            self._client.set_tag(parent, NOTE, note[:PIECE])
+        record = self._record_now()
+        counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(self._noted.ended.values()).items()))
+        links = study_links(record.name, self._experiment(), parent, [Path(name).name for name in event.files])
+        note = f"{study_note(record)}\n\nAttempts: {counts or 'none'}.\n\n{links}"
+        self._client.set_tag(parent, NOTE, note[:PIECE])
         self._client.set_tag(parent, STATUS, event.status)
         self._client.set_terminated(parent, _STATUS[event.status], round(1000 * event.at))
 
     def _run_of(self, attempt: str) -> str:
         run_id = self._noted.runs.get(attempt) or self._found("attempt", attempt)
         if run_id is None:
-            raise UsageError(f"attempt {attempt}: has no run in MLflow; was it deleted there?")
+            raise UsageError(messages.RUN_MISSING(attempt=attempt))
         self._noted.runs[attempt] = run_id
         return run_id
 
@@ -271,29 +267,15 @@ class MlflowExport:
         assert self._noted.experiment is not None, "a log begins with the opening of its study"
         return self._noted.experiment
 
-    def _recall_what_was(self) -> None:
-        """Reread from earlier lines what later ones need: the study, and the starts of its running attempts."""
-        if self._noted.number < 0:
-            return
-        for line in lines_of(self._folder / LOG_FILE):
-            if line.end > self._noted.offset:
-                break
-            if line.kind == "opened":
-                event = line.event()
-                assert isinstance(event, Opened)
-                self._record = event.record
-            elif line.kind == "begun":
-                event = line.event()
-                assert isinstance(event, Begun)
-                self._starts[attempt_id(event.start)] = event.start
-        self._forget_ended()
-
-    def _forget_ended(self) -> None:
-        """Drop the starts of ended attempts, which no later line needs. Not called before the offset moves on:
-        until then lines may be exported again."""
-        self._starts = {
-            name: start for name, start in self._starts.items() if self._noted.ended.get(name, "running") == "running"
-        }
+    def _record_now(self) -> StudyRecord:
+        """The study as it was last opened; read from earlier lines if another process exported those."""
+        if self._record is None:
+            opened = [line for line in lines_of(self._folder / LOG_FILE)
+                      if line.kind == "opened" and line.number <= self._noted.number]
+            event = opened[-1].event()
+            assert isinstance(event, Opened)
+            self._record = event.record
+        return self._record
 
     def _read_note(self) -> _Noted:
         """The note of the export; a new one if it belongs to another log or another store."""
@@ -307,7 +289,6 @@ class MlflowExport:
 
     def _note(self, line: Line) -> None:
         self._noted.offset, self._noted.number = line.end, line.number
-        self._forget_ended()
         write_json(self._folder / EXPORT_FILE, vars(self._noted), durable=False)
 
 
@@ -329,43 +310,23 @@ def _numbers(point: Any, series: str) -> Iterator[tuple[str, float]]:
 
 
 def _grouped(lines: Sequence[Line]) -> Iterator[list[Line]]:
-    group: list[Line] = []
-    for line in lines:
-        if line.kind == "validated":
-            group.append(line)
-            continue
-        if group:
-            yield group
-            group = []
-        yield [line]
-    if group:
-        yield group
+    """Neighbouring validations together, every other line alone."""
+    for is_points, some in groupby(lines, lambda line: line.kind == "validated"):
+        group = list(some)
+        yield from [group] if is_points else ([line] for line in group)
 
 
-def _require_ours(record: StudyRecord, experiment: Any) -> None:
-    """StudyConflict if an MLflow experiment with the study's name cannot hold the study."""
-    number = experiment.experiment_id
-    if experiment.lifecycle_stage != LifecycleStage.ACTIVE:
-        raise StudyConflict(
-            f"study {record.name}: MLflow still holds a deleted experiment of this name; bring it back with `mlflow "
-            f"experiments restore --experiment-id {number}`, or remove it with `mlflow gc`"
-        )
+def _require_ours(uri: str, record: StudyRecord, experiment: Experiment) -> None:
+    """StudyConflict if an MLflow experiment with the study's name cannot hold the study, or is in a SQLite file that
+    was copied with its home: files would go to the original's folder."""
     if experiment.tags.get(KIND) != "study" or experiment.tags.get("fingerprint") not in (None, record.fingerprint):
-        raise StudyConflict(
-            f"study {record.name}: MLflow experiment {number} has this name and is another one; rename the experiment, "
-            "or give the study another name"
-        )
-
-
-def _require_not_copied(uri: str, record: StudyRecord, experiment: Any) -> None:
-    """StudyConflict for a SQLite file that was copied with its home: files would go to the original's folder."""
+        raise StudyConflict(messages.EXPERIMENT_TAKEN(study=record.name, number=experiment.experiment_id))
     wanted, known = artifact_location(uri, record.name), str(experiment.artifact_location)
     if not uri.startswith(SQLITE) or wanted is None or not known.startswith("file:"):
         return
     if _path_of(known).resolve() != _path_of(wanted).resolve():
         raise StudyConflict(
-            f"study {record.name}: {shown_url(uri)} is a copy, whose files are in {_path_of(known)}; remove it, and "
-            f"make it anew with vsetune tracking flush {record.name}"
+            messages.STORE_COPIED(study=record.name, store=shown_url(uri), folder=_path_of(known))
         )
 
 

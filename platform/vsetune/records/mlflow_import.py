@@ -20,6 +20,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from vsetune.errors import DataError, UsageError, one_line
+from vsetune.records import messages
 from vsetune.records.events import (
     AttemptStart,
     AttemptStatus,
@@ -33,16 +34,16 @@ from vsetune.records.events import (
     Validated,
     ValidationPoint,
     attempt_id,
+    is_inside,
 )
-from vsetune.records.foreign_log import is_inside
 from vsetune.records.log import LOG_FILE, LogWriter
-from vsetune.records.mlflow_client import PIECE, in_one_line, open_client
+from vsetune.records.mlflow_client import KIND, PIECE, in_one_line, open_client
 from vsetune.records.moved_study import FILES, FORMAT, HEADER, import_study
 from vsetune.storage.addresses import shown_url
 from vsetune.storage.hashes import sha256_of_file
 from vsetune.storage.whole_files import write_json
 
-_KIND, _PAGE = "vsetune.kind", 250
+_PAGE = 250
 _WEIGHTS = "best.safetensors"
 _MOST_UNPACKED = 1 << 24
 
@@ -51,21 +52,21 @@ def bring_study(study: str, uri: str) -> tuple[str, int]:
     """Import a study from MLflow; returns as `import_study`. UsageError if MLflow has no such study; StorageError when
     it does not answer."""
     client = open_client(uri)
-    with in_one_line(f"tracking store {shown_url(uri)}: cannot read study {study}", then="repeat"):
+    with in_one_line(uri, f"read study {study}"):
         experiment = client.get_experiment_by_name(study)
-        if experiment is None or experiment.tags.get(_KIND) != "study":
-            raise UsageError(f"study {study}: is not in {shown_url(uri)}; check the name and --tracking-uri")
+        if experiment is None or experiment.tags.get(KIND) != "study":
+            raise UsageError(messages.NOT_IN_STORE(study=study, store=shown_url(uri)))
         runs = list(_runs(client, experiment.experiment_id))
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name) / FILES
             folder.mkdir()
-            parent = next((run for run in runs if run.data.tags.get(_KIND) == "study"), None)
+            parent = next((run for run in runs if run.data.tags.get(KIND) == "study"), None)
             if parent is None:
-                raise DataError(f"study {study}: has no run of its own in {shown_url(uri)}")
+                raise DataError(messages.STUDY_RUN_MISSING(study=study, store=shown_url(uri)))
             if any(each.path == LOG_FILE for each in client.list_artifacts(parent.info.run_id)):
                 client.download_artifacts(parent.info.run_id, LOG_FILE, str(folder))
             else:
-                _write_log(folder, parent, [run for run in runs if run.data.tags.get(_KIND) == "attempt"])
+                _write_log(folder, parent, [run for run in runs if run.data.tags.get(KIND) == "attempt"])
             for run in runs:
                 _bring_weights(client, run, folder)
             _finish(Path(name), study)
@@ -87,7 +88,7 @@ def _bring_weights(client: MlflowClient, run: Run, folder: Path) -> None:
     if trial is None or run.data.tags.get("status") not in ("finished", "pruned"):
         return
     if not is_inside(trial) or "/" in trial:
-        raise DataError(f"run {run.info.run_id}: trial: got {one_line(trial)}, which is no name of a trial")
+        raise DataError(messages.TRIAL_NAME(run=run.info.run_id, got=one_line(trial)))
     if any(each.path == _WEIGHTS for each in client.list_artifacts(run.info.run_id)):
         place = folder / "trials" / trial
         place.mkdir(parents=True, exist_ok=True)
@@ -106,13 +107,13 @@ def _finish(export: Path, study: str) -> None:
 def _write_log(folder: Path, parent: Run, runs: list[Run]) -> None:
     """Write the log that version 0.2 would have written, as far as its tags allow: only configurations of attempts are
     known."""
-    with _told_at(parent):
+    with _decoding(parent):
         record = StudyRecord(**json.loads(_joined("vsetune.record", parent.data.tags) or "{}"))
     log = LogWriter(folder)
     try:
         log.append(Opened(record, parent.info.start_time / 1000))
         for run in runs:
-            with _told_at(run):
+            with _decoding(run):
                 events = list(_events_of(run))
             for event in events:
                 log.append(event)
@@ -125,15 +126,12 @@ def _write_log(folder: Path, parent: Run, runs: list[Run]) -> None:
 
 
 @contextmanager
-def _told_at(run: Run) -> Iterator[None]:
+def _decoding(run: Run) -> Iterator[None]:
     """Turn exceptions from decoding a run's tags into a DataError that names the run."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error) as error:
-        raise DataError(
-            f"run {run.info.run_id}: its tags are not as vsetune wrote them ({one_line(error)}); correct them in "
-            "MLflow, or remove the run"
-        ) from error
+        raise DataError(messages.TAGS_DAMAGED(run=run.info.run_id, reason=one_line(error))) from error
 
 
 def _events_of(run: Run) -> Iterator[Event]:
@@ -164,7 +162,7 @@ def _points_of(block: str) -> list[ValidationPoint]:
     """A block is `1 CURVE NUMBERS`: columns of fields, and all other numbers by name."""
     layout, curve, numbers = block.split(" ")
     if layout != "1":
-        raise DataError(f"points in format {layout[:10]!r}; import the study with the version that recorded it")
+        raise ValueError(f"points in format {layout[:10]!r}")
     pairs_seen, columns = _unpacked(numbers)
     found = []
     for place, fields in enumerate(zip(*_unpacked(curve), strict=True)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,11 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types.schema import Array, ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
 from vsetune.errors import UsageError
+from vsetune.records import messages
 from vsetune.records.events import AttemptRecord
 from vsetune.records.mlflow_client import in_one_line, open_client
 from vsetune.records.run_descriptions import attempt_params
 from vsetune.records.studies import Studies
-from vsetune.storage.addresses import shown_url
 
 with warnings.catch_warnings():  # mlflow.pyfunc warns about its own type hints
     warnings.simplefilter("ignore", UserWarning)
@@ -41,14 +40,14 @@ class MlflowModels:
 
     def __init__(self, uri: str, studies: Studies) -> None:
         """studies: give the experiment and the runs of our attempts in MLflow. StorageError if no store answers."""
-        self._shown_uri, self._studies = shown_url(uri), studies
+        self._uri, self._studies = uri, studies
         self._client = open_client(uri)
 
     def known(self, record: AttemptRecord, *, weights_sha256: str, index: str | None) -> str | None:
         """The address of a complete model with these weights and this index; None if there is none."""
         wanted = _tags(record, weights_sha256, index)
         experiment, run = self._place(record)
-        with self._storing(f"look for models of {record.attempt_id}"):
+        with in_one_line(self._uri, f"look for models of {record.attempt_id}"):
             found = self._client.search_logged_models(
                 [experiment], filter_string=f"source_run_id = '{run}'", max_results=_MOST,
             )
@@ -61,7 +60,7 @@ class MlflowModels:
         """Log a new model; returns its address. folder: its files. reads_pieces: it needs the packages of a tokeniser.
         """
         start, (experiment, run) = record.start, self._place(record)
-        with self._storing(f"log a model of {record.attempt_id}"):
+        with in_one_line(self._uri, f"log a model of {record.attempt_id}"):
             model = self._client.create_logged_model(
                 experiment, name=_name(start.trial), source_run_id=run, params=attempt_params(start),
                 model_type="image-text retrieval", tags=_tags(record, weights_sha256, index),
@@ -78,14 +77,8 @@ class MlflowModels:
         """(experiment, run) of an attempt."""
         experiment, runs = self._studies.in_mlflow(record.start.study)
         if experiment is None or record.attempt_id not in runs:
-            raise UsageError(
-                f"attempt {record.attempt_id}: MLflow does not have it yet; export its study with "
-                f"vsetune tracking flush {record.start.study}"
-            )
+            raise UsageError(messages.RUN_NOT_EXPORTED(attempt=record.attempt_id, study=record.start.study))
         return experiment, runs[record.attempt_id]
-
-    def _storing(self, doing: str) -> AbstractContextManager[None]:
-        return in_one_line(f"tracking store {self._shown_uri}: cannot {doing}", then="repeat")
 
 
 def signature() -> ModelSignature:

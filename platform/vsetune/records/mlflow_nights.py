@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mlflow.entities import LifecycleStage, Metric, Run
+from mlflow.entities import Metric, Run
 
-from vsetune.errors import UsageError
-from vsetune.records.mlflow_client import PIECE, artifact_location, in_one_line, log_in_batches, open_client
-from vsetune.storage.addresses import masked, shown_url
+from vsetune.records.mlflow_client import KIND, NOTE, PIECE, experiment_of, in_one_line, log_in_batches, open_client
+from vsetune.storage.addresses import masked
 
-KIND, NOTE, NIGHTS = "vsetune.kind", "mlflow.note.content", "nights"
+NIGHTS = "nights"
 """Kind of an experiment that holds the nights of a sweep."""
 _DATE = "vsetune.date"
 _MOST_OF_A_DATE = 50
@@ -43,8 +42,7 @@ class MlflowNights:
     """
 
     def __init__(self, uri: str) -> None:
-        self._uri, self._shown_uri = uri, shown_url(uri)
-        self._client = open_client(uri)
+        self._uri, self._client = uri, open_client(uri)
 
     def keep(self, night: NightRun) -> str:
         """Make the night's run, finished. Returns its id.
@@ -52,8 +50,11 @@ class MlflowNights:
         The new run is complete before the old one goes to MLflow's bin, so a crash in between leaves two runs rather
         than none.
         """
-        with in_one_line(f"tracking store {self._shown_uri}: cannot keep the night {night.date}", then="repeat"):
-            experiment_id = self._experiment(night.sweep)
+        with in_one_line(self._uri, f"keep the night {night.date}"):
+            experiment_id = experiment_of(
+                self._client, self._uri, f"nightly/{night.sweep}", kind=NIGHTS,
+                note=f"One run per night of the nightly sweep {night.sweep}.",
+            ).experiment_id
             of_date = f"tags.`{KIND}` = 'night' AND tags.`{_DATE}` = '{night.date}'"
             earlier = self._client.search_runs([experiment_id], of_date, max_results=_MOST_OF_A_DATE)
             run = self._create(night, experiment_id)
@@ -63,24 +64,9 @@ class MlflowNights:
 
     def keep_files(self, run_id: str, files: Mapping[str, str]) -> None:
         """Store files of a run, by name; they replace earlier ones of the same names."""
-        with in_one_line(f"tracking store {self._shown_uri}: cannot keep files of run {run_id}", then="repeat"):
+        with in_one_line(self._uri, f"keep files of run {run_id}"):
             for name, text in files.items():
                 self._client.log_text(run_id, text, name)
-
-    def _experiment(self, sweep: str) -> str:
-        name = f"nightly/{sweep}"
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
-            location = artifact_location(self._uri, name)
-            tags = {KIND: NIGHTS, NOTE: f"One run per night of the nightly sweep {sweep}.",
-                    "mlflow.experimentKind": "custom_model_development"}
-            return str(self._client.create_experiment(name, artifact_location=location, tags=tags))
-        if found.lifecycle_stage != LifecycleStage.ACTIVE:
-            raise UsageError(
-                f"tracking store {self._shown_uri}: the experiment {name} is in MLflow's bin; restore it with "
-                f"`mlflow experiments restore --experiment-id {found.experiment_id}`"
-            )
-        return str(found.experiment_id)
 
     def _create(self, night: NightRun, experiment_id: str) -> Run:
         started, ended = round(1000 * night.started), round(1000 * night.ended)

@@ -27,9 +27,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from vsetune.config.spec.base import Name
 from vsetune.errors import DataError, StorageError, StudyConflict, UsageError, one_line
-from vsetune.records.events import Event, Opened
-from vsetune.records.foreign_log import is_inside, require_sound_log
-from vsetune.records.log import LOG_FILE, LogWriter, lines_of
+from vsetune.records import messages
+from vsetune.records.events import Event, Opened, is_inside
+from vsetune.records.foreign_log import require_sound_log
+from vsetune.records.log import LOG_FILE, LogWriter, cannot_write, lines_of
 from vsetune.records.studies import folder_of_study
 from vsetune.records.study_lock import LOCK_FILE, is_led
 from vsetune.storage.hashes import sha256_of_file
@@ -61,7 +62,7 @@ def _is_carried(name: str) -> bool:
 
 def _require_carried(name: str) -> str:
     if not _is_carried(name):
-        raise ValueError("is no file of a study")
+        raise ValueError(messages.NO_FILE_OF_A_STUDY())
     return name
 
 
@@ -91,7 +92,7 @@ def export_study(study: str, place: Path) -> int:
     UsageError when the place exists already; StorageError when it cannot be written. The study may be running.
     """
     if place.exists():
-        raise UsageError(f"{place}: exists already; name another place, or remove it")
+        raise UsageError(messages.PLACE_TAKEN(place=place))
     folder = folder_of_study(study)
     files = sorted(
         path for path in folder.rglob("*")
@@ -116,7 +117,7 @@ def export_study(study: str, place: Path) -> int:
                     if path.is_file():
                         archive.write(path, path.relative_to(made).as_posix(), zipfile.ZIP_STORED)
     except OSError as error:
-        raise StorageError(f"{place}: cannot be written ({error.strerror or error}); free space") from error
+        raise cannot_write(place, error) from error
     return len(files)
 
 
@@ -133,7 +134,7 @@ def import_study(place: Path) -> tuple[str, int]:
         make_folder(folder.parent)
         wanted, free = sum(facts.size for facts in files.values()), shutil.disk_usage(folder.parent).free
         if wanted > free:
-            raise StorageError(f"{place}: needs {wanted:,} bytes, {folder.parent} has {free:,} free; free space")
+            raise StorageError(messages.NO_SPACE(place=place, need=wanted, folder=folder.parent, free=free))
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".arriving-") as made:
             arriving = Path(made) / FILES  # in a folder of its own, so that it is not taken for a study
             for name, facts in files.items():
@@ -148,10 +149,10 @@ def _place(arriving: Path, folder: Path, names: list[str]) -> int:
     try:
         lock = take_lock(folder / LOCK_FILE, wait_s=0)
     except BlockingIOError:
-        raise _runs(folder) from None
+        raise StudyConflict(messages.STUDY_RUNS(study=folder.name)) from None
     with lock:
         if is_led(folder):
-            raise _runs(folder)
+            raise StudyConflict(messages.STUDY_RUNS(study=folder.name))
         writer = LogWriter(folder, remote_place(folder))
         try:
             begin = _first_new(folder, arriving)
@@ -166,7 +167,7 @@ def _place(arriving: Path, folder: Path, names: list[str]) -> int:
                     writer.append(_at_home(line.event()))
             writer.settle()
         except OSError as error:
-            raise StorageError(f"{folder}: cannot be written ({error.strerror}); free space, then repeat") from error
+            raise cannot_write(folder, error) from error
         finally:
             writer.close()
     return len(new)
@@ -180,10 +181,7 @@ def _first_new(folder: Path, arriving: Path) -> int | None:
         if other is None:
             return None
         if mine[1:4] != other[1:4] and _at_home(mine.event()) != _at_home(other.event()):
-            raise StudyConflict(
-                f"study {folder.name}: this home has another study of this name, or one that has gone on at both "
-                f"places; move {folder} away, then import again"
-            )
+            raise StudyConflict(messages.STUDY_FORKED(study=folder.name, folder=folder))
         begin = other.end
     return None if next(new, None) is None else begin
 
@@ -196,10 +194,6 @@ def _at_home(event: Event) -> Event:
     if config.get("tracking"):
         config["tracking"] = {key: value for key, value in config["tracking"].items() if key not in _PLACES}
     return replace(event, record=replace(event.record, config=config))
-
-
-def _runs(folder: Path) -> StudyConflict:
-    return StudyConflict(f"study {folder.name}: a process runs it; stop it, then import again")
 
 
 class _Export:
@@ -217,23 +211,22 @@ class _Export:
                 raise ValueError("is too large")
             plain = json.loads(content)
         except (OSError, ValueError, RecursionError, *_NOT_READ) as error:
-            raise self._no_export(f"{HEADER}: {one_line(error)}") from error
+            raise _no_export(self._place, HEADER, error) from error
         if isinstance(plain, dict) and plain.get("format") != FORMAT:
-            raise DataError(
-                f"{self._place}: has format {one_line(plain.get('format'))}, this vsetune reads {FORMAT}; studies of "
-                "earlier versions come from their MLflow store (vsetune tracking import --tracking-uri URI STUDY)"
-            )
+            got = one_line(plain.get("format"))
+            raise DataError(messages.EXPORT_OF_OTHER_FORMAT(place=self._place, got=got, known=FORMAT))
         try:
             header = _Header.model_validate(plain)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             key = ".".join(map(str, first["loc"]))
-            raise self._no_export(f"{HEADER}: {one_line(key)}: {first['msg']}") from error
+            raise _no_export(self._place, f"{HEADER}: {one_line(key)}", first["msg"]) from error
         if len(header.files) > _MOST_FILES or LOG_FILE not in header.files:
-            raise self._no_export(f"{HEADER}: files: need at most {_MOST_FILES:,}, and {LOG_FILE} among them")
+            reason = f"need at most {_MOST_FILES:,}, and {LOG_FILE} among them"
+            raise _no_export(self._place, f"{HEADER}: files", reason)
         size, unpacked = self._place.stat().st_size, sum(facts.size for facts in header.files.values())
         if self._archive is not None and unpacked > max(_MOST_UNPACKED, _MOST_TIMES * size):
-            raise self._wrong(f"has {size:,} bytes and unpacks to {unpacked:,}")
+            raise DataError(messages.EXPORT_TOO_LARGE(place=self._place, size=size, unpacked=unpacked))
         return header.study, header.files
 
     def bring(self, name: str, path: Path, facts: _Facts) -> None:
@@ -242,22 +235,22 @@ class _Export:
         try:
             source = self._open(f"{FILES}/{name}")
         except (OSError, *_NOT_READ) as error:
-            raise self._wrong(f"{name} cannot be read ({one_line(error)})") from error
+            raise self._damaged(name, error) from error
         try:
             with source, _made(path) as target:
                 while block := source.read(min(1 << 20, left + 1)):
                     left -= len(block)
                     if left < 0:
-                        raise self._wrong(f"{name} is larger than its header says")
+                        raise self._damaged(name, "is larger than its header says")
                     target.write(block)
         except _NOT_READ as error:
-            raise self._wrong(f"{name} cannot be read ({one_line(error)})") from error
+            raise self._damaged(name, error) from error
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-            raise self._wrong(f"{name} or what it is in is a file and a folder") from error
+            raise self._damaged(name, "is a file and a folder, or in such a one") from error
         except OSError as error:
-            raise StorageError(f"{path}: cannot be written ({error.strerror}); free space, then repeat") from error
+            raise cannot_write(path, error) from error
         if left or sha256_of_file(path) != facts.sha256:
-            raise self._wrong(f"{name} is not what was exported (SHA-256)")
+            raise self._damaged(name, "is not what was exported (SHA-256)")
 
     def _open(self, name: str) -> IO[bytes]:
         """A file of the export. Raises OSError and the exceptions of archives."""
@@ -270,16 +263,17 @@ class _Export:
             raise OSError("need a regular file, and no link")
         return path.open("rb")
 
-    def _no_export(self, why: str) -> DataError:
-        return DataError(f"{self._place}: no export of a study ({why}); name what `vsetune tracking export` wrote")
-
-    def _wrong(self, what: str) -> DataError:
-        return DataError(f"{self._place}: {what}; export the study again")
+    def _damaged(self, file: str, reason: object) -> DataError:
+        return DataError(messages.EXPORT_DAMAGED(place=self._place, file=file, reason=one_line(reason)))
 
 
 def _made(path: Path) -> IO[bytes]:
     path.parent.mkdir(parents=True, exist_ok=True)
     return path.open("wb")
+
+
+def _no_export(place: Path, file: str, reason: object) -> DataError:
+    return DataError(messages.NO_EXPORT(place=place, file=file, reason=one_line(reason)))
 
 
 @contextmanager
@@ -292,11 +286,8 @@ def _opened(place: Path) -> Iterator[_Export]:
             raise OSError("is no file")
         archive = zipfile.ZipFile(place)
     except (OSError, ValueError, *_NOT_READ) as error:
-        reason = one_line(getattr(error, "strerror", None) or error)
-        raise DataError(
-            f"{place}: no export of a study ({reason}); name what `vsetune tracking export` wrote"
-        ) from error
+        raise _no_export(place, "archive", getattr(error, "strerror", None) or error) from error
     with archive:
         if len(archive.namelist()) != len(set(archive.namelist())):
-            raise DataError(f"{place}: names a file twice; export the study again")
+            raise DataError(messages.EXPORT_DAMAGED(place=place, file="archive", reason="names a file twice"))
         yield _Export(place, archive)

@@ -1,4 +1,9 @@
-"""Params, tags and descriptions of studies and attempts in MLflow, and links into its UI. Plain text, for people."""
+"""Params, tags and descriptions of studies and attempts in MLflow, links into its UI, and the charts of its runs.
+
+MLflow stores a shared view of an experiment as a tag `mlflow.sharedViewState.KEY`, which a link names. No metric is
+renamed for the groups: the view assigns each chart to its group. Unlisted metrics go to MLflow's own groups, so an
+older or newer set of metrics is shown in full.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,17 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vsetune.records.events import PLUGIN_TAG, WARM_START, AttemptRecord, AttemptStart, StudyRecord
-from vsetune.records.mlflow_client import PIECE
+from vsetune.records.events import PLUGIN_TAG, WARM_START, AttemptStart, Ended, StudyRecord
+from vsetune.records.mlflow_client import NOTE, PIECE
 from vsetune.storage.addresses import shown_url
 
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
 VIEW_KEY = "vsetune"
-"""Key of the charts that are set up for a study; see `mlflow_views.py`."""
+"""Key of the charts that are set up for a study."""
 _CHANGES = "+changes"
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _PAGES = (".html", ".md", ".csv", ".tex")
@@ -77,68 +85,47 @@ def data_set_facts(start: AttemptStart) -> dict[str, str] | None:
     }
 
 
-def attempt_note(record: AttemptRecord, experiment_id: str) -> str:
-    """The description of an attempt that has ended (Markdown)."""
-    start, best = record.start, record.summary.get("best_m_recall")
-    at = record.summary.get("epochs_to_best")
-    lines = [f"**{start.trial}**: {start.network} with {start.loss}, seed {start.seed}, {record.status}."]
-    if best is not None:
-        lines.append("" if at is None else f"- best M-Recall {best:.2f} % after {at:.2f} epochs (validation)")
-    if record.error:
-        lines.append(f"- {record.error}")
-    lines += [
-        f"- gallery of what it retrieves: `vsetune trial gallery {start.study}/{start.trial}`, then under "
-        f"[artifacts]({artifact_link(experiment_id, record.attempt_id, '')})",
-        f"- as a model: `vsetune trial model {start.study}/{start.trial}`",
-    ]
-    return "\n".join(line for line in lines if line)
+def attempt_note(event: Ended, tags: Mapping[str, str], experiment_id: str, run_id: str) -> str:
+    """The description of an attempt that has ended (Markdown). tags: `attempt_tags`, as its run has them."""
+    name, best, at = event.attempt.rpartition("/")[0], *map(event.summary.get, ("best_m_recall", "epochs_to_best"))
+    lines = [f"**{tags.get('trial')}**: {tags.get('network')} with {tags.get('loss')}, seed {tags.get('seed')}, "
+             f"{event.status}."]
+    if best is not None and at is not None:
+        lines.append(f"- best M-Recall {best:.2f} % after {at:.2f} epochs (validation)")
+    if event.error:
+        lines.append(f"- {event.error}")
+    return "\n".join([
+        *lines,
+        f"- gallery of what it retrieves: `vsetune trial gallery {name}`, then under "
+        f"[artifacts]({_link(experiment_id, run_id, 'artifacts')})",
+        f"- as a model: `vsetune trial model {name}`",
+    ])
 
 
 def study_links(study: str, experiment_id: str, run_id: str, pages: Sequence[str]) -> str:
     """The end of a study's description: links to its charts, and to pages among its artifacts. pages: their names."""
-    lines = [
+    return "\n".join([
         f"- leaderboard: `vsetune leaderboard show {study}`",
         f"- [charts]({charts_link(experiment_id)}): M-Recall of all runs, recalls and costs in groups",
-    ]
-    return with_links("\n".join(lines), experiment_id, run_id, sorted(pages)[:_MOST_LINKS])
-
-
-def with_links(note: str, experiment_id: str, run_id: str, pages: Sequence[str]) -> str:
-    """The description of a run with a link to each page among its artifacts, once. pages: with their folders."""
-    links = [f"- [{name}]({artifact_link(experiment_id, run_id, name)})" for name in pages if name.endswith(_PAGES)]
-    return "\n".join([*filter(None, [note]), *(link for link in links if link not in note)])
-
-
-def experiment_links(experiment_id: str) -> str:
-    """The second paragraph of an experiment's description: MLflow shows two lines, also in its view for language
-    models."""
-    return f"[Runs of this study]({runs_link(experiment_id)}), and [their charts]({charts_link(experiment_id)})."
-
-
-def runs_link(experiment_id: str) -> str:
-    """Link to the runs, in MLflow's UI, relative to any server."""
-    return f"#/experiments/{experiment_id}/runs?{_query({})}"
+        *(f"- [{page}]({_link(experiment_id, run_id, f'artifacts/{page}')})"
+          for page in sorted(pages)[:_MOST_LINKS] if page.endswith(_PAGES)),
+    ])
 
 
 def charts_link(experiment_id: str) -> str:
-    """Link to the charts of the runs, in MLflow's UI, relative to any server. MLflow 3 shows an experiment in its view
-    for language models unless the link names the other view; no tag of the experiment can set it."""
-    return f"#/experiments/{experiment_id}/runs?{_query({'viewStateShareKey': VIEW_KEY, 'compareRunsMode': 'CHART'})}"
+    """Link to the charts of the runs, in MLflow's UI, relative to any server."""
+    return f"{_link(experiment_id)}&viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART"
 
 
 def run_link(experiment_id: str, run_id: str) -> str:
     """Link to a run, in MLflow's UI, relative to any server."""
-    return f"#/experiments/{experiment_id}/runs/{run_id}?{_query({})}"
+    return _link(experiment_id, run_id)
 
 
-def artifact_link(experiment_id: str, run_id: str, path: str) -> str:
-    """Link to an artifact or a folder of artifacts, in MLflow's UI, relative to any server."""
-    place = f"artifacts/{path}" if path else "artifacts"
-    return f"#/experiments/{experiment_id}/runs/{run_id}/{place}?{_query({})}"
-
-
-def _query(given: Mapping[str, str]) -> str:
-    return "&".join(f"{key}={value}" for key, value in {"workflowType": "machine_learning", **given}.items())
+def _link(experiment_id: str, *parts: str) -> str:
+    """MLflow 3 shows an experiment in its view for language models unless the link names the other view; no tag of the
+    experiment can set it."""
+    return f"#/experiments/{'/'.join([experiment_id, 'runs', *parts])}?workflowType=machine_learning"
 
 
 def study_note(record: StudyRecord) -> str:
@@ -176,3 +163,95 @@ def _name(entry: Any) -> str:
 
 def _json(plain: Mapping[str, Any]) -> str:
     return json.dumps(dict(plain), separators=(",", ":"), default=str)
+
+
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+_GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "M-Recall": ("LINE", ("m_recall",)),
+    "Results": ("BAR", ("best_m_recall", "epochs_to_best")),
+    "Recalls, text to image": ("LINE", ("t2i_r1", "t2i_r5", "t2i_r10")),
+    "Recalls, image to text": ("LINE", ("i2t_r1", "i2t_r5", "i2t_r10")),
+    "Training": ("LINE", ("train_loss", "gradient_norm", "learning_rate", "pairs_per_second")),
+    "Cost": ("LINE", ("train_seconds", "device_seconds", "pairs_seen", "epoch")),
+}
+"""Per group the kind of its charts (LINE over the training steps, BAR of the last value) and their metrics."""
+_OF_M_RECALL_ALONE = ("M-Recall", "Results")
+"""The groups of a study with `series: m_recall`."""
+
+
+def keep_view(client: MlflowClient, experiment_id: str, note: str, *, series: str) -> None:
+    """Set up the charts of an experiment, and link its runs and charts below the first line of its description.
+
+    MLflow stores a person's changes to the charts under another key. note: the description. series: `all` or
+    `m_recall`, as the study exports them.
+    """
+    client.set_experiment_tag(experiment_id, VIEW_TAG, json.dumps(charts_view(series), separators=(",", ":")))
+    first, _, more = note.partition("\n\n")
+    links = f"[Runs of this study]({_link(experiment_id)}), and [their charts]({charts_link(experiment_id)})."
+    described = "\n\n".join([first, links, more])  # MLflow's view for language models shows two lines
+    client.set_experiment_tag(experiment_id, NOTE, described[:PIECE])
+
+
+def charts_view(series: str) -> dict[str, Any]:
+    """The state of MLflow's page of runs: groups, and the charts in each. series: as in `keep_view`."""
+    groups = {name: group for name, group in _GROUPS.items() if series == "all" or name in _OF_M_RECALL_ALONE}
+    names = [*groups, "Model metrics", "System metrics"]
+    place_of = {name: f"vsetune-{place}" for place, name in enumerate(names)}
+    sections = [
+        {"uuid": place, "name": name, "display": True, "isReordered": False, "deleted": False, "isGenerated": True}
+        for name, place in place_of.items()
+    ]
+    charts = [
+        chart for name, (kind, metrics) in groups.items() for metric in metrics
+        for chart in (_line(metric, place_of[name]) if kind == "LINE" else _bar(metric, place_of[name]))
+    ]
+    return {
+        "compareRunSections": sections, "compareRunCharts": charts, "isAccordionReordered": True,
+        "hideEmptyCharts": True,
+        "globalLineChartConfig": {"xAxisKey": "step", "selectedXAxisMetricKey": "", "lineSmoothness": 0},
+        "orderByKey": "metrics.`best_m_recall`", "orderByAsc": False, "runsHiddenMode": "FIRST_20_RUNS",
+        "selectedColumns": [
+            "attributes.`Source`", "attributes.`Dataset`", "tags.`cell`", "tags.`status`", "params.`seed`",
+            "metrics.`best_m_recall`", "metrics.`epochs_to_best`",
+        ],
+    }
+
+
+def keep_data_sets(client: MlflowClient, run_id: str, start: AttemptStart) -> None:
+    """Log the data set of an attempt as an input of its run; repeating it changes nothing."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    facts = data_set_facts(start)
+    if facts is None:
+        return
+    is_local = "://" not in facts["place"]
+    data = Dataset(
+        name=facts["name"], digest=facts["digest"], source_type="local" if is_local else facts["place"].split(":")[0],
+        source=json.dumps({"uri": facts["place"]}),
+        profile=json.dumps({key: value for key, value in start.protocol.items() if key in ("images", "captions")}),
+    )
+    client.log_inputs(run_id, datasets=[DatasetInput(data, tags=[InputTag("mlflow.data.context", facts["split"])])])
+
+
+def _line(metric: str, group: str) -> list[dict[str, Any]]:
+    """A line chart, marked as MLflow's own (isGenerated): MLflow then adds no second chart of the metric."""
+    return [_chart("LINE", metric, group) | {
+        "isGenerated": True, "lineSmoothness": 0, "scaleType": "linear", "xAxisScaleType": "linear",
+        "xAxisKey": "step", "selectedXAxisMetricKey": "", "yAxisKey": "metric", "yAxisExpressions": [],
+        "selectedMetricKeys": [metric], "ignoreOutliers": False, "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True, "range": {},
+    }]
+
+
+def _bar(metric: str, group: str) -> list[dict[str, Any]]:
+    """A bar chart, not marked as MLflow's own, since MLflow turns its own bars into lines. A deleted line chart marked
+    as its own keeps it from adding one."""
+    removed = _chart("LINE", metric, group) | {"uuid": f"vsetune-no-{metric}", "isGenerated": True, "deleted": True}
+    return [_chart("BAR", metric, group) | {"isGenerated": False}, removed]
+
+
+def _chart(kind: str, metric: str, group: str) -> dict[str, Any]:
+    return {
+        "type": kind, "uuid": f"vsetune-{metric}", "metricSectionId": group, "metricKey": metric, "deleted": False,
+        "runsCountToCompare": 20,
+    }

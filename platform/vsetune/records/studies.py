@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Literal
 
 from vsetune.config.spec.base import did_you_mean
-from vsetune.errors import StorageError, UsageError
+from vsetune.errors import UsageError
+from vsetune.records import messages
 from vsetune.records.events import AttemptRecord, StudyRecord, StudyStatus, Validated, ValidationPoint
-from vsetune.records.log import LOG_FILE, OBJECTS, lines_of, name_of_log, refreshed
+from vsetune.records.log import LOG_FILE, OBJECTS, cannot_write, lines_of, name_of_log, refreshed
 from vsetune.records.study_history import KnownLog, StudyHistory, read_snapshot, write_snapshot
 from vsetune.records.study_lock import LOCK_FILE, is_led
 from vsetune.storage.home_files import bring_mirrored, find_in_home, keep_in_home
 from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import home, remote_home, remote_place
 from vsetune.storage.s3 import find, listing, put_bytes
-from vsetune.storage.whole_files import make_folder, read_json
+from vsetune.storage.whole_files import make_folder, read_json, unreadable
 
 RUNS = "runs"
 EXPORT_FILE = "mlflow.json"
@@ -125,7 +126,7 @@ class Studies:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StorageError(f"{place}: cannot be read ({error.strerror})") from error
+            raise unreadable(place, error) from error
 
     def fetch_artifact(self, name: str, file: str) -> Path | None:
         """A local copy of a file stored with an attempt, for reading; None if there is none. file: `best.safetensors`,
@@ -149,7 +150,7 @@ class Studies:
             try:
                 shutil.copyfile(file, place / file.name)
             except OSError as error:
-                raise StorageError(f"{place / file.name}: cannot be written ({error.strerror}); free space") from error
+                raise cannot_write(place / file.name, error) from error
             keep_in_home(place / file.name)
 
     def artifact_names(self, name: str, folder: str) -> list[str]:
@@ -182,7 +183,7 @@ class Studies:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise StorageError(f"{place}: cannot be read ({error.strerror})") from error
+            raise unreadable(place, error) from error
 
     def _known(self, study: str) -> StudyHistory:
         history = self._history(study) if study and "/" not in study else StudyHistory()
@@ -245,10 +246,9 @@ def unknown_study(name: str, known: Sequence[str]) -> UsageError:
     """The error for a study that is not in the home. known: the studies of the home."""
     first, rest = sorted(known)[:10], len(known) - 10
     listed = (", ".join(first) or "none") + (f" and {rest} more" if rest > 0 else "")
-    return UsageError(
-        f"study {name}: not in {remote_home() or home()}, which has: {listed}; {did_you_mean(name, known)}check the "
-        "name and VSETUNE_HOME"
-    )
+    return UsageError(messages.STUDY_UNKNOWN(
+        study=name, home=remote_home() or home(), known=listed, hint=did_you_mean(name, known)
+    ))
 
 
 def _study_of(name: str) -> str:

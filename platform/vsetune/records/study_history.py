@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vsetune.errors import StorageError, UsageError
+from vsetune.records import messages
 from vsetune.records.events import (
     FORMAT,
     AttemptRecord,
@@ -91,9 +92,7 @@ class StudyHistory:
         try:
             event = line.event()
         except (KeyError, TypeError) as error:
-            raise StorageError(
-                f"the log's line {line.number} ({line.kind}) is of a newer vsetune; install that version or a later one"
-            ) from error
+            raise StorageError(messages.EVENT_OF_NEWER_VERSION(line=line.number, kind=line.kind)) from error
         self.add(event)
 
     def add(self, event: Event) -> None:
@@ -139,10 +138,6 @@ class StudyHistory:
         """Time of the last event of each attempt."""
         return {name: attempt.seen for name, attempt in self.read_attempts.items()}
 
-    def files_of(self, name: str) -> tuple[str, ...]:
-        """Files stored with an attempt at its end, below the study's folder."""
-        return self._attempt(name).files
-
     def drawn(self, cell: str) -> Iterator[Drawn]:
         """The draws of a cell, in order."""
         return (each for each in self.draws if each.cell == cell)
@@ -150,8 +145,7 @@ class StudyHistory:
     def _opened(self, event: Opened) -> None:
         if event.format > FORMAT:
             raise StorageError(
-                f"study {event.record.name}: its log has format {event.format}, this vsetune reads {FORMAT}; install "
-                "the version that wrote it, or a later one"
+                messages.LOG_OF_NEWER_VERSION(study=event.record.name, got=event.format, known=FORMAT)
             )
         self.began = self.began or event.at
         self.record, self.status = event.record, None
@@ -173,7 +167,7 @@ class StudyHistory:
 
     def _attempt(self, name: str) -> ReadAttempt:
         if name not in self.read_attempts:
-            raise UsageError(f"attempt {name}: has not begun")
+            raise UsageError(messages.ATTEMPT_UNKNOWN(attempt=name))
         return self.read_attempts[name]
 
 

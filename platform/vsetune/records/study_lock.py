@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vsetune.errors import StorageError, StudyConflict
+from vsetune.errors import StudyConflict
+from vsetune.records import messages
+from vsetune.records.log import cannot_write
 from vsetune.storage.addresses import join
 from vsetune.storage.lease import Lease, holder_of
 from vsetune.storage.locks import take_lock
-from vsetune.storage.paths import home_variable, remote_place
+from vsetune.storage.paths import remote_place
 
 _log = logging.getLogger(__name__)
 LOCK_FILE = "lock"
@@ -31,11 +33,9 @@ def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -
         folder.mkdir(parents=True, exist_ok=True)
         lock = take_lock(folder / LOCK_FILE, wait_s=_LOOK_S)
     except BlockingIOError:
-        raise StudyConflict(f"study {folder.name}: another process is running it; wait for it or stop it") from None
+        raise StudyConflict(messages.STUDY_RUNS(study=folder.name)) from None
     except OSError as error:
-        raise StorageError(
-            f"{folder}: cannot be written ({error.strerror}); set {home_variable()} to another folder"
-        ) from error
+        raise cannot_write(folder, error) from error
     with lock:
         place = remote_place(folder)
         if place is None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vsetune.errors import StudyConflict
+from vsetune.records import messages
 from vsetune.records.events import (
     PLUGIN_TAG,
     AttemptRecord,
@@ -122,12 +123,11 @@ def require_same_study(known: StudyRecord, record: StudyRecord, *, resume: bool)
     if known.fingerprint != record.fingerprint:
         changes = _changes(known, record)
         shown = ", ".join(changes[:_SHOWN]) + (f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else "")
-        raise StudyConflict(
-            f"study {record.name}: exists with another configuration ({shown or 'fingerprint ' + known.fingerprint}); "
-            "give the changed study another name, or undo the change"
-        )
+        raise StudyConflict(messages.STUDY_CHANGED(
+            study=record.name, changes=shown or f"fingerprint {known.fingerprint}"
+        ))
     if not resume:
-        raise StudyConflict(f"study {record.name}: exists already with this file; continue it with --resume")
+        raise StudyConflict(messages.STUDY_EXISTS(study=record.name))
 
 
 def _changes(known: StudyRecord, record: StudyRecord) -> list[str]:
