@@ -30,20 +30,20 @@ from vsetune.config.plugins import load_installed, load_plugins
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
-from vsetune.data.batches.batch import Batch
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import one_line
 from vsetune.nightly.night import STEP_TIME, STEP_TIMES, STEP_WALL_TIME
 from vsetune.storage.addresses import mask_output
 from vsetune.storage.whole_files import write_json
+from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.calibration import step_timer
 from vsetune.training.evaluation import recalls, score_split
 from vsetune.training.loop import TrainingLoop
 from vsetune.training.random_state import RandomState
 from vsetune.training.schedule import total_steps
-from vsetune.training.step import Learner, StepResult
+from vsetune.training.step import Learner
 
 _LONGEST_S = 3600.0
 _LONGEST_PROBLEM = 300
@@ -114,23 +114,19 @@ def first_steps(trial: TrialSpec, steps: int, *, timed: int = 0) -> Steps:
     batches, random = TrainingBatches(trial, dataset, device), RandomState(trial.seed, device)
     calibration_step, after = step_timer(), None
     losses: list[float] = []
-    pairs: list[int] = []
     times: dict[str, list[float]] = {name: [] for name in STEP_TIMES}
-
-    def keep(batch: Batch, result: StepResult, _: float) -> None:
-        losses.append(result.loss.item())
-        pairs.append(batch.pairs)
 
     try:
         with random.active():
-            loop = TrainingLoop(trial, Learner.build(trial, dataset, device), batches, device)
+            learner = Learner.build(trial, dataset, device)
+            loop = TrainingLoop(trial, learner, batches, Progress(), where=f"cell {trial.cell}")
             last = min(max(steps, timed), total_steps(trial.training, batches.steps_per_epoch))
             for step in range(last):
-                epoch = sum(pairs) / batches.pairs
-                loop.begin(step, epoch)
+                loop.begin()
                 is_timed = min(_NOT_TIMED, last - 1) <= step < timed
                 before = after or (calibration_step() if is_timed else None)
-                seconds = loop.step(step, epoch, keep)
+                seconds = loop.step()
+                losses.append(seconds.loss.item())
                 if is_timed and before is not None:
                     after = calibration_step()
                     times[STEP_TIME].append(2 * seconds.worked / (before.worked + after.worked))

@@ -14,17 +14,16 @@ import torch
 
 from vsetune.config.sources.trial_inputs import STREAMED, Reading
 from vsetune.config.study.training import TrialSpec
-from vsetune.data.batches.batch import Batch
 from vsetune.data.freed_memory import give_back_freed_memory, keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import AttemptError, Preempted, StorageError
 from vsetune.records.events import ValidationPoint
 from vsetune.storage.whole_files import make_folder
+from vsetune.training import messages
 from vsetune.training.attempt_progress import Progress, device_seconds, summarise
 from vsetune.training.batches import TrainingBatches
-from vsetune.training.calibration import working_clock
 from vsetune.training.checkpoint import CheckpointFolder, CheckpointPace
-from vsetune.training.device import choose_device, use_threads, wait_for
+from vsetune.training.device import choose_device, use_threads
 from vsetune.training.environment import describe_environment, describe_protocol
 from vsetune.training.evaluation import evaluate, evaluated_split, recalls, score_split
 from vsetune.training.executions import ExecutionLog
@@ -35,8 +34,7 @@ from vsetune.training.random_state import RandomState
 from vsetune.training.restoring import learner_state, restore, window_state
 from vsetune.training.schedule import next_validation, total_steps
 from vsetune.training.start import describe_start
-from vsetune.training.step import Learner, StepResult
-from vsetune.training.window import NegativeSampler, StepWindow
+from vsetune.training.step import Learner
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +77,6 @@ class Attempt:
             learner = Learner.build(trial, self.dataset, self.device, saved=learner_state(saved, self._checkpoints))
         if saved is not None:
             learner, self._progress = restore(saved, learner, self._random, self._checkpoints)
-        self._loop = TrainingLoop(trial, learner, self._batches, self.device)
         self._started = (saved or {}).get("started") or describe_start(trial.network, self.dataset.vocabulary.words)
         self.inherited = len(self._progress.history)
         """Validations restored from an earlier execution."""
@@ -87,12 +84,12 @@ class Attempt:
         self._execution = self._executions.begin(
             kept_pairs=self._progress.pairs_seen, kept_seconds=self._progress.seconds, recorded=recorded
         )
-        self._window, self._negatives = self._continued_window(saved)
+        self._loop = TrainingLoop(trial, learner, self._batches, self._progress, where=self._where)
+        window = None if saved is None else window_state(saved, self._checkpoints)
+        if window is not None:
+            self._loop.window.load_state_dict(window)
         self._pace, self._is_kept = CheckpointPace(checkpoint_share), True
         self._leave = threading.Event()
-        self._clock = working_clock(self.device)
-        self.worked_seconds = 0.0
-        """Processor seconds of training steps in this execution; see `working_clock`."""
         self.pulse = 0
         """Increases with every step and batch while the attempt works; may be read from another thread."""
         _log.info("%s: %d parameters on %s", self._where, self.parameters, self.device)
@@ -103,9 +100,9 @@ class Attempt:
         return self._execution.number
 
     @property
-    def wasted_epochs(self) -> float:
-        """Work of earlier executions after their last checkpoint, hence lost; the sum over all of them."""
-        return self._execution.wasted_pairs / self._batches.pairs
+    def worked_seconds(self) -> float:
+        """Processor seconds of training steps in this execution; see `working_clock`."""
+        return self._loop.worked_seconds
 
     @property
     def history(self) -> list[ValidationPoint]:
@@ -147,7 +144,7 @@ class Attempt:
         is unusable; a new one continues from the checkpoint.
         """
         if self.is_finished:
-            raise AttemptError(f"{self._where}: already trained to its {self.trial.training.epochs:g} epochs.")
+            raise AttemptError(messages.FINISHED(where=self._where, epochs=self.trial.training.epochs))
         try:
             with self._random.active():
                 self._train()
@@ -167,7 +164,7 @@ class Attempt:
         except BaseException:
             self._is_kept = True  # another process may have taken over the trial
             raise
-        self._window, self._negatives = self._continued_window(None)
+        self._loop.begin_window()
         return point
 
     def keep(self) -> None:
@@ -228,59 +225,27 @@ class Attempt:
             used.append(data.test_split)
         self.dataset.check_files(dict.fromkeys(used))
 
-    def _continued_window(self, saved: Mapping[str, Any] | None) -> tuple[StepWindow, NegativeSampler]:
-        """The window of the steps up to the next validation. saved: a checkpoint that may contain some of them."""
-        progress = self._progress
-        window = StepWindow(
-            device=self.device, where=self._where, loss_name=self.trial.loss.name,
-            seconds_before=progress.train_seconds + progress.load_seconds,
-        )
-        state = None if saved is None else window_state(saved, self._checkpoints)
-        if state is not None:
-            window.load_state_dict(state)
-        return window, NegativeSampler(self.trial.training, full_batches=state["full_batches"] if state else 0)
-
     def _train(self) -> None:
         progress, per_epoch = self._progress, self._batches.steps_per_epoch
         end = next_validation(self.trial.training, step=progress.step, steps_per_epoch=per_epoch)
         while progress.step < end:
             if self._leave.is_set():
-                raise Preempted(f"{self._where} step {progress.step}: its process will be ended, continued by another.")
+                raise Preempted(messages.LEAVES(where=self._where, step=progress.step))
             self._step()
             self._mark()
-        begin, working = time.perf_counter(), self._clock()
-        self._window.flush()
-        wait_for(self.device)
-        progress.train_seconds += time.perf_counter() - begin
-        self.worked_seconds += self._clock() - working
+        self._loop.settle()
+
+    def _step(self) -> None:
+        if self._loop.begin():
+            _log.info("%s: phase %d begins at epoch %.3f", self._where, self._learner.phase, self._loop.epoch)
+        self._loop.step()
 
     @property
     def _learner(self) -> Learner:
         return self._loop.learner
 
-    @property
-    def _epoch(self) -> float:
-        """Where the training is, in epochs: pairs seen / pairs."""
-        return self._progress.pairs_seen / self._batches.pairs
-
-    def _step(self) -> None:
-        progress = self._progress
-        if self._loop.begin(progress.step, self._epoch):
-            _log.info("%s: phase %d begins at epoch %.3f", self._where, self._learner.phase, self._epoch)
-        seconds = self._loop.step(progress.step, self._epoch, self._stepped)
-        progress.load_seconds += seconds.load
-        progress.train_seconds += seconds.train
-        self.worked_seconds += seconds.worked
-
-    def _stepped(self, batch: Batch, result: StepResult, learning_rate: float) -> None:
-        progress = self._progress
-        progress.step += 1
-        progress.pairs_seen += batch.pairs
-        self._window.add(result, step=progress.step, learning_rate=learning_rate, pairs=batch.pairs)
-        self._window.note(self._negatives.look(batch, result.output))
-
     def _validate(self) -> ValidationPoint:
-        progress, window, split = self._progress, self._window, self.trial.data.validation_split
+        progress, window, split = self._progress, self._loop.window, self.trial.data.validation_split
         begin = time.perf_counter()
         with scoring(split, where=self._where, step=progress.step, on_progress=self._mark) as report:
             scores = score_split(
@@ -297,7 +262,7 @@ class Attempt:
             "pairs_per_second": window.pairs_per_second(progress.train_seconds + progress.load_seconds),
         }
         return ValidationPoint(
-            step=progress.step, epoch=self._epoch, pairs_seen=progress.pairs_seen,
+            step=progress.step, epoch=self._loop.epoch, pairs_seen=progress.pairs_seen,
             m_recall=metrics.pop("m_recall"), train_seconds=progress.train_seconds, metrics=metrics,
         )
 
@@ -335,8 +300,7 @@ class Attempt:
 
     def _save_between(self) -> None:
         """A checkpoint between two validations, with the numbers collected since the last one."""
-        window = self._window.state_dict() | {"full_batches": self._negatives.full_batches}
-        self._write(self._state() | {"window": window})
+        self._write(self._state() | {"window": self._loop.window.state_dict()})
 
     def _state(self) -> dict[str, Any]:
         return {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict
 
 from vsetune.metrics.efficiency import epochs_to_best
 from vsetune.records.events import ValidationPoint
-from vsetune.training.executions import Execution
+from vsetune.training.executions import Count, Execution, Seconds
 
 
 @dataclass
@@ -18,13 +19,15 @@ class Progress:
     load_seconds: waiting for batches. train_seconds: the steps themselves. best_step: step of the best validation.
     """
 
-    step: int = 0
-    pairs_seen: int = 0
-    train_seconds: float = 0.0
-    load_seconds: float = 0.0
-    validation_seconds: float = 0.0
-    checkpoint_seconds: float = 0.0
-    best_step: int | None = None
+    __pydantic_config__: ClassVar = ConfigDict(strict=True, extra="forbid")  # of a state that is read back
+
+    step: Count = 0
+    pairs_seen: Count = 0
+    train_seconds: Seconds = 0.0
+    load_seconds: Seconds = 0.0
+    validation_seconds: Seconds = 0.0
+    checkpoint_seconds: Seconds = 0.0
+    best_step: Count | None = None
     best_m_recall: float = float("-inf")
     history: list[ValidationPoint] = field(default_factory=list)
 
@@ -45,11 +48,6 @@ class Progress:
         """Plain data."""
         plain = {name.name: getattr(self, name.name) for name in fields(self)}
         return plain | {"history": [asdict(point) for point in self.history]}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Progress:
-        """The progress that `state_dict` described."""
-        return cls(**{**state, "history": [ValidationPoint(**point) for point in state["history"]]})
 
 
 def device_seconds(progress: Progress, execution: Execution) -> float:

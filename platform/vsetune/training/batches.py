@@ -1,12 +1,15 @@
-"""The batches of an attempt, by step number."""
+"""The batches of an attempt, and the images sampled beside them, by step number."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 
+from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.assembly import CaptionTables, caption_tables
 from vsetune.data.batches.bank_batches import bank_rows
@@ -17,8 +20,11 @@ from vsetune.data.captions.semantic_sources import CosineSpread, cosine_spread, 
 from vsetune.data.captions.word_pieces import word_pieces_name
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError
-from vsetune.training.drawn_negatives import DrawnImages, drawn_in, require_enough
+from vsetune.networks.inputs import CaptionInputs
+from vsetune.training import messages
+from vsetune.training.drawn_negatives import drawn_in
 from vsetune.training.random_state import undisturbed
+from vsetune.training.validation import caption_inputs
 
 _SAMPLED_PAIRS = 20_000
 _MOST_SPREADS = 16
@@ -46,36 +52,26 @@ class TrainingBatches:
         info = dataset.split(split)
         available = info.captions if training.batch_unit == "pairs" else info.images
         if training.batch_size > available:
-            raise ConfigError(
-                f"training.batch_size: got {training.batch_size}, split {split} of {trial.data.path} has "
-                f"{available} {training.batch_unit}; use at most {available}."
-            )
+            raise ConfigError(messages.TOO_FEW_ITEMS(
+                key="training.batch_size", got=training.batch_size, split=split, data=trial.data.path,
+                available=available, unit=training.batch_unit,
+            ))
         self.steps_per_epoch = training_steps_per_epoch(trial, dataset)
         self.pairs = self.steps_per_epoch * training.batch_size if training.drop_last else info.captions
-        self._trial = trial
-        self._dataset = dataset
-        self._device = device
+        self._trial, self._dataset, self._device = trial, dataset, device
         self._semantics = _semantics(trial, dataset)
-        self._rows = bank_rows(dataset, split, trial.network.reads, device=device, semantics=self._semantics)
-        self._tables: CaptionTables | None = None
-        self._open: Iterator[Batch] | None = None
-        self._next_step = -1
-        require_enough(trial, dataset)
-        self._drawn: dict[int, DrawnImages] = {}
+        reads = trial.network.reads
+        self._stream = StepStream(
+            trial, dataset, steps=self.steps_per_epoch, device=device, reads=reads, batch_size=training.batch_size,
+            batch_unit=training.batch_unit, drop_last=training.drop_last, semantics=self._semantics,
+            rows=bank_rows(dataset, split, reads, device=device, semantics=self._semantics),
+        )
+        _require_enough(trial, info.images)
+        self._drawn: dict[int, StepStream] = {}
 
     def take(self, step: int) -> Batch:
         """The batch of this step, on the device. Consecutive steps read the shards once per epoch."""
-        if self._open is None or step != self._next_step or step % self.steps_per_epoch == 0:
-            batch = self._start(step)
-        else:
-            batch = next(self._open, None)
-        if batch is None:
-            raise DataError(
-                f"{self._trial.data.path}: split {self._trial.data.train_split} ended before step {step}, expected "
-                f"{self.steps_per_epoch} batches per epoch; its manifest does not fit its shards, ingest it again."
-            )
-        self._next_step = step + 1
-        return batch.to(self._device)
+        return self._stream.take(step).to(self._device)
 
     def drawn(self, step: int, *, phase: int) -> Batch | None:
         """Images sampled beside the batch for the loss of the step's phase, on the device; None: the loss uses none.
@@ -86,8 +82,8 @@ class TrainingBatches:
         if asked is None:
             return None
         if asked.count not in self._drawn:
-            self._drawn[asked.count] = DrawnImages(self._trial, self._dataset, self._device, asked.count)
-        return self._drawn[asked.count].take(step)
+            self._drawn[asked.count] = sampled_images(self._trial, self._dataset, self._device, asked.count)
+        return with_one_caption_each(self._drawn[asked.count].take(step)).to(self._device)
 
     def describe(self) -> dict[str, str]:
         """What the batches depend on besides data set and settings, for records."""
@@ -130,34 +126,102 @@ class TrainingBatches:
 
     def close(self) -> None:
         """Stop reading ahead."""
-        self._close_epoch()
-        for drawn in self._drawn.values():
-            drawn.close()
+        for stream in (self._stream, *self._drawn.values()):
+            stream.close()
 
-    def _close_epoch(self) -> None:
+
+class StepStream:
+    """Batches of the training split by step number (0-based, of the whole attempt), in rounds of `steps` batches.
+
+    The order of a round depends on (seed, round) alone. An attempt continued in the middle of a round opens its reader
+    once more than an uninterrupted one: whatever opening draws must not shift the random numbers of the network.
+    epoch_of: the epoch that a round is for `training_batches`; more arguments go there too.
+    """
+
+    def __init__(
+        self, trial: TrialSpec, dataset: Dataset, *, steps: int, device: torch.device, reads: NetworkReads,
+        epoch_of: Callable[[int], int] = lambda number: number, **reading: Any,
+    ) -> None:
+        self._trial, self._dataset, self._steps, self._device = trial, dataset, steps, device
+        self._reads, self._epoch_of, self._reading = reads, epoch_of, reading
+        self._tables: CaptionTables | None = None
+        self._open: Iterator[Batch] | None = None
+        self._next_step = -1
+
+    def take(self, step: int) -> Batch:
+        """The batch of a step; consecutive steps open the shards once a round."""
+        if self._open is None or step != self._next_step or step % self._steps == 0:
+            self.close()
+            with undisturbed(self._device):
+                self._open = self._opened(*divmod(step, self._steps))
+                batch = next(self._open, None)
+        else:
+            batch = next(self._open, None)
+        if batch is None:
+            raise DataError(messages.SPLIT_ENDED(
+                data=self._trial.data.path, split=self._trial.data.train_split, step=step, batches=self._steps
+            ))
+        self._next_step = step + 1
+        return batch
+
+    def close(self) -> None:
+        """Stop reading ahead."""
         close = getattr(self._open, "close", None)
         if close is not None:
             close()
         self._open = None
 
-    def _start(self, step: int) -> Batch | None:
-        self._close_epoch()
-        epoch, done = divmod(step, self.steps_per_epoch)
-        training, split, reads = self._trial.training, self._trial.data.train_split, self._trial.network.reads
-        # A run continued in the middle of an epoch opens its reader once more than an uninterrupted one:
-        # whatever opening draws must not shift the random numbers of the network.
-        with undisturbed(self._device):
-            if self._tables is None:
-                self._tables = caption_tables(self._dataset, split, reads, mirrored=reads.swaps_sides)
-            self._open = iter(
-                training_batches(
-                    self._dataset, split, batch_size=training.batch_size, batch_unit=training.batch_unit,
-                    seed=self._trial.seed, epoch=epoch, shuffle_pairs=training.shuffle_pairs, skip_batches=done,
-                    workers=training.loader_workers, drop_last=training.drop_last, semantics=self._semantics,
-                    reads=reads, tables=self._tables, rows=self._rows,
-                )
-            )
-            return next(self._open, None)
+    def _opened(self, done_rounds: int, done: int) -> Iterator[Batch]:
+        training, split = self._trial.training, self._trial.data.train_split
+        if self._tables is None:
+            self._tables = caption_tables(self._dataset, split, self._reads, mirrored=self._reads.swaps_sides)
+        return iter(training_batches(
+            self._dataset, split, seed=self._trial.seed, epoch=self._epoch_of(done_rounds),
+            shuffle_pairs=training.shuffle_pairs, skip_batches=done, workers=training.loader_workers,
+            reads=self._reads, tables=self._tables, **self._reading,
+        ))
+
+
+def sampled_images(trial: TrialSpec, dataset: Dataset, device: torch.device, count: int) -> StepStream:
+    """`count` images for every step, all different within a step, each with all its captions.
+
+    The images pass through the split repeatedly in their own order: a continued attempt samples the same images as an
+    uninterrupted one.
+    """
+    split, reads = trial.data.train_split, replace(trial.network.reads, phrases=False, siblings=False)
+    with undisturbed(device):
+        rows = bank_rows(dataset, split, reads, device=torch.device("cpu"))
+    return StepStream(
+        trial, dataset, steps=dataset.split(split).images // count, device=device, reads=reads, batch_size=count,
+        batch_unit="images", drop_last=True, rows=rows,
+        epoch_of=lambda number: -1 - number,  # epochs of the batches count up from 0: another order
+    )
+
+
+def with_one_caption_each(batch: Batch) -> Batch:
+    """The images of a batch, each with one of its captions, sampled with torch's global generator."""
+    counts = batch.caption_rows.bincount(minlength=len(batch.image_ids))
+    first = counts.cumsum(0) - counts
+    chosen = first + (torch.rand(len(counts), dtype=torch.float64) * counts).long()
+    captions: CaptionInputs = caption_inputs(batch)[chosen]
+    longest = int(captions.lengths.max())
+    dependencies = captions.dependencies
+    return replace(
+        batch, captions=captions.tokens[:, :longest], caption_lengths=captions.lengths,
+        caption_rows=torch.arange(len(counts)), caption_ids=batch.caption_ids[chosen],
+        dependencies=None if dependencies is None else dependencies[:, :longest, :longest],
+    )
+
+
+def _require_enough(trial: TrialSpec, available: int) -> None:
+    """ConfigError when a loss samples more images than the training split has, in any phase."""
+    for phase in range(max(1, len(trial.training.phases))):
+        asked = drawn_in(trial, phase)
+        if asked is not None and asked.count > available:
+            raise ConfigError(messages.TOO_FEW_ITEMS(
+                key="loss.drawn", got=asked.count, split=trial.data.train_split, data=trial.data.path,
+                available=available, unit="images",
+            ))
 
 
 def _semantics(trial: TrialSpec, dataset: Dataset) -> np.ndarray | None:

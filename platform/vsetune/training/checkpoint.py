@@ -34,6 +34,7 @@ from vsetune.storage.whole_files import (
     unreadable,
     write_whole,
 )
+from vsetune.training import messages
 from vsetune.training.executions import ExecutionLog
 
 _BEFORE, _AFTER = b"\nvsetune SHA-256 ", b"\n"
@@ -49,15 +50,13 @@ def seal_of(content: bytes | memoryview) -> bytes:
     return _BEFORE + sha256_hex(content).encode() + _AFTER
 
 
-def sealed_state(path: Path) -> bool | None:
-    """True: unchanged since it was sealed; False: changed; None: no seal at the end. OSError when it cannot be read."""
+def is_sealed(path: Path) -> bool:
+    """Whether the file is unchanged since it was sealed. OSError when it cannot be read."""
     size = path.stat().st_size
     with open(path, "rb") as stream:
         stream.seek(max(0, size - _LENGTH))
         found = _SEAL.fullmatch(stream.read(_LENGTH))
-    if found is None:
-        return None
-    return sha256_of_file(path, first=size - _LENGTH) == found[1].decode()
+    return found is not None and sha256_of_file(path, first=size - _LENGTH) == found[1].decode()
 
 
 _log = logging.getLogger(__name__)
@@ -84,7 +83,6 @@ class CheckpointFolder:
         self._identity = {"format": FORMAT, "fingerprint": fingerprint, "data": data}
         self._best_sha256: str | None = None
         self._best_is_named = False  # by the checkpoint on disk
-        self._is_sealed = False
 
     def load(self) -> dict[str, Any] | None:
         """The state last saved, or None; partial files of a killed process are removed.
@@ -106,7 +104,7 @@ class CheckpointFolder:
         step = state.get("best_step") if isinstance(state, dict) else "nothing"
         if not isinstance(state, dict) or not (step is None or (type(step) is int and step >= 0)):
             raise self._damaged(f"its best step is {one_line(step)}, need a count")
-        self._settle_best(step)
+        self._settle_best()
         if step is not None:
             self._check_best()
         self._best_is_named = step is not None
@@ -152,13 +150,8 @@ class CheckpointFolder:
             raise self._damaged_best(one_line(error)) from error
 
     def misfit(self, reason: str) -> StaleCheckpoint:
-        """The error for a loaded state that does not fit the trial. A state with a valid seal was written like this."""
-        if not self._is_sealed:
-            return self._damaged(reason)
-        return StaleCheckpoint(
-            f"{self.path}: does not fit this trial ({reason}), so another version of vsetune wrote it; use that "
-            f"version, or remove {self._folder} to start the trial again."
-        )
+        """The error for a loaded state that does not fit the trial; its seal shows that it was written like this."""
+        return StaleCheckpoint(messages.MISFIT(file=self.path, reason=reason, folder=self._folder))
 
     def set_aside(self, reason: str) -> list[Path]:
         """Move damaged files to `NAME.damaged-N`, so that the trial starts again. Returns where they are now.
@@ -177,7 +170,7 @@ class CheckpointFolder:
             try:
                 move_in_place(path, target, durable=False)
             except OSError as error:
-                raise StorageError(f"{path}: cannot be set aside ({error.strerror}); move it by hand.") from error
+                raise StorageError(messages.CANNOT_SET_ASIDE(file=path, reason=error.strerror)) from error
             moved.append(target)
         self._best_sha256 = None
         _log.warning("set aside %s (%s)", ", ".join(map(str, moved)) or "nothing", one_line(reason))
@@ -186,8 +179,8 @@ class CheckpointFolder:
     def _is_readable(self) -> bool:
         try:
             saved = self._read()
-            state, self._best_sha256 = saved.get("state"), saved.get("best_sha256")
-            self._settle_best(state.get("best_step") if isinstance(state, dict) else None)
+            self._best_sha256 = saved.get("best_sha256")
+            self._settle_best()
             self._check_best()
         except (OSError, DamagedCheckpoint):
             return False
@@ -196,46 +189,35 @@ class CheckpointFolder:
     def _read(self) -> dict[str, Any]:
         if not stat.S_ISREG(self.path.stat().st_mode):
             raise self._damaged("no regular file")
-        seal = sealed_state(self.path)
-        if seal is False:
+        if not is_sealed(self.path):
             raise self._damaged("its SHA-256 is not the one at its end")
-        self._is_sealed = seal is True
         try:
-            if not self._is_sealed:
-                _require_plain_archive(self.path)
             saved = torch.load(self.path, map_location="cpu", weights_only=True)
         except OF_DAMAGE as error:
             raise self._damaged(one_line(str(error).strip().partition("\n")[0] or type(error).__name__)) from error
         if not isinstance(saved, dict):
             raise self._damaged(f"holds a {type(saved).__name__}, need a state")
-        if "sealed" in saved and not self._is_sealed:
-            raise self._damaged("it has lost its seal")
         return saved
 
-    def _settle_best(self, step: int | None) -> None:
+    def _settle_best(self) -> None:
         """Restore the best weights that belong to the checkpoint, after a crash at any point."""
-        self._tidy(lambda: self._put_back(step))
+        self._tidy(self._put_back)
 
     def _put_aside(self) -> None:
         with suppress(FileNotFoundError):  # the weights were removed by hand
             put_aside(self.best_path, self._named_path)
 
-    def _put_back(self, step: int | None) -> None:
+    def _put_back(self) -> None:
         if self._named_path.is_file() and self._best_sha256 in (None, sha256_of_file(self._named_path)):
             move_in_place(self._named_path, self.best_path, durable=False)
         # of an older checkpoint; or two names of one file, which `replace` leaves alone
         self._named_path.unlink(missing_ok=True)
-        of_step = self._folder / f"best-{step}.safetensors"  # as versions before left it, written but not yet in place
-        if of_step.exists():
-            move_in_place(of_step, self.best_path, durable=False)
-        for left in self._folder.glob("best-*.safetensors*"):
-            left.unlink(missing_ok=True)
 
     def _tidy(self, change: Callable[[], object]) -> None:
         try:
             change()
         except OSError as error:
-            raise StorageError(f"{self._folder}: cannot be tidied ({error.strerror}); check its rights.") from error
+            raise StorageError(messages.CANNOT_TIDY(folder=self._folder, reason=error.strerror)) from error
 
     def _check_best(self) -> None:
         try:
@@ -255,40 +237,20 @@ class CheckpointFolder:
             if type(found) is not type(value):
                 raise self._damaged(f"its {_MEANING[key]} is {one_line(found, most=60)}")
             if found != value:
-                raise StaleCheckpoint(
-                    f"{self.path}: its {_MEANING[key]} is {one_line(found)}, this one is {value}; "
-                    "use another folder, or remove this one to start the trial again."
-                )
+                raise StaleCheckpoint(messages.OTHER_TRIAL(
+                    file=self.path, what=_MEANING[key], got=one_line(found), need=value
+                ))
 
     def _damaged(self, reason: str) -> DamagedCheckpoint:
-        return DamagedCheckpoint(
-            f"{self.path}: damaged checkpoint ({reason}); remove {self._folder} to start the trial again."
-        )
+        return DamagedCheckpoint(messages.DAMAGED(file=self.path, reason=reason, folder=self._folder))
 
     def _damaged_best(self, reason: str) -> DamagedCheckpoint:
-        return DamagedCheckpoint(
-            f"{self.best_path}: cannot read the best weights ({reason}); "
-            f"remove {self._folder} to start the trial again."
-        )
+        return DamagedCheckpoint(messages.DAMAGED(file=self.best_path, reason=reason, folder=self._folder))
 
 
 def set_aside(folder: Path, reason: str) -> list[Path]:
     """`CheckpointFolder.set_aside` of the folder of any trial."""
     return CheckpointFolder(folder, fingerprint="", data="").set_aside(reason)
-
-
-def _require_plain_archive(path: Path) -> None:
-    """ValueError unless the archive is as torch writes it: uncompressed (a compressed entry could have any size), its
-    entries together not larger than the file, and every checksum correct."""
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-            raise ValueError("packed members, torch writes none")
-        if sum(member.file_size for member in members) > path.stat().st_size:
-            raise ValueError("members larger than the file")
-        broken = archive.testzip()
-        if broken is not None:
-            raise ValueError(f"member {broken} does not have its checksum")
 
 
 _MEANING = {"format": "format", "fingerprint": "trial fingerprint", "data": "data fingerprint"}

@@ -23,6 +23,7 @@ from vsetune.metrics.score_blocks import MeanScores, Scores
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.storage.paths import under_home
+from vsetune.training import messages
 from vsetune.training.reranking import FirstStage, reranked_scores
 from vsetune.training.validation import OnBatch, Report, encode_split, split_scores
 
@@ -69,7 +70,7 @@ def evaluate(
     """
     whole = trial.evaluation.of_whole_split
     if images is not None and whole:
-        raise DataError(f"evaluation.{whole[0]}: needs the whole split {split}, got {images} of its images")
+        raise DataError(messages.NEEDS_WHOLE_SPLIT(score=whole[0], split=split, images=images))
     with evaluating(network):
         scores, owner = _scores(network, dataset, split, trial, device, images, first, report, on_batch)
         found = recalls(owner_scores(scores, owner)) | _extras(scores, owner, dataset, split, trial)

@@ -8,12 +8,14 @@ beyond the checkpoint was lost. The marker contains the number of its execution,
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypeVar
 
-from vsetune.errors import DamagedCheckpoint, DataError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from vsetune.errors import DamagedCheckpoint, DataError, one_line
 from vsetune.storage.whole_files import read_json, write_json
+from vsetune.training import messages
 
 EXECUTIONS_FILE = "executions.json"
 PROGRESS_FILE = "progress.json"
@@ -21,17 +23,33 @@ MARK_EVERY_S = 5.0
 _MOST = 2**53
 
 
-@dataclass(frozen=True)
-class Execution:
+Count = Annotated[int, Field(ge=0, le=_MOST)]
+Seconds = Annotated[float, Field(ge=0, le=_MOST)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+class Execution(_Record):
     """One execution of a trial. number: 1 is the first.
 
     wasted_pairs, wasted_seconds: trained by all earlier executions together after their last checkpoint, hence lost;
     exact to MARK_EVERY_S seconds of work per execution, and at least the work up to their last validation.
     """
 
-    number: int
-    wasted_pairs: int = 0
-    wasted_seconds: float = 0.0
+    number: Count
+    wasted_pairs: Count
+    wasted_seconds: Seconds
+
+
+class _Marker(_Record):
+    number: Count
+    pairs: Count
+    seconds: Seconds
+
+
+_NONE = Execution(number=0, wasted_pairs=0, wasted_seconds=0.0)
 
 
 class ExecutionLog:
@@ -41,7 +59,7 @@ class ExecutionLog:
         self._executions = folder / EXECUTIONS_FILE
         self._progress = folder / PROGRESS_FILE
         self._next_mark = 0.0
-        self.current = Execution(number=0)
+        self.current = _NONE
 
     def begin(self, *, kept_pairs: int, kept_seconds: float, recorded: int = 0) -> Execution:
         """Count a new execution, which continues from a checkpoint with kept_pairs pairs and kept_seconds of work.
@@ -49,14 +67,14 @@ class ExecutionLog:
         recorded: number of executions recorded elsewhere; the folder may have been lost since. DamagedCheckpoint when
         one of the files differs from what was written to it.
         """
-        earlier = self._earlier()
+        earlier = _read(self._executions, Execution) or _NONE
         lost_pairs, lost_seconds = self._lost(earlier.number, kept_pairs, kept_seconds)
         self.current = Execution(
             number=max(earlier.number, recorded) + 1,
             wasted_pairs=earlier.wasted_pairs + lost_pairs,
             wasted_seconds=earlier.wasted_seconds + lost_seconds,
         )
-        write_json(self._executions, asdict(self.current), durable=True)
+        write_json(self._executions, self.current.model_dump(), durable=True)
         return self.current
 
     def mark(self, *, pairs: int, seconds: float, now: bool = False) -> None:
@@ -71,56 +89,28 @@ class ExecutionLog:
     def damaged_files(self) -> list[Path]:
         """The unreadable ones of the two files."""
         found = []
-        for path, read in ((self._executions, self._earlier), (self._progress, self._marker)):
+        for path, kind in ((self._executions, Execution), (self._progress, _Marker)):
             try:
-                read()
+                _read(path, kind)
             except DamagedCheckpoint:
                 found.append(path)
         return found
 
-    def _earlier(self) -> Execution:
-        saved = _read_json(self._executions)
-        if saved is None:
-            return Execution(number=0)
-        _require(self._executions, saved, Execution(number=0))
-        return Execution(**saved)
-
-    def _marker(self) -> dict[str, Any] | None:
-        marker: dict[str, Any] | None = _read_json(self._progress)
-        if marker is not None:
-            _require(self._progress, marker, _Marker(0, 0, 0.0))
-        return marker
-
     def _lost(self, number: int, kept_pairs: int, kept_seconds: float) -> tuple[int, float]:
-        marker = self._marker()
-        if marker is None or marker["number"] != number:
+        marker = _read(self._progress, _Marker)
+        if marker is None or marker.number != number:
             return 0, 0.0
-        return max(0, marker["pairs"] - kept_pairs), max(0.0, marker["seconds"] - kept_seconds)
+        return max(0, marker.pairs - kept_pairs), max(0.0, marker.seconds - kept_seconds)
 
 
-def _read_json(path: Path) -> Any | None:
-    """The value in the file, or None when there is no such file. DamagedCheckpoint, or StorageError."""
+_R = TypeVar("_R", bound=_Record)
+
+
+def _read(path: Path, kind: type[_R]) -> _R | None:
+    """The record in the file, or None when there is no such file. DamagedCheckpoint, or StorageError."""
     try:
-        return read_json(path)
-    except DataError as error:
-        raise DamagedCheckpoint(f"{error}, so it is damaged; remove its folder to start the trial again.") from error
-
-
-@dataclass(frozen=True)
-class _Marker:
-    number: int
-    pairs: int
-    seconds: float
-
-
-def _require(path: Path, saved: Any, like: Execution | _Marker) -> None:
-    """DamagedCheckpoint unless these are the fields of `like`: counts, and seconds that are finite, none below 0."""
-    expected = asdict(like)
-    is_sound = isinstance(saved, dict) and saved.keys() == expected.keys() and all(
-        type(saved[key]) in ((int,) if type(value) is int else (int, float)) and 0 <= saved[key] <= _MOST
-        for key, value in expected.items()
-    )
-    if not is_sound:
-        raise DamagedCheckpoint(
-            f"{path}: damaged (need {', '.join(expected)}, numbers from 0); remove its folder to start the trial again."
-        )
+        plain = read_json(path)
+        return None if plain is None else kind.model_validate(plain)
+    except (DataError, ValidationError) as error:
+        reason = one_line(error) if isinstance(error, DataError) else f"need {', '.join(kind.model_fields)}, from 0"
+        raise DamagedCheckpoint(messages.DAMAGED(file=path, reason=reason, folder=path.parent)) from error

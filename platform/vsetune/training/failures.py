@@ -35,6 +35,7 @@ from vsetune.errors import (
     VsetuneError,
 )
 from vsetune.storage.addresses import masked
+from vsetune.training import messages
 from vsetune.training.validation import LoggedProgress
 
 Kind = Literal[
@@ -44,6 +45,11 @@ Kind = Literal[
 FINAL: frozenset[Kind] = frozenset({"configuration", "data", "numeric", "checkpoint", "bug"})
 """Kinds that fail a trial for good; `bug` is an unexpected exception."""
 _OF_ATTEMPTS: dict[str, Kind] = {"memory": "memory", "device": "device"}
+_OWN: list[tuple[type[VsetuneError], Kind]] = [  # subclasses before their parents
+    (DamagedCheckpoint, "storage"),  # of bits, not of the trial, which can start again without it
+    (StaleCheckpoint, "checkpoint"), (StorageError, "storage"), (DataError, "data"), (NumericError, "numeric"),
+    (Preempted, "preempted"), (ConfigError, "configuration"),
+]
 
 _NETWORK_ERRNOS = frozenset({
     errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ETIMEDOUT, errno.EHOSTUNREACH,
@@ -149,22 +155,9 @@ def _kind(error: BaseException) -> Kind:
 
 
 def _own_kind(error: VsetuneError) -> Kind:
-    """The kind of vsetune's own exceptions, subclasses before their parents."""
-    if isinstance(error, DamagedCheckpoint):  # of bits, not of the trial, which can start again without it
-        return "storage"
-    if isinstance(error, StaleCheckpoint):
-        return "checkpoint"
-    if isinstance(error, StorageError):
-        return "storage"
-    if isinstance(error, DataError):
-        return "data"
-    if isinstance(error, NumericError):
-        return "numeric"
-    if isinstance(error, Preempted):
-        return "preempted"
-    if isinstance(error, AttemptError):
-        return _OF_ATTEMPTS.get(error.kind, "bug")
-    return "configuration" if isinstance(error, ConfigError) else "bug"
+    if isinstance(error, AttemptError) and error.kind in _OF_ATTEMPTS:
+        return _OF_ATTEMPTS[error.kind]
+    return next((kind for own, kind in _OWN if isinstance(error, own)), "bug")
 
 
 def _is_of_network(error: BaseException) -> bool:
@@ -210,12 +203,12 @@ def scoring(
     try:
         yield report
     except NumericError as error:
-        raise NumericError(f"{where} step {step}: split {split}: {error}") from error
+        raise NumericError(error.problem.at(f"{where} step {step}: split {split}")) from error
 
 
 def out_of_memory(error: Exception, *, where: str, step: int) -> AttemptError:
     """The error, in one line, of an attempt for which the GPU has too little memory."""
     reason = str(error).partition("\n")[0]
-    failure = AttemptError(f"{where} step {step}: {reason} Lower training.batch_size or resources per GPU.")
+    failure = AttemptError(messages.OUT_OF_MEMORY(where=where, step=step, reason=reason))
     failure.kind = "memory"
     return failure

@@ -10,6 +10,7 @@ import torch
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, StaleCheckpoint
+from vsetune.training import messages
 from vsetune.training.reranking import FirstStage
 from vsetune.training.trained import load_trained
 
@@ -39,7 +40,7 @@ def open_first_stage(
         return None
     where = f"study {trial.study} trial {trial.trial}: evaluation.rerank"
     if kept is None:
-        raise ConfigError(f"{where}: the files of {wanted.first} were not given; run it as a study, which brings them")
+        raise ConfigError(messages.FIRST_STAGE_MISSING(where=where, first=wanted.first))
     require_embedding(kept.trial, where=f"{where}.first: {wanted.first}")
     at_home = kept.trial.model_copy(update={"data": kept.trial.data.model_copy(update={"path": dataset.path})})
     try:
@@ -47,14 +48,11 @@ def open_first_stage(
             at_home, kept.weights, device=device, data_fingerprint=kept.data_fingerprint, where=f"{where}.first"
         )
     except StaleCheckpoint as error:  # of another trial: nothing is wrong with the checkpoint of this one
-        raise ConfigError(str(error)) from error
+        raise ConfigError(error.problem) from error
     return FirstStage(trained.network, trained.trial, top=wanted.top)
 
 
 def require_embedding(trial: TrialSpec, *, where: str) -> None:
     """ConfigError for a first stage that scores pairs itself."""
     if trial.network.kind == "score":
-        raise ConfigError(
-            f"{where} is of network {trial.network.name}, which scores pairs; need a first stage that embeds, such as "
-            "vse_infinity"
-        )
+        raise ConfigError(messages.FIRST_STAGE_SCORES(where=where, network=trial.network.name))

@@ -6,28 +6,43 @@ one line at the start, not a wrong number or a traceback at a later step.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter
 from torch import Tensor
 
 from vsetune.errors import VsetuneError, one_line
-from vsetune.records.events import ValidationPoint
 from vsetune.training.attempt_progress import Progress
 from vsetune.training.checkpoint import OF_DAMAGE, CheckpointFolder
+from vsetune.training.executions import Count, Seconds
 from vsetune.training.random_state import RandomState, undisturbed
 from vsetune.training.step import Learner
 
-_MOST = 2**53
+_PROGRESS = TypeAdapter(Progress)
+_START: TypeAdapter[dict[str, str] | None] = TypeAdapter(dict[str, str] | None, config=ConfigDict(strict=True))
+
+
+class _Window(BaseModel):
+    """`StepWindow.state_dict`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    pairs: Count
+    seconds_before: Seconds
+    sums: dict[str, FiniteFloat]
+    counts: dict[str, Annotated[int, Field(ge=1)]]
+    full_batches: Count
 
 
 def learner_state(saved: Mapping[str, Any] | None, checkpoints: CheckpointFolder) -> Mapping[str, Any] | None:
     """The part of a checkpoint that `Learner.build` builds the network from; None without a checkpoint.
 
-    StaleCheckpoint, or DamagedCheckpoint, when a required part is missing or invalid.
+    StaleCheckpoint when a required part is missing or invalid.
     """
     if saved is None:
         return None
@@ -45,12 +60,12 @@ def restore(
 ) -> tuple[Learner, Progress]:
     """The learner (of a later phase if the state is) and the progress; `random` is changed in place.
 
-    saved: from `checkpoints.load()`. StaleCheckpoint, or DamagedCheckpoint, when it is no state of this trial; learner
+    saved: from `checkpoints.load()`. StaleCheckpoint when it is no state of this trial; learner
     and random are then unusable.
     """
     try:
-        progress = _progress(_part(saved, "progress"), between=is_between_validations(saved))
-        _require_start(saved.get("started"))
+        progress = _progress(_part(saved, "progress"), between="window" in saved)
+        _START.validate_python(saved.get("started"))  # missing in older ones
         _restore_random(random, _part(saved, "random"), learner.device)
         return _restored_learner(_part(saved, "learner"), learner, random), progress
     except VsetuneError:
@@ -59,44 +74,18 @@ def restore(
         raise checkpoints.misfit(one_line(str(error).strip() or type(error).__name__)) from error
 
 
-def _require_start(started: Any) -> None:
-    """ValueError unless what a checkpoint says of the start is text by name, or missing, as in older ones."""
-    if started is None:
-        return
-    if not isinstance(started, dict) or not all(isinstance(each, str) for pair in started.items() for each in pair):
-        raise ValueError(f"its start is {one_line(started)}, need text by name")
-
-
-def is_between_validations(saved: Mapping[str, Any]) -> bool:
-    """Whether the attempt was asked to leave before its next validation; then `window` has the numbers collected so
-    far."""
-    return "window" in saved
-
-
 def window_state(saved: Mapping[str, Any], checkpoints: CheckpointFolder) -> Mapping[str, Any] | None:
-    """The numbers collected since the last validation; None for a checkpoint of a validation.
-
-    StaleCheckpoint, or DamagedCheckpoint, when the state is invalid.
-    """
-    if not is_between_validations(saved):
+    """The numbers collected since the last validation, by an attempt that was asked to leave before its next one; None
+    for a checkpoint of a validation. StaleCheckpoint when they are invalid."""
+    if "window" not in saved:
         return None
     try:
-        window = _part(saved, "window")
-        if window.keys() != {"pairs", "seconds_before", "sums", "counts", "full_batches"}:
-            raise ValueError(f"its window has the fields {one_line(', '.join(map(str, window)))}")
-        sums, counts = _part(window, "sums"), _part(window, "counts")
-        for name in ("pairs", "full_batches"):
-            _require_number(name, window[name], whole=True)
-        _require_number("seconds_before", window["seconds_before"])
-        if sums.keys() != counts.keys() or not all(isinstance(name, str) for name in sums):
+        window = _Window.model_validate(saved["window"])
+        if window.sums.keys() != window.counts.keys():
             raise ValueError("sums and counts of its window do not fit each other")
-        for name, count in counts.items():
-            _require_number(f"count of {name}", count, whole=True)
-            if type(sums[name]) is not float or not math.isfinite(sums[name]):
-                raise ValueError(f"sum of {name} is {one_line(sums[name], most=60)}, need a finite number")
     except (TypeError, ValueError) as error:
         raise checkpoints.misfit(one_line(error)) from error
-    return window
+    return window.model_dump()
 
 
 def _restored_learner(state: Mapping[str, Any], learner: Learner, random: RandomState) -> Learner:
@@ -143,40 +132,16 @@ def _restore_random(random: RandomState, state: Mapping[str, Any], device: torch
 def _progress(plain: Mapping[str, Any], *, between: bool) -> Progress:
     if plain.keys() != {each.name for each in fields(Progress)}:
         raise ValueError(f"progress has the fields {one_line(', '.join(map(str, plain)))}")
-    history = plain["history"]
-    if not isinstance(history, list) or not all(map(_is_point, history)):
-        raise ValueError("a validation of its history is none")
-    for name in ("step", "pairs_seen"):
-        _require_number(name, plain[name], whole=True)
-    for name in ("train_seconds", "load_seconds", "validation_seconds", "checkpoint_seconds"):
-        _require_number(name, plain[name])
-    steps = [point["step"] for point in history]
-    best = max(history, key=lambda point: point["m_recall"], default=None)
-    expected = (None, -math.inf) if best is None else (best["step"], best["m_recall"])
+    progress = _PROGRESS.validate_json(json.dumps(plain))
+    steps = [point.step for point in progress.history]
+    best = max(progress.history, key=lambda point: point.m_recall, default=None)
     is_in_order = steps == sorted(set(steps))
-    if not is_in_order or (steps and (steps[-1] > plain["step"] if between else steps[-1] != plain["step"])):
-        raise ValueError(f"its history ends at step {steps[-1]}, or out of order; it is at step {plain['step']}")
-    if (plain["best_step"], plain["best_m_recall"]) != expected:
+    if not is_in_order or (steps and (steps[-1] > progress.step if between else steps[-1] != progress.step)):
+        raise ValueError(f"its history ends at step {steps[-1]}, or out of order; it is at step {progress.step}")
+    expected = (None, -math.inf) if best is None else (best.step, best.m_recall)
+    if (progress.best_step, progress.best_m_recall) != expected:
         raise ValueError("its best validation is not the best of its history")
-    return Progress.from_state(plain)
-
-
-def _is_point(point: Any) -> bool:
-    if not isinstance(point, dict) or point.keys() != {each.name for each in fields(ValidationPoint)}:
-        return False
-    metrics = point["metrics"]
-    for name in ("step", "pairs_seen"):
-        _require_number(name, point[name], whole=True)
-    for name in ("epoch", "m_recall", "train_seconds"):
-        _require_number(name, point[name])
-    return isinstance(metrics, dict) and all(
-        isinstance(key, str) and type(value) in (int, float) for key, value in metrics.items()
-    )
-
-
-def _require_number(name: str, value: Any, *, whole: bool = False) -> None:
-    if type(value) not in ((int,) if whole else (int, float)) or not 0 <= value <= _MOST:
-        raise ValueError(f"{name} is {one_line(value, most=60)}, need a number from 0")
+    return progress
 
 
 def _part(saved: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from vsetune.data.stored.shards import split_records
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import Network
+from vsetune.training import messages
 from vsetune.training.validation import EncodedSplit, encode_split
 
 INDEX_FILE = "index.safetensors"
@@ -73,7 +74,7 @@ class SearchIndex:
             encoded = EncodedSplit(_encoded("images", tensors), captions, tensors["places"], tensors["owner"])
             return cls(names["split"], encoded, names["images"], names["captions"])
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{file}: damaged ({type(error).__name__}); log the model again") from error
+            raise DataError(messages.INDEX_DAMAGED(file=file, reason=type(error).__name__)) from error
 
 
 def _tensors(prefix: str, items: Encoded) -> dict[str, Tensor]:

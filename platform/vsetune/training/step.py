@@ -27,6 +27,7 @@ from vsetune.networks.network_base import (
 )
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.text_transformer import architecture_of
+from vsetune.training import messages
 from vsetune.training.batches import training_steps_per_epoch
 from vsetune.training.device import product_precision, tower_precision
 from vsetune.training.drawn_negatives import Miner, drawn_in
@@ -61,7 +62,7 @@ class Optimizers:
             else:
                 own.append({"params": group.parameters, "lr": group.sgd_rate, "start": group.sgd_rate})
         if not groups and not own:
-            raise ConfigError("training.phases: `trains: loss` with a loss that learns nothing; use `trains: all`")
+            raise ConfigError(messages.NOTHING_TO_TRAIN())
         self._start = training.learning_rate
         self.learning_rate = training.learning_rate
         self._all: dict[str, Optimizer] = {}

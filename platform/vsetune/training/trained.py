@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
-from torch import Tensor
 
 from vsetune.config.component_specs import LOSSES
 from vsetune.config.sources.trial_inputs import DataSpec
@@ -17,12 +15,12 @@ from vsetune.config.study.loss_settings import plugins_of
 from vsetune.config.study.training import TrainingSpec, TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
-from vsetune.errors import DamagedCheckpoint, DataError, StaleCheckpoint, one_line
+from vsetune.errors import DataError, StaleCheckpoint, one_line
 from vsetune.networks.importing.imported import network_of
-from vsetune.networks.importing.stored import StoredNetwork, StoredWeights, WeightNotes, read_notes
+from vsetune.networks.importing.stored import StoredNetwork, StoredWeights, read_notes
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
-from vsetune.networks.parts.backbone import names_of_colours
+from vsetune.training import messages
 from vsetune.training.checkpoint import OF_DAMAGE
 from vsetune.training.evaluation import evaluate
 from vsetune.training.start import count_known
@@ -77,53 +75,23 @@ def load_trained(
     """weights: a `best.safetensors`. data_fingerprint: of the data set as it was trained on; None: not recorded.
 
     where: starts the messages. DataError when the data set is gone or has changed since, StaleCheckpoint when the
-    weights are of another network, DamagedCheckpoint (a StaleCheckpoint) when they cannot be read.
+    weights are of another network, or cannot be read.
     """
     dataset = Dataset.open(trial.data.path)
-    values, notes = _weights(weights, where)
-    with torch.random.fork_rng(devices=[]):  # the parameters drawn here are replaced
-        network = build_network(
-            trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary),
-            pretrained=False, architecture=notes.architecture if notes is not None else None,
-        )
-    own = network.state_dict()
-    differing = [name for name in own.keys() & values.keys() if own[name].shape != values[name].shape]
     if data_fingerprint not in (None, dataset.fingerprint):
-        resized = "; its vocabulary or features have another size" if differing else ""
-        raise DataError(
-            f"{where}: {trial.data.path} is not the data set of its training any more (features, captions or "
-            f"vocabulary differ: fingerprint {data_fingerprint} then, {dataset.fingerprint} now{resized}); bring the "
-            "data set back from its recipe, or train again."
-        )
-    unmatched = sorted({*differing, *(own.keys() ^ values.keys())} - (names_of_colours(network) - values.keys()))
-    if unmatched:
-        raise StaleCheckpoint(
-            f"{where}: {weights} does not fit network {trial.network.name} on {trial.data.path} ({len(unmatched)} "
-            f"tensors differ, first {unmatched[0]}); it was written by another version or for other data, train again."
-        )
+        raise DataError(messages.DATA_CHANGED(
+            where=where, data=trial.data.path, then=data_fingerprint, now=dataset.fingerprint
+        ))
     try:
-        network.load_state_dict(values)
-    except OF_DAMAGE as error:
-        raise DamagedCheckpoint(f"{where}: {weights}: damaged ({one_line(error)}); train the trial again.") from error
-    return TrainedTrial(trial, dataset, network.to(device).eval(), device)
-
-
-def _weights(path: Path, where: str) -> tuple[dict[str, Tensor], WeightNotes | None]:
-    """The tensors and the notes of a file."""
-    try:
-        is_file = path.is_file()
-        values = safetensors.torch.load_file(path, device="cpu") if is_file else {}
-        notes = read_notes(path) if is_file else None
-    except (OSError, *OF_DAMAGE) as error:
-        raise DamagedCheckpoint(
-            f"{where}: {path}: cannot be read ({one_line(error)}); train the trial again."
-        ) from error
-    if not is_file:
-        raise DamagedCheckpoint(f"{where}: {path}: cannot be read (no regular file there); train the trial again.")
-    for name, value in values.items():
-        if value.is_floating_point() and bool(torch.isnan(value).any()):
-            raise DamagedCheckpoint(f"{where}: {path}: damaged ({one_line(name)} holds NaN); train the trial again.")
-    return values, notes
+        network = network_of(weights, described=described(trial, dataset))
+        holes = [name for name, value in network.state_dict().items() if bool(torch.isnan(value).any())]
+        if holes:
+            raise ValueError(f"{holes[0]} holds NaN")
+    except (DataError, OSError, *OF_DAMAGE) as error:
+        raise StaleCheckpoint(messages.WEIGHTS_UNUSABLE(
+            where=where, file=weights, network=trial.network.name, data=trial.data.path, reason=one_line(error)
+        )) from error
+    return TrainedTrial(trial, dataset, network.to(device), device)
 
 
 @dataclass(frozen=True)
@@ -153,11 +121,8 @@ def load_stored(
     held = described or stored.described()
     if held is None:
         raise stored.unknown()
-    if held.words is None and held.spec.reads.word_pieces is None:
-        raise DataError(
-            f"{weights}: {held.vocabulary_size} word vectors, and no words to them; import the weights again with "
-            "--words VOCABULARY."
-        )
+    if held.lacks_words:
+        raise DataError(messages.WORDS_MISSING(file=weights, rows=held.vocabulary_size))
     dataset = Dataset.open(data)
     dataset.require_unchanged([split])
     _check_features(held, dataset, weights, is_imported=stored.network is not None)
@@ -196,16 +161,15 @@ def _check_features(held: StoredNetwork, dataset: Dataset, weights: Path, *, is_
     if held.spec.reads.pixels is not None:
         return
     if features.width != held.width:
-        raise DataError(
-            f"{weights}: reads features of {held.width} numbers, {dataset.path} has {features.width}; ingest the "
-            "features that the weights were trained with."
-        )
+        raise DataError(messages.OTHER_FEATURES(
+            file=weights, reads=f"features of {held.width} numbers", data=dataset.path, has=features.width
+        ))
     counts = {features.regions_min, features.regions} if is_imported else {features.regions}
     if held.regions > 1 and counts != {held.regions} and _depends_on_regions(held):
-        raise DataError(
-            f"{weights}: reads {held.regions} regions, {dataset.path} has {features.regions_min} to "
-            f"{features.regions}; ingest the features that the weights were trained with."
-        )
+        raise DataError(messages.OTHER_FEATURES(
+            file=weights, reads=f"{held.regions} regions", data=dataset.path,
+            has=f"{features.regions_min} to {features.regions}",
+        ))
 
 
 def _depends_on_regions(held: StoredNetwork) -> bool:

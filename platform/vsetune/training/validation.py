@@ -25,6 +25,7 @@ from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, Scores
 from vsetune.networks.encoded import Encoded, joined
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, evaluating
+from vsetune.training import messages
 from vsetune.training.device import tower_precision
 
 OnBatch = Callable[[], None]
@@ -61,7 +62,7 @@ def evenly_spread(chosen: int, images: int) -> list[int]:
     DataError for more than there are, or none.
     """
     if not 1 <= chosen <= images:
-        raise DataError(f"evaluation.validation_images: got {chosen}, need 1 to the {images} images of the split")
+        raise DataError(messages.TOO_MANY_IMAGES(got=chosen, images=images))
     return [(2 * number + 1) * images // (2 * chosen) for number in range(chosen)]
 
 

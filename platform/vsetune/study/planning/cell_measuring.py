@@ -11,6 +11,7 @@ the process is measured, and because trials run in their own processes too.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import tempfile
 import time
@@ -25,7 +26,6 @@ from vsetune.config.plugins import load_installed, load_plugins
 from vsetune.config.sources.trial_inputs import STREAMED, Reading
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec, phase_starts
-from vsetune.data.batches.batch import Batch
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import one_line
@@ -35,6 +35,7 @@ from vsetune.networks.network_base import Network, evaluating
 from vsetune.storage.addresses import mask_output
 from vsetune.storage.whole_files import write_json
 from vsetune.study.planning.cell_times import RESULT_FILE, CellTimes
+from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CheckpointFolder
 from vsetune.training.device import choose_device, peak_memory_bytes, reset_peak_memory, use_threads, wait_for
@@ -42,9 +43,8 @@ from vsetune.training.evaluation import evaluated_split
 from vsetune.training.failures import failure_of
 from vsetune.training.loop import TrainingLoop
 from vsetune.training.random_state import RandomState
-from vsetune.training.step import Learner, StepResult
+from vsetune.training.step import Learner
 from vsetune.training.validation import CostOfPair, EncodedSplit, encode_split, pair_scores, split_scores
-from vsetune.training.window import NegativeSampler, StepWindow
 
 _WARM_UP, _FEWEST, _MOST = 3, 2, 100
 """Numbers of steps: for warm-up, which makes buffers and the optimizer's state; fewest and most timed in a phase."""
@@ -81,12 +81,8 @@ class _Steps:
         self.dataset = Dataset.open(trial.data.path, reading=reading)
         self.device, self._last = device, trial.training.epochs
         self.batches = TrainingBatches(trial, self.dataset, device)
-        self._loop = TrainingLoop(trial, Learner.build(trial, self.dataset, device), self.batches, device)
-        self._window = StepWindow(
-            device=device, where=f"cell {trial.cell}", loss_name=trial.loss.name, seconds_before=0.0
-        )
-        self._negatives = NegativeSampler(trial.training)
-        self._taken = 0
+        learner = Learner.build(trial, self.dataset, device)
+        self._loop = TrainingLoop(trial, learner, self.batches, Progress(), where=f"cell {trial.cell}")
 
     @property
     def learner(self) -> Learner:
@@ -95,30 +91,26 @@ class _Steps:
     def run(self, epoch: float, *, fewest: int, most: int, seconds: float) -> _Run:
         """Runs steps from the start of the epoch; after its end, it begins again. On a GPU, where steps run
         asynchronously, only the sum of the steps is exact."""
-        per_epoch = self.batches.steps_per_epoch
-        first, done = int(epoch) * per_epoch, _Run()
+        per_epoch, done, progress = self.batches.steps_per_epoch, _Run(), self._loop.progress
         begin = time.perf_counter()
-        self._loop.begin(first, epoch)
-        done.opening = time.perf_counter() - begin
         while len(done.steps) < fewest or (len(done.steps) < most and time.perf_counter() - begin < seconds):
             place = len(done.steps) % per_epoch
-            took = self._loop.step(first + place, min(epoch + place / per_epoch, self._last), self._stepped)
+            progress.step = int(epoch) * per_epoch + place
+            pairs = min(epoch + place / per_epoch, self._last) * self.batches.pairs
+            progress.pairs_seen = math.ceil(pairs - 1e-6)  # a phase begins at a fraction of an epoch
+            if not done.steps:
+                self._loop.begin()
+                done.opening = time.perf_counter() - begin
+            took = self._loop.step()
             if not done.steps:
                 done.opening += took.load
             done.worked += took.worked
             done.trained += took.train
             done.steps.append(took.train + (took.load if place else 0.0))  # the first of an epoch opens its shards
             if self.device.type == "cuda" and not len(done.steps) % 10:
-                done.steps[-1] += _waited(self.device)
-        begin = time.perf_counter()
-        self._window.flush()
-        done.steps[-1] += time.perf_counter() - begin + _waited(self.device)
+                done.steps[-1] += self._loop.settle()
+        done.steps[-1] += self._loop.settle()
         return done
-
-    def _stepped(self, batch: Batch, result: StepResult, learning_rate: float) -> None:
-        self._taken += 1
-        self._window.add(result, step=self._taken, learning_rate=learning_rate, pairs=batch.pairs)
-        self._window.note(self._negatives.look(batch, result.output))
 
 
 def measure_cell(
@@ -154,13 +146,6 @@ def measure_cell(
         validation=validation.encoding + validation.scoring, test=test, checkpoint=checkpoint,
         encoded_share=validation.encoded_share, scored_share=validation.scored_share, peak_memory_bytes=peak,
     )
-
-
-def _waited(device: torch.device) -> float:
-    """Seconds until the device has done all that was asked of it."""
-    begin = time.perf_counter()
-    wait_for(device)
-    return time.perf_counter() - begin
 
 
 def middles(training: TrainingSpec) -> list[tuple[float, float]]:
