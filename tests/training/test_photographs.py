@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from trained_here import CPU, first_step, learner_of, open_attempt, train
 
 from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput, TextModel
 from vsetune.config.study.training import TrainingSpec, TrialSpec
@@ -22,10 +23,8 @@ from vsetune.training.attempt import Attempt
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CHECKPOINT_FILE
 from vsetune.training.schedule import loss_factor
-from vsetune.training.step import Learner
 from vsetune.training.validation import encode_split, images_per_batch
 
-CPU = torch.device("cpu")
 SIZE = 4
 
 
@@ -79,11 +78,6 @@ def make(make_trial: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         return made.model_copy(update={"network": TinyCnnSpec(start_epoch=start_epoch, crops=crops)})
 
     return trial
-
-
-def learner_of(trial: TrialSpec) -> Learner:
-    torch.manual_seed(0)
-    return Learner.build(trial, Dataset.open(trial.data.path), CPU)
 
 
 def values(network: nn.Module) -> dict[str, Tensor]:
@@ -151,19 +145,14 @@ def test_a_frozen_group_stays_as_it_is_and_its_moments_begin_when_it_thaws(make:
     assert {number: int(state["step"]) for number, state in moments.items()} == {0: 9, 1: 9, 2: 9, 3: 3, 4: 3}
 
 
-def run(trial: TrialSpec, folder: Path, *, pause_after: int | None = None) -> Attempt:
-    """The trial to its end; with pause_after, first only so many validations, then continued by another object."""
-    attempt = Attempt(trial, folder, device="cpu", threads=1)
-    if pause_after is not None:
-        for _ in range(pause_after):
-            attempt.advance()
-        attempt.close()
-        torch.manual_seed(99)
-        attempt = Attempt(trial, folder, device="cpu", threads=1)
-    while not attempt.is_finished:
+def run(trial: TrialSpec, folder: Path, *, pause_after: int) -> Attempt:
+    """The trial to its end; after the first validations continued by another object."""
+    attempt = open_attempt(trial, folder)
+    for _ in range(pause_after):
         attempt.advance()
     attempt.close()
-    return attempt
+    torch.manual_seed(99)
+    return train(trial, folder)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +170,7 @@ def test_a_trial_continued_before_or_after_thawing_equals_one_never_interrupted(
     make: Any, case: dict[str, Any], pause_after: int, tmp_path: Path
 ) -> None:
     trial = make(**{"validate_every_steps": 4, "epochs": 2.0} | case)
-    straight = run(trial, tmp_path / "straight")
+    straight = train(trial, tmp_path / "straight")
     paused = run(trial, tmp_path / "paused", pause_after=pause_after)
     assert paused.inherited == pause_after
     assert [(p.step, p.epoch, p.m_recall, p.metrics["train_loss"]) for p in straight.history] == [
@@ -196,7 +185,7 @@ def test_a_cnn_that_starts_with_the_third_phase_is_frozen_in_the_first_two(make:
     """Malali and Keller: the second phase trains the loss alone, the third everything."""
     learned = {"name": "info_nce", "learned": True}
     phases = [{"epochs": 1}, {"epochs": 1, "trains": "loss"}, {}]
-    attempt = Attempt(make(start_epoch=2.0, loss=learned, phases=phases, epochs=3.0), tmp_path, device="cpu", threads=1)
+    attempt = open_attempt(make(start_epoch=2.0, loss=learned, phases=phases, epochs=3.0), tmp_path)
     states = [values(attempt._learner.network)]
     while not attempt.is_finished:
         attempt.advance()
@@ -230,11 +219,9 @@ def test_a_ramp_grows_from_0_to_1_and_leaves_other_epochs_alone(epoch: float, fa
 def test_the_ramp_scales_the_gradient_and_not_the_logged_loss(make: Any) -> None:
     def results(epoch: float, **changes: Any) -> tuple[float, float, set[str]]:
         trial = make(start_epoch=0.0, **changes)
-        learner, batches = learner_of(trial), TrainingBatches(trial, Dataset.open(trial.data.path), CPU)
+        learner = learner_of(trial)
         before = values(learner.network)
-        learner.set_epoch(epoch)
-        result = learner.step(batches.take(0))
-        batches.close()
+        result = first_step(trial, learner, epoch=epoch)
         return float(result.loss), float(result.gradient_norm), changed(before, values(learner.network))
 
     loss, norm, moved = results(0.5)
@@ -245,7 +232,7 @@ def test_the_ramp_scales_the_gradient_and_not_the_logged_loss(make: Any) -> None
 
 
 def test_an_epoch_without_its_short_last_batch_is_counted_in_the_pairs_it_has(make: Any, tmp_path: Path) -> None:
-    attempt = run(make(drop_last=True, epochs=2.0), tmp_path)  # 42 pairs in batches of 8
+    attempt = train(make(drop_last=True, epochs=2.0), tmp_path)  # 42 pairs in batches of 8
     assert [(point.step, point.epoch, point.pairs_seen) for point in attempt.history] == [(5, 1.0, 40), (10, 2.0, 80)]
     assert attempt.protocol()["train_pairs"] == 40
     assert attempt.protocol()["steps_per_epoch"] == 5

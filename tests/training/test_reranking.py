@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 from torch import Tensor
+from trained_here import CPU, fresh_network, open_attempt, train
 
 from vsetune.config.component_specs import NETWORKS
 from vsetune.config.study.evaluation_settings import EvaluationSpec
@@ -18,23 +20,17 @@ from vsetune.metrics.curves import check_same_protocol
 from vsetune.metrics.recall import matrix_scores
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import Network, evaluating
-from vsetune.networks.network_building import build_network
-from vsetune.training.attempt import Attempt
+from vsetune.training import messages
 from vsetune.training.evaluation import evaluate, evaluate_reranked, score_split
 from vsetune.training.first_stage import KeptStage
 from vsetune.training.reranking import FirstStage
 from vsetune.training.validation import encode_split, evenly_spread, proposed_pair_scores, split_scores
 
-CPU = torch.device("cpu")
 SCORING = [name for name, spec in NETWORKS.items() if spec().kind == "score"]
 
 
 def build(trial: TrialSpec, *, seed: int = 0) -> Network:
-    dataset = Dataset.open(trial.data.path)
-    torch.manual_seed(seed)
-    return build_network(
-        trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
-    )
+    return fresh_network(trial, seed=seed)[0]
 
 
 def with_evaluation(trial: TrialSpec, **wanted: Any) -> TrialSpec:
@@ -45,9 +41,7 @@ def with_evaluation(trial: TrialSpec, **wanted: Any) -> TrialSpec:
 def kept(make_trial: Any, tmp_path: Path) -> KeptStage:
     """A trained first stage, as a study keeps it."""
     trial = make_trial(epochs=1.0)
-    attempt = Attempt(trial, tmp_path / "first", device="cpu", threads=1)
-    attempt.advance()
-    attempt.close()
+    attempt = train(trial, tmp_path / "first")
     return KeptStage(trial, attempt.best_path, Dataset.open(trial.data.path).fingerprint)
 
 
@@ -114,7 +108,7 @@ def test_both_stages_stand_beside_each_other_and_agree_with_each_alone(make_tria
     assert few.first == first
     assert few.both not in (first, everything)
     assert 24 <= few.proposed < 12 * 24
-    with pytest.raises(DataError, match="got top 13, need 1 to the 12 images"):
+    with pytest.raises(DataError, match="top 13"):
         reranked(13)
 
 
@@ -142,15 +136,12 @@ def test_a_training_validates_what_is_proposed_of_the_subset_and_tests_the_whole
     rerank = {"first": "tiny/vsepp.lmh-c00-s0", "top": 2, "content": "0" * 64}
     trial = with_evaluation(make_trial(network=small("scan")), rerank=rerank, validation_images=5)
 
-    def attempt(folder: str) -> Attempt:
-        return Attempt(trial, tmp_path / folder, device="cpu", threads=1, first_stage=kept)
-
-    straight, broken = attempt("straight"), attempt("broken")
+    straight, broken = (open_attempt(trial, tmp_path / name, first_stage=kept) for name in ("straight", "broken"))
     compared = [straight.advance(), straight.advance()]
     summary = straight.finish()
     broken.advance()
     broken.close()
-    again = attempt("broken")
+    again = open_attempt(trial, tmp_path / "broken", first_stage=kept)
     assert again.advance().m_recall == compared[1].m_recall
     assert again.finish()["test_m_recall"] == summary["test_m_recall"]
     network = build(trial)
@@ -175,9 +166,9 @@ def test_curves_under_other_proposals_or_another_subset_do_not_compare(
         {"validation_images": 5}, {"validation_images": 6},
     ]
     protocols = [
-        Attempt(
-            with_evaluation(make_trial(network=small("scan")), **wanted), tmp_path / str(number), device="cpu",
-            threads=1, first_stage=kept if "rerank" in wanted else None,
+        open_attempt(
+            with_evaluation(make_trial(network=small("scan")), **wanted), tmp_path / str(number),
+            first_stage=kept if "rerank" in wanted else None,
         ).protocol()
         for number, wanted in enumerate(evaluations)
     ]
@@ -198,26 +189,22 @@ def test_a_first_stage_that_is_missing_or_does_not_fit_is_told_before_training(
 ) -> None:
     trial = with_evaluation(make_trial(network=small("scan")), rerank={"first": "a/b", "top": 2})
 
-    def start(stage: KeptStage | None) -> None:
-        Attempt(trial, tmp_path / "attempt", device="cpu", threads=1, first_stage=stage)
-
-    with pytest.raises(ConfigError, match=r"evaluation\.rerank: the files of a/b were not given"):
-        start(None)
-    scan = make_trial(network=small("scan"))
-    with pytest.raises(ConfigError, match="a/b is of network scan, which scores pairs; need a first stage that embeds"):
-        start(KeptStage(scan, kept.weights, kept.data_fingerprint))
-    with pytest.raises(DataError, match="is not the data set of its training"):
-        start(KeptStage(kept.trial, kept.weights, "other"))
-    wide = make_trial(network=small("vsepp") | {"embedding_size": 9})
-    with pytest.raises(ConfigError, match="does not fit network vsepp"):
-        start(KeptStage(wide, kept.weights, kept.data_fingerprint))
-    with pytest.raises(ValueError, match=r"evaluation\.rerank: network vsepp embeds"):
+    scan, wide = make_trial(network=small("scan")), make_trial(network=small("vsepp") | {"embedding_size": 9})
+    for stage, message, error in (
+        (None, messages.FIRST_STAGE_MISSING, ConfigError),
+        (KeptStage(scan, kept.weights, kept.data_fingerprint), messages.FIRST_STAGE_SCORES, ConfigError),
+        (KeptStage(kept.trial, kept.weights, "other"), messages.DATA_CHANGED, DataError),
+        (KeptStage(wide, kept.weights, kept.data_fingerprint), messages.WEIGHTS_UNUSABLE, ConfigError),
+    ):
+        with refused(message, by=error):
+            open_attempt(trial, tmp_path / "attempt", first_stage=stage)
+    with pytest.raises(ValueError, match=r"evaluation\.rerank"):
         with_evaluation(make_trial(), rerank={"first": "a/b", "top": 2})
 
 
 def test_numbers_of_a_whole_split_are_refused_of_a_part(make_trial: Any) -> None:
     trial = with_evaluation(make_trial(), validation_images=5, srd_at=[1])
-    with pytest.raises(DataError, match=r"evaluation\.srd_at: needs the whole split validation, got 5 of its images"):
+    with refused(messages.NEEDS_WHOLE_SPLIT, by=DataError, score="srd_at", split="validation", images=5):
         evaluate(build(trial), Dataset.open(trial.data.path), "validation", trial=trial, device=CPU, images=5)
-    with pytest.raises(DataError, match="validation_images: got 13, need 1 to the 12 images"):
+    with refused(messages.TOO_MANY_IMAGES, by=DataError, got=13, images=12):
         score_split(build(trial), Dataset.open(trial.data.path), "validation", trial=trial, device=CPU, images=13)

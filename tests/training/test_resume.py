@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 from torch import Tensor
+from trained_here import open_attempt, run_through, train
 
 from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.study.training import TrialSpec
-from vsetune.errors import Preempted, StaleCheckpoint, StorageError
+from vsetune.errors import Preempted, StaleCheckpoint
+from vsetune.training import messages
 from vsetune.training.attempt import Attempt
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointFolder
+from vsetune.training.checkpoint import CHECKPOINT_FILE, CheckpointFolder
 
 TIMES = {"train_seconds", "load_seconds", "validation_seconds", "device_seconds", "pairs_per_second"}
 CASES: dict[str, dict[str, Any]] = {
@@ -82,8 +85,8 @@ def test_every_loss_is_among_the_cases() -> None:
     assert {case["loss"]["name"] for case in CASES.values()} == {*LOSSES, "sum"}
 
 
-def open_attempt(trial: TrialSpec, folder: Path) -> Attempt:
-    return Attempt(trial, folder, device="cpu", threads=1)
+def wasted(attempt: Attempt) -> float:
+    return attempt.summary()["wasted_epochs"]
 
 
 def tensors(attempt: Attempt) -> dict[str, Tensor]:
@@ -146,25 +149,19 @@ def test_every_network_continues_as_if_never_interrupted(
 
 def assert_resumes(trial: TrialSpec, tmp_path: Path) -> None:
     """A trial that dies after its first validation, and later leaves between two, ends as one that ran through."""
-    straight = open_attempt(trial, tmp_path / "straight")
-    while not straight.is_finished:
-        straight.advance()
-
+    straight = train(trial, tmp_path / "straight")
     first = open_attempt(trial, tmp_path / "broken")
     assert first.advance().step == 4  # of 6 per epoch
     first.close()
     random.seed(99), np.random.seed(99), torch.manual_seed(99)  # another process draws other numbers
     second = AskedToLeave(trial, tmp_path / "broken", device="cpu", threads=1)
     assert (second.number, second.inherited) == (2, 1)
-    with pytest.raises(Preempted, match="step 5"):
+    with refused(messages.LEAVES, by=Preempted, step=5):
         second.advance()
     random.seed(98), np.random.seed(98), torch.manual_seed(98)
     third = open_attempt(trial, tmp_path / "broken")
-    assert (third.number, third.inherited, third.wasted_epochs) == (3, 1, 0.0)
-    while not third.is_finished:
-        third.advance()
-    assert_same(straight, third)
-    straight.close(), third.close()
+    assert (third.number, third.inherited, wasted(third)) == (3, 1, 0.0)
+    assert_same(straight, run_through(third))
 
 
 class AskedToLeave(Attempt):
@@ -178,14 +175,11 @@ class AskedToLeave(Attempt):
 
 def test_an_attempt_may_leave_before_its_first_step_and_its_first_validation(make_trial: Any, tmp_path: Path) -> None:
     trial = make_trial()
-    straight, first = open_attempt(trial, tmp_path / "straight"), open_attempt(trial, tmp_path / "broken")
+    first = open_attempt(trial, tmp_path / "broken")
     first.leave()
-    with pytest.raises(Preempted, match="step 0"):
+    with refused(messages.LEAVES, by=Preempted, step=0):
         first.advance()
-    second = open_attempt(trial, tmp_path / "broken")
-    while not straight.is_finished:
-        straight.advance(), second.advance()
-    assert_same(straight, second)
+    assert_same(train(trial, tmp_path / "straight"), train(trial, tmp_path / "broken"))
 
 
 @pytest.mark.parametrize(("part", "value"), [
@@ -205,7 +199,7 @@ def test_a_window_that_is_none_is_told_in_one_line(
     good = {"pairs": 1, "seconds_before": 0.0, "sums": {"train_loss": 1.0}, "counts": {"train_loss": 1}}
     good["full_batches"] = 1
     folder.save(state | {"window": good | {part: value}})
-    with pytest.raises(StaleCheckpoint, match="does not fit this trial") as caught:
+    with refused(messages.MISFIT, by=StaleCheckpoint) as caught:
         open_attempt(trial, tmp_path)
     assert "\n" not in str(caught.value)
 
@@ -213,8 +207,7 @@ def test_a_window_that_is_none_is_told_in_one_line(
 def test_two_attempts_in_one_process_do_not_disturb_each_other(make_trial: Any, tmp_path: Path) -> None:
     trial = make_trial(**CASES["augmentation"], validate_every_steps=3, epochs=1.0)
     alone, one, two = (open_attempt(trial, tmp_path / name) for name in ("alone", "one", "two"))
-    while not alone.is_finished:
-        alone.advance()
+    run_through(alone)
     while not one.is_finished:
         one.advance(), two.advance()
     assert_same(alone, one)
@@ -235,29 +228,13 @@ def test_seeds_and_data_order_change_the_trial(make_trial: Any, tmp_path: Path) 
     assert points[0].metrics["train_loss"] != points[1].metrics["train_loss"]
 
 
-def test_a_folder_of_another_trial_is_refused(make_trial: Any, tmp_path: Path) -> None:
-    open_attempt(make_trial(), tmp_path).advance()
-    with pytest.raises(StorageError, match=r"trial fingerprint is .* use another folder") as caught:
-        open_attempt(make_trial(seed=1), tmp_path)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_damaged_checkpoint_is_named(make_trial: Any, tmp_path: Path) -> None:
-    open_attempt(make_trial(), tmp_path).advance()
-    path = tmp_path / CHECKPOINT_FILE
-    path.write_bytes(path.read_bytes()[:2000])
-    with pytest.raises(StorageError, match="damaged checkpoint") as caught:
-        open_attempt(make_trial(), tmp_path)
-    assert "\n" not in str(caught.value)
-
-
 def test_seconds_and_best_go_on_after_a_restart(make_trial: Any, tmp_path: Path) -> None:
     trial = make_trial()
     point = open_attempt(trial, tmp_path).advance()
     again = open_attempt(trial, tmp_path)
     assert again.summary()["best_m_recall"] == point.m_recall
     assert again.advance().train_seconds > point.train_seconds
-    assert again.wasted_epochs == 0
+    assert wasted(again) == 0
 
 
 _KILLED = """
@@ -289,26 +266,12 @@ def test_a_killed_process_continues_and_its_lost_work_is_counted(make_trial: Any
     arguments = [sys.executable, "-c", _KILLED, trial.model_dump_json(), str(tmp_path / "killed")]
     assert subprocess.run(arguments, check=False).returncode == -signal.SIGKILL
 
-    straight = open_attempt(trial, tmp_path / "straight")
     second = open_attempt(trial, tmp_path / "killed")
     assert (second.number, second.inherited) == (2, 1)
-    assert second.wasted_epochs == pytest.approx(3 * 8 / 42)
-    for attempt in (straight, second):
-        while not attempt.is_finished:
-            attempt.advance()
-    assert_same(straight, second)
+    assert wasted(second) == pytest.approx(3 * 8 / 42)
+    assert_same(train(trial, tmp_path / "straight"), run_through(second))
     summary = second.finish()
     assert summary["epochs"] == 2.0
-    assert summary["wasted_epochs"] == second.wasted_epochs
+    assert summary["wasted_epochs"] == wasted(second)
     assert summary["wasted_seconds"] > 0
-    assert open_attempt(trial, tmp_path / "killed").wasted_epochs == second.wasted_epochs  # not counted twice
-
-
-def test_best_weights_without_the_checkpoint_that_names_them_are_dropped(make_trial: Any, tmp_path: Path) -> None:
-    trial = make_trial()
-    open_attempt(trial, tmp_path).advance()
-    best = (tmp_path / BEST_FILE).read_bytes()
-    (tmp_path / "best-12.safetensors").write_bytes(b"written, then the process died")
-    open_attempt(trial, tmp_path)
-    assert sorted(path.name for path in tmp_path.glob("best*")) == [BEST_FILE]
-    assert (tmp_path / BEST_FILE).read_bytes() == best
+    assert wasted(open_attempt(trial, tmp_path / "killed")) == wasted(second)  # not counted twice

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 import torch
+import trained_here
+from refusals import refused
 from torch import Tensor
+from trained_here import run_through
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import NumericError, Preempted
 from vsetune.records.events import AttemptStart, ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import cost_of, trials_of
+from vsetune.training import messages
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointPace
 
@@ -48,31 +52,18 @@ def written_at(share: float, *, takes: float, validations: Iterator[float] | lis
 def test_a_checkpoint_is_due_once_the_last_one_is_its_share_of_the_time() -> None:
     assert written_at(0.02, takes=0.5, validations=[10.0 * n for n in range(8)]) == [0.0, 30.0, 60.0]
     assert written_at(0.1, takes=0.5, validations=[1.0 * n for n in range(12)]) == [0.0, 5.0, 10.0]
-
-
-def test_with_a_share_of_one_every_validation_has_its_checkpoint() -> None:
     assert len(written_at(1.0, takes=3.0, validations=[0.1 * n for n in range(7)])) == 7
-
-
-def test_validations_that_are_far_apart_have_one_each_at_any_share_that_leaves_room() -> None:
     assert len(written_at(0.02, takes=0.5, validations=[60.0 * n for n in range(5)])) == 5
 
 
 def open_attempt(trial: TrialSpec, folder: Path, share: float = SELDOM) -> Attempt:
-    return Attempt(trial, folder, device="cpu", threads=1, checkpoint_share=share)
+    return trained_here.open_attempt(trial, folder, checkpoint_share=share)
 
 
 def kept_step(folder: Path) -> int:
     """Of the validation whose checkpoint is on disk."""
     step: int = torch.load(folder / CHECKPOINT_FILE, weights_only=True)["state"]["progress"]["step"]
     return step
-
-
-def run_through(attempt: Attempt) -> Attempt:
-    while not attempt.is_finished:
-        attempt.advance()
-    attempt.close()
-    return attempt
 
 
 def assert_same(one: Attempt, other: Attempt) -> None:
@@ -122,7 +113,7 @@ def test_a_trial_that_dies_trains_what_came_after_its_checkpoint_again_to_the_sa
 
     again = open_attempt(trial, tmp_path / "dead")
     assert (again.inherited, [point.step for point in again.history]) == (1, [2])
-    assert again.wasted_epochs == pytest.approx((seen[-1] - seen[0]) / 42)
+    assert again.summary()["wasted_epochs"] == pytest.approx((seen[-1] - seen[0]) / 42)
     assert_same(run_through(again), straight)
 
 
@@ -181,10 +172,10 @@ def test_a_machine_that_goes_takes_nothing_along(trial: TrialSpec, tmp_path: Pat
     for _ in range(2):
         attempt.advance()
     attempt.leave()
-    with pytest.raises(Preempted, match="step 4"):
+    with refused(messages.LEAVES, by=Preempted, step=4):
         attempt.advance()
     again = open_attempt(trial, tmp_path)
-    assert (again.inherited, again.wasted_epochs) == (2, 0.0)
+    assert (again.inherited, again.summary()["wasted_epochs"]) == (2, 0.0)
     assert_same(run_through(again), run_through(open_attempt(trial, tmp_path / "straight")))
 
 

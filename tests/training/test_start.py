@@ -11,22 +11,27 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from refusals import refused
+from trained_here import CPU, learner_of, open_attempt, train
 
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.vocabulary import Vocabulary
-from vsetune.errors import ConfigError, DataError
+from vsetune.errors import ConfigError, DataError, Message
 from vsetune.networks.importing.imported import Imported
 from vsetune.networks.importing.released_models import import_released
 from vsetune.networks.importing.stored import WeightNotes
 from vsetune.networks.network_building import build_network
-from vsetune.training.attempt import Attempt
+from vsetune.training import messages
 from vsetune.training.start import check_start, describe_start
-from vsetune.training.step import Learner
 from vsetune.training.trained import evaluate_stored, load_stored
 
-CPU = torch.device("cpu")
 RELEASED = {"image_map": "img_enc.fc", "words": "txt_enc.embed", "gru": "txt_enc.rnn"}
 FRESH = {"name": "vsepp", "embedding_size": 8, "word_size": 6}
+
+
+def key_of(path: Path) -> str:
+    """How errors name a file that a training starts from."""
+    return f"network.start_from: {path}"
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +44,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def best(trained: dict[str, Any], make_trial: Any) -> Path:
     """Best weights of a trained VSE++ on the tiny data."""
     if "attempt" not in trained:
-        attempt = Attempt(make_trial(epochs=12.0), trained["folder"], device="cpu", threads=1)
-        while not attempt.is_finished:
-            attempt.advance()
+        attempt = train(make_trial(epochs=12.0), trained["folder"])
         trained["summary"] = attempt.finish()
         trained["attempt"] = attempt
     path: Path = trained["attempt"].best_path
@@ -90,15 +93,14 @@ def imported(released: Any, tmp_path: Path) -> Callable[..., Path]:
 
 
 def learner(trial: Any) -> Any:
-    torch.manual_seed(5)
-    return Learner.build(trial, Dataset.open(trial.data.path), CPU)
+    return learner_of(trial, seed=5)
 
 
-def refusal(trial: Any) -> str:
-    with pytest.raises(ConfigError) as refused:
+def assert_refused(trial: Any, message: Message, **fields: object) -> str:
+    with refused(message, by=ConfigError, **fields) as caught:
         learner(trial)
-    assert len(str(refused.value).splitlines()) == 1
-    return str(refused.value)
+    assert len(str(caught.value).splitlines()) == 1
+    return str(caught.value)
 
 
 def test_imported_weights_score_as_they_did_where_they_were_trained(
@@ -131,9 +133,9 @@ def test_a_word_that_is_rare_in_the_data_is_read_by_the_vector_of_the_weights(im
 def test_a_training_starts_from_imported_weights(imported: Any, trained: Any, make_trial: Any, tmp_path: Path) -> None:
     still = {"epochs": 1.0, "learning_rate": 1e-9}
     path = str(imported())
-    first = Attempt(make_trial(network=FRESH | {"start_from": path}, **still), tmp_path / "a", device="cpu", threads=1)
+    first = open_attempt(make_trial(network=FRESH | {"start_from": path}, **still), tmp_path / "a")
     start = first.advance()
-    fresh = Attempt(make_trial(network=FRESH, **still), tmp_path / "b", device="cpu", threads=1).advance()
+    fresh = open_attempt(make_trial(network=FRESH, **still), tmp_path / "b").advance()
     assert start.m_recall == pytest.approx(trained["summary"]["best_m_recall"])
     assert start.m_recall > fresh.m_recall + 15
     described = first.environment()["start_from"]
@@ -165,10 +167,10 @@ def test_spare_heads_of_imported_weights_may_be_too_many(released: Any, make_tri
     state = learner(trial).network.state_dict()
     assert torch.equal(state["image_map.bias"], whole.weights["image_map.bias"])
     path.write_bytes(replace(more, spare=("gru",)).to_safetensors())
-    assert "1 unexpected, first head.bias" in refusal(trial)
+    assert "1 unexpected, first head.bias" in assert_refused(trial, messages.START_MISFIT, file=key_of(path))
     lacking = {name: tensor for name, tensor in whole.weights.items() if not name.startswith("gru.")}
     path.write_bytes(replace(more, weights=lacking).to_safetensors())
-    assert "4 tensors missing, first gru.bias_hh_l0" in refusal(trial)
+    assert "4 tensors missing, first gru.bias_hh_l0" in assert_refused(trial, messages.START_MISFIT)
 
 
 def test_loading_draws_no_random_number(imported: Any, make_trial: Any) -> None:
@@ -192,9 +194,8 @@ def test_weights_of_a_trial_on_another_vocabulary_are_refused(best: Path, make_t
     tensors = safetensors.torch.load_file(best)
     tensors["words.weight"] = tensors["words.weight"][:9]
     safetensors.torch.save_file(tensors, tmp_path / "other.safetensors")
-    said = refusal(make_trial(network=FRESH | {"start_from": str(tmp_path / "other.safetensors")}))
-    assert "weights of a trial whose data set had 9 words, this one has" in said
-    assert said.startswith(f"network.start_from: {tmp_path / 'other.safetensors'}: ")
+    trial = make_trial(network=FRESH | {"start_from": str(tmp_path / "other.safetensors")})
+    assert_refused(trial, messages.OTHER_WORD_COUNT, file=key_of(tmp_path / "other.safetensors"), got=9)
 
 
 def test_weights_of_a_trial_on_the_same_words_in_another_order_are_refused_wherever_the_network_keeps_them(
@@ -208,32 +209,34 @@ def test_weights_of_a_trial_on_the_same_words_in_another_order_are_refused_where
         safetensors.torch.save_file(network.state_dict(), path, metadata=notes)
         if kept == words:
             learner(trial)
-    assert "whose data set had other words, or the same in another order" in refusal(trial)
+    assert_refused(trial, messages.OTHER_WORDS, file=key_of(path))
 
 
 def test_imported_weights_without_words_are_refused_with_the_way_out(
     imported: Any, make_trial: Any, data_path: str
 ) -> None:
     path = imported(with_words=False)
-    assert "import the weights again with --words" in refusal(make_trial(network=FRESH | {"start_from": str(path)}))
-    with pytest.raises(DataError, match="import the weights again with --words"):
+    assert_refused(make_trial(network=FRESH | {"start_from": str(path)}), messages.WORDS_MISSING, file=key_of(path))
+    with refused(messages.WORDS_MISSING, by=DataError, file=path):
         load_stored(path, data_path, split="test", device=CPU)
 
 
 def test_weights_of_other_sizes_are_refused_with_counts_and_first_names(imported: Any, make_trial: Any) -> None:
     start = {"start_from": str(imported())}
-    said = refusal(make_trial(network={"name": "vsepp", "embedding_size": 9, "word_size": 7} | start))
+    wider = make_trial(network={"name": "vsepp", "embedding_size": 9, "word_size": 7} | start)
+    said = assert_refused(wider, messages.START_MISFIT, network="vsepp")
     assert "7 of another shape, first gru.bias_hh_l0 is (24,), need (27,)" in said
-    said = refusal(make_trial(network={"name": "scan", "embedding_size": 8, "word_size": 6} | start))
-    assert "holds vsepp, need scan; name weights of this network" in said
+    other = make_trial(network={"name": "scan", "embedding_size": 8, "word_size": 6} | start)
+    assert_refused(other, messages.START_OF_OTHER_NETWORK, got="vsepp", need="scan")
 
 
 def test_a_partial_file_is_refused_with_counts_and_first_names(best: Path, make_trial: Any, tmp_path: Path) -> None:
     tensors = safetensors.torch.load_file(best)
     tensors["extra"] = tensors.pop("image_map.weight")
     safetensors.torch.save_file(tensors, tmp_path / "partial.safetensors")
-    said = refusal(make_trial(network=FRESH | {"start_from": str(tmp_path / "partial.safetensors")}))
-    assert "1 tensors missing, first image_map.weight; 1 unexpected, first extra;" in said
+    trial = make_trial(network=FRESH | {"start_from": str(tmp_path / "partial.safetensors")})
+    differences = "1 tensors missing, first image_map.weight; 1 unexpected, first extra"
+    assert_refused(trial, messages.START_MISFIT, differences=differences)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"text"])
@@ -243,12 +246,13 @@ def test_a_start_that_is_no_file_of_weights_is_refused_in_one_line(
     path = tmp_path / "weights.safetensors"
     if content is not None:
         path.write_bytes(content)
-    assert refusal(make_trial(network=FRESH | {"start_from": str(path)})).startswith(f"network.start_from: {path}: ")
+    with pytest.raises(ConfigError, match=key_of(path)):
+        learner(make_trial(network=FRESH | {"start_from": str(path)}))
 
 
 def test_a_start_at_an_address_is_refused_with_what_is_needed(make_trial: Any) -> None:
-    said = refusal(make_trial(network=FRESH | {"start_from": "s3://bucket/weights.safetensors"}))
-    assert said.startswith("network.start_from: got s3://bucket/weights.safetensors, need a file of this machine")
+    place = "s3://bucket/weights.safetensors"
+    assert_refused(make_trial(network=FRESH | {"start_from": place}), messages.START_NOT_HERE, place=place)
 
 
 def test_the_check_before_a_study_reads_names_and_shapes_alone(imported: Any, make_trial: Any, data_path: str) -> None:
@@ -259,16 +263,18 @@ def test_the_check_before_a_study_reads_names_and_shapes_alone(imported: Any, ma
         fitting = build_network(spec, width=dataset.width, **sizes)
         wider = build_network(spec, width=dataset.width + 1, **sizes)
     assert check_start(fitting, spec, dataset.vocabulary.words) is not None
-    with pytest.raises(ConfigError, match=r"1 of another shape, first image_map\.weight is \(8, 12\), need \(8, 13\)"):
+    with refused(
+        messages.START_MISFIT, differences="1 of another shape, first image_map.weight is (8, 12), need (8, 13)"
+    ):
         check_start(wider, spec, dataset.vocabulary.words)
 
 
 def test_a_continued_training_goes_on_from_its_checkpoint(imported: Any, make_trial: Any, tmp_path: Path) -> None:
     trial = make_trial(network=FRESH | {"start_from": str(imported())}, epochs=2.0)
-    whole = Attempt(trial, tmp_path / "whole", device="cpu", threads=1)
+    whole = open_attempt(trial, tmp_path / "whole")
     wanted = [whole.advance(), whole.advance()]
-    Attempt(trial, tmp_path / "parts", device="cpu", threads=1).advance()
-    again = Attempt(trial, tmp_path / "parts", device="cpu", threads=1)
+    open_attempt(trial, tmp_path / "parts").advance()
+    again = open_attempt(trial, tmp_path / "parts")
     assert again.inherited == 1
     assert again.advance().m_recall == wanted[1].m_recall
     assert again.history[1].metrics["train_loss"] == wanted[1].metrics["train_loss"]
@@ -313,5 +319,5 @@ def test_a_network_that_scores_pairs_is_scored_too(saf: Any, data_path: str) -> 
 
 
 def test_another_number_of_regions_is_refused_with_both_numbers(saf: Any, data_path: str) -> None:
-    with pytest.raises(DataError, match="reads 3 regions, .* has 4 to 4; ingest the features"):
+    with refused(messages.OTHER_FEATURES, by=DataError, reads="3 regions", has="4 to 4"):
         load_stored(saf(3), data_path, split="test", device=CPU)

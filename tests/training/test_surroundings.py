@@ -1,4 +1,4 @@
-"""Random state, device, optimizer and environment."""
+"""Random state, device and the revision of the code."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from refusals import refused
 
 from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError
-from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, ParameterGroup
-from vsetune.networks.network_base import NetworkGroup
+from vsetune.training import messages
 from vsetune.training.code_revision import git_revision
 from vsetune.training.device import choose_device, effective_precision, product_precision, tower_precision, use_threads
 from vsetune.training.random_state import RandomState, undisturbed
-from vsetune.training.schedule import rate_factor
-from vsetune.training.step import Optimizers
 
 CPU = torch.device("cpu")
 
@@ -82,7 +79,7 @@ def test_threads_are_limited_and_none_leaves_them_alone() -> None:
     use_threads(1)
     assert torch.get_num_threads() == 1
     use_threads(before)
-    with pytest.raises(ConfigError, match="threads: got 0"):
+    with refused(messages.THREADS, by=ConfigError, threads=0):
         use_threads(0)
 
 
@@ -111,90 +108,9 @@ def test_tf32_is_allowed_within_a_step_that_asks_for_it_and_nowhere_else() -> No
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
-class Learning(Loss):
-    """A loss with a temperature for the network's optimizer and a centre at a rate of its own."""
-
-    def __init__(self) -> None:
-        super().__init__(warmup_epochs=0)
-        self.temperature, self.center = nn.Parameter(torch.ones(())), nn.Parameter(torch.ones(3))
-
-    def parameter_groups(self) -> list[ParameterGroup]:
-        return [ParameterGroup([self.temperature], None), ParameterGroup([self.center], 0.5)]
-
-    def forward(self, inputs: LossInputs) -> LossOutput:
-        return LossOutput(self.temperature * self.center.sum())
-
-
-class Plain(Loss):
-    def forward(self, inputs: LossInputs) -> LossOutput:
-        return LossOutput(inputs.similarity.sum())
-
-
-def rates(optimizers: Optimizers) -> dict[str, list[float]]:
-    return {
-        name: [group["lr"] for group in state["param_groups"]] for name, state in optimizers.state_dict().items()
-    }
-
-
-def test_a_loss_learns_with_the_network_or_by_sgd_of_its_own() -> None:
-    network = [NetworkGroup(list(nn.Linear(2, 3).parameters()))]
-    training = TrainingSpec(optimizer="adamw", weight_decay=0.1, learning_rate=0.01)
-    optimizers = Optimizers(training, network, Learning())
-    groups = optimizers.state_dict()["network"]["param_groups"]
-    assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(2, 0.1), (1, 0.0)]
-    assert rates(optimizers) == {"network": [0.01, 0.01], "loss": [0.5]}
-    optimizers.set_learning_rate(0.1, drop=0.5)
-    assert optimizers.learning_rate == pytest.approx(0.0005)
-    assert rates(optimizers) == {"network": pytest.approx([0.0005, 0.0005]), "loss": [0.25]}
-
-
-def test_weight_decay_of_matrices_alone_leaves_vectors_and_keeps_rates_of_groups() -> None:
-    layer, norm = nn.Linear(2, 3), nn.LayerNorm(3)
-    network = [NetworkGroup([*layer.parameters(), *norm.parameters()], factor=0.5)]
-    training = TrainingSpec(
-        optimizer="adamw", weight_decay=0.01, decay_vectors=False, betas=(0.9, 0.98), epsilon=1e-6, learning_rate=0.01
-    )
-    optimizers = Optimizers(training, network, Plain(warmup_epochs=0))
-    groups = optimizers.state_dict()["network"]["param_groups"]
-    assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(1, 0.01), (3, 0.0)]
-    assert {(*group["betas"], group["eps"], group["lr"]) for group in groups} == {(0.9, 0.98, 1e-6, 0.005)}
-    before = layer.weight.detach().clone(), layer.bias.detach().clone()
-    for parameter in network[0].parameters:
-        parameter.grad = torch.zeros_like(parameter)
-    optimizers.step()  # without gradients nothing but the decay is left
-    assert torch.allclose(layer.weight, before[0] * (1 - 0.005 * 0.01), rtol=1e-7)
-    assert torch.equal(layer.bias, before[1])
-
-
-def test_the_rate_of_a_loss_of_its_own_follows_the_schedule_too() -> None:
-    network = [NetworkGroup(list(nn.Linear(2, 3).parameters()))]
-    training = TrainingSpec(learning_rate=0.01, linear_schedule={"warmup_steps": 0}, epochs=1)
-    optimizers = Optimizers(training, network, Learning())
-    optimizers.set_learning_rate(1.0, drop=rate_factor(training, 0.5, steps_per_epoch=4))
-    assert rates(optimizers) == {"network": pytest.approx([0.005, 0.005]), "loss": pytest.approx([0.25])}
-
-
-def test_sgd_of_a_loss_is_one_plain_step_at_its_rate() -> None:
-    loss = Learning()
-    optimizers = Optimizers(TrainingSpec(), [NetworkGroup(list(nn.Linear(2, 3).parameters()))], loss)
-    optimizers.zero_grad()
-    (loss.temperature * loss.center.sum()).backward()
-    optimizers.step()
-    assert loss.center.tolist() == [0.5, 0.5, 0.5]
-
-
-def test_a_frozen_network_with_a_loss_that_learns_nothing_is_refused() -> None:
-    assert set(Optimizers(TrainingSpec(), [], Learning()).state_dict()) == {"network", "loss"}
-    with pytest.raises(ConfigError, match="loss that learns nothing; use `trains: all`"):
-        Optimizers(TrainingSpec(), [], Plain(warmup_epochs=0))
-
-
-def test_code_outside_a_repository_has_no_revision(tmp_path: Path) -> None:
-    assert git_revision(tmp_path) == "unknown"
-
-
 @pytest.mark.parametrize(("told", "revision"), [
     ("0123456789abcdef", "0123456789abcdef"), ("0123456+changes", "0123456+changes"), ("main; rm", "unknown"),
+    ("", "unknown"),
 ])
 def test_code_without_a_repository_is_of_the_revision_that_its_job_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, revision: str

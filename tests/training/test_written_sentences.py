@@ -10,31 +10,26 @@ from typing import Any
 import drawn_classes
 import pytest
 import torch
+from trained_here import CPU, fresh_network, open_attempt, run_through
 
 from vsetune.config.study.evaluation_settings import GallerySpec
 from vsetune.data.looking.show import Picture, ReadableIds
-from vsetune.data.stored.dataset import Dataset
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs
-from vsetune.networks.network_building import build_network
 from vsetune.networks.sentence_writing import SentenceWriting, WordFindings, WrittenSentences
 from vsetune.report.gallery.gallery import Gallery, make_gallery
 from vsetune.report.gallery.gallery_page import About, to_html
 from vsetune.report.gallery.written_sentences import CaptionLook, Word
-from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import BEST_FILE
 from vsetune.training.trained import TrainedTrial, load_trained
 
-CPU = torch.device("cpu")
 FEW = GallerySpec(captions=1, images=4, hardest=2, written=3, sentences=2, corrected=3)
 ABOUT = About("study/trial", "tags", "irtm", "shapes", [])
 
 
 def trained(trial: Any) -> TrainedTrial:
-    dataset = Dataset.open(trial.data.path)
-    torch.manual_seed(0)
-    sizes = {"regions": dataset.regions, "width": dataset.width, "vocabulary_size": len(dataset.vocabulary)}
-    return TrainedTrial(trial, dataset, build_network(trial.network, **sizes).eval(), CPU)
+    network, dataset = fresh_network(trial)
+    return TrainedTrial(trial, dataset, network.eval(), CPU)
 
 
 def text(words: Sequence[Word]) -> str:
@@ -193,15 +188,13 @@ def test_a_training_goes_on_bit_for_bit_whether_or_not_a_gallery_was_made_in_bet
     trial = make_trial(network=small("tags"), epochs=1.0, batch_size=21, validate_every_steps=1)
     weights = []
     for name in ("with", "without"):
-        attempt = Attempt(trial, tmp_path / name, device="cpu", threads=1)
+        attempt = open_attempt(trial, tmp_path / name)
         attempt.advance()
         if name == "with":
             best = load_trained(
                 trial, tmp_path / name / BEST_FILE, device=CPU, data_fingerprint=None, where="trial gallery"
             )
             assert make_gallery(best, "validation", FEW).sentences is not None
-        while not attempt.is_finished:
-            attempt.advance()
-        attempt.finish()
+        run_through(attempt).finish()
         weights.append((attempt.best_path.read_bytes(), [point.m_recall for point in attempt.history]))
     assert weights[0] == weights[1]

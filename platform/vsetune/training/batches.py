@@ -22,7 +22,6 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.training import messages
-from vsetune.training.drawn_negatives import drawn_in
 from vsetune.training.random_state import undisturbed
 from vsetune.training.validation import caption_inputs
 
@@ -78,7 +77,7 @@ class TrainingBatches:
 
         Call it inside the trial's random state: captions are sampled from torch's global generator.
         """
-        asked = drawn_in(self._trial, phase)
+        asked = self._trial.loss_in(phase).drawn_negatives
         if asked is None:
             return None
         if asked.count not in self._drawn:
@@ -86,43 +85,33 @@ class TrainingBatches:
         return with_one_caption_each(self._drawn[asked.count].take(step)).to(self._device)
 
     def describe(self) -> dict[str, str]:
-        """What the batches depend on besides data set and settings, for records."""
-        captions = self.describe_parses() | self.describe_phrases() | self.describe_word_pieces()
-        return self.describe_semantics() | captions
+        """What the batches depend on besides data set and settings, for records; without what the trial does not read.
 
-    def describe_semantics(self) -> dict[str, str]:
-        """Which semantic vectors the loss reads, and the spread of their cosines; empty where it reads none.
-
-        With little spread a semantic margin is nearly constant, so results must be read beside these numbers.
+        `semantic_cosines` is the spread of the vectors' cosines: with little spread a semantic margin is nearly
+        constant, so results must be read beside it.
         """
+        reads = self._trial.network.reads
+        found: dict[str, str] = {}
         source = self._trial.semantic_source
-        if source is None or self._semantics is None:
-            return {}
-        name = source_name(self._trial.data, source)
-        key = f"{self._dataset.fingerprint} {self._trial.data.fingerprint()} {name}"
-        spread = _spreads.get(key) or cosine_spread(self._semantics, pairs=_SAMPLED_PAIRS, seed=0)
-        _spreads[key] = spread
-        while len(_spreads) > _MOST_SPREADS:
-            del _spreads[next(iter(_spreads))]
-        return {
-            "semantic_vectors": name,
-            "semantic_cosines": f"{spread.mean:.3f} ± {spread.standard_deviation:.3f}, "
-            f"5 to 95 %: {spread.low:.3f} to {spread.high:.3f}",
-        }
-
-    def describe_parses(self) -> dict[str, str]:
-        """Which pipeline parsed the captions; empty where the network reads no parses."""
-        parses = read_parses(self._dataset.path) if self._trial.network.reads.dependencies else None
-        return {} if parses is None else {"dependency_parses": f"{parses.pipeline} {parses.version}"}
-
-    def describe_phrases(self) -> dict[str, str]:
-        """Which pipeline found the phrases that are masked together; empty where the network masks none."""
-        return {"phrases": phrases_name(self._dataset)} if self._trial.network.reads.phrases else {}
-
-    def describe_word_pieces(self) -> dict[str, str]:
-        """Which tokeniser splits the captions; empty where the network reads words of the data set."""
-        model = self._trial.network.reads.word_pieces
-        return {} if model is None else {"word_pieces": word_pieces_name(model)}
+        if source is not None and self._semantics is not None:
+            name = source_name(self._trial.data, source)
+            key = f"{self._dataset.fingerprint} {self._trial.data.fingerprint()} {name}"
+            spread = _spreads.get(key) or cosine_spread(self._semantics, pairs=_SAMPLED_PAIRS, seed=0)
+            _spreads[key] = spread
+            while len(_spreads) > _MOST_SPREADS:
+                del _spreads[next(iter(_spreads))]
+            found |= {
+                "semantic_vectors": name,
+                "semantic_cosines": f"{spread.mean:.3f} ± {spread.standard_deviation:.3f}, "
+                f"5 to 95 %: {spread.low:.3f} to {spread.high:.3f}",
+            }
+        if reads.dependencies and (parses := read_parses(self._dataset.path)) is not None:
+            found["dependency_parses"] = f"{parses.pipeline} {parses.version}"
+        if reads.phrases:
+            found["phrases"] = phrases_name(self._dataset)
+        if reads.word_pieces is not None:
+            found["word_pieces"] = word_pieces_name(reads.word_pieces)
+        return found
 
     def close(self) -> None:
         """Stop reading ahead."""
@@ -216,7 +205,7 @@ def with_one_caption_each(batch: Batch) -> Batch:
 def _require_enough(trial: TrialSpec, available: int) -> None:
     """ConfigError when a loss samples more images than the training split has, in any phase."""
     for phase in range(max(1, len(trial.training.phases))):
-        asked = drawn_in(trial, phase)
+        asked = trial.loss_in(phase).drawn_negatives
         if asked is not None and asked.count > available:
             raise ConfigError(messages.TOO_FEW_ITEMS(
                 key="loss.drawn", got=asked.count, split=trial.data.train_split, data=trial.data.path,

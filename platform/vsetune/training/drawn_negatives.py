@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vsetune.config.component_specs import DrawnNegatives
-from vsetune.config.study.training import TrainingSpec, TrialSpec
+from vsetune.config.study.training import TrainingSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.losses.loss_base import Memory
 from vsetune.networks.encoded import Encoded
@@ -96,8 +95,3 @@ class Miner:
 def _spread(like: Tensor, places: tuple[Tensor, Tensor], scores: Tensor) -> Tensor:
     """The scores (Q,) at these places and minus infinity elsewhere; of the shape of `like`."""
     return scores.new_full(like.shape, _NEVER).index_put(places, scores)
-
-
-def drawn_in(trial: TrialSpec, phase: int) -> DrawnNegatives | None:
-    """The sampled negatives that the loss of a phase (0-based) uses; None: it uses none."""
-    return trial.loss_in(phase).drawn_negatives

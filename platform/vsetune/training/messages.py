@@ -63,7 +63,7 @@ DATA_CHANGED = Message("VSE-T026",
     "{where}: {data} is not the data set of its training any more (features, captions or vocabulary differ: "
     "fingerprint {then} then, {now} now); bring the data set back from its recipe, or train again.")
 WEIGHTS_UNUSABLE = Message("VSE-T027",
-    "{where}: {file} does not fit network {network} on {data} ({reason}); it is damaged, or of another version or "
-    "other data: train again.")
+    "{where}: {file} does not fit network {network} on {data}: it is damaged, or its tensors differ ({reason}), as of "
+    "another version or other data; train again.")
 OTHER_FEATURES = Message("VSE-T028",
     "{file}: reads {reads}, {data} has {has}; ingest the features that the weights were trained with.")

@@ -30,7 +30,7 @@ from vsetune.networks.parts.text_transformer import architecture_of
 from vsetune.training import messages
 from vsetune.training.batches import training_steps_per_epoch
 from vsetune.training.device import product_precision, tower_precision
-from vsetune.training.drawn_negatives import Miner, drawn_in
+from vsetune.training.drawn_negatives import Miner
 from vsetune.training.schedule import loss_factor, phase_at, rate_factor, require_room_for_warmup
 from vsetune.training.start import known_architecture, start
 from vsetune.training.trained import described
@@ -283,7 +283,7 @@ class Learner:
         self, drawn: Batch | None, batch: Batch, images: Encoded, captions: Encoded
     ) -> Memory | None:
         """The hardest items sampled beside the batch, where the loss uses them."""
-        asked = drawn_in(self.trial, self.phase)
+        asked = self.trial.loss_in(self.phase).drawn_negatives
         if asked is None or drawn is None:
             return None
         miner = Miner(self.network, self.trial.training, asked.hardest)
