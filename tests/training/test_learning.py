@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
+from trained_here import run_through
 
 from vsetune.config.component_specs import LOSSES
 from vsetune.config.study.study_spec import ScenesSpec
@@ -99,19 +100,30 @@ def bert(scenes: Path, tmp_path: Path) -> str:
     return str(folder)
 
 
+def learn(
+    data: Path, folder: Path, network: dict[str, Any], loss: dict[str, Any] | None = None, **training: Any
+) -> float:
+    """Train to the end; R@1 must be above three times chance. Returns the best M-Recall."""
+    trial = TrialSpec.model_validate({
+        "study": "learning", "trial": network["name"], "cell": f"{network['name']}.loss", "seed": 0,
+        "data": {"path": str(data), "test_split": None}, "network": network,
+        "loss": loss or {"name": "lmh", "warmup_epochs": 1},
+        "training": {"batch_size": 50, "learning_rate": 1e-3} | training,
+    })
+    attempt = Attempt(trial, folder, device="cpu", threads=2)
+    point = run_through(attempt).history[-1]
+    attempt.finish()
+    assert min(point.metrics["i2t_r1"], point.metrics["t2i_r1"]) > 3 * 100 / VALIDATION_IMAGES
+    return max(each.m_recall for each in attempt.history)
+
+
 @pytest.mark.parametrize(("network", "loss"), CASES)
 def test_a_loss_learns_scenes_to_an_m_recall_above_20_percent(
     network: str, loss: str, scenes: Path, tmp_path: Path
 ) -> None:
-    trial = TrialSpec.model_validate({
-        "study": "learning", "trial": f"{network}.{loss}", "cell": f"{network}.{loss}", "seed": 0,
-        "data": {"path": str(scenes), "test_split": None},
-        "network": NETWORKS[network] | (ORDER if loss == "order" else {}),
-        "loss": {"name": loss} | SETTINGS.get(loss, {}),
-        "training": {"epochs": 4, "batch_size": 50, "learning_rate": 1e-3, "phases": PHASES.get(loss, [])},
-    })
-    best = learn(trial, tmp_path)
-    assert best > 20
+    spec = NETWORKS[network] | (ORDER if loss == "order" else {})
+    settings = {"name": loss} | SETTINGS.get(loss, {})
+    assert learn(scenes, tmp_path, spec, settings, epochs=4, phases=PHASES.get(loss, [])) > 20
 
 
 @pytest.mark.parametrize("network", [name for name in NETWORKS if name not in ("vsepp", "vse_infinity")])
@@ -120,42 +132,23 @@ def test_every_other_network_learns_scenes_to_an_m_recall_above_10_percent(
 ) -> None:
     name = network.split()[0]
     scores = name in PAIR_SCORERS
-    trial = TrialSpec.model_validate({
-        "study": "learning", "trial": name, "cell": f"{name}.lmh", "seed": 0,
-        "data": {"path": str(scenes), "test_split": None},
-        "network": {"name": name, "embedding_size": 64 if scores else 128, "word_size": 64} | NETWORKS[network],
-        "loss": LOSSES_OF.get(name, {"name": "lmh", "warmup_epochs": 1}),
-        "training": {"epochs": 2 if scores else 3, "batch_size": 50, "learning_rate": 1e-3},
-    })
-    assert learn(trial, tmp_path) > 10
+    spec = {"name": name, "embedding_size": 64 if scores else 128, "word_size": 64} | NETWORKS[network]
+    assert learn(scenes, tmp_path, spec, LOSSES_OF.get(name), epochs=2 if scores else 3) > 10
 
 
 @pytest.mark.parametrize("network", PARSE_READERS)
 def test_a_network_that_reads_parses_learns_parsed_scenes_to_an_m_recall_above_10_percent(
     network: str, parsed_scenes: Path, tmp_path: Path
 ) -> None:
-    trial = TrialSpec.model_validate({
-        "study": "learning", "trial": network, "cell": f"{network}.lmh", "seed": 0,
-        "data": {"path": str(parsed_scenes), "test_split": None},
-        "network": {"name": network, "word_size": 64} | PARSE_READERS[network],
-        "loss": {"name": "lmh", "warmup_epochs": 1},
-        "training": {"epochs": 1, "batch_size": 50, "learning_rate": 1e-3},
-    })
-    assert trial.network.reads.dependencies
-    assert learn(trial, tmp_path) > 10
+    spec = {"name": network, "word_size": 64} | PARSE_READERS[network]
+    assert learn(parsed_scenes, tmp_path, spec, epochs=1) > 10
 
 
 def test_a_bert_that_starts_at_random_learns_scenes_to_an_m_recall_above_10_percent(
     bert: str, scenes: Path, tmp_path: Path
 ) -> None:
     network = NETWORKS["vse_infinity"] | {"text_tower": "bert", "text_model": bert, "text_rate_factor": 1.0}
-    trial = TrialSpec.model_validate({
-        "study": "learning", "trial": "bert", "cell": "vse_infinity.lmh", "seed": 0,
-        "data": {"path": str(scenes), "test_split": None}, "network": network,
-        "loss": {"name": "lmh", "warmup_epochs": 1},
-        "training": {"epochs": 3, "batch_size": 50, "learning_rate": 1e-3},
-    })
-    assert learn(trial, tmp_path) > 10
+    assert learn(scenes, tmp_path, network, epochs=3) > 10
 
 
 def test_photographs_teach_a_cnn_that_starts_at_random_in_one_epoch_to_an_m_recall_above_10_percent(
@@ -165,13 +158,7 @@ def test_photographs_teach_a_cnn_that_starts_at_random_in_one_epoch_to_an_m_reca
         "name": "mse", "embedding_size": 128, "word_size": 64, "image_input": "pixels", "image_size": 64,
         "crop": "square_window", "backbone": {"model": "random", "start_epoch": 0, "batch_norm": "running"},
     }
-    trial = TrialSpec.model_validate({
-        "study": "learning", "trial": "mse", "cell": "mse.lmh", "seed": 0,
-        "data": {"path": str(scenes), "test_split": None}, "network": network,
-        "loss": {"name": "lmh", "warmup_epochs": 1},
-        "training": {"epochs": 1, "batch_size": 50, "learning_rate": 1e-3},
-    })
-    assert learn(trial, tmp_path) > 10
+    assert learn(scenes, tmp_path, network, epochs=1) > 10
 
 
 def test_a_memory_and_a_sum_of_losses_learn_scenes_to_an_m_recall_above_20_percent(
@@ -181,22 +168,4 @@ def test_a_memory_and_a_sum_of_losses_learn_scenes_to_an_m_recall_above_20_perce
         "lmh": {"loss": {"name": "lmh", "warmup_epochs": 1, "memory_size": 200, "memory_start_epoch": 2}},
         "info_nce": {"weight": 5, "loss": {"name": "info_nce"}},
     }
-    trial = TrialSpec.model_validate({
-        "study": "learning", "trial": "sum", "cell": "vsepp.sum", "seed": 0,
-        "data": {"path": str(scenes), "test_split": None}, "network": NETWORKS["vsepp"],
-        "loss": {"name": "sum", "parts": parts},
-        "training": {"epochs": 4, "batch_size": 50, "learning_rate": 1e-3},
-    })
-    assert learn(trial, tmp_path) > 20
-
-
-def learn(trial: TrialSpec, folder: Path) -> float:
-    """Train to the end; R@1 must be above three times chance. Returns the best M-Recall."""
-    attempt = Attempt(trial, folder, device="cpu", threads=2)
-    while not attempt.is_finished:
-        point = attempt.advance()
-    attempt.finish()
-    chance = 100 / VALIDATION_IMAGES
-    assert point.metrics["i2t_r1"] > 3 * chance
-    assert point.metrics["t2i_r1"] > 3 * chance
-    return max(each.m_recall for each in attempt.history)
+    assert learn(scenes, tmp_path, NETWORKS["vsepp"], {"name": "sum", "parts": parts}, epochs=4) > 20

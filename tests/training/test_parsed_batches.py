@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shutil
 
-import numpy as np
 import pytest
-import torch
+from chained_words import parse_by_chain
+from trained_here import CPU
 
 from vsetune.config.sources.trial_inputs import NetworkReads
-from vsetune.data.captions.parses import parse_dataset
-from vsetune.data.captions.phrase_rules import Phrase
-from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 from vsetune.networks.gsmn.spec import GsmnSpec
@@ -20,20 +17,6 @@ from vsetune.networks.vsepp.spec import VseppSpec
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.step import Learner
 from vsetune.training.validation import caption_inputs
-
-CPU = torch.device("cpu")
-
-
-class Chain:
-    """Stands in for a spaCy pipeline: every word depends on the one before it, the second is an object."""
-
-    version = "1"
-
-    def heads(self, captions):
-        return (np.arange(-1, len(words) - 1, dtype=np.int16) for words in captions)
-
-    def phrases(self, captions):
-        return ([Phrase("object", (1,))] for _ in captions)
 
 
 class MaskingSpec(VseppSpec):
@@ -53,8 +36,7 @@ def sparse(make_trial, data_path, tmp_path):
 
 
 def test_batches_bring_parses_where_the_network_reads_them(sparse, monkeypatch):
-    monkeypatch.setattr("vsetune.data.captions.parses.load_parser", lambda pipeline: Chain())
-    parse_dataset(sparse.data.path, "chain", progress=SilentProgress())
+    parse_by_chain(sparse.data.path, monkeypatch)
     batches = TrainingBatches(sparse, Dataset.open(sparse.data.path), CPU)
     batch = batches.take(0)
     assert batch.dependencies.sum(dim=(1, 2)).tolist() == (2 * (batch.caption_lengths - 3)).tolist()
@@ -78,9 +60,7 @@ def test_other_networks_read_no_parses(make_trial, data_path):
 
 @pytest.mark.parametrize("parsed", [True, False])
 def test_batches_bring_phrases_where_the_network_reads_them_and_the_data_set_has_them(sparse, monkeypatch, parsed):
-    for loads in ("load_parser", "load_phrase_finder"):
-        monkeypatch.setattr(f"vsetune.data.captions.parses.{loads}", lambda pipeline: Chain())
-    parse_dataset(sparse.data.path, "chain", phrases=parsed, progress=SilentProgress())
+    parse_by_chain(sparse.data.path, monkeypatch, phrases=parsed)
     trial = sparse.model_copy(update={"network": MaskingSpec()})
     batches = TrainingBatches(trial, Dataset.open(sparse.data.path), CPU)
     phrases = caption_inputs(batches.take(0)).phrases
@@ -92,9 +72,7 @@ def test_batches_bring_phrases_where_the_network_reads_them_and_the_data_set_has
 
 
 def test_tags_masks_the_phrases_that_its_batches_bring(sparse, small, make_trial, monkeypatch):
-    for loads in ("load_parser", "load_phrase_finder"):
-        monkeypatch.setattr(f"vsetune.data.captions.parses.{loads}", lambda pipeline: Chain())
-    parse_dataset(sparse.data.path, "chain", phrases=True, progress=SilentProgress())
+    parse_by_chain(sparse.data.path, monkeypatch, phrases=True)
     trial = make_trial(data={"path": sparse.data.path}, network=small("tags"))
     dataset = Dataset.open(sparse.data.path)
     batches, learner = TrainingBatches(trial, dataset, CPU), Learner.build(trial, dataset, CPU)

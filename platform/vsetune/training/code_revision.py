@@ -20,8 +20,8 @@ def git_revision(folder: Path) -> str:
     """
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None or not _git(folder, "ls-files", "--", "."):
-        told = os.environ.get(REVISION_VARIABLE, "")
-        return told if _REVISION.fullmatch(told) else "unknown"
+        given = os.environ.get(REVISION_VARIABLE, "")
+        return given if _REVISION.fullmatch(given) else "unknown"
     return f"{commit}+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".") else commit
 
 

@@ -41,8 +41,8 @@ def described_by(weights: Path, trial: TrialSpec) -> StoredNetwork | None:
     """The description of a network that a file of an earlier version lacks. It comes from its trial and from the
     training data set, which must still be at its place. None for a file that contains its own description."""
     notes = read_notes(weights)
-    is_told = notes is not None and notes.description is not None
-    return None if is_told else described(trial, Dataset.open(trial.data.path))
+    has_own = notes is not None and notes.description is not None
+    return None if has_own else described(trial, Dataset.open(trial.data.path))
 
 
 _OF_FEATURES = ("model", "revision", "seed", "image_size", "vector")
