@@ -62,7 +62,7 @@ def test_a_study_that_runs_is_exported_by_its_driver(vsetune: Any, waiting: Path
     with locked_study(waiting):
         said = vsetune("tracking", "flush", "tiny")
     assert said.code == 2
-    assert said.lines == ["error study tiny: another process is running it; wait for it or stop it"]
+    assert said.lines == ["error VSE-R010: study tiny: another process is running it; wait for it or stop it"]
 
 
 def test_a_study_without_a_log_or_without_an_mlflow_is_named(

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foreign_exports import CONFIG, RECORD, WEIGHTS, begin, record
+from foreign_exports import CONFIG, WEIGHTS, at, boards, goes_on, record
 from mlflow import MlflowClient
 from refusals import refused
 
 from vsetune.errors import DataError, UsageError
 from vsetune.records import messages
 from vsetune.records.events import attempt_id
-from vsetune.records.log import LOG_FILE, LogWriter, lines_of
+from vsetune.records.log import LOG_FILE, lines_of
 from vsetune.records.mlflow_client import PIECE
 from vsetune.records.mlflow_export import MlflowExport
 from vsetune.records.mlflow_import import bring_study
-from vsetune.records.studies import Studies, folder_of_study
-from vsetune.records.writer import StudyWriter
+from vsetune.records.studies import Studies
 from vsetune.report.building import build
-from vsetune.report.export import curves_to_csv, to_csv
+from vsetune.report.export import to_csv
 
+__all__ = ["at"]
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
 OLD = json.loads((Path(__file__).parent / "data" / "study_of_0_2.json").read_text())
 """Tags and times of the runs of a study that version 0.2 recorded, and what it read from them."""
@@ -33,26 +33,10 @@ BOMB = base64.b64encode(zlib.compress(bytes(100 << 20), 9)).decode()
 """Unpacks to 100 MiB."""
 
 
-@pytest.fixture
-def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """at(name): this process goes on with the home of that name; the folder of the study there."""
-
-    def go(name: str) -> Path:
-        monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / name))
-        return folder_of_study("nightly")
-
-    return go
-
-
 def export(folder: Path, uri: str) -> None:
     made = MlflowExport(uri, folder, series="m_recall", file=lambda name: folder / name)
     while made.advance():
         pass
-
-
-def boards() -> tuple[str, str]:
-    board = build(Studies().attempts("nightly"), baseline="lmh")
-    return to_csv(board), curves_to_csv(board)
 
 
 def test_an_exported_study_comes_home_with_its_attempts_numbers_search_and_weights(
@@ -78,12 +62,7 @@ def test_what_was_exported_later_is_brought_later(at: Callable[[str], Path], mlf
     at("elsewhere")
     bring_study("nightly", mlflow_here)
     at("here")
-    log = LogWriter(here)
-    writer = StudyWriter(log)
-    writer.open_study(RECORD, resume=True)
-    writer.finish_attempt(begin(writer, 2), "pruned", summary={"best_m_recall": 50.0}, error=None)
-    writer.finish_study("finished")
-    log.close()
+    goes_on(here, 2)
     after = boards()
     export(here, mlflow_here)
     at("elsewhere")

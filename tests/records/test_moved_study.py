@@ -8,35 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from foreign_exports import CONFIG, PAGE, RECORD, WEIGHTS, begin, record
+from foreign_exports import CONFIG, PAGE, RECORD, WEIGHTS, at, boards, goes_on, record
 from full_disk import largest_file
 from refusals import refused
 from s3_server import endpoint, machine, prefix
 
 from vsetune.errors import DataError, StorageError, StudyConflict
 from vsetune.records import messages, moved_study
-from vsetune.records.log import LOG_FILE, LogWriter, lines_of
+from vsetune.records.log import LOG_FILE, lines_of
 from vsetune.records.moved_study import export_study, import_study
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.study_lock import LOCK_FILE, locked_study
-from vsetune.records.writer import StudyWriter
-from vsetune.report.building import build
-from vsetune.report.export import curves_to_csv, to_csv
 from vsetune.storage.locks import take_lock
 
-__all__ = ["endpoint", "machine", "prefix"]
+__all__ = ["at", "endpoint", "machine", "prefix"]
 Moves = Callable[[str], Path]
-
-
-@pytest.fixture
-def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moves:
-    """at(name): this process goes on with the home of that name; the folder of the study there."""
-
-    def go(name: str) -> Path:
-        monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / name))
-        return folder_of_study("nightly")
-
-    return go
 
 
 @pytest.fixture
@@ -45,20 +31,6 @@ def file(at: Moves, tmp_path: Path) -> Path:
     record(at("here"))
     export_study("nightly", tmp_path / "study.zip")
     return tmp_path / "study.zip"
-
-
-def boards() -> tuple[str, str]:
-    board = build(Studies().attempts("nightly"), baseline="lmh")
-    return to_csv(board), curves_to_csv(board)
-
-
-def goes_on(folder: Path, seed: int) -> None:
-    """The study is resumed and trains one more attempt."""
-    log = LogWriter(folder)
-    writer = StudyWriter(log)
-    writer.open_study(RECORD, resume=True)
-    writer.finish_attempt(begin(writer, seed), "pruned", summary={"best_m_recall": 50.0}, error=None)
-    log.close()
 
 
 @pytest.mark.parametrize("name", ["another.zip", "folder"])
@@ -109,7 +81,7 @@ def test_a_newer_export_brings_what_is_new_and_comes_back_the_same_way(file: Pat
     assert import_study(tmp_path / "back.zip") == ("nightly", 5)
     assert boards() == after
     assert Studies().record("nightly").config == CONFIG | {"tracking": {"series": "all"}}
-    assert [line.number for line in lines_of(here / LOG_FILE, strict=True)] == list(range(13))
+    assert [line.number for line in lines_of(here / LOG_FILE, strict=True)] == list(range(14))
     assert import_study(file) == ("nightly", 0)
     assert boards() == after
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 from vsetune.records.events import AttemptStart, Drawn, StudyRecord, ValidationPoint
 from vsetune.records.log import LOG_FILE, LogWriter
 from vsetune.records.moved_study import FILES, HEADER, export_study
-from vsetune.records.studies import folder_of_study
+from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
+from vsetune.report.building import build
+from vsetune.report.export import curves_to_csv, to_csv
 from vsetune.storage.hashes import sha256_of_file
 
 CONFIG = {
@@ -104,3 +107,30 @@ def write_log(folder: Path, lines: list[list[bytes]]) -> None:
         line = b"%d %s %s" % (number, kind, head) + (b"\t" + rest if rest else b"")
         content += b"%08x %s\n" % (zlib.crc32(line), line)
     write(folder, LOG_FILE, content)
+
+
+@pytest.fixture
+def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """at(name): this process goes on with the home of that name; the folder of the study there."""
+
+    def go(name: str) -> Path:
+        monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / name))
+        return folder_of_study("nightly")
+
+    return go
+
+
+def boards() -> tuple[str, str]:
+    """The board and the curves of the study in this home."""
+    board = build(Studies().attempts("nightly"), baseline="lmh")
+    return to_csv(board), curves_to_csv(board)
+
+
+def goes_on(folder: Path, seed: int) -> None:
+    """The study is resumed and trains one more attempt."""
+    log = LogWriter(folder)
+    writer = StudyWriter(log)
+    writer.open_study(RECORD, resume=True)
+    writer.finish_attempt(begin(writer, seed), "pruned", summary={"best_m_recall": 50.0}, error=None)
+    writer.finish_study("finished")
+    log.close()

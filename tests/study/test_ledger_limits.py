@@ -122,7 +122,7 @@ def test_an_end_keeps_summary_artifacts_and_error_and_tells_the_search_the_curve
     assert {name: record.summary[name] for name in ("device_seconds", "epochs", "best_m_recall")} == {
         "device_seconds": 4.0, "epochs": 1.5, "best_m_recall": 30.0}
     assert study.ledger.trials[trial].error == "loss is NaN"
-    assert study.writer.history.files_of(record.attempt_id) == (f"trials/{trial}/best.safetensors",)
+    assert study.writer.history.read_attempts[record.attempt_id].files == (f"trials/{trial}/best.safetensors",)
     assert study.search.told == [(0, "failed", [(1.0, 30.0), (2.0, 25.0)])]
 
 

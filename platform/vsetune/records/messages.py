@@ -64,7 +64,7 @@ STORE_UNUSABLE = Message("VSE-R031", "tracking uri {uri}: opens no store ({reaso
 NO_TRACKING_URI = Message("VSE-R032",
     "tracking uri {uri}: not a URI (plain folders are MLflow's deprecated file store); use {instead} or the address of "
     "an MLflow server")
-SQLITE_OPTIONS = Message("VSE-R033", "tracking uri {uri}: SQLite files take no options; remove ?...")
+SQLITE_OPTIONS = Message("VSE-R033", "tracking uri {uri}: options of SQLite files are not taken; remove ?...")
 DRIVER_MISSING = Message("VSE-R034",
     "tracking uri {uri}: needs the package {package}, which is not installed; {install}")
 NOT_IN_STORE = Message("VSE-R035", "study {study}: is not in {store}; check the name and --tracking-uri")

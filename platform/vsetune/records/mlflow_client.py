@@ -125,7 +125,8 @@ def opening(uri: str) -> Iterator[None]:
     except (UsageError, ImportError) as error:
         package = _missing_package(error)
         if package is None:
-            raise UnusableStore(messages.STORE_UNUSABLE(uri=shown, reason=one_line(masked(str(error))))) from error
+            reason = error if isinstance(error, UsageError) else one_line(masked(str(error)))
+            raise UnusableStore(messages.STORE_UNUSABLE(uri=shown, reason=reason)) from error
         install = "run: pip install 'vsetune[postgres]'" if package.startswith("psycopg") else (
             "install it, or name another driver in the address, as in mysql+pymysql://"
         )
