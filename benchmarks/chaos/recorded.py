@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.logged import read_log
-from vsetune.records.run_descriptions import attempt_params
+from vsetune.records.mlflow_descriptions import attempt_params
 
 _OF_MACHINES = ("second", "wasted", "peak_memory", "product")
 """In the names of metrics: they say how fast a machine was, how full, and what it lost."""

@@ -10,7 +10,7 @@ import pytest
 from mlflow import MlflowClient
 
 from vsetune.cli.study import in_mlflow
-from vsetune.records.run_descriptions import VIEW_TAG
+from vsetune.records.mlflow_descriptions import VIEW_TAG
 from vsetune.records.studies import Studies
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves

@@ -18,8 +18,8 @@ from vsetune.errors import StorageError
 from vsetune.records import messages
 from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
 from vsetune.records.log import LogWriter
+from vsetune.records.mlflow_descriptions import VIEW_TAG, charts_view
 from vsetune.records.mlflow_export import MlflowExport
-from vsetune.records.run_descriptions import VIEW_TAG, charts_view
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
 ATTEMPT = attempt_of(BEGUN)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vsetune.records.run_descriptions import charts_link, run_link
+from vsetune.records.mlflow_descriptions import charts_link, run_link
 from vsetune.records.studies import Studies
 from vsetune.report.building import build
 from vsetune.report.shown_runs import shown_runs

@@ -19,7 +19,7 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, StorageError, StudyConflict
 from vsetune.records.events import AttemptStart
-from vsetune.records.run_descriptions import attempt_tags
+from vsetune.records.mlflow_descriptions import attempt_tags
 from vsetune.records.writer import StudyWriter
 from vsetune.study.kept_plugins import changed_since, keep_plugins, load_kept
 from vsetune.study.preparation import PreparedStudy

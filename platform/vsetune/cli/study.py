@@ -273,7 +273,7 @@ def report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str, file: 
 
 def in_mlflow(uri: str | None, experiment: str | None) -> list[str]:
     """The command that serves MLflow's UI, where none answers yet, and where in it the charts of the study are."""
-    from vsetune.records.run_descriptions import charts_link
+    from vsetune.records.mlflow_descriptions import charts_link
     from vsetune.study.places import mlflow_ui
 
     server = mlflow_server(uri)

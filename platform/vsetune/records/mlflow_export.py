@@ -53,7 +53,7 @@ from vsetune.records.mlflow_client import (
     log_in_batches,
     open_client,
 )
-from vsetune.records.run_descriptions import (
+from vsetune.records.mlflow_descriptions import (
     attempt_note,
     attempt_params,
     attempt_tags,

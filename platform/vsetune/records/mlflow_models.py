@@ -16,7 +16,7 @@ from vsetune.errors import UsageError
 from vsetune.records import messages
 from vsetune.records.events import AttemptRecord
 from vsetune.records.mlflow_client import in_one_line, open_client
-from vsetune.records.run_descriptions import attempt_params
+from vsetune.records.mlflow_descriptions import attempt_params
 from vsetune.records.studies import Studies
 
 with warnings.catch_warnings():  # mlflow.pyfunc warns about its own type hints

@@ -8,7 +8,7 @@ from typing import Any
 
 from vsetune.metrics.curves import Curve, best_of_curve
 from vsetune.records.events import AttemptRecord
-from vsetune.records.run_descriptions import charts_link, run_link
+from vsetune.records.mlflow_descriptions import charts_link, run_link
 from vsetune.records.studies import Studies
 from vsetune.report.charts import NEGATIVE_METRICS
 from vsetune.report.export import in_order
