@@ -47,7 +47,7 @@ def test_a_moved_study_has_the_same_board(
     assert vsetune("leaderboard", "export", "tiny", "--csv", str(tmp_path / "after.csv")).code == 0
     assert (tmp_path / "after.csv").read_text() == (tmp_path / "before.csv").read_text()
     taken = vsetune("tracking", "export", "tiny", "--to", str(file))
-    assert (taken.code, taken.lines) == (2, [f"error {file}: exists already; name another place, or remove it"])
+    assert (taken.code, taken.lines) == (2, [f"error VSE-R019: {file}: exists already; name another place, or remove it"])
     none = vsetune("tracking", "import", str(tmp_path / "none.zip"))
     assert (none.code, len(none.lines)) == (2, 1)
     unknown = vsetune("tracking", "export", "tiyn", "--to", str(tmp_path / "unknown.zip"))
@@ -134,5 +134,5 @@ def test_an_export_that_is_refused_is_one_line_and_leaves_no_study(
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "elsewhere"))
     said = vsetune("tracking", "import", str(tmp_path / "tiny"))
     assert (said.code, len(said.lines)) == (2, 1)
-    assert said.lines[0].startswith(f"error {tmp_path / 'tiny'}: no export of a study (export.json: study: ")
+    assert said.lines[0].startswith(f"error VSE-R014: {tmp_path / 'tiny'}: no export of a study (export.json: study: ")
     assert not (tmp_path / "elsewhere").exists()

@@ -76,8 +76,8 @@ TRIAL_NAME = Message("VSE-R039", "run {run}: trial: got {got}, need the name of 
 TAGS_DAMAGED = Message("VSE-R040",
     "run {run}: its tags are not as vsetune wrote them ({reason}); correct them in MLflow, or remove the run")
 EXPERIMENT_DELETED = Message("VSE-R041",
-    "{store}: the experiment {experiment} is deleted; restore it with `mlflow experiments restore --experiment-id "
-    "{number}`, or remove it with `mlflow gc`")
+    "{store}: the experiment {experiment} is deleted; remove it with `mlflow gc`, or restore it with `mlflow "
+    "experiments restore --experiment-id {number}`")
 EXPERIMENT_TAKEN = Message("VSE-R042",
     "study {study}: MLflow experiment {number} has this name and is another one; rename the experiment, or give the "
     "study another name")
