@@ -1,6 +1,6 @@
 """Attempts, validations and the events of a study's log, as plain frozen data.
 
-Their annotations bound what a log from another home may contain (`foreign_log.py`); making an object checks nothing.
+Their annotations bound what a log from another home may contain (`moved_study.py`); making an object checks nothing.
 """
 
 from __future__ import annotations
