@@ -22,8 +22,8 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.training import messages
 from vsetune.training.evaluation import evaluate, evaluate_reranked, score_split
-from vsetune.training.first_stage import KeptStage
 from vsetune.training.reranking import FirstStage
+from vsetune.training.trained import KeptStage
 from vsetune.training.validation import encode_split, evenly_spread, proposed_pair_scores, split_scores
 
 SCORING = [name for name, spec in NETWORKS.items() if spec().kind == "score"]

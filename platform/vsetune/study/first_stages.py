@@ -34,7 +34,7 @@ from vsetune.storage.whole_files import make_folder, read_json, whole_file
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.study.recorded import RecordedAttempt, best_weights, find_attempt
 from vsetune.training.checkpoint import BEST_FILE
-from vsetune.training.first_stage import KeptStage, require_embedding
+from vsetune.training.trained import KeptStage, require_embedding
 
 STAGES_FOLDER, STUDY_FILE = "first_stages", "study.yaml"
 _NOTE = "stage.json"

@@ -28,13 +28,13 @@ from vsetune.training.environment import describe_environment, describe_protocol
 from vsetune.training.evaluation import evaluate, evaluated_split, recalls, score_split
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.failures import out_of_memory, scoring
-from vsetune.training.first_stage import KeptStage, open_first_stage
 from vsetune.training.loop import TrainingLoop
 from vsetune.training.random_state import RandomState
 from vsetune.training.restoring import learner_state, restore, window_state
 from vsetune.training.schedule import next_validation, total_steps
 from vsetune.training.start import describe_start
 from vsetune.training.step import Learner
+from vsetune.training.trained import KeptStage, open_first_stage
 
 _log = logging.getLogger(__name__)
 
