@@ -57,13 +57,13 @@ SHARD_DAMAGED = Message(
 )
 FILE_NOT_LISTED = Message("VSE-D027", "{file}: not in the manifest; remove it, unless the manifest is wrong.")
 NO_PHOTOGRAPHS = Message(
-    "VSE-D028", "{folder}: no photographs in its shards; ingest it again with store_images: true (in another "
+    "VSE-D028", "{folder}: has no photographs in its shards; ingest it again with store_images: true (in another "
     "folder)."
 )
 PHOTOGRAPH_UNREADABLE = Message(
     "VSE-D029", "{where}: its photograph cannot be decoded ({reason}); ingest the data set again."
 )
-OTHER_HASH = Message("VSE-D030", "{file}: its SHA-256 is not the one of {listed}; {fix}")
+OTHER_HASH = Message("VSE-D030", "{file}: its SHA-256 is not the one of {listed}, the file was changed; {fix}")
 WORKER_ENDED = Message(
     "VSE-D031", "a process that reads shards ended early ({reason}); start again, with fewer workers or more "
     "memory (shared memory too) when it happens again."

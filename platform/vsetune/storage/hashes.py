@@ -26,6 +26,11 @@ def sha256_of_pieces(pieces: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
+def sha256_of_stream(stream: IO[bytes]) -> str:
+    """SHA-256 of the rest of the stream. Raises the errors of its `read`."""
+    return sha256_of_pieces(_blocks(stream, sys.maxsize))
+
+
 def sha256_of_file(path: Path, *, first: int = sys.maxsize) -> str:
     """SHA-256 of the file, or of its first `first` bytes. OSError when it cannot be read."""
     with open(path, "rb") as stream:

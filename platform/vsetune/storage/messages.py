@@ -83,7 +83,7 @@ WRITES_NOT_SHOWN = Message("VSE-O038", "{url}: written, and not there; need a se
 # Mirrors and leases
 
 NOT_SENT = Message("VSE-O039", "{url}: not sent within {within_s:g} s; check the network, then resume.")
-TAKEN_OVER = Message("VSE-O040", "{url}: another process continues it; this process stops.")
+TAKEN_OVER = Message("VSE-O040", "{url}: another process goes on with it; this process stops.")
 CONTENTS_DAMAGED = Message(
     "VSE-O041", "{url}: damaged list of files ({reason}); bring back an older version of it, or remove {prefix} to "
     "start again"

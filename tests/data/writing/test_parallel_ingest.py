@@ -22,6 +22,7 @@ from vsetune.data.making.ingest import ShardTask, ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import StorageError
+from vsetune.storage import messages as storage_messages
 
 __all__ = ["bucket"]
 
@@ -114,6 +115,13 @@ def test_finished_shards_are_not_made_again(scenes_recipe: Make, bucket: Any, up
     assert len(first.made) == 3
     assert len(second.made) == 4
     assert not set(first.made) & set(second.made)
+
+
+def test_a_missing_bucket_is_noticed_before_a_shard_is_made(scenes_recipe, bucket):
+    place = DiesAfter(0)
+    with refused(storage_messages.NO_BUCKET, bucket="nowhere"):
+        in_parallel(scenes_recipe(upload="s3://nowhere/scenes"), place)
+    assert place.made == []
 
 
 def test_an_unfinished_ingest_of_another_recipe_under_the_prefix_is_refused(scenes_recipe, bucket):

@@ -178,10 +178,14 @@ class Journal:
     def _stored(self, name: str) -> ShardRecord | None:
         try:
             content = storage.find_inside(self._place, f"{JOURNAL}/{name}.json")
-            stored = None if content is None else _StoredRecord.model_validate_json(content)
-        except (DataError, ValidationError):
+            if content is None:
+                return None
+            stored = _StoredRecord.model_validate_json(content)
+        except ValidationError:
             return None
-        if stored is None:
+        except DataError:
+            if is_remote(self._place):  # such as no bucket, which is noticed before hours of work
+                raise
             return None
         for what, found, wanted in (
             ("another recipe", stored.recipe, self._recipe),

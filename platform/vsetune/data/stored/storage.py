@@ -10,7 +10,6 @@ should be (missing, too large, not a file); it will be the same next time.
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import os
 import stat
@@ -21,6 +20,7 @@ from vsetune.data import messages
 from vsetune.errors import DataError, StorageError, UsageError, one_line
 from vsetune.storage import node_cache, s3
 from vsetune.storage.addresses import is_remote, join
+from vsetune.storage.hashes import sha256_of_stream
 from vsetune.storage.s3 import NothingThere
 
 _BUFFER = 1 << 20
@@ -129,7 +129,7 @@ def sha256_of(url: str) -> str | None:
     except DataError:
         return None
     with stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+        return sha256_of_stream(stream)
 
 
 def find_inside(folder: str, name: str) -> bytes | None:
