@@ -85,3 +85,11 @@ def test_adaptive_margin_warms_up_with_all_negatives_and_frozen_margins(e, make_
     loss.after_step()
     assert loss.margins.tolist() == [0.2, 0.2]
     assert loss.step == 0
+
+
+@pytest.mark.parametrize(("negatives", "epoch", "mines"), [("hardest", 0, False), ("hardest", 1, True),
+                                                           ("random", 1, False)])
+def test_adaptive_margin_mines_hardest_negatives_after_its_warmup(negatives, epoch, mines, e, make_pairs) -> None:
+    loss = build_loss(AdaptiveMarginSpec(warmup_epochs=1, negatives=negatives))
+    loss.start_epoch(epoch)
+    assert (loss(make_pairs(e)).selection is not None) == mines

@@ -57,13 +57,13 @@ RELEASED_WITH_MEMORY = Message(
 )
 DRAWN_WITH_MEMORY = Message(
     "VSE-L015",
-    "drawn {drawn}: the data set is sampled for networks that score pairs, memory_size {memory_size} is for networks "
-    "that embed; set one of them to 0",
+    "drawn {drawn}: negatives are drawn for networks that score pairs, memory_size {memory_size} keeps those of "
+    "networks that embed; set one of them to 0",
 )
 DRAWN_WITH_WARMUP = Message(
     "VSE-L016",
-    "drawn {drawn}: the sum of hinges in the first {warmup_epochs} warmup_epochs reads the batch alone; set "
-    "warmup_epochs to 0, or drawn in a later phase of the training",
+    "drawn {drawn}: in its {warmup_epochs} warmup_epochs the sum of hinges reads the batch alone; set "
+    "warmup_epochs to 0, or drawn to 0 until a later phase of the training",
 )
 
 # centres of semantic_center

@@ -23,7 +23,6 @@ from vsetune.networks.network_base import (
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.backbone import Backbone
 from vsetune.networks.parts.batch_normalization import normalize_rows
-from vsetune.networks.parts.cpu.sequences import largest_first
 from vsetune.networks.parts.image_vectors import mean_of_crops, pixels_of
 from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import beside
@@ -187,7 +186,7 @@ def sum_of_sorted(features: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
     """
     hidden = features.masked_fill(~mask[..., None], float("-inf"))
     # on a CPU sorting along the last axis is faster than along the middle one, the copy included
-    ranked = largest_first(hidden.transpose(1, 2).contiguous())[..., : weights.shape[1]]
+    ranked = hidden.transpose(1, 2).contiguous().sort(dim=-1, descending=True).values[..., : weights.shape[1]]
     is_behind = torch.arange(weights.shape[1], device=mask.device) >= mask.sum(dim=1, keepdim=True)
     ranked = ranked.masked_fill(is_behind[:, None], 0.0)
     return (ranked @ weights[..., None]).squeeze(-1)
