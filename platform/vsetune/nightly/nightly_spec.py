@@ -155,7 +155,7 @@ _NO_SETTINGS = {"nightly", "description", "plugins", "tracking", "tolerances", "
 """Keys that do not affect the numbers of a night."""
 
 
-class FirstStepsSpec(Spec):
+class FirstSteps(Spec):
     """The steps whose losses must stay the same, bit for bit: in a process of their own, on one thread."""
 
     steps: int = Field(20, ge=1, le=1000, description="training steps per cell")
@@ -183,7 +183,7 @@ class NightlySpec(Spec):
     tracking: TrackingSpec = TrackingSpec()
     target: float = Field(40.0, gt=0, le=100, description="M-Recall in per cent, for `epochs_to_target`")
     seeds: int = Field(1, ge=1, le=100, description="trials per cell and night; their seeds come from the date")
-    first_steps: FirstStepsSpec = FirstStepsSpec()
+    first_steps: FirstSteps = FirstSteps()
     tolerances: Tolerances = Tolerances()
     report: ReportSpec = ReportSpec()
 
