@@ -161,7 +161,7 @@ def _found(
     study, _, cell = name.partition("/")
     if not (study and cell):
         need = "STUDY/CELL, e.g. quickstart/vsepp.lseh"
-        raise UsageError(messages.BAD_VALUE(option="row", got=name or "nothing", need=need))
+        raise UsageError(messages.BAD_VALUE(option="name of a row", got=name or "nothing", need=need))
     store = Studies()
     record = store.record(study)
     attempts = store.attempts(study)

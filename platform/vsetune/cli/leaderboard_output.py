@@ -18,7 +18,7 @@ from vsetune.errors import UsageError
 from vsetune.records.events import AttemptRecord, StudyRecord
 from vsetune.records.studies import Studies, unknown_study
 from vsetune.storage.home_files import keep_in_home
-from vsetune.storage.paths import home
+from vsetune.storage.paths import home, remote_home
 from vsetune.storage.whole_files import write_text
 from vsetune.study.places import mlflow_ui
 from vsetune.study.places import tracking_uri as store_uri
@@ -305,5 +305,6 @@ def read_studies(store: Studies, records: Sequence[StudyRecord]) -> list[StudyAt
         for record in records
     ]
     if not any(study.attempts for study in studies):
-        raise UsageError(messages.NO_ATTEMPTS(studies=", ".join(record.name for record in records) or "the store"))
+        names = ", ".join(record.name for record in records)
+        raise UsageError(messages.NO_ATTEMPTS(studies=names or remote_home() or home()))
     return studies

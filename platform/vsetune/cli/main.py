@@ -184,7 +184,9 @@ def _require_utf8(words: Sequence[str]) -> None:
 def _misuse(error: Any) -> list[Problem]:
     """Typer's message about arguments that no command takes; empty where Typer has shown the help instead."""
     text = error.format_message().rstrip(".")
-    for written, ours in ((". Did you mean", ", did you mean"), ("(Possible options", "(possible options")):
+    for written, ours in (
+        (". Did you mean", ", did you mean"), ("(Possible options", "(possible options"), ("Value error, ", ""),
+    ):
         text = text.replace(written, ours)
     command = "vsetune" if error.ctx is None else error.ctx.command_path
     return [messages.MISUSE(command=command, misuse=f"{text[0].lower()}{text[1:]}")] if text else []

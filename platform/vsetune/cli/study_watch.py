@@ -15,6 +15,7 @@ from rich.table import Column
 from vsetune.cli.options import Json, StudyName, flag
 from vsetune.cli.output import FittingTable, coded, inform, interruptible, print_json, results, stderr
 from vsetune.records.studies import Studies
+from vsetune.storage.paths import home, remote_home
 
 if TYPE_CHECKING:
     from vsetune.study.observed import StudyView, TrialView
@@ -32,6 +33,9 @@ def list_studies(as_json: Json = False) -> None:
     views = _views(None)
     if as_json:
         print_json([_plain(view) for view in views])
+        return
+    if not views:
+        inform(f"no studies in {remote_home() or home()}")
         return
     columns = (
         "study", "status", "trials", "running", Column("epochs", justify="right"),
