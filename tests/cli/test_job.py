@@ -199,7 +199,7 @@ def test_a_head_that_is_lost_is_an_interruption_with_what_to_do(vsetune: Any, da
 
 def test_a_cluster_that_has_only_just_started(vsetune: Any, dashboard: str, study: Callable[..., Path]) -> None:
     said = vsetune("job", "submit", str(study()), "--address", dashboard)
-    assert_one_line(said, "takes no jobs yet; repeat in a minute")
+    assert_one_line(said, "VSE-S050")
 
 
 def test_a_study_file_is_checked_before_anything_is_sent(

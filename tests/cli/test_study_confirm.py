@@ -30,4 +30,4 @@ def test_a_study_that_still_searches_is_gone_on_with_first(vsetune, opened, stud
     for name in ("tiny", str(file)):
         said = vsetune("study", "confirm", name, "--seeds", "2")
         assert (said.code, len(said.lines)) == (2, 1), said.err
-        assert "study tiny: its search is not over in vsepp.lmh; go on with it first" in said.lines[0]
+        assert "VSE-S028: study tiny: its search is not over in vsepp.lmh" in said.lines[0]

@@ -79,7 +79,7 @@ def test_the_model_answers_as_the_network_does(record, logged, uri):
     _answers_are_those_of_the_network(model, run)
     weights = next(folder.rglob("best.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
-    with pytest.raises(DamagedCheckpoint, match="is not the file that was logged"):
+    with pytest.raises(DamagedCheckpoint, match="differs from the logged file"):
         mlflow.pyfunc.load_model(address)
 
 
@@ -140,7 +140,7 @@ def test_sentences_are_asked_in_every_usual_form_and_other_input_is_refused_with
             model.predict(said)
     with pytest.raises(UsageError, match="row 0: got neither"):
         model.predict(pandas.DataFrame({"caption": [""]}))
-    with pytest.raises(UsageError, match=r"image 0: got features of shape \(1, 2\)"):
+    with pytest.raises(UsageError, match=r"image 0: got .*\(1, 2\)"):
         model.predict(pandas.DataFrame({"image_features": [[[0.5, 0.5]]]}))
     with pytest.raises(UsageError, match="answer: got 'vectors', need items or embeddings"):
         model.predict(text, params={"answer": "vectors"})
@@ -226,5 +226,5 @@ def test_a_model_of_an_earlier_version_is_refused_in_a_line(tmp_path):
     from vsetune.study.recorded_model import _load_pyfunc
 
     (tmp_path / "attempt.json").write_text("{}")
-    with pytest.raises(DataError, match="logged by an earlier version of vsetune, .*log it again with"):
+    with pytest.raises(DataError, match="no model of this version of vsetune; log it again with"):
         _load_pyfunc(str(tmp_path / "attempt.json"))

@@ -118,7 +118,7 @@ def test_a_study_keeps_the_first_stage_that_it_began_with_whatever_becomes_of_th
     assert trained(again)["test_m_recall"] == summary["test_m_recall"]
     (kept,) = (home / STAGES_FOLDER).glob("*/best.safetensors")
     kept.write_bytes(b"changed")
-    with pytest.raises(StorageError, match="is not what was kept there"):
+    with pytest.raises(StorageError, match="differs from what was stored there"):
         trained(again)
     shutil.rmtree(home / STAGES_FOLDER)
     with pytest.raises(StorageError, match="start the study again"):
