@@ -208,7 +208,7 @@ def test_a_model_works_on_another_machine_and_searches_its_index_there(case, rec
         assert "network scan scores pairs and has no embedding of one item" in vectors
     else:
         assert [len(vector["embedding"]) for vector in vectors] == [network["fixed"]["embedding_size"]] * 2
-    assert "carries an index of split validation alone, and the data set of its training is not here" in other_split
+    assert "has an index of split validation alone, and the data set of its training is not here" in other_split
     assert same == vectors
     assert "carries no index, and the data set of its training is not here" in refused
     assert "--index SPLIT" in refused
