@@ -210,7 +210,7 @@ def test_a_model_works_on_another_machine_and_searches_its_index_there(case, rec
         assert [len(vector["embedding"]) for vector in vectors] == [network["fixed"]["embedding_size"]] * 2
     assert "has an index of split validation alone, and the data set of its training is not here" in other_split
     assert same == vectors
-    assert "carries no index, and the data set of its training is not here" in refused
+    assert "has no index, and the data set of its training is not here" in refused
     assert "--index SPLIT" in refused
 
 
