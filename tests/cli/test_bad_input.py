@@ -210,7 +210,7 @@ def test_no_space_left_names_the_place_and_leaves_nothing(vsetune, study, home, 
     monkeypatch.setattr(os, "fsync", refuse)
     said = vsetune("train", str(study()))
     assert said.code == 2
-    assert "No space left on device" in said.lines[-1]
+    assert "error VSE-D006: " in said.lines[-1]
     assert str(home) in said.lines[-1]
     assert not list(home.rglob("manifest.json"))
 

@@ -86,7 +86,7 @@ def test_a_gpu_of_this_machine_that_no_trial_uses_is_a_warning_with_the_line_to_
     command, vsetune, study, monkeypatch
 ) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")  # nothing is measured
-    monkeypatch.setattr("vsetune.study.planning.trial_places.this_machine", machine_with_a_gpu)
+    monkeypatch.setattr("vsetune.study.planning.planned_study.this_machine", machine_with_a_gpu)
     (line,) = [line for line in vsetune("study", command, str(study())).lines if line.startswith("warning ")]
     assert "`resources: {gpus: 1}`" in line
     quiet = vsetune("study", command, str(study(resources={"gpus": 0.5})))

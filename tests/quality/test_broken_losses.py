@@ -69,7 +69,7 @@ BROKEN: dict[str, tuple[str, Changes, str]] = {
         "value", loss((SIMILARITY, "similarity = inputs.similarity")), "at_least_float32",
     ),
     "a value per pair": ("value", loss((RETURN, "return terms.sum(dim=1)")), "need one number"),
-    "a part with gradient": ("value", loss(('_share": share', '_share": value')), "carries a gradient"),
+    "a part with gradient": ("value", loss(('_share": share', '_share": value')), "has a gradient"),
     "a batch changed in place": (
         "value", loss((SIMILARITY, SIMILARITY + "\n        similarity.data.add_(1.0)")), "changed in place",
     ),

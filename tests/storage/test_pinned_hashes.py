@@ -14,7 +14,7 @@ from vsetune.data.making.shard_writer import Sample, write_shard
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.networks.importing.stored import fingerprint_of_words
 from vsetune.records.events import AttemptStart, attempt_id
-from vsetune.training.checkpoint import seal_of, sealed_state
+from vsetune.training.checkpoint import is_sealed, seal_of
 
 
 def test_the_fingerprint_of_a_spec() -> None:
@@ -77,6 +77,6 @@ def test_the_seal_of_a_checkpoint(tmp_path: Path) -> None:
     digest = "4ba69735ca53765ed6a709edb56c6ea236b7193a3b29a6b390c346f0f4340e4e"
     assert seal_of(b"state") == f"\nvsetune SHA-256 {digest}\n".encode()
     (tmp_path / "sealed").write_bytes(b"state" + seal_of(b"state"))
-    assert sealed_state(tmp_path / "sealed") is True
+    assert is_sealed(tmp_path / "sealed")
     (tmp_path / "sealed").write_bytes(b"stale" + seal_of(b"state"))
-    assert sealed_state(tmp_path / "sealed") is False
+    assert not is_sealed(tmp_path / "sealed")

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from trained_here import CPU, first_step, learner_of, open_attempt, train
 
+from vsetune.config.component_specs import NETWORKS
 from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput, TextModel
 from vsetune.config.study.training import TrainingSpec, TrialSpec
 from vsetune.data.stored.dataset import Dataset
-from vsetune.networks import network_building as registry
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, NetworkGroup, unit_length
@@ -71,7 +71,7 @@ class TinyCnn(Network):
 @pytest.fixture
 def make(make_trial: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """make(start_epoch, crops, **training): trials of the tiny CNN."""
-    monkeypatch.setitem(registry._CLASSES._classes, TinyCnnSpec, TinyCnn)
+    monkeypatch.setitem(NETWORKS._classes, TinyCnnSpec, TinyCnn)
 
     def trial(start_epoch: float = 1.0, crops: int = 0, **changes: Any) -> TrialSpec:
         made: TrialSpec = make_trial(**changes)

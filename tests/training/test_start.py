@@ -304,7 +304,8 @@ def saf(make_trial: Any, words: tuple[str, ...], tmp_path: Path) -> Callable[[in
         sizes = {"regions": regions, "width": 12, "vocabulary_size": len(names)}
         weights = build_network(spec, **sizes).state_dict()
         held = Imported(
-            source="sgraf", spec=spec, told=network, weights=weights, unused={}, assumed=(), words=names, **sizes
+            source="sgraf", name="sgraf_saf", spec=spec, settings=network, weights=weights, unused={}, assumed=(),
+            words=names, **sizes,
         )
         path = tmp_path / "saf.safetensors"
         path.write_bytes(held.to_safetensors())

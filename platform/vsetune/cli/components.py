@@ -20,8 +20,8 @@ from rich.text import Text
 from vsetune.cli.options import Json, place_to_write, require_known
 from vsetune.cli.output import complain, domain_text, inform, print_json, results, value_text
 from vsetune.config.component_specs import LOSSES, NETWORKS, LossSpec, NetworkSpec
-from vsetune.config.registry import name_of
 from vsetune.config.plugins import load_installed, load_plugin
+from vsetune.config.registry import name_of
 from vsetune.config.spec.base import Kind, Score, Spec, conditions, tunables
 from vsetune.config.study.compatibility import mismatch
 from vsetune.networks.published_recalls import published_recalls

@@ -124,7 +124,7 @@ def test_a_hub_without_a_network_is_asked_once_and_says_nothing_of_its_own(hub, 
     assert "org/gone: the hub does not give it (Name or service not known); name" in message_of(
         EncoderSpec(model="org/gone")
     )
-    assert "gone: no such folder, and the hub does not give it (" in message_of(EncoderSpec(model="gone"))
+    assert "gone: the hub does not give it (" in message_of(EncoderSpec(model="gone"))
     assert len(asked) == 3
     assert not caplog.records
 
