@@ -97,12 +97,12 @@ def test_one_seed_never_wins(attempt):
     """The sentence that boards made of these very curves: "lseh gets highest, and is first at the best of lmh"."""
     board = build([attempt("lmh"), attempt("lseh", NEW)], baseline="lmh")
     assert headline(board) == [
-        "vsepp on scenes: no winner over lmh yet: each loss has 1 seed to compare. 1 more shows which is higher, 5 "
-        "more show which is faster."
+        "vsepp on scenes: no winner over lmh yet: each loss has 1 seed to compare. Testing which is higher needs "
+        "1 more, which is faster needs 5 more."
     ]
     assert findings(board) == [
-        "vsepp lseh against lmh, 1 seed: whether it is higher takes 2 seeds (+1.3 points of M-Recall). "
-        "Whether it is faster to the best of lmh takes 6 seeds.",
+        "vsepp lseh against lmh, 1 seed: a test of whether it is higher needs 2 seeds (+1.3 points of M-Recall). "
+        "A test of whether it is faster to the best of lmh needs 6 seeds.",
         "More seeds: vsetune study confirm demo --seeds 6",
     ]
     assert not is_ahead(row_of(board, "lseh"))
@@ -148,8 +148,8 @@ def test_claims_on_losses_that_still_rise_are_limited_to_the_epochs_trained(atte
     assert "rising" in row_of(board, "luwm").flags
     assert not any("rising" in row.flags for row in seven.rows)
     lines = {line.split(" against")[0]: line for line in findings(board)}
-    assert "but that it is lower within 12 epochs, −" in lines["vsepp luwm"]
-    assert "but that it is lower, −" in lines["vsepp irtm"]
+    assert "support that it is lower within 12 epochs, −" in lines["vsepp luwm"]
+    assert "support that it is lower, −" in lines["vsepp irtm"]
     running = [attempt("luwm", [4.0, 8.0], seed=seed, status="running") for seed in range(7)]
     assert "rising" not in row_of(build([*others, *running], baseline="lmh"), "luwm").flags
     rising = [attempt("lmh", [30, 42, 50, 55, 58, 60 + seed / 10], seed=seed) for seed in range(7)]
@@ -176,7 +176,7 @@ def test_what_the_data_support_is_said_with_its_interval(seven):
 def test_every_comparison_gets_a_sentence_and_the_method_one(seven):
     lines = findings(seven)
     assert [line.split(" against")[0] for line in lines[:3]] == ["vsepp lseh", "vsepp lsh", "vsepp irtm"]
-    assert "for 3 comparisons of each kind, at 5 %" in lines[3]
+    assert "over 3 comparisons of each kind, at 5 %" in lines[3]
 
 
 def test_comparisons_of_a_board_are_corrected_for_each_other(attempt, seven):
@@ -190,7 +190,8 @@ def test_comparisons_of_a_board_are_corrected_for_each_other(attempt, seven):
 def test_the_headline_tells_what_is_still_missing_and_names_several_losses_in_one_sentence(attempt):
     two = [each for loss in ("lmh", "lseh") for each in reaching(attempt, loss, heights=(60, 61), epochs=(8, 9))]
     assert headline(build(two, baseline="lmh")) == [
-        "vsepp on scenes: no winner over lmh yet: each loss has 2 seeds to compare. 4 more show which is faster."
+        "vsepp on scenes: no winner over lmh yet: each loss has 2 seeds to compare. Testing which is faster needs 4 "
+        "more."
     ]
     losses = {"lmh": BASE, "lseh": AHEAD, "lsh": AHEAD}
     board = build([each for loss, seeds in losses.items() for each in reaching(attempt, loss, **seeds)], baseline="lmh")
@@ -207,7 +208,7 @@ def test_seeds_that_searched_have_no_interval_and_enter_no_test(attempt):
     assert (row.flags, len(row.headline)) == (("chosen_by_itself",), 1)
     assert (row.m_recall_bounds, row.comparison.seeds, row.comparison.m_recall) == (None, (), None)
     assert "no winner over lmh yet: each loss has only the seed that it was tuned on" in headline(board)[0]
-    assert findings(board)[0].startswith("vsepp lseh against lmh, only the seeds that they were tuned on: whether it ")
+    assert findings(board)[0].startswith("vsepp lseh against lmh, only the seeds of the search: a test of whether it ")
 
 
 def test_the_searching_seed_is_not_in_the_interval_of_the_mean(attempt):

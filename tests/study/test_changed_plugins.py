@@ -160,7 +160,7 @@ def test_the_board_says_which_cell_ran_with_which_code_and_compares_no_two_versi
     (old,) = (each.sha256[:12] for each in study.plugins if each.kind == "network")
     attempts = whole(study, "bag.lmh")
     board = build([*attempts, *whole(study, "bag.half_hinge")], baseline="lmh")
-    assert f"Own code: network bag {old} in bag lmh, bag half_hinge." in notes(board)
+    assert f"Plugin code: network bag {old} in bag lmh, bag half_hinge." in notes(board)
     assert all(row.not_comparable is None for row in board.rows)
     network = (tmp_path / "bag" / "network.py").read_text(encoding="utf-8")
     write_network(tmp_path / "bag", network=network + "\n# another version\n")

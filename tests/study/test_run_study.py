@@ -463,7 +463,7 @@ def test_cells_that_have_not_begun_go_on_with_changed_plugins_where_that_is_aske
         assert old != new
         assert outcome.page is not None
         page = outcome.page.read_text(encoding="utf-8")
-        (note,) = (note for note in notes(outcome.board) if note.startswith("Own code: 2 versions"))
+        (note,) = (note for note in notes(outcome.board) if note.startswith("Plugin code: 2 versions"))
         for words in (f"loss half_hinge {new} in second half_hinge", f"loss half_hinge {old} in vsepp half_hinge"):
             assert words in note
             assert words in page

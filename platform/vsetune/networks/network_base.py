@@ -61,7 +61,7 @@ class Network(nn.Module, ABC):
     kind: Kind
     embedding_size: int
     needs_regions: ClassVar[bool] = False
-    """Whether it is built for a number of regions."""
+    """Whether the constructor needs the number of regions."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -110,8 +110,8 @@ class Network(nn.Module, ABC):
         return {}
 
     def begin_phase(self, spec: NetworkSpec) -> None:
-        """Begin a phase of the training, the first one included. `spec` is the network's own except for the weights of
-        its losses (`NetworkSpec.own_loss_weights`), which apply from now on. A network without losses has none."""
+        """Begin a phase of the training, the first one included. `spec` differs from that of the constructor only
+        in the weights of the network's losses (`NetworkSpec.own_loss_weights`). By default nothing changes."""
 
     def parameter_groups(self) -> list[NetworkGroup]:
         """Every parameter in one group; by default all train alike from the start."""
@@ -151,7 +151,7 @@ def unit_length(vectors: Tensor, *, added: float = 0.0) -> Tensor:
     NaN or of infinite length is NaN.
 
     added: to every length, as in released code (`norm: released`). A zero vector then receives a gradient of 1 / added,
-    and with clipping that one vector becomes the whole step.
+    and dominates the clipped step.
     """
     vectors = at_least_float32(vectors)
     if added:

@@ -1,6 +1,6 @@
 """The log of a study: a file `study.log` in the study's folder to which one driver appends lines.
 
-    CRC-32 of the rest, number of the line, kind, head as JSON, and after a tab the rest of a `validated` event as JSON
+    CRC-32 of all that follows, number of the line, kind, head as JSON; of a `validated` event a tab and its points
 
 Lines count up from 0. An incomplete last line, as a kill or a full disk leaves it, does not count; the next writer cuts
 it off. A damaged line before other lines is an error for a writer; a reader skips it with a warning.
@@ -278,9 +278,9 @@ class _Sender:
 def brought(path: Path, url: str) -> tuple[int, int]:
     """Bring the local copy of a log up to date with the remote home. Returns (objects, bytes in them). StorageError.
 
-    The server's version counts. Bytes behind its last object stay in the copy and are sent next: a driver of this
-    machine was killed before it sent them, or the home was on this disk before. Where the server has different content,
-    they are moved to a file beside the log.
+    The server wins. Local bytes after its last object are kept and sent next: a driver of this machine was killed
+    before it sent them, or the home was on this disk before. If the contents differ, the local bytes are moved to a
+    file beside the log.
     """
     names = sorted(name for name in listing(join(url, OBJECTS) + "/"))
     note = read_json(path.with_name(_NOTE_FILE)) or _NOTHING

@@ -77,13 +77,12 @@ def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) ->
 
 
 def _too_few(comparisons: Sequence[Comparison], baseline: str) -> str:
-    """`no winner over lmh yet: each loss has 1 seed to compare. 1 more shows which is higher, ...`"""
+    """`no winner over lmh yet: each loss has 1 seed to compare. Testing which is higher needs 1 more.`"""
     most = max(len(each.seeds) for each in comparisons)
     state = f"each loss has {_seeds(most)} to compare" if most else "each loss has only the seed that it was tuned on"
     needed = {"higher": comparisons[0].height_seeds, "faster": comparisons[0].epochs_seeds}
-    more = [f"{count - most} more {'shows' if count - most == 1 else 'show'} which is {what}"
-            for what, count in needed.items() if count > most]
-    return f"no winner over {baseline} yet: {state}. {', '.join(more)}."
+    more = [f"which is {what} needs {count - most} more" for what, count in needed.items() if count > most]
+    return f"no winner over {baseline} yet: {state}. Testing {', '.join(more)}."
 
 
 def _supported(rows: Sequence[Row], claim: str, words: str, amount: Callable[[Row], str]) -> list[str]:
@@ -107,7 +106,7 @@ def _answers(row: Row) -> set[Answer]:
 
 
 def _finding(row: Row, comparison: Comparison, baseline: str) -> str:
-    seeds = _seeds(len(comparison.seeds)) if comparison.seeds else "only the seeds that they were tuned on"
+    seeds = _seeds(len(comparison.seeds)) if comparison.seeds else "only the seeds of the search"
     return f"against {baseline}, {seeds}: {_on_height(row, comparison)} {_on_epochs(row, comparison, baseline)}"
 
 
@@ -118,18 +117,18 @@ def _on_height(row: Row, comparison: Comparison) -> str:
         case "supported":
             return f"the data support that it is higher{within}, {amount}, {p_value}."
         case "contradicted":
-            return f"the data do not support that it is higher but that it is lower{within}, {amount}, {p_value}."
+            return f"the data support that it is lower{within}, {amount}, {p_value}."
         case "undecided":
             return f"the data cannot yet tell whether it is higher, {amount}, {p_value}."
         case "cut short":
-            return "no claim is made about its height, since seeds were stopped at their target."
-    needed = f"whether it is higher takes {_seeds(comparison.height_seeds)}"
+            return "no claim is made about its best M-Recall, since seeds were stopped at their target."
+    needed = f"a test of whether it is higher needs {_seeds(comparison.height_seeds)}"
     return f"{needed} ({amount})." if amount else f"{needed}."
 
 
 def _on_epochs(row: Row, comparison: Comparison, baseline: str) -> str:
     claim = f"it is faster to the best of {baseline}"
-    counts = f"faster in {comparison.sooner}, slower in {comparison.later}"
+    counts = f"faster on {_seeds(comparison.sooner)}, slower on {comparison.later}"
     evidence = f"{counts}, {_difference(row)}, {_p(comparison.epochs_p)}"
     match comparison.epochs:
         case "supported":
@@ -140,16 +139,16 @@ def _on_epochs(row: Row, comparison: Comparison, baseline: str) -> str:
             return f"The data cannot yet tell whether {claim}: {evidence}."
         case "no yardstick":
             return f"No claim is made about epochs, since {baseline} was still rising when it ended."
-    return f"Whether {claim} takes {_seeds(comparison.epochs_seeds)}."
+    return f"A test of whether {claim} needs {_seeds(comparison.epochs_seeds)}."
 
 
 def _method(compared: Sequence[Row]) -> list[str]:
     if not any(_answers(row) & {"supported", "contradicted", "undecided"} for row in compared):
         return []
     return [
-        f"Tested over paired seeds: M-Recall by Student's t, epochs by signs; p after Holm, for {len(compared)} "
-        f"comparison{'s' if len(compared) > 1 else ''} of each kind, at {fixed(100 * ALPHA, 0)} %; intervals are each "
-        "for itself. Seeds were drawn anew, validation images were not: no claim is made about other images."
+        f"Tests use paired seeds: M-Recall by Student's t, epochs by signs. P-values are corrected after Holm over "
+        f"{len(compared)} comparison{'s' if len(compared) > 1 else ''} of each kind, at {fixed(100 * ALPHA, 0)} %; "
+        "intervals are not. No claim is made about other validation images."
     ]
 
 
@@ -208,26 +207,26 @@ FLAGS = {
     "network, or its last M-Recall is that of a random order: nothing is compared with it; give it a warm-up "
     "(warmup_epochs: 1, of losses on the hardest negative) or a smaller learning rate in a new study, or choose "
     "another baseline (--baseline LOSS)",
-    "censored": "so many seeds never reached the baseline's best: they count as slower than their last "
-    "epoch, and a median that they could move is a lower bound (>)",
+    "censored": "seeds that never reached the baseline's best; they count as slower than their last epoch, and > marks "
+    "a lower bound",
     "no_pairs": "no seed was run for both this loss and the baseline: no Difference",
-    "incomplete": "a run of the shown configuration has not been trained to its budget (running, pruned or killed): "
-    "beside finished ones it does not count",
+    "incomplete": "a run of the shown configuration has not been trained to its budget (running, pruned or killed); "
+    "it is ignored if other seeds have finished",
     "seed_failed": "a seed of the shown configuration failed and is missing from the means",
     "chosen_by_itself": "the seed that searched chose this configuration and no other seed has confirmed it: the "
     "number is the maximum over the configurations tried, and optimistic",
     "runner_up_ahead": "the runner-up of the search is higher over the confirming seeds: the search could not tell the "
     "two apart, and the number shown is still that of its winner",
     "not_comparable": "taken under other conditions than the baseline: shown, and not compared",
-    "stopped_at_target": "a seed shown was trained only until it reached the target of its search, so its M-Recall is "
-    "no best; confirm it (vsetune study confirm)",
-    "less_than_budget": "the search trained more than one whole training less than its budget (it is not over, trials "
+    "stopped_at_target": "a seed shown was trained only until it reached the target of its search, so its best "
+    "M-Recall is not final; confirm it (vsetune study confirm)",
+    "less_than_budget": "the search left more than one full training of its budget unused (it is not over, trials "
     "failed, or nothing was left to try): the other losses had more chances",
-    "more_than_budget": "the search trained more than one whole training beyond its budget: it had more chances than "
-    "the others",
+    "more_than_budget": "the search exceeded its budget by more than one full training: it had more chances than the "
+    "others",
     "cannot_draw": "the search found no further configuration that makes a valid trial, and ended there",
     AT_RANGE_END: "the winner has a setting at an end of the range that its search was given",
-    "rising": "still rising at the end of training: the M-Recall is that of so many epochs, and may be higher "
+    "rising": "still rising at the end of training: its M-Recall is measured at the last epoch, and may be higher "
     "after more",
     "none_allowed": "every trial of this cell breaks a constraint of the search",
     "all_failed": "every trial of this cell failed",
@@ -286,7 +285,7 @@ def _searching_note(leaderboard: Leaderboard) -> list[str]:
     ]
     if not left_out:
         return []
-    return [f"All numbers are of seeds that did not choose the configuration; those that did: {', '.join(left_out)}."]
+    return [f"Seeds that chose the configuration are excluded: {', '.join(left_out)}."]
 
 
 def _contenders_note(row: Row) -> str:
@@ -334,8 +333,8 @@ def _interval_notes(leaderboard: Leaderboard) -> list[str]:
     if noisy:
         widths = ", ".join(f"{row.network} {row.loss} {fixed(noise_tolerance(noise), 2)}" for row, noise in noisy)
         lines.append(
-            "Epochs to level: to the earliest validation that noise cannot tell from the best, by at most 2.77 "
-            f"deviations of one validation, in points: {widths}."
+            "Epochs to level: the first validation within 2.77 standard deviations of the best. That is, in points: "
+            f"{widths}."
         )
     return lines
 
@@ -359,7 +358,7 @@ def _resolution_notes(leaderboard: Leaderboard) -> list[str]:
     if not gaps:
         return []
     shown = next(iter(gaps)) if len(gaps) == 1 else "; ".join(f"{gap} for {', '.join(of)}" for gap, of in gaps.items())
-    return [f"Epochs are known to the gap between validations, {shown}: smaller differences mean nothing."]
+    return [f"Epochs are resolved to the gap between validations, {shown}: ignore smaller differences."]
 
 
 def code_notes(rows: Sequence[Row]) -> list[str]:
@@ -371,6 +370,6 @@ def code_notes(rows: Sequence[Row]) -> list[str]:
     lines = []
     for key, versions in sorted(cells.items()):
         words = "; ".join(f"{code_words(key, sha256)} in {', '.join(of)}" for sha256, of in versions.items())
-        several = f"{len(versions)} versions of its code, which do not compare: " if len(versions) > 1 else ""
-        lines.append(f"Own code: {several}{words}.")
+        several = f"{len(versions)} versions, which are not comparable: " if len(versions) > 1 else ""
+        lines.append(f"Plugin code: {several}{words}.")
     return lines

@@ -84,8 +84,8 @@ def group_rows(
 ) -> list[Row]:
     """The rows of one data set and network: the baseline first, then by M-Recall, rows that are not comparable last.
 
-    trials_by_loss: trials by the name of their row. apart: reasons for rows already known to be not comparable, which
-    are not checked again.
+    trials_by_loss: trials by the name of their row. apart: by row, a known reason why it
+    is not comparable.
     """
     apart = apart or {}
     rows = [

@@ -25,15 +25,18 @@ from vsetune.search.sampling.optuna_samplers import EvenPoints, GaussianProcessD
 from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, UnitCube, distributions_of
 from vsetune.search.trial_history import TrialHistory
 
-_AGAIN, _NEAR, _FIRST_STEP = 2, 6, 0.05
-"""How often a draw that equals an earlier one is repeated by the sampler, and then replaced by a nearby point; the
-standard deviation of the first nearby point, as a share of every range. It doubles with every try."""
+_AGAIN = 2
+"""How often the sampler repeats a draw that equals an earlier one."""
+_NEAR = 6
+"""How often it is then replaced by a nearby point."""
+_FIRST_STEP = 0.05
+"""Standard deviation of the first nearby point, as a share of every range. It doubles with every try."""
 
 
 class CellDrawing:
     """How the configurations of one cell are chosen. Every draw names its sampler and the history it used.
 
-    starts: settings that replace the sampled ones in the configurations after the papers' points, one entry for each.
+    starts: settings from other studies; each replaces the sampled ones in one draw after the papers' points.
     """
 
     def __init__(self, spec: SearchSpec, cell: Cell) -> None:

@@ -33,11 +33,11 @@ _DEFAULT_GB = 50.0
 """MS-COCO with 36 regions of 2048 takes 18 GB, its photographs another 18 GB: room for one such data set and a small
 one."""
 _AHEAD_SHARE = 8
-"""A shard is fetched ahead if this many of its size fit: four are read side by side, each with its next shard."""
+"""A shard is fetched ahead if this many of its size fit: four readers, each with a current and a next shard."""
 _WAIT_S = 300.0
 """Limit on the wait for another process that downloads the same object: a stopped process must not block the rest."""
 _SHARE_OF_DISK = 0.5
-"""Of the free space and the folder's own files: checkpoints, results and Ray's spilled objects need the rest."""
+"""Share of the free space and the cached files together; checkpoints, results and Ray's spilling need the rest."""
 _HASH, _NAME = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{16,64}")
 _PARTIAL = ".partial"
 _AT_ONCE = 1 << 20
@@ -248,8 +248,8 @@ class SealedFiles:
         return descriptor
 
     def seal(self, name: str, file: Path | int) -> None:
-        """Mark that the hash of this file was verified. file: a descriptor for a file that is not in its place yet: if
-        the folder is removed meanwhile, another process may be writing under that name."""
+        """Mark that the hash of this file was verified. file: a descriptor if the file is not renamed yet, because its
+        path may then belong to another process."""
         os.utime(file, ns=(time.time_ns(), seal_of(name)))
 
     def is_sound(self, name: str, sha256: str) -> bool:

@@ -6,8 +6,8 @@ once the log has its configuration, on object storage too if the home is there.
 
 An interrupted trial (its process died, a disk was full, a server did not answer) has not failed: it pauses, continues
 from its checkpoint, and after `resources.retries` interruptions without a new validation it is left open for the next
-run of the study. While a trial of a cell is interrupted, the cell asks for no further configuration. The search then
-has the same results when it asks as in a run without the interruption.
+run of the study. While a trial of a cell is interrupted, no further configuration is requested for the cell, so the
+search sees the same results as in an uninterrupted run.
 """
 
 from __future__ import annotations

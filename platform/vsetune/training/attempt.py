@@ -44,7 +44,7 @@ class Attempt:
 
     A folder with a checkpoint of the same trial is continued from it: parameters, optimizer, state of the loss,
     schedule, place in the epoch, random numbers, history and seconds. On the CPU the continued trial gives the same
-    numbers, bit for bit, as an uninterrupted one; validations after the checkpoint are trained again.
+    numbers, bit for bit, as an uninterrupted one; steps after the checkpoint are repeated, with their validations.
 
     device: `auto`, `cpu`, `cuda`, `cuda:N`. threads: of one operation on the CPU; None keeps the process's setting.
     first_stage: files of the trial named by `evaluation.rerank`; None: it names none. reading: source of the batches,
@@ -162,7 +162,7 @@ class Attempt:
         try:
             self._save(point)
         except BaseException:
-            self._is_kept = True  # another process may have taken over the trial
+            self._is_kept = True  # do not let `keep` overwrite: another process may own the folder
             raise
         self._loop.begin_window()
         return point
@@ -292,7 +292,7 @@ class Attempt:
             with self._pace.writing():
                 self._write(self._state())
         self._progress.checkpoint_seconds += time.perf_counter() - begin
-        self._mark(now=not self._is_kept)  # if it dies now, all of this recorded progress counts as lost
+        self._mark(now=not self._is_kept)  # without a checkpoint, a crash from here on counts this progress as lost
         _log.info(
             "%s: step %d epoch %.3f M-Recall %.2f%s", self._where, point.step, point.epoch, point.m_recall,
             " (best)" if is_best else "",

@@ -1,4 +1,4 @@
-"""The numbers of the best checkpoint, computed once at the end of a trial."""
+"""Scores of a split: at every validation (`score_split`), and for the best weights at the end of a trial."""
 
 from __future__ import annotations
 

@@ -44,9 +44,10 @@ _FUSED_ON = {"cpu", "cuda"}
 class Optimizers:
     """Fresh optimizers for all parameters that a phase trains.
 
-    network: the groups of a network's parameters; none where it is frozen. A group that trains later is included from
-    the start, so that a saved state always fits; without gradients it is not stepped, and its moments begin when it
-    thaws. The network's optimizer also trains learned parameters of the loss (a temperature), without weight decay.
+    network: the groups of a network's parameters; none where it is frozen. Groups that train later are
+    included, so that a saved state always has the same groups. A frozen group is not stepped; its moments start when it
+    is unfrozen. The network's optimizer also trains learned parameters of the loss (a temperature), without weight
+    decay.
     ConfigError when nothing is left to train.
     """
 
@@ -77,8 +78,8 @@ class Optimizers:
 
     def set_learning_rate(self, factor: float, *, drop: float) -> None:
         """Set the learning rates of the following steps: factor x drop x initial rate for the network (times the factor
-        of each group), drop x its own initial rate for the rest. drop: the factor of the drops or of the linear
-        schedule.
+        of each group), drop x its own initial rate for the rest. drop: the factor of the scheduler (step
+        decay or linear).
         """
         self.learning_rate = self._start * factor * drop
         for name, optimizer in self._all.items():
@@ -307,7 +308,7 @@ def _trains_loss_only(trial: TrialSpec, phase: int) -> bool:
 
 
 def _items(network: Network, encoded: Encoded) -> Items | None:
-    """Encoded images or captions as losses receive them; without regions or words for a network that scores pairs."""
+    """Vectors of images or captions as losses receive them; None for a network that scores pairs."""
     if network.kind == "score":
         return None
     return Items(encoded.vectors, encoded.log_scales, encoded.residuals)

@@ -20,8 +20,8 @@ from vsetune.errors import ConfigError
 Value = bool | int | float | str
 
 Conditions = Mapping[str, Sequence[Mapping[str, Value]]]
-"""For each searched setting, by dotted name, that matters only at certain values of other searched settings: the
-mappings of those values by dotted name. One matching mapping is enough."""
+"""For each conditional setting, by dotted name: the combinations of values of other settings under which it has an
+effect. Any one of them is enough."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SearchedPart:
     def conditions(self, domains: Mapping[str, Domain]) -> Conditions:
         """Conditions of the searched settings that another searched setting may leave without effect.
 
-        A setting without effect under any sample was searched on purpose, and stays.
+        A setting that never has an effect gets no condition: the file lists it explicitly.
         """
         searched = {name.removeprefix(f"{self.path}.") for name in domains if name.startswith(f"{self.path}.")}
         found: dict[str, Sequence[Mapping[str, Value]]] = {}
@@ -109,7 +109,7 @@ def phase_changes(training: Mapping[str, Any], part: Literal["loss", "network"])
 def loss_parts(
     entry: LossEntry, plain_loss: Mapping[str, Any], training: Mapping[str, Any], where: str
 ) -> Iterator[SearchedPart]:
-    """The loss of a cell, or every term of a sum. A setting that phases change is considered at all its values."""
+    """The loss of a cell, or every term of a sum. Includes the values that phases set."""
     terms: Sequence[Settings] = entry.loss or [entry]
     for number, (term, (label, plain)) in enumerate(zip(terms, terms_in(plain_loss).items(), strict=True)):
         phases = phase_changes(training, "loss")
@@ -182,7 +182,7 @@ class PublishedPoint:
 
 @cache
 def tables() -> Mapping[str, tuple[PublishedPoint, ...]]:
-    """Every table and its parts by data set, under their names."""
+    """Each published table by name, and each of its data sets as `name.data_set`."""
     found: dict[str, tuple[PublishedPoint, ...]] = {}
     for file in sorted(files(__package__).joinpath(_FOLDER).iterdir(), key=lambda each: each.name):
         name, _, kind = file.name.rpartition(".")

@@ -34,7 +34,7 @@ class PieceTables:
 class CaptionTables:
     """Row = caption id; None where the network does not read it. mirrored_pieces: of captions of mirrored images.
 
-    phrases: None too where the data set has none.
+    phrases: also None if the data set has none.
     """
 
     heads: np.ndarray | None = None

@@ -1,4 +1,4 @@
-"""Tonight by night: scores, cumulative sums, the changes reported, and the nights that the baseline learns from.
+"""Judges each night in turn: scores, cumulative sums, reported changes, and the nights that the baseline learns from.
 
 All arrays are (histories, streams): one history in production, hundreds at once in simulations, by the same code.
 """
@@ -30,8 +30,8 @@ SUSPECT = 0.7
 """Fraction of its limit above which a sum is suspect. The baseline does not learn from the nights of a suspect sum, so
 that a change does not become part of the baseline before it is found."""
 MOST_UNKNOWN = 3.0
-"""Multiple of the limit for known noise. A limit further away, because few nights estimate their noise poorly, does not
-count as a limit where it also reaches half or double the usual value."""
+"""Multiple of the limit for known noise. A limit that few nights inflate beyond it is ignored if it also lies beyond
+half or double the usual value."""
 FAR = 3.0
 """Multiple of the smallest change that matters; limits nearer than this always count."""
 BENEFIT = 2.0
@@ -41,8 +41,8 @@ BEYOND = 1.2
 SOON = 2
 """A change of a single night that was reported on at most this many nights may have been noise."""
 LONGEST_CLUSTER, MORE_PATIENCE, REMEMBERED = 7, 1.6, 0.985
-"""A change of at most LONGEST_CLUSTER nights may have been noise too: a cluster of slow nights. The drift limit is then
-multiplied by MORE_PATIENCE, for that stream, or for all cells if the change was reported for all cells. Each night the
+"""A change of at most LONGEST_CLUSTER nights may have been noise too: a cluster of slow nights. The drift limit of
+that stream is then multiplied by MORE_PATIENCE; a change of all cells raises the limit of all cells. Each night the
 fraction REMEMBERED of the increase remains."""
 REPAIRED = 2.0
 """Cumulative log-likelihood ratio of `back to the centre` against `still changed` at which a change is over."""
@@ -281,8 +281,8 @@ class Watch:
         reported.forget(over)
 
     def _parts(self) -> Floats:
-        """(histories, measures): share of the false alarms that each stream of a measure may spend. Half goes to those
-        that are alone in their measure: the means over all cells, which show changes common to all. Cells get the rest.
+        """(histories, measures): share of the false alarms that each stream of a measure may spend. Half goes to the
+        means over all cells, half to the cells.
         """
         seen = np.isfinite(self.values).any(axis=-1) @ self.members
         is_alone = self.members.sum(axis=0) == 1
