@@ -18,7 +18,7 @@ from typing import Literal
 import pytest
 
 Outcome = Literal["killed", "survived", "timed out"]
-COPIED = ("benchmarks/recounting", "platform", "tests", "studies", "pyproject.toml")
+COPIED = ("benchmarks", "platform", "tests", "studies", "pyproject.toml")
 _SLOW_IMPORTS = [
     "torch", "numpy", "pandas", "sklearn.cluster", "optuna", "sqlalchemy", "pydantic", "hypothesis", "pytest", "rich",
     "mutation.report",
