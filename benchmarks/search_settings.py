@@ -50,6 +50,8 @@ Settings = dict[str, dict[str, Any]]
 NONE = {"scheduler": {"kind": "none"}}
 VARIANTS: dict[str, Settings] = {
     "default": {},
+    "patience from 60 %": {"scheduler": {"grace_epochs": 16}},
+    "tpe, from 60 %": {"search": {"sampler": "tpe"}, "scheduler": {"grace_epochs": 16}},
     "random": {"search": {"sampler": "random"}},
     "random, no stopping": {"search": {"sampler": "random"}, **NONE},
     "sobol": {"search": {"sampler": "sobol"}},

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.spatial import KDTree
@@ -65,8 +65,6 @@ class RecordedLandscape:
     nearest: Nearest
     epochs: float
 
-    noise: ClassVar[float] = 0.0
-
     @property
     def name(self) -> str:
         return self.cell.name
@@ -80,6 +78,10 @@ class RecordedLandscape:
         """The highest M-Recall of any recorded trial at the validations of a simulated one."""
         progress = validated_epochs(self.epochs) / self.epochs
         return max(float(self._followed(curve, progress).max()) for curve in self.curves)
+
+    def training_of(self, configuration: Mapping[str, Any], progress: Vector, chance: np.random.Generator) -> Vector:
+        """The recorded curve, which has its noise already."""
+        return self.curve_of(configuration, progress)
 
     def curve_of(self, configuration: Mapping[str, Any], progress: Vector) -> Vector:
         """The curve of the nearest configuration: straight lines between its validations, starting from 0 at epoch 0,

@@ -155,10 +155,9 @@ def simulate_search(
 
     def course_of(assignment: Assignment) -> Course:
         chance = generator_of(f"{landscape.name}/{seed}/{assignment.number}")
-        curve = surface.curve_of(assignment.configuration, progress)
-        noisy = curve + chance.normal(0.0, surface.noise, size=len(curve))
+        reported = surface.training_of(assignment.configuration, progress, chance)
         pace = settings.epoch_seconds * chance.uniform(1 - _UNEVEN, 1 + _UNEVEN)
-        return Course(_until_divergence(epochs.tolist(), noisy.tolist()), pace)
+        return Course(_until_divergence(epochs.tolist(), reported.tolist()), pace)
 
     scheduler = CellScheduler(
         made.scheduler, epochs={cell.name: whole}, target_of=ledger.target_of
