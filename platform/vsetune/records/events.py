@@ -178,6 +178,7 @@ class AttemptStart(_Checked):
     protocol: what was ranked and how often (`validate_every_steps`, images, captions, data fingerprint, tie rule);
     curves under different protocols must not be compared.
     phase: `search` (hyperparameters being searched) or `confirm` (the winner repeated with another seed).
+    cell: `network.loss`, or `network.loss.r2`, `.r3`, ... for the repeated searches of a study.
     """
 
     study: Name
@@ -192,6 +193,12 @@ class AttemptStart(_Checked):
     resolved: Annotated[Mapping[str, Any], _as(_Resolved), BeforeValidator(_json)]
     environment: Annotated[Mapping[str, _Text], AfterValidator(_environment)] = field(default_factory=dict)
     protocol: _Json = field(default_factory=dict)
+
+    @property
+    def repeat(self) -> int:
+        """Number of the search of this network and loss that the attempt belongs to, from 1."""
+        suffix = self.cell.removeprefix(f"{self.network}.{self.loss}")
+        return int(suffix[2:]) if suffix.startswith(".r") else 1
 
 
 @dataclass(frozen=True)

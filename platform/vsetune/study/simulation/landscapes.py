@@ -220,13 +220,13 @@ def _late_crossing(at: Vector, centre: Vector, progress: Vector) -> Vector:
     loss = _bowl(at - centre, 30, 12, 5)
     early, late = 42 + 0.8 * loss, 18 - 1.8 * loss
     curve = early * _rise(progress, 0.12) + np.maximum(late, -early) * _step(progress, at=0.75)
-    return START + np.maximum(curve - START, 0)
+    return np.maximum(curve, START)
 
 
 def _plateau_then_jump(at: Vector, centre: Vector, progress: Vector) -> Vector:
     """All reach a plateau early; near the optimum a jump follows, the later the nearer."""
     loss = _bowl(at - centre, 30, 12, 5)
-    jump = np.maximum(TOP - 40 - 2 * loss, 0) * _step(progress, at=0.7)
+    jump: Vector = max(TOP - 40 - 2 * loss, 0.0) * _step(progress, at=0.7)
     return _climb(40 - loss, progress, 0.1) + jump
 
 
