@@ -75,7 +75,8 @@ def plan_study(
 
     with interruptible("nothing was recorded"):
         prepared = prepare_study(file, stderr)
-        study, cells, here = prepared.spec, prepared.cells, this_machine()
+        study, here = prepared.spec, this_machine()
+        cells = [cell for cell in prepared.cells if cell.repeat == 1]
         needs = [study.resources.needs_of(cell.network_name, cell.loss_name) for cell in cells]
         require_places(needs, [here], where=str(file), advice="measure on a machine that has it")
         types = known_node_types()
@@ -127,7 +128,8 @@ def _table(plan: StudyPlan, spaces: Mapping[str, str] | None) -> FittingTable:
 
 def _numbers(row: CellPlan) -> list[str]:
     times, peak = row.times, row.memory_bytes
-    trials = f"{row.searches} + {row.confirmations}" if row.confirmations else str(row.searches)
+    searches = f"{row.repeats} x {row.searches // row.repeats}" if row.repeats > 1 else str(row.searches)
+    trials = f"{searches} + {row.confirmations}" if row.confirmations else searches
     return [
         trials, f"{row.epochs:g}", f"{times.step:.3g}", f"{times.validation:.3g}{'*' if times.is_scaled else ''}",
         f"{row.hours:.3g}", f"{100 * row.trial.validating / row.trial.total:.0f} %",

@@ -35,7 +35,7 @@ from vsetune.report.selection import ROLES
 from vsetune.search.configurations import ConfigurationSearch, DeadEnd, Suggestion
 from vsetune.study.cell_budget import at_once
 from vsetune.study.cell_goals import CellGoals
-from vsetune.study.confirmations import Confirmations, Confirming, further_seeds, trial_id
+from vsetune.study.confirmations import Confirmations, Confirming, trial_id
 from vsetune.study.study_tally import StudyTally
 from vsetune.study.trials import TERMINAL, Assignment, Requeued, TrialProgress, pause_after
 from vsetune.study.warm_start import WarmStart
@@ -72,7 +72,7 @@ class StudyLedger:
         self._retries_failed = False
         self._goals = CellGoals(study, self.cells, searched=self.tally.searched)
         self._confirmations = Confirmations(
-            study, further_seeds(study) if confirming is None else confirming, searched=self.tally.searched
+            study, confirming or Confirming(), searched=self.tally.searched
         )
 
     def recover(self, *, retry_failed: bool = False) -> None:
@@ -319,7 +319,7 @@ class StudyLedger:
     def _fail_to_draw(self, cell: Cell, dead_end: DeadEnd) -> None:
         """Records a failed trial for the configuration that the cell could not find; the cell asks for no other. Its
         name differs from the names of all configurations."""
-        seed = self.study.seeds[0]
+        seed = cell.seeds[0]
         name = f"{cell.name}-refused{dead_end.number:03d}-s{seed}"
         trial = build_trial(self.study, cell, {}, trial=name, seed=seed)
         progress = self._as_recorded(Assignment(trial, dead_end.number, "search", {}))
@@ -380,8 +380,8 @@ class StudyLedger:
         ), None)
 
     def _search_assignment(self, cell: Cell, suggestion: Suggestion) -> Assignment:
-        name = trial_id(cell.name, suggestion.number, self.study.seeds[0])
-        trial = build_trial(self.study, cell, suggestion.configuration, trial=name, seed=self.study.seeds[0])
+        name = trial_id(cell.name, suggestion.number, cell.seeds[0])
+        trial = build_trial(self.study, cell, suggestion.configuration, trial=name, seed=cell.seeds[0])
         return Assignment(
             trial, suggestion.number, "search", suggestion.configuration, drawn_by=suggestion.drawn_by
         )

@@ -76,6 +76,10 @@ class SearchSpec(Spec):
         description="settings that papers print, tried after the defaults: lseh_table2, or lseh_table2.coco for one "
         "data set",
     )
+    repeats: int = Field(
+        1, ge=1, le=100, description="searches of every cell, each with its own samples, budget, winner and confirming "
+        "seeds; tuned losses are compared over them, from 3 on",
+    )
     seed: Seed = 0
     include_defaults: bool = Field(True, description="the first configuration of a cell is the papers' defaults")
     training: dict[str, SearchDomain] = Field(
@@ -186,7 +190,8 @@ class StudySpec(Spec):
     scheduler: SchedulerSpec = SchedulerSpec()
     budget: BudgetSpec = BudgetSpec()
     seeds: list[Seed] = Field(
-        [0], min_length=1, max_length=1000, description="the first searches; the others confirm each cell's winner",
+        [0], min_length=1, max_length=1000, description="the first searches; the others confirm each cell's winner; "
+        "further repeats of the search take as many of the smallest other seeds",
     )
     resources: ResourceSpec = ResourceSpec()
     tracking: TrackingSpec = TrackingSpec()
@@ -199,7 +204,7 @@ class StudySpec(Spec):
         search, scheduler = dict(plain["search"]), dict(plain["scheduler"])
         for key, older in (
             ("at_once", None), ("start", "random"), ("objective", "best_m_recall"), ("target", "baseline"),
-            ("constraints", ConstraintSpec().to_plain()), ("warm_start", []), ("points", []),
+            ("constraints", ConstraintSpec().to_plain()), ("warm_start", []), ("points", []), ("repeats", 1),
         ):
             if search[key] == older:
                 del search[key]
@@ -252,5 +257,7 @@ def inconsistencies(study: StudySpec) -> Iterator[Problem]:
         yield messages.NO_SUCH_RESOURCE_CELL(got=", ".join(unknown), networks=", ".join(networks))
     if study.study in study.search.warm_start:
         yield messages.WARM_START_FROM_ITSELF(study=study.study)
+    if study.search.warm_start and study.search.repeats > 1:
+        yield messages.REPEATS_WARM_STARTED()
     if study.scheduler.kind != "none" and study.scheduler.grace_epochs > study.training.epochs:
         yield messages.GRACE_TOO_LONG(got=study.scheduler.grace_epochs, epochs=study.training.epochs)

@@ -13,7 +13,7 @@ from functools import partial
 import psutil
 import torch
 
-from vsetune.config.study.cells import Cell
+from vsetune.config.study.cells import Cell, repeated_cells
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.resources import Needs, copies_that_fit
 from vsetune.config.study.study_spec import StudySpec
@@ -39,10 +39,10 @@ _BUSY = 0.75
 
 @dataclass(frozen=True)
 class CellPlan:
-    """The plan of one cell. times: measured here. trial: seconds of one whole trial. validations: of one trial. hours,
-    usd: of all its trials; usd is None without a price. searches, confirmations: numbers of trials. is_cut_by_seconds:
-    `budget.device_seconds_per_cell` ends the search before its epochs are used up. memory_bytes: peak memory of a
-    trial's worker, on a GPU that of its tensors; None if unknown.
+    """The plan of one cell with the repeats of its search. times: measured here. trial: seconds of one whole trial.
+    validations: of one trial. searches, confirmations: numbers of trials, and hours, usd: of them all; usd is None
+    without a price. is_cut_by_seconds: `budget.device_seconds_per_cell` ends a search before its epochs are used up.
+    memory_bytes: peak memory of a trial's worker, on a GPU that of its tensors; None if unknown.
     """
 
     cell: str
@@ -56,6 +56,7 @@ class CellPlan:
     times: CellTimes
     is_cut_by_seconds: bool
     memory_bytes: int | None
+    repeats: int = 1
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,8 @@ def plan_study(
     }
     works = [
         CellWork(needs[cell.name], float(cell.training["epochs"]), plans[cell.name].trial.total,
-                 plans[cell.name].searches, plans[cell.name].confirmations)
-        for cell in cells if cell.name in plans
+                 plans[cell.name].searches // plans[cell.name].repeats, len(repeat.seeds) - 1)
+        for cell in cells if cell.name in plans for repeat in repeated_cells(study, [cell])
     ]
     first = max((times.first_start - times.start for times in known.values()), default=0.0)
     whole = schedule(
@@ -115,22 +116,24 @@ def plan_study(
 
 
 def plan_cell(study: StudySpec, cell: Cell, times: CellTimes, price: float | None) -> CellPlan:
-    """The plan of a cell, as if no trial is pruned: epochs that pruned trials save are trained by others. price:
-    dollars per hour of one trial's place, None if unknown."""
+    """The plan of a cell and its repeats, as if no trial is pruned: epochs that pruned trials save are trained by
+    others. price: dollars per hour of one trial's place, None if unknown."""
     training = TrainingSpec.model_validate(cell.training)
     trial = trial_seconds(
         training, times, report=REPORT_S, checkpoint_share=study.resources.checkpoint_share
     )
     searches, most_s = searched_trials(study, cell), study.budget.device_seconds_per_cell
     affordable = searches if most_s is None else max(1, math.ceil(most_s / (trial.total - trial.start - trial.ending)))
-    confirmations = len(study.seeds) - 1
+    repeats = repeated_cells(study, [cell])
+    searches, affordable = searches * len(repeats), affordable * len(repeats)
+    confirmations = sum(len(each.seeds) - 1 for each in repeats)
     trials = min(searches, affordable) + confirmations
     hours = trials * trial.total / 3600
     return CellPlan(
         cell.name, min(searches, affordable), confirmations, epochs=trials * training.epochs,
         validations=validations_of(training, times.steps_per_epoch), hours=hours,
         usd=None if price is None else hours * price, trial=trial, times=times,
-        is_cut_by_seconds=affordable < searches, memory_bytes=_memory(study, cell, times),
+        is_cut_by_seconds=affordable < searches, repeats=len(repeats), memory_bytes=_memory(study, cell, times),
     )
 
 
@@ -163,7 +166,8 @@ def _remarks_on(cell: Cell, plan: CellPlan, needs: Mapping[str, Needs]) -> list[
         )
     if plan.is_cut_by_seconds:
         found.append(
-            f"cell {cell.name}: budget.device_seconds_per_cell ends its search after about {plan.searches} trials"
+            f"cell {cell.name}: budget.device_seconds_per_cell ends its search after about "
+            f"{plan.searches // plan.repeats} trials"
         )
     return found
 
@@ -171,7 +175,7 @@ def _remarks_on(cell: Cell, plan: CellPlan, needs: Mapping[str, Needs]) -> list[
 def _remark_on_budget(study: StudySpec, cell: Cell, plan: CellPlan) -> list[str]:
     """A line on why the search trains more or fewer epochs than its budget; none if it does not."""
     whole = float(cell.training["epochs"])
-    budget = SearchBudget(epochs_of_cell(study, cell), whole, plan.searches * whole)
+    budget = SearchBudget(epochs_of_cell(study, cell), whole, plan.searches // plan.repeats * whole)
     if plan.is_cut_by_seconds or not budget.why:
         return []
     remark = f"its search is given {budget.epochs:g} epochs and trains {budget.trained:g}, since {budget.why}"

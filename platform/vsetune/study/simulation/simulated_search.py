@@ -185,7 +185,7 @@ def made_up_study(
     """A study of one synthetic cell with the landscape's space, and the search settings of `study`. target: M-Recall in
     per cent, which replaces the best of a baseline, because there is no baseline here."""
     plain = {name: domain.to_plain() for name, domain in landscape.space.items()}
-    search = study.search.to_plain() | {"seed": (study.search.seed + seed) % 2**63}
+    search = study.search.to_plain() | {"seed": (study.search.seed + seed) % 2**63, "repeats": 1}
     search["training"] = _within("training", plain)
     if search["target"] == "baseline":
         search["target"] = target
