@@ -66,7 +66,8 @@ def test_every_repeat_has_its_own_name_and_seeds_and_a_cell_without_a_search_has
 def test_a_repeat_is_found_by_its_name() -> None:
     study = study_of()
     second = cell_of(study, "vsepp.lmh.r2")
-    assert second is not None and (second.repeat, second.loss_name) == (2, "lmh")
+    assert second is not None
+    assert (second.repeat, second.loss_name) == (2, "lmh")
     assert cell_of(study, "vsepp.lmh.r4") is cell_of(study, "vsepp.lsh.r2") is None
 
 
@@ -116,7 +117,7 @@ def test_the_target_of_a_repeat_is_the_same_repeat_of_the_baseline() -> None:
     study = study_of(search={"objective": "epochs_to_target"}, losses=[{"name": "lmh"}, {"name": "lseh"}])
     names = [cell.name for cell in cells_of(study)]
     targets = {cell.name: target_cell(study, cell, names) for cell in cells_of(study)}
-    assert targets["vsepp.lseh"] == "vsepp.lmh" and targets["vsepp.lseh.r3"] == "vsepp.lmh.r3"
+    assert (targets["vsepp.lseh"], targets["vsepp.lseh.r3"]) == ("vsepp.lmh", "vsepp.lmh.r3")
     assert target_cell(study, cells_of(study)[3], ["vsepp.lmh"]) == "vsepp.lmh"
     assert targets["vsepp.lmh.r2"] is None
 
