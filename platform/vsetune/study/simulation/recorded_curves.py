@@ -42,7 +42,7 @@ class Nearest:
 
     def distances(self, count: int) -> Vector:
         """(count,): from evenly spread points of the space to the nearest configuration, ascending."""
-        points = [self._place(even_point(self._distributions, number, seed=0)) for number in range(count)]
+        points = [self._place(even_point(self._distributions, number, seed_name="0")) for number in range(count)]
         return np.sort(self._tree.query(points)[0])
 
     def _place(self, configuration: Mapping[str, Value]) -> Vector:
