@@ -19,7 +19,6 @@ from vsetune.metrics.seed_statistics import (
     mean_interval,
     median_interval,
     paired_t,
-    seeds_to_decide,
     sign_test,
 )
 
@@ -120,12 +119,6 @@ def test_holm_by_hand() -> None:
     assert holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
     assert holm([0.5, 0.6]) == [1, 1]
     assert holm([]) == []
-
-
-@pytest.mark.parametrize(("comparisons", "seeds"), [(1, 6), (2, 7), (3, 7), (4, 8)])
-def test_how_many_seeds_can_decide_how_many_comparisons(comparisons, seeds) -> None:
-    assert seeds_to_decide(comparisons, alpha=0.05) == seeds
-    assert sign_test(seeds, 0) * comparisons <= 0.05 < sign_test(seeds - 1, 0) * comparisons
 
 
 def test_a_kaplan_meier_curve_by_hand() -> None:
