@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from vsetune.metrics.repeated_searches import (
     FEWEST_REPEATS,
     NO_EFFECT,
+    Effect,
     Spread,
     collapse_bound,
     detectable,
+    log_means,
     log_ratio,
+    paired_log_ratio,
     spread,
     welch,
 )
@@ -109,3 +112,33 @@ def test_equal_losses_are_seldom_told_apart() -> None:
     ):
         false = np.mean([welch(seeds().mean(1), seeds().mean(1)).p <= 0.05 for _ in range(boards)])
         assert false <= 0.06
+
+
+def test_paired_ratios_are_the_t_test_of_their_logarithms() -> None:
+    ours, theirs = of(4, 5, 6, 4), of(8, 9, 9, 7)
+    logs = [math.log(one.value) - math.log(other.value) for one, other in zip(ours, theirs, strict=True)]
+    expected = scipy.stats.ttest_1samp(logs, 0)
+    effect = paired_log_ratio(ours, theirs)
+    assert (effect.difference, effect.p) == pytest.approx((sum(logs) / 4, expected.pvalue))
+    assert (effect.low, effect.high) == pytest.approx(tuple(expected.confidence_interval()))
+    assert paired_log_ratio(of(4), of(8)) == Effect(math.log(0.5), None, None, 1.0)
+    assert paired_log_ratio(of(4, 2), of(8, 4)) == Effect(math.log(0.5), None, None, 1.0), "equal ratios"
+
+
+@pytest.mark.parametrize(("ours", "theirs", "claims"), [
+    (of(4, 5, 6), of(9, 11, 12), True), (of(4, 5) + of(6, censored=True), of(9, 11, 12), False),
+    (of(9, 11) + of(12, censored=True), of(4, 5, 6), True), (of(9, 11, 12), of(4, 5) + of(6, censored=True), False),
+])
+def test_a_censored_seed_keeps_its_loss_from_being_faster_in_pairs(ours, theirs, claims) -> None:
+    assert (paired_log_ratio(ours, theirs).p < 0.05) == claims
+
+
+def test_means_of_logarithms_by_a_plain_loop() -> None:
+    repeats = [of(2, 8), of(3)]
+    expected = []
+    for repeat in repeats:
+        total = 0.0
+        for seed in repeat:
+            total += math.log(seed.value)
+        expected.append(total / len(repeat))
+    assert log_means(repeats) == pytest.approx(expected)

@@ -285,8 +285,8 @@ class Row:
     searches, and seeds as above. spread: deviations of M-Recall between searches and between seeds of a pick, None for
     one search. noise: deviation of one validation, points; None for short curves. level_tolerance: points below the
     best that count as level, the same for all comparable rows of a network and data set. difference, comparison: with
-    the baseline, None for the baseline and without one. collapse: the collapse of the baseline, the same in all rows of a
-    network and data set, which then have no epochs_to_target. collapsed_seeds: headline seeds that collapsed or
+    the baseline, None for the baseline and without one. collapse: the collapse of the baseline, the same in all rows of
+    a network and data set, which then have no epochs_to_target. collapsed_seeds: headline seeds that collapsed or
     diverged. resolution_epochs: largest gap between two validations. configurations: number that the searches tried.
     trials: configurations and seeds tried. attempts: their executions; counts: the same by status. not_comparable: why
     it is not compared, None if it is. contenders: configurations confirmed beside a winner (`vsetune study confirm`).
