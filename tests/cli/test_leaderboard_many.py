@@ -99,16 +99,15 @@ def test_the_share_of_seeds_that_must_get_there_is_an_option(vsetune, two, tmp_p
         assert json.loads((tmp_path / "board.json").read_text())["boards"] == [board]
 
 
-@pytest.mark.parametrize("studies", [["first"], ["first", "second"], ["--all"]])
+@pytest.mark.parametrize("studies", [["first", "second"], ["--all"]])
 def test_the_share_of_the_target_is_an_option(vsetune, two, tmp_path, studies) -> None:
     for share in (None, 0.8):
         words = [*studies, *([] if share is None else ["--target-share", str(share)])]
-        found = json.loads(vsetune("leaderboard", "show", *words, "--json").out)
-        compared = [row for board in found.get("boards", [found]) for row in board["rows"] if row["comparison"]]
-        assert {row["comparison"]["epochs"]["share"] for row in compared} == {share or 0.95}
+        (board,) = json.loads(vsetune("leaderboard", "show", *words, "--json").out)["boards"]
+        assert board["rows"][1]["comparison"]["epochs"]["share"] == (share or 0.95)
         said = vsetune("leaderboard", "export", *words, "--json", str(tmp_path / "board.json"))
         assert said.code == 0, said.err
-        assert json.loads((tmp_path / "board.json").read_text()) == found
+        assert json.loads((tmp_path / "board.json").read_text())["boards"] == [board]
 
 
 @pytest.mark.parametrize(("words", "said"), [
