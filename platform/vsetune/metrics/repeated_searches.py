@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
 
-from vsetune.metrics.seed_statistics import LEVEL, ROUNDING, Epochs
+from vsetune.metrics.seed_statistics import LEVEL, ROUNDING, Epochs, mean_interval, paired_t
 
 FEWEST_REPEATS = 3
 """Fewest searches of each loss for a claim or an interval. With two, an interval is some ten times the deviation."""
@@ -23,7 +23,7 @@ FEWEST_REPEATS = 3
 
 @dataclass(frozen=True)
 class Effect:
-    """A difference between two losses over their repeats. difference: ours minus theirs, of the means over repeats.
+    """A difference between two losses over their repeats or seeds. difference: ours minus theirs, of the means.
     low, high: 95 % interval. p: two-sided. None and p = 1 where a loss has fewer than FEWEST_REPEATS repeats."""
 
     difference: float | None
@@ -63,11 +63,33 @@ def log_ratio(ours: Sequence[Sequence[Epochs]], theirs: Sequence[Sequence[Epochs
     claim the bound is taken where it makes the claim harder, and a claim that would need its true value is not made:
     no loss of which a seed is censored is called faster. Difference and interval are those of the bounds.
     """
-    logs = [[statistics.fmean(math.log(seed.value) for seed in repeat) for repeat in side] for side in (ours, theirs)]
-    effect = welch(*logs, level=level)
-    leading = ours if (effect.difference or 0.0) < 0 else theirs
-    is_known = not any(seed.censored for repeat in leading for seed in repeat)
-    return effect if is_known else Effect(effect.difference, effect.low, effect.high, 1.0)
+    return _known(welch(*map(log_means, (ours, theirs)), level=level), ours, theirs)
+
+
+def log_means(repeats: Sequence[Sequence[Epochs]]) -> list[float]:
+    """Mean natural logarithm of the epochs of each repeat; a censored seed enters with its last epoch."""
+    return [statistics.fmean(math.log(seed.value) for seed in repeat) for repeat in repeats]
+
+
+def paired_log_ratio(ours: Sequence[Epochs], theirs: Sequence[Epochs], *, level: float = LEVEL) -> Effect:
+    """The same of losses that were not tuned, over seeds: ours[i] and theirs[i] are of one seed. Paired t test.
+
+    No interval and p = 1 for one seed, and for seeds whose ratios are equal up to rounding. ValueError without seeds.
+    """
+    logs = [math.log(one.value / other.value) for one, other in zip(ours, theirs, strict=True)]
+    low, high = map(float, mean_interval(logs, level))
+    has_interval = not math.isnan(low)
+    effect = Effect(
+        statistics.fmean(logs), low if has_interval else None, high if has_interval else None, paired_t(logs)
+    )
+    return _known(effect, [ours], [theirs])
+
+
+def _known(effect: Effect, ours: Sequence[Sequence[Epochs]], theirs: Sequence[Sequence[Epochs]]) -> Effect:
+    """The effect, without a claim where a seed of the faster side is censored."""
+    faster = ours if (effect.difference or 0.0) < 0 else theirs
+    is_known = not any(seed.censored for repeat in faster for seed in repeat)
+    return effect if is_known else replace(effect, p=1.0)
 
 
 @dataclass(frozen=True)

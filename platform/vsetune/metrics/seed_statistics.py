@@ -150,11 +150,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def seeds_to_decide(comparisons: int, *, alpha: float) -> int:
-    """The fewest seeds whose sign test can reach alpha as the first of so many comparisons: 2^(1 - n) m <= alpha."""
-    return math.ceil(1 + math.log2(max(comparisons, 1) / alpha) - 1e-12)
-
-
 @dataclass(frozen=True)
 class Epochs:
     """Epochs until an event. If censored, the event had not happened by then, and value is a lower bound."""

@@ -44,6 +44,8 @@ SEARCH_VALUE, CONSTRAINT_EXCESS = "search_value", "constraint_excess"
 """In the summary of a trial of a search. SEARCH_VALUE: what the search maximises, if that is not the best M-Recall
 (larger is better). CONSTRAINT_EXCESS: the share by which the trial exceeds a limit of the study, if there is one (above
 0: it cannot win)."""
+DIVERGED = "numeric:"
+"""Prefix of `error` of a failed trial whose loss, gradient or scores were no longer finite numbers."""
 NO_CONFIGURATION = "no valid configuration"
 """Prefix of `error` of a failed trial that stands for a configuration which the search of its cell could not find."""
 DRAWN_BY = "drawn_by"
@@ -220,6 +222,11 @@ class AttemptRecord:
 def was_cut_short(status: str, error: str | None) -> bool:
     """Whether an attempt finished before its last epoch because it reached the target of its search."""
     return status == "finished" and (error or "").startswith(TARGET_REACHED)
+
+
+def has_diverged(status: str, error: str | None) -> bool:
+    """Whether an attempt failed because its training diverged, and not because of its machine, data or code."""
+    return status == "failed" and (error or "").startswith(DIVERGED)
 
 
 FORMAT = 1
