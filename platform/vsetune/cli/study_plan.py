@@ -336,12 +336,13 @@ def _row(row: SearchSummary) -> list[str]:
 
 def _settings_of(study: StudySpec) -> str:
     search, scheduler, budget = study.search, study.scheduler, study.budget
+    grace = scheduler.grace_in(study.training.epochs)
     kinds = {
-        "none": "no pruning", "median": f"median (grace {scheduler.grace_epochs:g})",
-        "predicted": f"predicted, {scheduler.least_chance:g} to win (grace {scheduler.grace_epochs:g})",
-        "patience": f"patience {scheduler.patience_epochs:g} over the median (grace {scheduler.grace_epochs:g})",
+        "none": "no pruning", "median": f"median (grace {grace:g})",
+        "predicted": f"predicted, {scheduler.least_chance:g} to win (grace {grace:g})",
+        "patience": f"patience {scheduler.patience_epochs:g} over the median (grace {grace:g})",
     }
-    halving = f"{scheduler.kind} (grace {scheduler.grace_epochs:g}, factor {scheduler.reduction_factor:g})"
+    halving = f"{scheduler.kind} (grace {grace:g}, factor {scheduler.reduction_factor:g})"
     most = budget.epochs_per_cell or search.configurations * study.training.epochs
     parts = [
         f"{search.start} start, then {search.sampler}" if search.learns else search.sampler,

@@ -60,6 +60,8 @@ class StudyLedger:
         self._writer, self._search, self._clock = writer, search, clock
         self.trials: dict[str, TrialProgress] = {}
         self.tally = StudyTally(study, cells)
+        self.places = 0
+        """Trials that the cluster has room for at a time; who hands trials out sets it as the cluster changes."""
         self.outage: str | None = None
         """Why no trial can be handed out at present; None while the log accepts events."""
         self._requeued = Requeued(not_before=lambda name: self.trials[name].not_before)
@@ -364,12 +366,13 @@ class StudyLedger:
     def _cell_to_search(self, cells: Iterable[Cell]) -> Cell | None:
         """The cell with the fewest epochs committed so far, among the cells that may ask for a configuration now."""
         committed: dict[str, float] = {}
+        places = self.places // max(1, len(self.searching()))
         for cell in cells:
             if self.tally.count("disturbed", cell) or self.tally.is_exhausted(cell):
                 continue
             if self._goals.objective(cell) is None:  # its target is not known yet
                 continue
-            if self.tally.count("open", cell) < at_once(self.study.search, self.tally.asked(cell)):
+            if self.tally.count("open", cell) < at_once(self.study.search, self.tally.asked(cell), places):
                 committed[cell.name] = self.tally.budget(cell).committed
         return self.cells[min(committed, key=lambda name: committed[name])] if committed else None
 

@@ -8,7 +8,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import psutil
 import torch
@@ -95,8 +94,11 @@ def plan_study(
         for cell in cells if cell.name in plans for repeat in repeated_cells(study, [cell])
     ]
     first = max((times.first_start - times.start for times in known.values()), default=0.0)
+    places = sum(kind.most * copies_that_fit(kind.resources, min(needs.values())) for kind in types)
+    places = places if limit is None else min(limit, places)
     whole = schedule(
-        works, types, at_once=partial(at_once, study.search), limit=limit, first=WORKER_START_S + max(0.0, first),
+        works, types, limit=limit, first=WORKER_START_S + max(0.0, first),
+        at_once=lambda begun, searching: at_once(study.search, begun, places // searching),
     )
     hours = (STUDY_START_S + whole.seconds) / 3600
     remarks = _remarks_on_waiting(known, hours)
@@ -321,14 +323,15 @@ def usd_per_hour(needs: Needs, types: Iterable[NodeType]) -> float | None:
 
 
 def schedule(
-    cells: Sequence[CellWork], types: Iterable[NodeType], *, at_once: Callable[[int], int], limit: int | None,
+    cells: Sequence[CellWork], types: Iterable[NodeType], *, at_once: Callable[[int, int], int], limit: int | None,
     first: float,
 ) -> Schedule:
     """Simulates the trials of a study on all possible nodes, handed out in the ledger's order: confirmations of cells
     whose search is over, else the cell with the fewest promised epochs. No trial is stopped.
 
-    at_once: most trials of a cell's search at a time, from the number that it has begun. limit: trials at a time, None
-    for no limit. first: extra seconds of the first trial of a place. Every cell must fit a node.
+    at_once: most trials of a cell's search at a time, from the number that it has begun and that of the cells that
+    search. limit: trials at a time, None for no limit. first: extra seconds of the first trial of a place. Every cell
+    must fit a node.
     """
     free = [dict(kind.resources) for kind in types for _ in range(kind.most)]
     left = [_Progress(work, work.searches, work.confirmations) for work in cells]
@@ -355,14 +358,15 @@ def schedule(
         occupy(place, cell.work.needs, count=-1)
 
 
-def _next(cells: Iterable[_Progress], at_once: Callable[[int], int]) -> tuple[_Progress, bool] | None:
+def _next(cells: Iterable[_Progress], at_once: Callable[[int, int], int]) -> tuple[_Progress, bool] | None:
     """The cell whose trial comes next, and whether that trial is one of its search; None if none may begin now."""
     cells = list(cells)
     for cell in cells:
         if cell.confirmations and not cell.searches and not cell.running:
             return cell, False
+    searching = sum(bool(cell.searches or cell.running) for cell in cells)
     return min(
-        ((cell, True) for cell in cells if cell.searches and cell.running < at_once(cell.begun)),
+        ((cell, True) for cell in cells if cell.searches and cell.running < at_once(cell.begun, searching)),
         key=lambda each: each[0].promised, default=None,
     )
 

@@ -219,8 +219,8 @@ def _late_crossing(at: Vector, centre: Vector, progress: Vector) -> Vector:
     """The best are behind until three quarters of the training, and seem to stand still before."""
     loss = _bowl(at - centre, 30, 12, 5)
     early, late = 42 + 0.8 * loss, 18 - 1.8 * loss
-    curve = early * _rise(progress, 0.12) + np.maximum(late, -early) * _step(progress, at=0.75)
-    return np.maximum(curve, START)
+    curve: Vector = early * _rise(progress, 0.12) + max(late, -early) * _step(progress, at=0.75)
+    return np.clip(curve, START, None)
 
 
 def _plateau_then_jump(at: Vector, centre: Vector, progress: Vector) -> Vector:

@@ -149,6 +149,7 @@ def simulate_search(
         [cell], made.search, refuses=lambda _, configuration: refusal(made, cell, configuration),
     )
     ledger = StudyLedger(made, [cell], writer, search, clock=clock)
+    ledger.places = settings.workers
     epochs = validated_epochs(whole)
     progress = epochs / whole
     watch = _Watch(surface, progress)
