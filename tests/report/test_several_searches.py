@@ -237,6 +237,9 @@ def test_a_loss_with_a_seed_that_never_gets_there_is_never_called_faster(attempt
     stuck = [*runs[:-1], attempt("lseh", [*(30,) * 12], seed=5, gap=1.0)]
     found = row_of(build(stuck, baseline="lmh"), "lseh").comparison
     assert (found.epochs.missed, found.epochs_p, found.epochs_answer) == (1, 1.0, "undecided")
+    assert (found.epochs_bounds[0] < 0, found.epochs_bounds[1]) == (True, math.inf)
+    (said,) = [line for line in findings(build(stuck, baseline="lmh")) if " lseh " in line]
+    assert said.endswith("∞], p = 1.000, never reached by 1 of its seeds.")
     ratio = (2 * 2 * 3 * 2 * 3 * 12 / (8 * 9 * 8 * 10 * 9 * 8)) ** (1 / 6)
     assert found.epochs.percent == pytest.approx(100 * (ratio - 1))
 

@@ -191,7 +191,7 @@ def _on_epochs(comparison: Comparison, baseline: str) -> str:
     found = comparison.epochs
     target = f"{fixed(found.target, 1)} % ({100 * found.share:.3g} % of the mean best of {baseline})"
     sides = ((found.missed, "its seeds"), (found.baseline_missed, f"the seeds of {baseline}"))
-    missed = [f"{count} of {whose} never reach it" for count, whose in sides if count]
+    missed = [f"never reached by {count} of {whose}" for count, whose in sides if count]
     evidence = f"{pace(comparison)}, {_p(comparison.epochs_p)}" + "".join(f", {each}" for each in missed)
     match comparison.epochs_answer:
         case "supported":

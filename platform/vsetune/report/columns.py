@@ -218,7 +218,8 @@ COLUMNS: tuple[Column, ...] = (
         value="comparison.epochs.percent", shown=lambda row: wording.pace(row.comparison),
     ),
     *_interval("epochs_percent", "comparison.epochs_bounds",
-               "; empty for one seed, and for fewer than three searches of a tuned loss", unit="per cent"),
+               "; empty for one seed, and for fewer than three searches of a tuned loss; -100 where seeds of the "
+               "baseline never reach the target", high="; inf where seeds of the loss never reach it", unit="per cent"),
     _csv("epochs_p", "P-value of epochs_percent being chance (t of the logarithms, Holm over the board)",
          "comparison.epochs_p"),
     _csv("is_sooner", "What the data support of the claim that the loss needs fewer epochs to the target",

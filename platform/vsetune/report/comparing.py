@@ -55,7 +55,7 @@ def comparison_of(row: Row, baseline: Row, target_share: float) -> Comparison:
         m_recall=height.difference, m_recall_bounds=None if lacking else _ends(height),
         improvement=statistics.fmean(map(_improves, gains)) if gains else None,
         improvement_bounds=None if by_search else bounds(improvement_interval(gains)),
-        epochs=epochs, epochs_bounds=None if lacking else _in_per_cent(pace), profile=tuple(profile),
+        epochs=epochs, epochs_bounds=None if lacking else _in_per_cent(pace, epochs), profile=tuple(profile),
         height_p=1.0 if lacking or is_cut_short else height.p, epochs_p=1.0 if lacking else pace.p,
         height=lacking or ("cut short" if is_cut_short else "undecided"), epochs_answer=lacking or "undecided",
     )
@@ -114,18 +114,19 @@ def _ends(effect: Effect) -> Bounds | None:
     return None if effect.low is None or effect.high is None else (effect.low, effect.high)
 
 
-def _in_per_cent(effect: Effect) -> Bounds | None:
-    """The interval of a logarithmic ratio as a change in per cent."""
-    ends = _ends(effect)
-    return None if ends is None else (_expm1(ends[0]), _expm1(ends[1]))
-
-
-def _expm1(ratio: float) -> float:
-    """In per cent; infinite where an interval of two seeds has an end that no float can hold."""
-    return 100 * math.expm1(ratio) if ratio < _LARGEST else math.inf
-
-
 _LARGEST = 700.0
+"""Logarithm of a ratio beyond which an end of an interval, of two seeds, is infinite: no float holds it."""
+
+
+def _in_per_cent(effect: Effect, epochs: TargetShare) -> Bounds | None:
+    """The interval of a logarithmic ratio as a change in per cent, open where seeds never reach the target: above for
+    seeds of the loss, below (-100 %) for seeds of the baseline."""
+    ends = _ends(effect)
+    if ends is None:
+        return None
+    low = -100.0 if epochs.baseline_missed else 100 * math.expm1(ends[0])
+    high = math.inf if epochs.missed or ends[1] > _LARGEST else 100 * math.expm1(ends[1])
+    return low, high
 
 
 def collapsed_seeds(row: Row, best_of_any_loss: float) -> Row:
