@@ -19,7 +19,6 @@ from vsetune.metrics.seed_statistics import (
     mean_interval,
     median_interval,
     paired_t,
-    sign_test,
 )
 
 RECALLS = [61.2, 60.4, 61.9, 60.8, 61.5]
@@ -106,12 +105,10 @@ def test_the_tests_are_those_of_scipy() -> None:
     assert paired_t(RECALLS) == pytest.approx(stats.ttest_1samp(RECALLS, 0).pvalue)
     differences = [0.9, 0.1, 1.4, -0.2, 0.8]
     assert paired_t(differences) == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
-    for wins, losses in ((6, 0), (7, 1), (2, 5), (3, 3)):
-        assert sign_test(wins, losses) == pytest.approx(stats.binomtest(wins, wins + losses).pvalue)
 
 
 def test_one_pair_of_seeds_never_decides() -> None:
-    assert (paired_t([99.0]), paired_t([1.0, 1.0]), sign_test(1, 0), sign_test(0, 0)) == (1, 1, 1, 1)
+    assert (paired_t([99.0]), paired_t([1.0, 1.0])) == (1, 1)
 
 
 def test_holm_by_hand() -> None:
