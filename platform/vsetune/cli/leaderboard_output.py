@@ -276,18 +276,13 @@ def shares_of(hit: float | None, target: float | None) -> Shares:
 
 
 def _of_one(store: Studies, study: str, baseline: str | None, shares: Shares) -> ReadBoards:
-    from vsetune.report.building import build
-    from vsetune.study.range_ends import board_with_ends
+    from vsetune.study.range_ends import recorded_board
 
     attempts = store.attempts(study)
     if not attempts:
         raise UsageError(messages.NO_ATTEMPTS(studies=f"study {study}"))
-    known = {record.name: record for record in store.studies()}
-    board = build(
-        attempts, baseline=baseline or str(known[study].config["baseline"]), hit_share=shares.hit,
-        target_share=shares.target,
-    )
-    return ReadBoards(store, board_with_ends(board, [known[study]]), attempts, study)
+    board = recorded_board(store, study, baseline=baseline, hit_share=shares.hit, target_share=shares.target)
+    return ReadBoards(store, board, attempts, study)
 
 
 def _of_several(

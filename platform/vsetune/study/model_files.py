@@ -31,7 +31,7 @@ from vsetune.study.kept_plugins import carry_plugins, load_kept, study_folder_of
 from vsetune.study.recorded import RecordedAttempt, require_best_weights
 from vsetune.training.checkpoint import BEST_FILE
 from vsetune.training.search_index import SearchIndex
-from vsetune.training.trained import described_by, trial_of
+from vsetune.training.trained import TrainedTrial, described, described_by, trial_of
 
 if TYPE_CHECKING:
     from vsetune.records.mlflow_models import MlflowModels
@@ -78,9 +78,9 @@ def log_model(
         return known, False
     folder = into / "model"
     folder.mkdir()
-    described = _write(folder, attempt, weights, sha256, index, device or torch.device("cpu"))
+    held = _write(folder, attempt, weights, sha256, index, device or torch.device("cpu"))
     address = models.log(
-        attempt.record, folder, weights_sha256=sha256, index=index, reads_pieces=described.words is None
+        attempt.record, folder, weights_sha256=sha256, index=index, reads_pieces=held.words is None
     )
     return address, True
 
@@ -94,15 +94,24 @@ def load_model(folder: Path, *, device: torch.device) -> CarriedNetwork:
     if sha256_of_file(folder / BEST_FILE) != plain["weights_sha256"]:
         raise DamagedCheckpoint(messages.MODEL_CHANGED(file=folder / BEST_FILE))
     load_kept(plain["network"].get("plugins", {}), folder, where=plain["name"])
-    described = StoredNetwork.from_plain(plain["network"], where=str(folder))
-    if described.words is None:
+    held = StoredNetwork.from_plain(plain["network"], where=str(folder))
+    if held.words is None:
         encode = _one_by_one(WordPieces(TextModel(str(folder / _TOKENIZER))))
     else:
-        encode = _by_words(Vocabulary(described.words))
+        encode = _by_words(Vocabulary(held.words))
     return CarriedNetwork(
-        plain["name"], described, trial_of(described, DataSpec.model_validate(plain["data"])),
-        network_of(folder / BEST_FILE, described=described).to(device), device, encode,
+        plain["name"], held, trial_of(held, DataSpec.model_validate(plain["data"])),
+        network_of(folder / BEST_FILE, described=held).to(device), device, encode,
         plain["fingerprint"], SearchIndex.load(folder, device=device),
+    )
+
+
+def carried(trained: TrainedTrial, *, name: str) -> CarriedNetwork:
+    """The same in memory, of a network beside its data set. name: for messages."""
+    held, dataset, reads = described(trained.trial, trained.dataset), trained.dataset, trained.trial.network.reads
+    encode = _by_words(dataset.vocabulary) if reads.word_pieces is None else _one_by_one(WordPieces(reads.word_pieces))
+    return CarriedNetwork(
+        name, held, trained.trial, trained.network, trained.device, encode, dataset.fingerprint, index=None
     )
 
 
@@ -110,24 +119,24 @@ def _write(
     folder: Path, attempt: RecordedAttempt, weights: Path, sha256: str, index: str | None, device: torch.device
 ) -> StoredNetwork:
     trial, start = attempt.trial(), attempt.record.start
-    described = described_by(weights, trial) or StoredWeights.open(weights).described()
-    assert described is not None
+    held = described_by(weights, trial) or StoredWeights.open(weights).described()
+    assert held is not None
     shutil.copyfile(weights, folder / BEST_FILE)
-    reads = described.spec.reads
+    reads = held.spec.reads
     if reads.word_pieces is not None:
         WordPieces(reads.word_pieces).save(folder / _TOKENIZER)
-    carry_plugins(described.plugins, study_folder_of(attempt.folder), folder, where=attempt.where)
+    carry_plugins(held.plugins, study_folder_of(attempt.folder), folder, where=attempt.where)
     if index is not None:
         dataset = Dataset.open(trial.data.path)
-        network = network_of(weights, described=described).to(device)
+        network = network_of(weights, described=held).to(device)
         SearchIndex.of_split(network, dataset, index, trial=trial, device=device).save(folder)
     plain = {
         "format": FORMAT, "name": f"{start.study}/{start.trial}", "run": attempt.record.attempt_id,
-        "weights_sha256": sha256, "network": described.to_plain(), "data": trial.data.to_plain(),
+        "weights_sha256": sha256, "network": held.to_plain(), "data": trial.data.to_plain(),
         "fingerprint": start.protocol.get("data_fingerprint"),
     }
     write_json(folder / MODEL_FILE, plain, durable=False)
-    return described
+    return held
 
 
 def _by_words(vocabulary: Vocabulary) -> Callable[[str], list[int]]:

@@ -12,7 +12,11 @@ from vsetune.config.study.cells import Cell, Configuration, cell_of, refusal
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Settings
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError, StorageError
+from vsetune.metrics.efficiency import TARGET_SHARE
+from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.events import PLUGIN_TAG, StudyRecord
+from vsetune.records.studies import Studies
+from vsetune.report.building import build
 from vsetune.report.rows import AT_RANGE_END, Leaderboard, RangeEnd, Row
 from vsetune.study.recorded_studies import study_of
 
@@ -26,6 +30,21 @@ _FEWEST = 3
 """Fewest values, of a list or of whole numbers, that include one which is not an end."""
 
 End = Literal["low", "high"]
+
+
+def recorded_board(
+    store: Studies, study: str, *, baseline: str | None = None, hit_share: float = HIT_SHARE,
+    target_share: float = TARGET_SHARE,
+) -> Leaderboard:
+    """The board of a recorded study, as `vsetune leaderboard show` prints it. baseline: a loss; None: the study's own.
+    Shares as in `building.build`. UsageError for a study that is unknown or has no attempts, and for a baseline that
+    was not run."""
+    record = store.record(study)
+    board = build(
+        store.attempts(study), baseline=baseline or str(record.config["baseline"]), hit_share=hit_share,
+        target_share=target_share,
+    )
+    return board_with_ends(board, [record])
 
 
 def board_with_ends(board: Leaderboard, studies: Sequence[StudyRecord]) -> Leaderboard:

@@ -56,7 +56,7 @@ class RecordedModel:
         if not rows:
             return []
         if answer == "items":
-            index, top = self._index(str(given.get("split") or "")), int(given.get("top", 5))
+            index, top = self.index(str(given.get("split") or "")), int(given.get("top", 5))
         answers: dict[str, list[dict[str, Any]]] = {}
         for kind in {kind for kind, _ in rows}:
             items = self._encoded(kind, [value for of, value in rows if of == kind])
@@ -71,8 +71,9 @@ class RecordedModel:
     def _encoded(self, kind: str, values: Sequence[Any]) -> Encoded:
         return encoded_captions(self._asked, values) if kind == CAPTION else encoded_images(self._asked, values)
 
-    def _index(self, split: str) -> SearchIndex:
-        """The index of the model, or of a split of its training data; each split is encoded once."""
+    def index(self, split: str = "") -> SearchIndex:
+        """The index of the model, or of a split of its training data; each split is encoded once. split: by default the
+        one of the index, else the one that the trial was scored on."""
         asked = self._asked
         if not split and asked.index is not None:
             return asked.index

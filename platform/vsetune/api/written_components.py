@@ -1,0 +1,110 @@
+"""Losses and networks whose classes stand in a cell of a notebook: written to a plugin folder, from where studies, their
+workers and later sessions load them like any other plugin."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any, get_type_hints
+
+from vsetune.api import messages
+from vsetune.config.component_specs import LossSpec, NetworkSpec
+from vsetune.config.plugins import load_plugin
+from vsetune.config.registry import name_of
+from vsetune.config.spec.base import Spec
+from vsetune.errors import ConfigError
+from vsetune.storage.paths import home
+from vsetune.storage.whole_files import make_folder, write_text
+
+_BUILDING = {"loss": "vsetune.losses.loss_building", "network": "vsetune.networks.network_building"}
+_BASES: Mapping[str, type[Spec]] = {"loss": LossSpec, "network": NetworkSpec}
+
+
+def written(component: type[Any], kind: str) -> tuple[str, Path]:
+    """The name of a component in study files, and the plugin folder that it was written to and loaded from.
+
+    component: a subclass of `Loss` or `Network` that is annotated with its settings, `spec: MySpec`. kind: `loss` or
+    `network`. The folder is under `VSETUNE_HOME/written`; a changed class replaces it. Functions, classes and numbers
+    of the notebook that the class uses go along, and imports.
+
+    ConfigError: a class without source or settings, or that uses an object which is no code; also those of plugins.
+    """
+    spec = get_type_hints(component).get("spec")
+    if not (isinstance(spec, type) and issubclass(spec, _BASES[kind]) and spec is not _BASES[kind]):
+        raise ConfigError(messages.NO_SPEC_NAMED(name=component.__name__, base=_BASES[kind].__name__))
+    folder = home() / "written" / f"{kind}_{name_of(spec)}"
+    make_folder(folder)
+    write_text(folder / "spec.py", _Module().text(spec))
+    building = _Module({spec: f"from .spec import {spec.__name__}"}, [f"from {_BUILDING[kind]} import register"])
+    write_text(folder / f"{kind}.py", building.text(component, decorator=f"@register({spec.__name__})\n"))
+    load_plugin(str(folder), base=folder)
+    return name_of(spec), folder
+
+
+class _Module:
+    """The text of a module with a class and everything of the notebook that it uses.
+
+    elsewhere: import lines of objects of the notebook that stand in other files. imports: further import lines.
+    """
+
+    def __init__(self, elsewhere: Mapping[Any, str] | None = None, imports: list[str] | None = None) -> None:
+        self._elsewhere = elsewhere or {}
+        self._imports = dict.fromkeys(imports or [])
+        self._parts: dict[str, str] = {}
+
+    def text(self, root: type[Any], *, decorator: str = "") -> str:
+        self._add_used(root, inside=(root.__name__,))
+        head = ["from __future__ import annotations", "", *self._imports]
+        return "\n".join([*head, *(f"\n\n{part}" for part in self._parts.values()), f"\n\n{decorator}{_source(root)}"])
+
+    def _add_used(self, user: Any, inside: tuple[str, ...]) -> None:
+        """Adds what the source of a class or function names, each definition after those that it uses itself."""
+        scope = vars(inspect.getmodule(user)) if inspect.getmodule(user) else {}
+        named = {node.id for node in ast.walk(ast.parse(_source(user))) if isinstance(node, ast.Name)}
+        for name in sorted((named & scope.keys()) - self._parts.keys() - {*inside}):
+            used = scope[name]
+            imported = _import_of(name, used, self._elsewhere)
+            if imported is not None:
+                self._imports[imported] = None
+            elif isinstance(used, type | FunctionType):
+                self._add_used(used, (*inside, name))
+                self._parts[name] = _source(used)
+            elif _is_number_or_text(used):
+                self._parts[name] = f"{name} = {used!r}"
+            else:
+                raise ConfigError(messages.NOT_WRITABLE(name=inside[0], used=name, kind=type(used).__name__))
+
+
+def _source(it: Any) -> str:
+    try:
+        return textwrap.dedent(inspect.getsource(it))
+    except (OSError, TypeError) as error:
+        raise ConfigError(messages.NO_SOURCE(name=it.__name__, reason=error)) from error
+
+
+def _import_of(name: str, used: Any, elsewhere: Mapping[Any, str]) -> str | None:
+    """The line that imports an object under a name; None for one that was made in the notebook."""
+    if isinstance(used, ModuleType):
+        return f"import {used.__name__} as {name}"
+    if isinstance(used, type) and used in elsewhere:
+        return elsewhere[used]
+    module = getattr(used, "__module__", None)
+    real = getattr(used, "__qualname__", None) or getattr(used, "_name", name)  # typing's forms have a `_name`
+    if not isinstance(module, str) or module in ("__main__", "builtins"):
+        return None
+    found = importlib.import_module(module)
+    is_notebook = found is inspect.getmodule(used) and getattr(found, "__file__", None) is None
+    if is_notebook or getattr(found, real, None) is not used:
+        return None
+    return f"from {module} import {real} as {name}"
+
+
+def _is_number_or_text(value: Any) -> bool:
+    if isinstance(value, tuple | list | frozenset):
+        return all(map(_is_number_or_text, value))
+    return value is None or isinstance(value, bool | int | float | str)
