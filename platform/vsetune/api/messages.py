@@ -8,8 +8,8 @@ NO_SOURCE = Message(
     "VSE-A001", "{name}: its source cannot be read ({reason}); write the class in a cell of a notebook or in a file"
 )
 NO_SPEC_NAMED = Message(
-    "VSE-A002", "{name}: does not say which settings it has; write `spec: {name}Spec` in the class, a class derived from "
-    "{base} that is defined beside it",
+    "VSE-A002", "{name}: does not say which settings it has; write `spec: {name}Spec` in the class, a class derived "
+    "from {base} that is defined beside it",
 )
 NOT_WRITABLE = Message(
     "VSE-A003", "{name}: {used} is a {kind}, which cannot be written to a file; define it in a cell as a function, a "

@@ -194,6 +194,7 @@ def with_written(plain: Mapping[str, Any]) -> dict[str, Any]:
     def entry(given: Any, key: str, kind: str) -> Any:
         if isinstance(given, str):
             return {"name": given}
+        given = getattr(given, "spec", given)  # of `vsetune.losses.lmh(...)`
         if isinstance(given, LossSpec | NetworkSpec):
             settings = given.model_dump(mode="json", exclude_unset=True, exclude={"name"})
             return {"name": given.name, "fixed": settings}

@@ -1,5 +1,5 @@
-"""Losses and networks whose classes stand in a cell of a notebook: written to a plugin folder, from where studies, their
-workers and later sessions load them like any other plugin."""
+"""Losses and networks whose classes stand in a cell of a notebook: written to a plugin folder, from where studies,
+their workers and later sessions load them like any other plugin."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _import_of(name: str, used: Any, elsewhere: Mapping[Any, str]) -> str | None
     if isinstance(used, type) and used in elsewhere:
         return elsewhere[used]
     module = getattr(used, "__module__", None)
-    real = getattr(used, "__qualname__", None) or getattr(used, "_name", name)  # typing's forms have a `_name`
+    real = str(getattr(used, "__qualname__", None) or getattr(used, "_name", name))  # typing's forms have a `_name`
     if not isinstance(module, str) or module in ("__main__", "builtins"):
         return None
     found = importlib.import_module(module)

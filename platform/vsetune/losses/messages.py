@@ -84,7 +84,7 @@ TOO_FEW_MET = Message(
 
 # what a batch from somebody else's training loop may lack
 NO_BATCH = Message(
-    "VSE-L021", "loss {loss}: got {got}, need embeddings of images and captions, or a matrix of scores (images, captions)"
+    "VSE-L021", "loss {loss}: got {got}, need embeddings of images and captions, or scores (images, captions)"
 )
 SCORES_NEEDED = Message(
     "VSE-L022", "loss {loss}: got embeddings, which are compared by cosine, need `scores=` of kind {scores}"

@@ -58,7 +58,9 @@ class PlainLoss(nn.Module):
             semantic_vectors=semantic_vectors,
         ).value
 
-    def output(self, images: Tensor | None = None, captions: Tensor | None = None, **batch: Tensor | None) -> LossOutput:
+    def output(
+        self, images: Tensor | None = None, captions: Tensor | None = None, **batch: Tensor | None
+    ) -> LossOutput:
         """As a call, with everything that the trainer logs: `value`, `parts` by name, `selection` of hard negatives."""
         output: LossOutput = self.loss(self._inputs(images, captions, **batch))
         return output
@@ -111,7 +113,9 @@ class PlainLoss(nn.Module):
         )
 
 
-def plain_loss(name: str, *, embedding_size: int | None = None, images: int | None = None, **settings: Any) -> PlainLoss:
+def plain_loss(
+    name: str, *, embedding_size: int | None = None, images: int | None = None, **settings: Any
+) -> PlainLoss:
     """The loss of this name in study files. settings: its hyperparameters; the others have their defaults.
 
     embedding_size, images: see `PlainLoss`. ConfigError lists every wrong setting.

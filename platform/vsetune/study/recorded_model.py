@@ -68,6 +68,16 @@ class RecordedModel:
         waiting = {kind: iter(found) for kind, found in answers.items()}
         return [next(waiting[kind]) for kind, _ in rows]
 
+    def captions_of(self, image: int, *, split: str = "", top: int = 5) -> Answer:
+        """The captions that an image of the index retrieves. image: its place in the split. Errors as of `predict`."""
+        index = self.index(split)
+        return captions_for(self._asked, index, index.encoded.images[image : image + 1], top=top)[0]
+
+    def require_embeddings(self) -> None:
+        """UsageError for a network that scores pairs, whose items have no vector that is compared."""
+        if self._asked.network.kind == "score":
+            raise UsageError(messages.NO_EMBEDDING(network=self._asked.described.name))
+
     def _encoded(self, kind: str, values: Sequence[Any]) -> Encoded:
         return encoded_captions(self._asked, values) if kind == CAPTION else encoded_images(self._asked, values)
 
