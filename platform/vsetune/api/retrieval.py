@@ -39,8 +39,8 @@ class Embedded:
 class Found:
     """What a search has found, best first. kind: `image` or `caption`. items: ids of images as ingested, or texts.
 
-    scores: larger is closer, in the units of the network's similarity. pictures: the bytes of a JPEG per image where the
-    data set has photographs.
+    scores: larger is closer, in the units of the network's similarity. pictures: a JPEG per image where the data
+    set has photographs.
     """
 
     query: str

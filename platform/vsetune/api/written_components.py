@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import linecache
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -84,7 +85,27 @@ def _source(it: Any) -> str:
     try:
         return textwrap.dedent(inspect.getsource(it))
     except (OSError, TypeError) as error:
-        raise ConfigError(messages.NO_SOURCE(name=it.__name__, reason=error)) from error
+        found = _in_cells(it.__name__)
+        if found is None:
+            raise ConfigError(messages.NO_SOURCE(name=it.__name__, reason=error)) from error
+        return found
+
+
+def _in_cells(name: str) -> str | None:
+    """The source of a class in the last cell of a notebook that defines it. Cells are no files, so `inspect` finds
+    their functions, but no classes; IPython leaves their lines in `linecache`, without a time of change."""
+    for entry in reversed([*linecache.cache.values()]):
+        if len(entry) < 4 or entry[1] is not None:
+            continue
+        text = "".join(entry[2])
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:  # a cell with a magic
+            continue
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                return ast.get_source_segment(text, node)
+    return None
 
 
 def _import_of(name: str, used: Any, elsewhere: Mapping[Any, str]) -> str | None:

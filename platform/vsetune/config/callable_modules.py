@@ -40,11 +40,16 @@ def make_callable(package: str, chosen: Callable[[str], Callable[..., Any] | Non
     module.__class__ = type("package", (_Package,), {"chosen": staticmethod(chosen)})
 
 
-def submodule(package: str, name: str) -> ModuleType:
-    """The submodule, imported if need be, for a package's `__getattr__`. AttributeError if there is none."""
+def submodule(package: str, name: str) -> ModuleType | None:
+    """The submodule, imported if need be, for a package's `__getattr__`; None if there is none."""
     try:
         return importlib.import_module(f"{package}.{name}")
     except ModuleNotFoundError as error:
         if error.name != f"{package}.{name}":
             raise
-        raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
+        return None
+
+
+def no_attribute(package: str, name: str) -> AttributeError:
+    """The error of a module for a name that it does not have."""
+    return AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vsetune.config.callable_modules import make_callable, submodule
+from vsetune.config.callable_modules import make_callable, no_attribute, submodule
 
 if TYPE_CHECKING:
     from vsetune.losses.plain_loss import PlainLoss
@@ -37,23 +37,32 @@ if TYPE_CHECKING:
     top_f: Callable[..., PlainLoss]
 
 
-def _maker(name: str) -> Callable[..., Any] | None:
-    """The function that makes the loss of a folder; None for a module that is no loss."""
+def _maker(name: str) -> Callable[..., Any]:
+    """The function that makes the loss of a name."""
 
     def make(**settings: Any) -> PlainLoss:
         from vsetune.losses.plain_loss import plain_loss
 
         return plain_loss(name, **settings)
 
-    return make if (Path(__file__).parent / name / "spec.py").is_file() else None
+    return make
 
 
 def __getattr__(name: str) -> Any:
-    return submodule(__name__, name)
+    found = None if name.startswith("_") else submodule(__name__, name)
+    if found is not None:
+        return found
+    from vsetune.config.component_specs import LOSSES  # which may have plugins, and several of one folder
+
+    if name not in LOSSES:
+        raise no_attribute(__name__, name)
+    return _maker(name)
 
 
 def __dir__() -> list[str]:
-    return sorted(each.parent.name for each in Path(__file__).parent.glob("*/spec.py"))
+    from vsetune.config.component_specs import LOSSES
+
+    return sorted(LOSSES)
 
 
-make_callable(__name__, _maker)
+make_callable(__name__, lambda name: _maker(name) if (Path(__file__).parent / name / "spec.py").is_file() else None)

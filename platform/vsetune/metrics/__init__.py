@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vsetune.config.callable_modules import make_callable, submodule
+from vsetune.config.callable_modules import make_callable, no_attribute, submodule
 
 if TYPE_CHECKING:
     from vsetune.metrics.recall import RetrievalScores
@@ -27,7 +27,10 @@ def _maker(name: str) -> Callable[..., Any] | None:
 
 
 def __getattr__(name: str) -> Any:
-    return submodule(__name__, name)
+    found = None if name.startswith("_") else submodule(__name__, name)
+    if found is None:
+        raise no_attribute(__name__, name)
+    return found
 
 
 make_callable(__name__, _maker)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vsetune.config.callable_modules import make_callable, submodule
+from vsetune.config.callable_modules import make_callable, no_attribute, submodule
 
 if TYPE_CHECKING:
     from vsetune.networks.network_base import Network
@@ -23,30 +23,40 @@ if TYPE_CHECKING:
     pcme: Callable[..., Network]
     pvse: Callable[..., Network]
     scan: Callable[..., Network]
-    sgraf: Callable[..., Network]
+    sgraf_saf: Callable[..., Network]
+    sgraf_sgr: Callable[..., Network]
     tags: Callable[..., Network]
     vse_infinity: Callable[..., Network]
     vsepp: Callable[..., Network]
     vsrn: Callable[..., Network]
 
 
-def _maker(name: str) -> Callable[..., Any] | None:
-    """The function that makes the network of a folder; None for a module that is no network."""
+def _maker(name: str) -> Callable[..., Any]:
+    """The function that makes the network of a name."""
 
     def make(**settings: Any) -> Network:
         from vsetune.networks.plain_network import plain_network
 
         return plain_network(name, **settings)
 
-    return make if (Path(__file__).parent / name / "spec.py").is_file() else None
+    return make
 
 
 def __getattr__(name: str) -> Any:
-    return submodule(__name__, name)
+    found = None if name.startswith("_") else submodule(__name__, name)
+    if found is not None:
+        return found
+    from vsetune.config.component_specs import NETWORKS  # which may have plugins, and several of one folder
+
+    if name not in NETWORKS:
+        raise no_attribute(__name__, name)
+    return _maker(name)
 
 
 def __dir__() -> list[str]:
-    return sorted(each.parent.name for each in Path(__file__).parent.glob("*/spec.py"))
+    from vsetune.config.component_specs import NETWORKS
+
+    return sorted(NETWORKS)
 
 
-make_callable(__name__, _maker)
+make_callable(__name__, lambda name: _maker(name) if (Path(__file__).parent / name / "spec.py").is_file() else None)
