@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,14 @@ from vsetune.api.recorded import RecordedStudy
 
 
 @pytest.fixture(scope="session")
-def home_of_study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def home_of_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("small")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VSETUNE_HOME", str(home))
         patch.setenv("MLFLOW_TRACKING_URI", "none")
         without_ray(patch)
         small_study().run(progress=False)
-    yield home
+    return home
 
 
 @pytest.fixture

@@ -96,10 +96,10 @@ def test_keywords_give_the_curve_of_the_study_and_the_network_of_its_best_valida
     )
     assert [*of_words.curve["m_recall"]] == [*of_study.curve["m_recall"]]
     embedded = of_words.embed("validation")
-    scores = vsetune.metrics.recall(
-        of_words.network.similarity(*map(encoded, (embedded.images, embedded.captions))), torch.from_numpy(embedded.owner)
+    scores = of_words.network.similarity(encoded(embedded.images), encoded(embedded.captions))
+    assert vsetune.metrics.recall(scores, torch.from_numpy(embedded.owner)).m_recall == pytest.approx(
+        of_words.summary["best_m_recall"], abs=1e-6
     )
-    assert scores.m_recall == pytest.approx(of_words.summary["best_m_recall"], abs=1e-6)
     other = vsetune.train(network=SMALL, loss=vsetune.losses.lmh(margin=0.05), data=DATA, progress=False, **TRAINING)
     assert other.trial.loss.to_plain()["margin"] == 0.05
     assert [*other.curve["train_loss"]] != [*of_words.curve["train_loss"]]
@@ -118,9 +118,10 @@ def test_a_training_that_was_interrupted_goes_on(with_data, monkeypatch) -> None
         taken.append(real(attempt))
         return taken[-1]
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Attempt, "advance", interrupted)
+    monkeypatch.setattr(Attempt, "advance", interrupted)
+    with pytest.raises(KeyboardInterrupt):
         vsetune.train(**keys)
+    monkeypatch.setattr(Attempt, "advance", real)
     rest = vsetune.train(**keys, resume=True)
     assert [*rest.curve["m_recall"]] == [*whole.curve["m_recall"]]
 

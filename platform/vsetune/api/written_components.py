@@ -4,9 +4,9 @@ their workers and later sessions load them like any other plugin."""
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import linecache
+import sys
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,7 +61,8 @@ class _Module:
     def text(self, root: type[Any], *, decorator: str = "") -> str:
         self._add_used(root, inside=(root.__name__,))
         head = ["from __future__ import annotations", "", *self._imports]
-        return "\n".join([*head, *(f"\n\n{part}" for part in self._parts.values()), f"\n\n{decorator}{_source(root)}"])
+        parts = [*self._parts.values(), f"{decorator}{_source(root)}"]
+        return "\n".join([*head, *(f"\n\n{part.strip()}" for part in parts), ""])
 
     def _add_used(self, user: Any, inside: tuple[str, ...]) -> None:
         """Adds what the source of a class or function names, each definition after those that it uses itself."""
@@ -111,18 +112,21 @@ def _in_cells(name: str) -> str | None:
 def _import_of(name: str, used: Any, elsewhere: Mapping[Any, str]) -> str | None:
     """The line that imports an object under a name; None for one that was made in the notebook."""
     if isinstance(used, ModuleType):
-        return f"import {used.__name__} as {name}"
+        return f"import {_renamed(used.__name__, name)}"
     if isinstance(used, type) and used in elsewhere:
         return elsewhere[used]
-    module = getattr(used, "__module__", None)
-    real = str(getattr(used, "__qualname__", None) or getattr(used, "_name", name))  # typing's forms have a `_name`
-    if not isinstance(module, str) or module in ("__main__", "builtins"):
-        return None
-    found = importlib.import_module(module)
-    is_notebook = found is inspect.getmodule(used) and getattr(found, "__file__", None) is None
-    if is_notebook or getattr(found, real, None) is not used:
-        return None
-    return f"from {module} import {real} as {name}"
+    real = str(getattr(used, "__name__", None) or getattr(used, "_name", None) or name)  # typing's forms have a `_name`
+    module = str(getattr(used, "__module__", ""))
+    for place in (module, *sorted(sys.modules, key=len)):  # compiled functions do not say where they are
+        found = sys.modules.get(place)
+        is_public = not any(part.startswith("_") for part in place.split("."))
+        if is_public and getattr(found, "__file__", None) and vars(found).get(real) is used:
+            return f"from {place} import {_renamed(real, name)}"
+    return None
+
+
+def _renamed(real: str, name: str) -> str:
+    return real if real == name else f"{real} as {name}"
 
 
 def _is_number_or_text(value: Any) -> bool:
