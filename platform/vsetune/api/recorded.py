@@ -100,7 +100,7 @@ class RecordedStudy:
         """The board as an object: rows with their seeds, comparisons and answers. UsageError without attempts."""
         from vsetune.study.range_ends import recorded_board
 
-        return recorded_board(self._store, self.name)
+        return recorded_board(self._store.record(self.name), self._store.attempts(self.name))
 
     @property
     def board(self) -> pandas.DataFrame:

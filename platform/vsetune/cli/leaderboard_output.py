@@ -281,7 +281,9 @@ def _of_one(store: Studies, study: str, baseline: str | None, shares: Shares) ->
     attempts = store.attempts(study)
     if not attempts:
         raise UsageError(messages.NO_ATTEMPTS(studies=f"study {study}"))
-    board = recorded_board(store, study, baseline=baseline, hit_share=shares.hit, target_share=shares.target)
+    board = recorded_board(
+        store.record(study), attempts, baseline=baseline, hit_share=shares.hit, target_share=shares.target
+    )
     return ReadBoards(store, board, attempts, study)
 
 

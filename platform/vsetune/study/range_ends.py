@@ -14,8 +14,7 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError, StorageError
 from vsetune.metrics.efficiency import TARGET_SHARE
 from vsetune.metrics.performance_profiles import HIT_SHARE
-from vsetune.records.events import PLUGIN_TAG, StudyRecord
-from vsetune.records.studies import Studies
+from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyRecord
 from vsetune.report.building import build
 from vsetune.report.rows import AT_RANGE_END, Leaderboard, RangeEnd, Row
 from vsetune.study.recorded_studies import study_of
@@ -33,16 +32,14 @@ End = Literal["low", "high"]
 
 
 def recorded_board(
-    store: Studies, study: str, *, baseline: str | None = None, hit_share: float = HIT_SHARE,
-    target_share: float = TARGET_SHARE,
+    record: StudyRecord, attempts: Sequence[AttemptRecord], *, baseline: str | None = None,
+    hit_share: float = HIT_SHARE, target_share: float = TARGET_SHARE,
 ) -> Leaderboard:
-    """The board of a recorded study, as `vsetune leaderboard show` prints it. baseline: a loss; None: the study's own.
-    Shares as in `building.build`. UsageError for a study that is unknown or has no attempts, and for a baseline that
-    was not run."""
-    record = store.record(study)
+    """The board of a recorded study, as `vsetune leaderboard show` prints it. attempts: of the study. baseline: a loss;
+    None: the study's own. Shares as in `building.build`. UsageError without attempts, and for a baseline that was not
+    run."""
     board = build(
-        store.attempts(study), baseline=baseline or str(record.config["baseline"]), hit_share=hit_share,
-        target_share=target_share,
+        attempts, baseline=baseline or str(record.config["baseline"]), hit_share=hit_share, target_share=target_share,
     )
     return board_with_ends(board, [record])
 
