@@ -27,11 +27,12 @@ class CellBudget:
     trials: int
 
     @classmethod
-    def of(cls, study: StudySpec, cell: Cell, committed: float = 0.0) -> CellBudget:
+    def of(cls, study: StudySpec, cell: Cell) -> CellBudget:
+        """The budget before the first trial."""
         whole, most = float(cell.training["epochs"]), epochs_of_cell(study, cell)
         shortest, in_space = study.scheduler.grace_in(whole), configurations_in(cell)
         trials = int(max(MOST_TRIALS, whole / shortest) * max(1.0, most / whole))
-        return cls(whole, committed, most, trials if in_space is None else min(trials, in_space))
+        return cls(whole, 0.0, most, trials if in_space is None else min(trials, in_space))
 
     def room(self, asked: int) -> int:
         """How many more whole trials the cell may ask for, after `asked` trials. A trial begins if at least half of its

@@ -76,8 +76,7 @@ class CellGoals:
         outcome = _OUTCOMES[progress.status]  # type: ignore[index]
         if objective is None or outcome == "failed":
             return outcome, progress.curve
-        attempts = progress.attempts()
-        curve = objective.told(progress.curve, attempts[-1].summary.get(CONSTRAINT_EXCESS, 0.0) if attempts else 0.0)
+        curve = objective.told(progress.curve, progress.attempts()[-1].summary.get(CONSTRAINT_EXCESS, 0.0))
         is_final = objective.kind != "best_m_recall" and bool(curve)
         return "finished" if is_final else outcome, curve
 
