@@ -141,7 +141,8 @@ def test_points_spread_as_the_shape_says_but_a_whole_number_by_no_less_than_a_th
     shape: float, spread_of_steps: float
 ) -> None:
     """Of 4 whole numbers a step is 0.25 of the range, and 0.3 of it 0.075."""
-    cube, random = UnitCube({"f": IntDistribution(1, 4), "margin": FloatDistribution(0.0, 1.0)}), np.random.default_rng(0)
+    cube = UnitCube({"f": IntDistribution(1, 4), "margin": FloatDistribution(0.0, 1.0)})
+    random = np.random.default_rng(0)
     state = state_of(2, spread=0.06, shape=np.diag([shape, shape]))
     points = np.array([_point(state, cube, random) for _ in range(2000)])
     assert points.mean(axis=0) == pytest.approx([0.5, 0.5], abs=0.02)
@@ -165,7 +166,8 @@ def test_points_beyond_a_range_are_drawn_again_and_do_not_heap_up_at_its_end() -
 
 def test_every_setting_is_mutated_equally_often_one_a_child() -> None:
     cube, random = UnitCube({
-        "a": FloatDistribution(0.0, 1.0), "b": CategoricalDistribution(["x", "y", "z"]), "c": FloatDistribution(0.0, 1.0),
+        "a": FloatDistribution(0.0, 1.0), "b": CategoricalDistribution(["x", "y", "z"]),
+        "c": FloatDistribution(0.0, 1.0),
         "d": FloatDistribution(0.0, 1.0),
     }), np.random.default_rng(0)
     parent = cube.vector_of({"a": 0.5, "b": "y", "c": 0.5, "d": 0.5})
