@@ -120,9 +120,9 @@ def plan_study(
         inform(line)
     for name, problem in plan.unmeasured.items():
         complain("failed", as_problem(problem).at(f"cell {name}"))
-    inform(_summary(plan))
     if any(cell.domains for cell in cells):
         inform("\n".join(_claim_lines(study, claims, points=points, percent=percent, like=like)))
+    inform(_summary(plan))
     raise typer.Exit(1 if plan.unmeasured else 0)
 
 
