@@ -4,10 +4,10 @@
     python benchmarks/search_settings.py --objective epochs_to_target [--target 54] [--only tpe] [--seeds 20] ...
 
 A cell with 648 epochs, 27 a trial, on the landscapes of `vsetune study simulate`, by the same code: samplers and rules,
-by default those of a study. hit: the pick is truly within 0.5 points of the optimum (95 % interval); found: a whole
-trial is; epochs to hit: geometric mean, a miss as 1,296 (95 % interval); costly: something truly better by > 0.5 was
-stopped; worst: the landscape with the fewest hits. Workers beyond the trials that a cell has at a time change nothing;
-those searches are run once.
+by default those of a study; the first seven landscapes and the eight hard ones apart. hit: the pick is truly within 0.5
+points of the optimum (95 % interval); found: a whole trial is; epochs to hit: geometric mean, a miss as 1,296 (95 %
+interval); costly: something truly better by > 0.5 was stopped; worst: the landscape with the fewest hits. Workers
+beyond the trials that a cell has at a time change nothing; those searches are run once.
 
 --kept keeps every search in a file, a line each; those that it has already are not run again. --from-seed N: settings
 that were chosen on some seeds are reported on others. --output keeps every row as JSON.
@@ -35,7 +35,7 @@ from rich.table import Table
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.study.cell_budget import at_once
-from vsetune.study.simulation.landscapes import LANDSCAPES
+from vsetune.study.simulation.landscapes import HARD, LANDSCAPES
 from vsetune.study.simulation.simulated_search import (
     MISS_FACTOR,
     SimulatedSearch,
@@ -47,45 +47,29 @@ from vsetune.study.simulation.simulated_studies import SearchSummary, TargetSumm
 
 EPOCHS, CONFIGURATIONS = 27, 24
 Settings = dict[str, dict[str, Any]]
-NONE = {"scheduler": {"kind": "none"}}
 VARIANTS: dict[str, Settings] = {
     "default": {},
+    "two at once": {"search": {"at_once": 2}},
+    "four at once": {"search": {"at_once": 4}},
+    "eight at once": {"search": {"at_once": 8}},
     "random": {"search": {"sampler": "random"}},
-    "random, no stopping": {"search": {"sampler": "random"}, **NONE},
     "sobol": {"search": {"sampler": "sobol"}},
+    "grid": {"search": {"sampler": "grid"}},
     "tpe": {"search": {"sampler": "tpe"}},
     "cma-es": {"search": {"sampler": "cma-es"}},
     "nsga-ii": {"search": {"sampler": "nsga-ii"}},
-    "grid": {"search": {"sampler": "grid"}},
-    "random start, tpe": {"search": {"sampler": "tpe", "start": "random"}},
-    "random start, gp": {"search": {"start": "random"}},
-    "predicted": {"scheduler": {"kind": "predicted"}},
-    "tpe, predicted": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "predicted"}},
-    "cma-es, predicted": {"search": {"sampler": "cma-es"}, "scheduler": {"kind": "predicted"}},
-    "random, predicted": {"search": {"sampler": "random"}, "scheduler": {"kind": "predicted"}},
-    "tpe, predicted, 5 %": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "predicted", "least_chance": 0.05}},
-    "tpe, median": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "median"}},
-    "tpe, asha, grace 1": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "asha", "grace_epochs": 1}},
-    "tpe, hyperband": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "hyperband", "grace_epochs": 1}},
-    "four at once, predicted": {"search": {"at_once": 4}, "scheduler": {"kind": "predicted"}},
-    "tpe, four at once": {"search": {"sampler": "tpe", "at_once": 4}},
-    "four at once": {"search": {"at_once": 4}},
-    "two at once": {"search": {"at_once": 2}},
-    "eight at once": {"search": {"at_once": 8}},
-    "tpe, eight at once": {"search": {"sampler": "tpe", "at_once": 8}},
-    "no stopping": NONE,
+    "patience": {"scheduler": {"kind": "patience"}},
+    "patience, grace 1": {"scheduler": {"kind": "patience", "grace_epochs": 1}},
     "median": {"scheduler": {"kind": "median"}},
-    "patience 1": {"scheduler": {"kind": "patience", "patience_epochs": 1}},
-    "patience 4": {"scheduler": {"kind": "patience", "patience_epochs": 4}},
-    "asha, grace 1": {"scheduler": {"kind": "asha", "grace_epochs": 1}},
-    "asha, grace 3": {"scheduler": {"kind": "asha", "grace_epochs": 3}},
-    "asha, grace 9": {"scheduler": {"kind": "asha", "grace_epochs": 9}},
-    "hyperband": {"scheduler": {"kind": "hyperband", "grace_epochs": 1}},
-    "as landed before": {
-        "search": {"sampler": "tpe", "start": "random", "at_once": 64},
-        "scheduler": {"kind": "asha", "grace_epochs": 1},
-    },
+    "predicted": {"scheduler": {"kind": "predicted"}},
+    "predicted, grace 1": {"scheduler": {"kind": "predicted", "grace_epochs": 1}},
+    "asha": {"scheduler": {"kind": "asha"}},
+    "hyperband": {"scheduler": {"kind": "hyperband"}},
+    "tpe, patience": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "patience"}},
+    "tpe, patience, grace 1": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "patience", "grace_epochs": 1}},
+    "tpe, predicted": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "predicted"}},
 }
+GROUPS = {"first": [name for name in LANDSCAPES if name not in HARD], "hard": list(HARD)}
 Task = tuple[str, int, str, int]
 """(variant, workers, landscape, seed)."""
 
@@ -110,21 +94,24 @@ def main() -> None:
     found = all_searched(asked, console)
     plain = []
     for workers in asked.workers:
-        rows = {
-            name: summaries(
-                [found[task] for task in tasks_of(asked, name, workers)],
-                miss_epochs=MISS_FACTOR * promised_epochs(study_of(name), SimulationSettings()),
-            ) for name in asked.only
-        }
-        console.print(table_of(rows, workers, asked.seeds))
-        plain += [{"variant": name, "workers": workers, **asdict(row)} for name in rows for row in rows[name]]
+        for group, landscapes in GROUPS.items():
+            rows = {
+                name: summaries(
+                    [found[task] for task in tasks_of(asked, name, workers) if task[2] in landscapes],
+                    miss_epochs=MISS_FACTOR * promised_epochs(study_of(name), SimulationSettings()),
+                ) for name in asked.only
+            }
+            title = f"{workers} workers, {asked.seeds} seeds x {len(landscapes)} {group} landscapes"
+            console.print(table_of(rows, title))
+            plain += [{"variant": name, "workers": workers, **asdict(row)} for name in rows for row in rows[name]]
     if asked.output:
         asked.output.write_text(json.dumps(plain, indent=1))
 
 
 def tasks_of(asked: argparse.Namespace, name: str, workers: int) -> list[Task]:
     """Seed by seed, so that what is kept of a run that was stopped is of all landscapes."""
-    busy = min(workers, at_once(study_of(name).search, 0))
+    search = study_of(name).search
+    busy = min(workers, max(at_once(search, asked, workers) for asked in (0, search.configurations)))
     seeds = range(asked.from_seed, asked.from_seed + asked.seeds)
     return [(name, busy, landscape, seed) for seed in seeds for landscape in LANDSCAPES]
 
@@ -226,10 +213,9 @@ def searched(task: Task) -> SimulatedSearch:
     return simulate_search(study_of(variant), LANDSCAPES[landscape], seed=seed, settings=settings)
 
 
-def table_of(rows: dict[str, Sequence[SearchSummary]], workers: int, seeds: int) -> Table:
+def table_of(rows: dict[str, Sequence[SearchSummary]], title: str) -> Table:
     names = ("hit", "found", "epochs to hit", "costly", "below the best", "epochs", "trials", "worst")
-    table = Table("setting", *names, title=f"{workers} workers, {seeds} seeds x {len(LANDSCAPES)} landscapes",
-                  title_justify="left")
+    table = Table("setting", *names, title=title, title_justify="left")
     for name, found in rows.items():
         *landscapes, every = found
         low, high = every.hits_within

@@ -57,7 +57,8 @@ def test_a_row_is_explained_from_its_runs_to_the_command(vsetune, board) -> None
     assert said.code == 0, said.err
     for line in (
         "(62 + 63) / 2 = 62.5", " = 0.707107", "12.7062 x 0.707107 / sqrt(2) = ± 6.3531: 56.1469 to 68.8531",
-        "62 - 61 = 1", "100 (0.5 - 0.5) / 0.5 = 0 %", f"code {'ab' * 20}, data feed",
+        "mean of lseh, by search: (62.5) / 1 = 62.5", "so the claim that it is higher is: one search",
+        "100 (0.5 - 0.5) / 0.5 = 0 %", f"code {'ab' * 20}, data feed",
         f"git checkout {'ab' * 20} && vsetune leaderboard repeat tiny/vsepp.lseh --output tiny_vsepp_lseh_again.yaml "
         "&& vsetune study run tiny_vsepp_lseh_again.yaml",
     ):
@@ -66,8 +67,8 @@ def test_a_row_is_explained_from_its_runs_to_the_command(vsetune, board) -> None
     assert [(run["seed"], run["counts"]) for run in plain["runs"]] == [(0, False), (1, True), (2, True)]
     assert len({run["run"] for run in plain["runs"]}) == 3
     assert [step["title"] for step in plain["steps"]] == [
-        "best M-Recall", "epochs to best, to level", "M-Recall over lmh", "epochs to the best of lmh", "Difference",
-        "cost",
+        "best M-Recall", "epochs to best, to level", "M-Recall over lmh", "epochs to the target",
+        "epochs to the best of lmh", "Difference", "cost",
     ]
     for name, words in {
         "tiny/vsepp.lsehh": ("tiny/vsepp.lsehh: ", "vsepp.lseh"), "tiny": (messages.BAD_VALUE, "tiny", "STUDY/CELL"),

@@ -99,6 +99,17 @@ def test_the_share_of_seeds_that_must_get_there_is_an_option(vsetune, two, tmp_p
         assert json.loads((tmp_path / "board.json").read_text())["boards"] == [board]
 
 
+@pytest.mark.parametrize("studies", [["first", "second"], ["--all"]])
+def test_the_share_of_the_target_is_an_option(vsetune, two, tmp_path, studies) -> None:
+    for share in (None, 0.8):
+        words = [*studies, *([] if share is None else ["--target-share", str(share)])]
+        (board,) = json.loads(vsetune("leaderboard", "show", *words, "--json").out)["boards"]
+        assert board["rows"][1]["comparison"]["epochs"]["share"] == (share or 0.95)
+        said = vsetune("leaderboard", "export", *words, "--json", str(tmp_path / "board.json"))
+        assert said.code == 0, said.err
+        assert json.loads((tmp_path / "board.json").read_text())["boards"] == [board]
+
+
 @pytest.mark.parametrize(("words", "said"), [
     (("export",), (messages.BAD_VALUE, "leaderboard export: ", "no names", "--all")),
     (("export", "first", "--profile", "p.pdf"), (messages.BAD_VALUE, "--profile p.pdf: ", ".svg or .png")),
@@ -109,6 +120,9 @@ def test_the_share_of_seeds_that_must_get_there_is_an_option(vsetune, two, tmp_p
     (("export", "first", "--hit-share", "0"), (messages.BAD_VALUE, "--hit-share: ", "0")),
     (("show", "first", "--hit-share", "nan"), (messages.BAD_VALUE, "--hit-share: ", "nan")),
     (("serve", "first", "--hit-share", "-1"), (messages.BAD_VALUE, "--hit-share: ", "-1")),
+    (("show", "first", "--target-share", "95"), (messages.BAD_VALUE, "--target-share: ", "95")),
+    (("export", "first", "--target-share", "nan"), (messages.BAD_VALUE, "--target-share: ", "nan")),
+    (("serve", "first", "--target-share", "0"), (messages.BAD_VALUE, "--target-share: ", "0")),
     (("serve", "first", "--port", "70000"), (messages.BAD_VALUE, "--port: ", "70000")),
     (("serve", "first", "--host", "192.0.2.1", "--port", "0"), ("192.0.2.1",)),
     (("serve", "first", "--mlflow", "ftp://host"), ("--mlflow: ",)),

@@ -118,7 +118,7 @@ def test_an_unknown_key_comes_with_advice(changes: dict[str, Any], hint: str) ->
     ({"overrides": [{"network": "vsepp", "loss": "lsh"}]}, messages.NO_SUCH_CELL),
     (CELLS | {"cells": ["vsepp.lhm"]}, messages.NO_SUCH_CELL),
     (CELLS | {"cells": ["scan.lmh", "scan.lmh"]}, messages.REPEATED),
-    ({"training": {"epochs": 0.5}}, messages.GRACE_TOO_LONG),
+    ({"training": {"epochs": 0.5}, "scheduler": {"kind": "asha"}}, messages.GRACE_TOO_LONG),
     ({"losses": [{"name": "lmh", "fixed": {"margin": 0.1}, "search": {"margin": "default"}}]},
      messages.FIXED_AND_SEARCHED),
     ({"losses": [{"name": "lmh", "search": {"variant": "default"}}]}, messages.NO_DEFAULT_RANGE),
@@ -143,7 +143,7 @@ def test_the_words_of_typical_problems(snapshot: SnapshotAssertion) -> None:
     contradicting = {
         "networks": [{"name": "vsepp"}, {"name": "vsepp"}], "baseline": "lhm", "seeds": [1, 1],
         "cells": ["vsepp.lsehh"],
-        "overrides": [{"network": "scan", "loss": "lmh"}], "scheduler": {"grace_epochs": 99},
+        "overrides": [{"network": "scan", "loss": "lmh"}], "scheduler": {"kind": "patience", "grace_epochs": 99},
         "search": {"warm_start": ["tiny"]}, "resources": {"cells": {"scan": {"cpus": 2}}},
     }
     of_cells = {
@@ -337,13 +337,35 @@ def test_a_study_from_before_keeps_its_fingerprint_where_its_file_says_how_it_se
     study = parse_spec(MINIMAL | older, StudySpec, where="f")
     plain = study.to_plain()
     assert parse_spec(plain, StudySpec, where="f") == study
-    later = ("at_once", "objective", "target", "constraints", "warm_start", "points")
+    later = ("at_once", "objective", "target", "constraints", "warm_start", "points", "repeats")
     for key in ("start", *later):
         del plain["search"][key]
     del plain["scheduler"]["patience_epochs"], plain["scheduler"]["fewest_trials"], plain["scheduler"]["least_chance"]
+    plain["scheduler"]["grace_epochs"] = 1.0
     assert study.fingerprint() == fingerprint_of(plain)
-    now = parse_spec(MINIMAL, StudySpec, where="f")
+    now = parse_spec(MINIMAL | {"scheduler": {"kind": "patience"}}, StudySpec, where="f")
     assert now.fingerprint() == fingerprint_of(now.to_plain() | {
         "search": {key: value for key, value in now.to_plain()["search"].items() if key not in later},
         "scheduler": {key: value for key, value in now.to_plain()["scheduler"].items() if key != "least_chance"},
     })
+
+
+@pytest.mark.parametrize(("scheduler", "grace"), [
+    ({"kind": "patience"}, 16.2), ({"kind": "median"}, 16.2), ({"kind": "predicted"}, 16.2), ({"kind": "asha"}, 1.0),
+    ({"kind": "hyperband"}, 1.0), ({"kind": "median", "grace_epochs": 2}, 2.0),
+    ({"kind": "asha", "grace_epochs": 3}, 3.0),
+])
+def test_no_trial_stops_before_a_share_of_its_training_and_halving_begins_after_an_epoch(
+    scheduler: dict[str, Any], grace: float
+) -> None:
+    study = parse_spec(MINIMAL | {"scheduler": scheduler}, StudySpec, where="f")
+    assert study.scheduler.grace_in(27.0) == pytest.approx(grace)
+
+
+def test_a_study_that_began_with_patience_by_default_is_resumed_where_its_file_says_so() -> None:
+    now = parse_spec(MINIMAL, StudySpec, where="f")
+    then = parse_spec(MINIMAL | {"scheduler": {"kind": "patience", "grace_epochs": 1}}, StudySpec, where="f")
+    assert then.fingerprint() != now.fingerprint()
+    assert then.fingerprinted()["scheduler"] == {
+        "kind": "patience", "grace_epochs": 1.0, "patience_epochs": 2.0, "fewest_trials": 4, "reduction_factor": 3.0,
+    }

@@ -18,12 +18,13 @@ def attempt() -> Callable[..., AttemptRecord]:
         loss: str = "lmh", recalls: Sequence[float] = BASELINE, *, gap: float = 0.5, configuration: int = 0,
         seed: int = 0, number: int = 1, phase: str = "search", status: str = "finished", network: str = "vsepp",
         dataset: str = "scenes", summary: dict[str, float] | None = None,
-        usd_per_hour: float | None = None, **protocol: object,
+        usd_per_hour: float | None = None, repeat: int = 1, error: str | None = None, **protocol: object,
     ) -> AttemptRecord:
         curve = tuple((gap * (index + 1), float(recall)) for index, recall in enumerate(recalls))
         epochs = curve[-1][0] if curve else 0.0
+        cell = f"{network}.{loss}" if repeat == 1 else f"{network}.{loss}.r{repeat}"
         start = AttemptStart(
-            study="demo", trial=f"{dataset}.{network}.{loss}-c{configuration}-s{seed}", cell=f"{network}.{loss}",
+            study="demo", trial=f"{dataset}.{cell}-c{configuration}-s{seed}", cell=cell,
             network=network, loss=loss, number=number, seed=seed, phase=phase,
             configuration={"loss.margin": 0.1 + 0.1 * configuration},
             resolved={"data": {"path": f"data/{dataset}"}},
@@ -31,7 +32,7 @@ def attempt() -> Callable[..., AttemptRecord]:
             protocol={"images": 400, "validate_every_steps": 50, **protocol},
         )
         numbers = {"train_seconds": 20 * epochs, "device_seconds": 30 * epochs} if summary is None else summary
-        return as_written(AttemptRecord(attempt_id(start), start, status, curve, numbers, None))
+        return as_written(AttemptRecord(attempt_id(start), start, status, curve, numbers, error))
 
     return make
 

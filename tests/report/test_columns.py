@@ -55,7 +55,7 @@ def test_a_declared_column_stands_on_the_page_in_csv_and_in_latex(board, more):
     lines = list(csv.DictReader(io.StringIO(to_csv(board, more))))
     assert [line["first_m_recall"] for line in lines] == ["30.04", "38.04", ""]
     table = to_latex(board, more)
-    assert r"\begin{tabular}{lllrrrrrrrrr}" in table
+    assert r"\begin{tabular}{lllrrrrrrrrrr}" in table
     assert r"& Seeds & First M-Recall \\" in table
     assert r"& 0 & -- \\" in table
 

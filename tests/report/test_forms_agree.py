@@ -42,7 +42,10 @@ def numbers_of(row: dict[str, Any]) -> dict[str, tuple[list[float], int]]:
         "M-Recall over the baseline": ([comparison.get("m_recall"), *ends(comparison.get("m_recall_bounds"))], 1),
         "epochs to best": ([row["epochs_to_best"]], 2), "epochs to level": ([row["epochs_to_level"]], 2),
         "epochs to baseline's best": ([target.get("value"), *ends(row["epochs_bounds"])], 2),
-        "Difference": ([difference.get("percent"), *(
+        "epochs to target over baseline's": (
+            [comparison.get("epochs", {}).get("percent"), *ends(comparison.get("epochs_bounds"))], 1,
+        ),
+        "Difference (untested)": ([difference.get("percent"), *(
             ends([difference["low"], difference["high"]]) if has_interval else []
         )], 1),
         "s/epoch": ([row["seconds_per_epoch"]], 1), "device-seconds": ([row["cost"]["device_seconds"]], 0),
@@ -73,7 +76,7 @@ def test_every_number_of_a_cell_is_that_of_json_rounded(board):
             assert_same(cells[title], values, digits)
         is_bound = plain["epochs_to_target"] is not None and plain["epochs_to_target"]["censored"]
         assert (">" in cells["epochs to baseline's best"]) == is_bound
-        assert cells["Difference"] == plain["difference_shown"]
+        assert cells["Difference (untested)"] == plain["difference_shown"]
 
 
 def test_csv_has_the_numbers_of_json_to_the_last_digit(board):
@@ -88,19 +91,23 @@ def test_csv_has_the_numbers_of_json_to_the_last_digit(board):
                                             "seconds_per_epoch", "trials")},
             "m_recall_gain": comparison.get("m_recall"), "m_recall_gain_p": comparison.get("height_p"),
             "improvement": comparison.get("improvement"), "epochs_p": comparison.get("epochs_p"),
-            "seeds_sooner": comparison.get("sooner"), "seeds_later": comparison.get("later"),
+            "epochs_percent": comparison.get("epochs", {}).get("percent"),
+            "target_m_recall": comparison.get("epochs", {}).get("target"),
+            "seeds_without_target": comparison.get("epochs", {}).get("missed"),
             "epochs_to_target": target.get("value"), "difference_percent": difference.get("percent"),
             "device_seconds": row["cost"]["device_seconds"], "curve_noise": row["noise"],
         }
         for name, bounds in (
             ("best_m_recall", row["m_recall_bounds"]), ("m_recall_gain", comparison.get("m_recall_bounds")),
-            ("improvement", comparison.get("improvement_bounds")), ("epochs_to_target", row["epochs_bounds"]),
+            ("improvement", comparison.get("improvement_bounds")),
+            ("epochs_percent", comparison.get("epochs_bounds")), ("epochs_to_target", row["epochs_bounds"]),
         ):
             low, high = ends(bounds) or (None, None)
             pairs |= {f"{name}_low": low, f"{name}_high": high}
         for name, value in pairs.items():
             assert line[name] == ("" if value is None else str(value)), name
-        assert (line["gets_higher"], line["is_sooner"]) == (comparison.get("height", ""), comparison.get("epochs", ""))
+        for name, key in (("gets_higher", "height"), ("is_sooner", "epochs_answer")):
+            assert line[name] == comparison.get(key, "")
 
 
 def test_every_comparison_has_a_sentence_with_the_numbers_of_json(board):
@@ -116,24 +123,23 @@ def test_every_comparison_has_a_sentence_with_the_numbers_of_json(board):
 
 def _without_method(sentence: str) -> str:
     """The numbers of a sentence, without the length of training and a p-value that is but bounded."""
-    return re.sub(r"p < 0\.001| within \d+ epochs", "", sentence.partition(" against ")[2])
+    unread = r"p < 0\.001| within \d+ epochs|; `search.*| \(95 % of the mean best of lmh\)"
+    return re.sub(unread, "", sentence.partition(" against ")[2])
 
 
 def _in_words(row: dict[str, Any]) -> list[float]:
     """The numbers that JSON has for a sentence, rounded as the sentence rounds them, in its order."""
     comparison, numbers = row["comparison"], numbers_of(row)
-    gain, difference = (_rounded(*numbers[title]) for title in ("M-Recall over the baseline", "Difference"))
+    gain, pace = (_rounded(*numbers[title]) for title in (
+        "M-Recall over the baseline", "epochs to target over baseline's",
+    ))
+    target = _rounded([comparison["epochs"]["target"]], 1)
+    if "one search" in (comparison["height"], comparison["epochs_answer"]):
+        return [*gain, *pace, *target]
     of_height, of_epochs = ([p] if p >= 0.001 else [] for p in (comparison["height_p"], comparison["epochs_p"]))
-    tested = ("supported", "contradicted", "undecided")
-    height = [*gain, *of_height] if comparison["height"] in tested else [comparison["height_seeds"], *gain]
-    match comparison["epochs"]:
-        case "no yardstick":
-            epochs = []
-        case "too few seeds":
-            epochs = [comparison["epochs_seeds"]]
-        case _:
-            epochs = [comparison["sooner"], comparison["later"], *difference, *of_epochs]
-    return [float(each) for each in (len(comparison["seeds"]), *height, *epochs)]
+    missed = [count for side in ("missed", "baseline_missed") if (count := comparison["epochs"][side])]
+    found = (comparison["units"], *gain, *of_height, *target, *pace, *of_epochs, *missed)
+    return [float(each) for each in found]
 
 
 def _rounded(values: list[float], digits: int) -> list[float]:

@@ -40,19 +40,19 @@ def test_a_row_has_what_its_search_was_expected_to_find_with_fewer_trials_and_fe
     running = attempt("lmh", [90], configuration=8, status="running")
     confirming = attempt("lmh", [99, 99], configuration=3, seed=1, phase="confirm")
     (row,) = build([*searched(attempt), running, confirming], baseline="lmh").rows
-    assert row.tuning.trials == 5
-    for found in row.tuning.after_trials:
+    assert row.pick.tuning.trials == 5
+    for found in row.pick.tuning.after_trials:
         chosen = [max(some) for some in combinations(BESTS, int(found.at))]
         assert found.mean == pytest.approx(statistics.fmean(chosen))
-    assert row.tuning.epochs == pytest.approx(2 + 2 + 0.5 + 2 + 1)
-    assert (row.tuning.after_epochs[-1].at, row.tuning.after_epochs[-1].mean) == (7.5, 61.0)
-    assert row.tuning.with_replacement[-1] < 61.0
+    assert row.pick.tuning.epochs == pytest.approx(2 + 2 + 0.5 + 2 + 1)
+    assert (row.pick.tuning.after_epochs[-1].at, row.pick.tuning.after_epochs[-1].mean) == (7.5, 61.0)
+    assert row.pick.tuning.with_replacement[-1] < 61.0
 
 
 def test_a_single_configuration_and_a_search_for_something_else_have_no_such_curves(attempt):
     for runs in ([attempt("lmh")],
                  [attempt("lmh", configuration=place, summary={"search_value": -2.0}) for place in (0, 1)]):
-        assert build(runs, baseline="lmh").rows[0].tuning is None
+        assert build(runs, baseline="lmh").rows[0].pick.tuning is None
 
 
 def test_the_terminal_says_what_fewer_trials_would_have_found_where_four_were_tried(attempt):

@@ -23,7 +23,7 @@ def space_of(budget: int, *, given: int = 0) -> SearchedSpace:
     _, cell = tiny_cell(
         "lmh", {"margin": {"choices": [0.1, 0.2, 0.3]}}, training={"learning_rate": "default"}, sampler="grid",
     )
-    return SearchedSpace(cell, distributions_of(cell), cell.all_defaults(), "0/test", budget, given)
+    return SearchedSpace(cell, distributions_of(cell), cell.all_defaults(), "0/test", "0/test", budget, given)
 
 
 @pytest.mark.parametrize(("most", "expected"), [
@@ -101,5 +101,5 @@ def test_a_finer_grid_has_twice_the_points_and_leaves_out_those_of_the_coarser_o
 
 def test_a_grid_of_choices_and_whole_numbers_ends_with_the_space() -> None:
     _, cell = tiny_cell("lmh", {"margin": {"choices": [0.1, 0.2, 0.3]}}, sampler="grid")
-    space = SearchedSpace(cell, distributions_of(cell), cell.all_defaults(), "0/test", 2)
+    space = SearchedSpace(cell, distributions_of(cell), cell.all_defaults(), "0/test", "0/test", 2)
     assert sorted(point["loss.margin"] for point, _ in points_of(space)) == [0.1, 0.2, 0.3]

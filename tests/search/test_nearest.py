@@ -16,6 +16,6 @@ def test_distances_are_those_of_a_plain_loop() -> None:
     recorded = [{"loss.margin": margin} for margin in (0.1, 0.2, 0.5)]
     nearest = Nearest(cell, recorded)
     assert [nearest.place_of({"loss.margin": margin}) for margin in (0.14, 0.16, 0.34, 0.36)] == [0, 1, 1, 2]
-    points = [even_point(distributions_of(cell), number, seed=0)["loss.margin"] for number in range(16)]
+    points = [even_point(distributions_of(cell), number, seed_name="0")["loss.margin"] for number in range(16)]
     looped = [min(abs(float(point) - each["loss.margin"]) / 0.4 for each in recorded) for point in points]
     assert np.asarray(nearest.distances(16)) == pytest.approx(sorted(looped))

@@ -17,7 +17,8 @@ Recalls = list[float]
 
 
 def rule(**settings: object) -> ChanceToWin:
-    made = stopping_rule(SchedulerSpec.model_validate({"kind": "predicted", **settings}), epochs=EPOCHS)
+    plain = {"kind": "predicted", "grace_epochs": 1, **settings}
+    made = stopping_rule(SchedulerSpec.model_validate(plain), epochs=EPOCHS)
     assert isinstance(made, ChanceToWin)
     return made
 

@@ -96,7 +96,7 @@ def test_trials_that_never_reach_a_target_tell_samplers_where_to_look(sampler: s
         "epochs_to_target", 10.0, 57.0
     )
     misses: list[float] = []
-    for number in range(26 if sampler == "tpe" else 9):
+    for number in range(26 if sampler == "tpe" else 11):
         suggestion = search.ask(cell.name)
         assert suggestion is not None
         away = abs(float(suggestion.configuration["loss.margin"]) - 0.335)

@@ -39,7 +39,7 @@ def others(made: StoppingRule, *levels: float) -> None:
 
 
 def test_a_trial_that_no_longer_improves_stops_below_the_median_and_says_why() -> None:
-    made = rule(patience_epochs=2)
+    made = rule(patience_epochs=2, grace_epochs=1)
     others(made, 20, 30, 40, 50)
     assert train(made, "low", [10, 25, 24, 23]) == [
         "", "", "", "best 25.0 of epoch 2, below the median 39.0 of 4 others at epoch 4",
@@ -47,19 +47,19 @@ def test_a_trial_that_no_longer_improves_stops_below_the_median_and_says_why() -
 
 
 def test_a_slow_starter_goes_on_while_it_rises() -> None:
-    made = rule(patience_epochs=2)
+    made = rule(patience_epochs=2, grace_epochs=1)
     others(made, 20, 30, 40, 50)
     assert train(made, "slow", [1, 2, 3, 4, 5]) == [""] * 5
 
 
 def test_one_above_the_median_goes_on_however_long_it_stands() -> None:
-    made = rule(patience_epochs=1)
+    made = rule(patience_epochs=1, grace_epochs=1)
     others(made, 20, 30, 40, 50)
     assert train(made, "high", [45, 44, 43, 42]) == [""] * 4
 
 
 def test_few_others_and_the_grace_stop_nobody() -> None:
-    few, graceful = rule(patience_epochs=1), rule(patience_epochs=1, grace_epochs=4)
+    few, graceful = rule(patience_epochs=1, grace_epochs=1), rule(patience_epochs=1, grace_epochs=4)
     others(few, 50, 50, 50)
     others(graceful, 50, 50, 50, 50)
     assert train(few, "low", [2, 1, 1]) == [""] * 3
@@ -67,7 +67,7 @@ def test_few_others_and_the_grace_stop_nobody() -> None:
 
 
 def test_without_patience_it_is_the_median_rule() -> None:
-    made = rule("median")
+    made = rule("median", grace_epochs=1)
     others(made, 20, 30, 40, 50)
     assert train(made, "low", [10]) == ["best 10.0, below the median 36.0 of 4 others at epoch 1"]
 

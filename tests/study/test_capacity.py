@@ -73,7 +73,17 @@ def test_concurrency_follows_nodes_that_come_and_go() -> None:
         cluster.there = [("worker", SMALL)] * nodes
         seen.append(handed_out(capacity, Needs(), 0))
     assert seen == [1, 4, 8, 8, 8, 8]  # at most as many wait as run, and never more than the types can give
-    assert [capacity.room(Needs()), handed_out(capacity, Needs(), 12)] == [8, 12]
+    assert handed_out(capacity, Needs(), 12) == 12
+
+
+def test_room_is_on_the_nodes_there_are_and_on_those_that_may_come_within_the_limit() -> None:
+    cluster = Cluster(("worker", SMALL), ("", LARGE))
+    grows = Capacity(cluster.nodes, [NodeType("worker", SMALL, 4, None)], clock=cluster.clock)
+    fixed = Capacity(cluster.nodes, clock=cluster.clock)
+    assert (grows.room(Needs()), fixed.room(Needs()), fixed.room(Needs(cpus=2))) == (16, 10, 5)
+    assert Capacity(cluster.nodes, limit=3, clock=cluster.clock).room(Needs()) == 3
+    cluster.there = [("", LARGE)]
+    assert fixed.room(Needs()) == 8
 
 
 def test_nobody_waits_for_a_type_of_which_all_nodes_are_there() -> None:

@@ -14,7 +14,7 @@ from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.report.board_sentences import notes
 from vsetune.report.building import build
-from vsetune.study.confirmations import confirming_again
+from vsetune.study.confirmations import Confirming
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_records import logged_search
 from vsetune.study.trials import Assignment
@@ -38,7 +38,7 @@ class Driver:
     def ledger(self, seeds: int | None) -> StudyLedger:
         begun(self.writer, self.study)
         search = logged_search(self.writer, self.cells, self.study.search)
-        confirming = None if seeds is None else confirming_again(self.study, seeds)
+        confirming = None if seeds is None else Confirming(seeds, contenders=True)
         ledger = StudyLedger(self.study, self.cells, self.writer, search, confirming=confirming)
         ledger.recover()
         return ledger

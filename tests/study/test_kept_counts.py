@@ -22,7 +22,7 @@ from vsetune.study.study_records import logged_search
 from vsetune.study.study_tally import TrialState
 from vsetune.study.trials import Assignment, Requeued
 
-CONFIRMING = Confirming((7, 8), contenders=True)
+CONFIRMING = Confirming(2, contenders=True)
 
 
 class History:

@@ -306,7 +306,8 @@ def test_running_trials_are_accounted_for_whole() -> None:
 
 
 def test_a_search_that_stops_every_trial_as_soon_as_its_rule_may_trains_its_budget() -> None:
-    study = Study(search={"configurations": 2, "sampler": "random"}, training={"epochs": 100})
+    rule = {"kind": "patience", "grace_epochs": 1}
+    study = Study(search={"configurations": 2, "sampler": "random"}, training={"epochs": 100}, scheduler=rule)
     asked = 0
     while (trial := study.next()) != "done":
         stop(study, trial, 1)
@@ -325,26 +326,53 @@ def test_a_search_whose_trials_reach_their_target_at_once_comes_to_an_end() -> N
     assert asked == MOST_TRIALS * 2
 
 
-@pytest.mark.parametrize(("search", "wave", "then"), [
-    ({"configurations": 12}, 4, 2), ({"configurations": 3}, 2, 2), ({"configurations": 60}, 10, 2),
-    ({"configurations": 12, "at_once": 5}, 5, 5), ({"configurations": 12, "at_once": 1}, 1, 1),
+@pytest.mark.parametrize(("search", "places", "wave", "then"), [
+    ({"configurations": 12}, 0, 4, 2), ({"configurations": 3}, 64, 2, 2), ({"configurations": 60}, 1, 10, 2),
+    ({"configurations": 12}, 64, 4, 3), ({"configurations": 60}, 7, 10, 7),
+    ({"configurations": 12, "at_once": 5}, 64, 5, 5), ({"configurations": 12, "at_once": 1}, 64, 1, 1),
 ])
-def test_a_search_that_learns_starts_side_by_side_and_goes_on_two_at_a_time(
-    search: dict[str, Any], wave: int, then: int
+def test_a_search_that_learns_starts_side_by_side_and_goes_on_at_as_many_places_as_a_quarter_of_its_budget(
+    search: dict[str, Any], places: int, wave: int, then: int
 ) -> None:
     study = Study(search=search, training={"epochs": 1})
+    study.ledger.places = places
     asked = []
     while (trial := study.next()) != "wait":
         asked.append(trial)
     assert len(asked) == wave
     most = 0
-    for _ in range(wave + 4):
+    for _ in range(wave + 12):
         if asked:
             study.finish(asked.pop(0))
         while (trial := study.next()) not in ("wait", "done"):
             asked.append(trial)
             most = max(most, len(asked))
     assert most == then
+
+
+def test_cells_that_are_searched_share_the_places_and_one_that_is_over_leaves_its_own_to_the_others() -> None:
+    study = Study(
+        losses=[{"name": "lmh"}, {"name": "lsh"}], search={"configurations": 40, "at_once": None},
+        training={"epochs": 1}, budget={"epochs_per_cell": 20},
+    )
+    study.ledger.places = 8
+    running: dict[str, list[str]] = {"lmh": [], "lsh": []}
+
+    def fill() -> dict[str, int]:
+        while (trial := study.next()) not in ("wait", "done"):
+            running[trial.split(".")[1].split("-")[0]].append(trial)
+        return {loss: len(trials) for loss, trials in running.items()}
+
+    assert fill() == {"lmh": 10, "lsh": 10}, "both start side by side"
+    for loss in running:
+        while len(running[loss]) > 1:
+            study.finish(running[loss].pop())
+    assert fill() == {"lmh": 4, "lsh": 4}
+    while running["lmh"]:
+        study.finish(running["lmh"].pop())
+        while (trial := study.next()) != "wait":
+            running[trial.split(".")[1].split("-")[0]].append(trial)
+    assert len(running["lsh"]) == 8, "the search of lmh is over"
 
 
 def test_a_search_that_learns_nothing_runs_all_at_once() -> None:

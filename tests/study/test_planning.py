@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,10 +17,11 @@ from vsetune.config.component_specs import PairCost
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.resources import Needs
-from vsetune.config.study.study_spec import StudySpec
+from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.config.study.training import TrainingSpec
 from vsetune.networks.encoded import Encoded
 from vsetune.study import messages
+from vsetune.study.cell_budget import at_once
 from vsetune.study.node_types import NodeType
 from vsetune.study.planning.cell_measuring import measured, middles, score_some, spread
 from vsetune.study.planning.cell_times import CellTimes, cheaper_cadence, checkpoints_of, trial_seconds, validations_of
@@ -111,14 +113,28 @@ def test_steps_are_timed_in_the_middle_of_every_phase() -> None:
 def test_trials_end_when_places_are_free_for_them() -> None:
     cells = [work(10.0, searches=3, confirmations=1), work(4.0, searches=1)]
     # 0: A B, 4: A, 10: A, 14: nothing, 20: confirmation of A
-    assert schedule(cells, [TWO_CORES], at_once=lambda _: 2, limit=None, first=0.0) == Schedule(30.0, 2)
-    assert schedule(cells, [TWO_CORES], at_once=lambda _: 2, limit=1, first=1.0) == Schedule(45.0, 1)
+    assert schedule(cells, [TWO_CORES], at_once=lambda *_: 2, limit=None, first=0.0) == Schedule(30.0, 2)
+    assert schedule(cells, [TWO_CORES], at_once=lambda *_: 2, limit=1, first=1.0) == Schedule(45.0, 1)
     # 0: A, 10: A, 20: A, 30: confirmation, while B runs beside
     many = [replace(TWO_CORES, most=9)]
-    assert schedule(cells, many, at_once=lambda _: 1, limit=None, first=0.0) == Schedule(40.0, 2)
+    assert schedule(cells, many, at_once=lambda *_: 1, limit=None, first=0.0) == Schedule(40.0, 2)
     # one trial of two cores keeps the other cell waiting
     wide = [work(10.0, searches=1, cpus=2), work(4.0, searches=2)]
-    assert schedule(wide, [TWO_CORES], at_once=lambda _: 9, limit=None, first=0.5) == Schedule(15.0, 2)
+    assert schedule(wide, [TWO_CORES], at_once=lambda *_: 9, limit=None, first=0.5) == Schedule(15.0, 2)
+
+
+def test_nine_cells_keep_most_of_sixty_four_workers_busy() -> None:
+    search = SearchSpec(configurations=24)
+    cells = [work(10.0 + number / 10, searches=24) for number in range(9)]
+    places = [replace(TWO_CORES, most=32)]
+
+    def busy(most: Callable[[int, int], int]) -> float:
+        return sum(each.seconds * each.searches for each in cells) / (
+            64 * schedule(cells, places, at_once=most, limit=None, first=0.0).seconds
+        )
+
+    assert busy(lambda begun, searching: at_once(search, begun, 64 // searching)) > 0.7
+    assert busy(lambda begun, _: at_once(search, begun)) < 0.4, "two at a time"
 
 
 @pytest.mark.parametrize(("search", "budget", "trials"), [

@@ -151,9 +151,10 @@ def test_numbers_that_are_listed_go_on_by_the_last_step_or_factor() -> None:
     assert line([1e-4, 1e-3, 1e-2], 1e-4) == "learning_rate: {choices: [1.0e-05, 0.0001, 0.001, 0.01]}"
 
 
-def attempt(number: int, recall: float, margin: float, loss: str = "lmh") -> AttemptRecord:
+def attempt(number: int, recall: float, margin: float, loss: str = "lmh", repeat: int = 1) -> AttemptRecord:
+    cell = f"vsepp.{loss}" if repeat == 1 else f"vsepp.{loss}.r{repeat}"
     start = AttemptStart(
-        "demo", f"vsepp.{loss}-c{number:03d}-s0", f"vsepp.{loss}", "vsepp", loss, 1, 0, "search",
+        "demo", f"{cell}-c{number:03d}-s{repeat}", cell, "vsepp", loss, 1, repeat, "search",
         {"loss.margin": margin}, {"data": {"path": "data/scenes"}},
         protocol={"images": 400, "validate_every_steps": 50},
     )
@@ -170,27 +171,41 @@ def test_every_view_of_a_board_marks_and_says_it(record: StudyRecord) -> None:
     board = board_with_ends(build(attempts, baseline="lmh"), [record])
     flagged, plain = board.rows
     assert (flagged.loss, AT_RANGE_END in flagged.flags, AT_RANGE_END in plain.flags) == ("lmh", True, False)
-    (end,) = flagged.range_ends
+    (end,) = flagged.pick.range_ends
     sentence = end.sentence("vsepp lmh")
     for view in (" ".join(notes(board)), to_html(board), to_json(board), to_markdown(board)):
         assert sentence in view
-    assert json.loads(to_json(board))["rows"][0]["range_ends"] == [{
+    assert json.loads(to_json(board))["rows"][0]["repeats"][0]["range_ends"] == [{
         "setting": "loss.margin", "value": "0.39", "end": "high", "searched": "0.05 to 0.4",
         "place": "losses, entry lmh", "line": "search: {margin: {low: 0.05, high: 0.6}}",
     }]
     assert to_latex(board) != to_latex(build(attempts, baseline="lmh"))
 
 
+def test_each_of_several_searches_has_its_own_ends(record: StudyRecord) -> None:
+    attempts = [
+        attempt(number, recall, margin, repeat=repeat)
+        for repeat, recalls in ((1, (40, 50)), (2, (50, 40)), (3, (41, 51)))
+        for number, (recall, margin) in enumerate(zip(recalls, (0.2, 0.39), strict=True))
+    ]
+    board = board_with_ends(build(attempts, baseline="lmh"), [record])
+    assert [len(pick.range_ends) for pick in board.rows[0].repeats] == [1, 0, 1]
+    said = " ".join(notes(board))
+    assert "vsepp lmh, search 1: loss.margin 0.39" in said
+    assert "vsepp lmh, search 3: loss.margin 0.39" in said
+    assert "vsepp lmh, search 2: loss.margin" not in said
+
+
 def test_nothing_is_said_of_one_configuration_nor_of_studies_that_a_board_cannot_read(record: StudyRecord) -> None:
     one, two = [attempt(0, 40, 0.4)], [attempt(0, 40, 0.4), attempt(1, 30, 0.2)]
-    assert board_with_ends(build(two, baseline="lmh"), [record]).rows[0].range_ends
-    assert not board_with_ends(build(one, baseline="lmh"), [record]).rows[0].range_ends
+    assert board_with_ends(build(two, baseline="lmh"), [record]).rows[0].pick.range_ends
+    assert not board_with_ends(build(one, baseline="lmh"), [record]).rows[0].pick.range_ends
     others = [
         replace(record, name="other"), replace(record, config={"study": "demo", "from": "the future"}),
         replace(record, tags={f"{PLUGIN_TAG}loss.mine": "beef"}),
     ]
     for other in others:
-        assert not board_with_ends(build(two, baseline="lmh"), [other]).rows[0].range_ends
+        assert not board_with_ends(build(two, baseline="lmh"), [other]).rows[0].pick.range_ends
 
 
 def test_whole_numbers_on_a_log_scale_are_not_searched_down_to_zero() -> None:

@@ -30,7 +30,7 @@ from vsetune.records.studies import Studies
 from vsetune.report.board_sentences import notes
 from vsetune.report.building import build
 from vsetune.study import messages
-from vsetune.study.confirmations import confirming_again
+from vsetune.study.confirmations import Confirming
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.preparation import prepare_study
 from vsetune.study.recorded import find_attempt, load_recorded
@@ -285,7 +285,7 @@ def test_a_study_that_has_finished_stays_so_when_its_confirming_cannot_reach_a_c
     prepared = prepare_study(finished.path, console)
     with pytest.raises(UsageError, match="cannot reach it"):
         run_study(prepared, resume=True, retry_failed=False, address=None, console=console,
-                  confirming=confirming_again(prepared.spec, 2))
+                  confirming=Confirming(2, contenders=True))
     assert Studies().state("tiny").status == "finished"
 
 

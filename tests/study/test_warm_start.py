@@ -18,7 +18,7 @@ from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.objectives import Objective
-from vsetune.study.confirmations import confirming_again
+from vsetune.study.confirmations import Confirming
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trials import Assignment
 from vsetune.study.warm_start import kept_or_taken, take
@@ -101,7 +101,7 @@ def test_a_search_starts_once_from_shared_settings_and_a_confirmation_tells_them
     assert [run(ledger)["training.learning_rate"] == 5e-3 for _ in range(3)] == [False, True, False]
 
     confirming = StudyLedger(
-        study, cells, writer, search, warm_start=warm, confirming=confirming_again(study, 1)
+        study, cells, writer, search, warm_start=warm, confirming=Confirming(1, contenders=True)
     )
     confirming.recover()
     run(confirming)

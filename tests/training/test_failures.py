@@ -21,6 +21,7 @@ from vsetune.errors import (
     StorageError,
 )
 from vsetune.quality.checks import first_problem
+from vsetune.records.events import has_diverged
 from vsetune.training.failures import failure_of, out_of_memory, raised_by_code
 
 FINAL = [
@@ -58,6 +59,7 @@ INTERRUPTIONS = [
 def test_what_would_fail_again_is_final(error: Exception, kind: str) -> None:
     failure = failure_of(error)
     assert (failure.kind, failure.is_final, failure.spoils_the_process) == (kind, True, False)
+    assert has_diverged("failed", failure.text) == (kind == "numeric")
     assert failure.text.startswith(f"{kind}: ")
 
 

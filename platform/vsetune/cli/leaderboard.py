@@ -12,7 +12,7 @@ import typer
 from rich.table import Column
 
 from vsetune.cli import leaderboard_output, messages
-from vsetune.cli.leaderboard_output import Every, HitShare, StudyNames, read_boards
+from vsetune.cli.leaderboard_output import Every, HitShare, StudyNames, TargetShare, read_boards, shares_of
 from vsetune.cli.options import Baseline, Json, flag, place_to_write, require_known
 from vsetune.cli.output import FittingTable, inform, print_json, results
 from vsetune.config.spec.yaml_files import dump_yaml
@@ -43,6 +43,7 @@ def show(
     every: Every = False,
     baseline: Baseline = None,
     hit_share: HitShare = None,
+    target_share: TargetShare = None,
     as_json: Json = False,
 ) -> None:
     """Print the leaderboard of a study, or one for each data set over several: what compares side by side, the rest
@@ -51,7 +52,8 @@ def show(
     from vsetune.report.rows import Leaderboard
     from vsetune.report.terminal import render_table
 
-    shown = read_boards("show", study or [], every=every, baseline=baseline, hit_share=hit_share).shown
+    shares = shares_of(hit_share, target_share)
+    shown = read_boards("show", study or [], every=every, baseline=baseline, shares=shares).shown
     if as_json:
         results.out(to_json(shown))
     elif isinstance(shown, Leaderboard):

@@ -40,6 +40,13 @@ HitShare = Annotated[
         "default: 0.5", show_default=False,
     ),
 ]
+TargetShare = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE", help="share of the baseline's mean best M-Recall to which epochs are compared, e.g. 0.9; "
+        "default: 0.95", show_default=False,
+    ),
+]
 MlflowUrl = Annotated[
     str | None,
     typer.Option("--mlflow", metavar="URL", help="MLflow UI to link runs to; default: the tracking server, if any"),
@@ -63,6 +70,7 @@ def export(
         Path | None, place_to_write(help="performance profiles over networks and data sets, .svg or .png")
     ] = None,
     hit_share: HitShare = None,
+    target_share: TargetShare = None,
     mlflow: MlflowUrl = None,
     baseline: Baseline = None,
 ) -> None:
@@ -77,7 +85,8 @@ def export(
     kind = None if profile is None else _picture_kind(profile)
     uri = store_uri(TrackingSpec())
     ui = mlflow_ui(mlflow, uri)
-    read = read_boards("export", study or [], every=every, baseline=baseline, hit_share=hit_share)
+    shares = shares_of(hit_share, target_share)
+    read = read_boards("export", study or [], every=every, baseline=baseline, shares=shares)
     if not (html or csv or json or curves or latex or markdown or profile):
         html = home() / "leaderboards" / f"{read.name}.html"
     wanted: list[tuple[Path | None, Callable[[], str | bytes]]] = [
@@ -133,12 +142,13 @@ def serve(
     mlflow: MlflowUrl = None,
     baseline: Baseline = None,
     hit_share: HitShare = None,
+    target_share: TargetShare = None,
 ) -> None:
     """Show boards in the browser, brought up to date while their studies run. Ends with Ctrl-C."""
     from vsetune.report.serving import BoardServer
     from vsetune.study.range_ends import board_with_ends
 
-    share = share_of(hit_share)
+    shares = shares_of(hit_share, target_share)
     if not 0 <= port <= 65535:
         raise UsageError(messages.BAD_VALUE(option="--port", got=port, need="0 to 65535"))
     uri, store = store_uri(TrackingSpec()), Studies()
@@ -147,7 +157,7 @@ def serve(
         store.record(study)
     with BoardServer(
         store, studies or [], host=host, port=port, baseline=baseline, mlflow_url=ui, told=board_with_ends,
-        hit_share=share,
+        hit_share=shares.hit, target_share=shares.target,
     ) as server:
         inform(f"leaderboard: {server.url}  (Ctrl-C ends it)")
         command = mlflow_server(uri) if ui is None else None
@@ -227,12 +237,19 @@ class ReadBoards:
     name: str
 
 
+@dataclass(frozen=True)
+class Shares:
+    """hit: of the seeds, in performance profiles. target: of the baseline's mean best M-Recall. Above 0, at most 1."""
+
+    hit: float
+    target: float
+
+
 def read_boards(
-    command: str, names: Sequence[str], *, every: bool, baseline: str | None, hit_share: float | None,
+    command: str, names: Sequence[str], *, every: bool, baseline: str | None, shares: Shares,
 ) -> ReadBoards:
     """command: for the message. UsageError for neither names nor `every`, or both, a study that the store does not
-    have, a baseline that was not run, and an invalid share."""
-    share = share_of(hit_share)
+    have, and a baseline that was not run."""
     if every == bool(names):
         got = "names and --all" if names else "no names"
         need = "the names of studies, or --all without names"
@@ -240,23 +257,25 @@ def read_boards(
     store = Studies()
     names = list(dict.fromkeys(names))
     if len(names) == 1:
-        return _of_one(store, names[0], baseline, share)
-    return _of_several(store, names, baseline, share)
+        return _of_one(store, names[0], baseline, shares)
+    return _of_several(store, names, baseline, shares)
 
 
-def share_of(given: float | None) -> float:
-    """A share as `HitShare` gives it. UsageError for an invalid share of the seeds."""
+def shares_of(hit: float | None, target: float | None) -> Shares:
+    """The shares as `HitShare` and `TargetShare` give them. UsageError for an invalid one."""
+    from vsetune.metrics.efficiency import TARGET_SHARE
     from vsetune.metrics.performance_profiles import HIT_SHARE
 
-    if given is None:
-        return HIT_SHARE
-    if not 0 < given <= 1:
-        need = "a share above 0, at most 1: 0.75 for three of four seeds"
-        raise UsageError(messages.BAD_VALUE(option="--hit-share", got=f"{given:g}", need=need))
-    return given
+    for option, given, example in (
+        ("--hit-share", hit, "0.75 for three of four seeds"), ("--target-share", target, "0.9 for an easier target"),
+    ):
+        if given is not None and not 0 < given <= 1:
+            need = f"a share above 0, at most 1: {example}"
+            raise UsageError(messages.BAD_VALUE(option=option, got=f"{given:g}", need=need))
+    return Shares(HIT_SHARE if hit is None else hit, TARGET_SHARE if target is None else target)
 
 
-def _of_one(store: Studies, study: str, baseline: str | None, hit_share: float) -> ReadBoards:
+def _of_one(store: Studies, study: str, baseline: str | None, shares: Shares) -> ReadBoards:
     from vsetune.report.building import build
     from vsetune.study.range_ends import board_with_ends
 
@@ -264,12 +283,15 @@ def _of_one(store: Studies, study: str, baseline: str | None, hit_share: float) 
     if not attempts:
         raise UsageError(messages.NO_ATTEMPTS(studies=f"study {study}"))
     known = {record.name: record for record in store.studies()}
-    board = build(attempts, baseline=baseline or str(known[study].config["baseline"]), hit_share=hit_share)
+    board = build(
+        attempts, baseline=baseline or str(known[study].config["baseline"]), hit_share=shares.hit,
+        target_share=shares.target,
+    )
     return ReadBoards(store, board_with_ends(board, [known[study]]), attempts, study)
 
 
 def _of_several(
-    store: Studies, names: Sequence[str], baseline: str | None, hit_share: float
+    store: Studies, names: Sequence[str], baseline: str | None, shares: Shares
 ) -> ReadBoards:
     from vsetune.report.many_studies import build_many
     from vsetune.study.range_ends import board_with_ends
@@ -281,7 +303,7 @@ def _of_several(
         raise UsageError(messages.BASELINE_NOT_RUN(baseline=baseline, losses=", ".join(sorted(losses))))
     attempts = [attempt for study in studies for attempt in study.attempts]
     name = f"{names[0]}_and_{len(names) - 1}_more" if names else "all_studies"
-    found = build_many(studies, baseline=baseline, hit_share=hit_share)
+    found = build_many(studies, baseline=baseline, hit_share=shares.hit, target_share=shares.target)
     shown = replace(found, boards=tuple(board_with_ends(board, records) for board in found.boards))
     return ReadBoards(store, shown, attempts, name)
 

@@ -64,7 +64,7 @@ def confirm_study(
     that it does not list; what has finished is not run again, so the same command goes on after an interruption. The
     numbers of the leaderboard then come from these seeds; runner-up and papers' settings stand in its notes.
     """
-    from vsetune.study.confirmations import confirming_again
+    from vsetune.study.confirmations import Confirming
     from vsetune.study.run import run_study
 
     again = f"vsetune study confirm {study} --seeds {seeds}"
@@ -72,7 +72,7 @@ def confirm_study(
         prepared = _prepared(study)
         outcome = run_study(
             prepared, resume=True, retry_failed=False, address=address, console=stderr,
-            confirming=confirming_again(prepared.spec, seeds),
+            confirming=Confirming(seeds, contenders=True),
         )
     _report(prepared, outcome, go_on=again)
 
@@ -130,7 +130,8 @@ def validate(
         print_json([_plain_cell(cell) for cell in cells])
         return
     table = Table(Column("cell", overflow="fold"), "epochs", Column("searched", overflow="fold"), title_justify="left")
-    table.title = f"{study.study}: {counted(len(cells), 'cell', 'cells')}"
+    searches = f", each searched {study.search.repeats} times" if study.search.repeats > 1 else ""
+    table.title = f"{study.study}: {counted(len(cells), 'cell', 'cells')}{searches}"
     for cell in cells:
         table.add_row(cell.name, f"{epochs_of_cell(study, cell):g}", searched_text(cell))
     results.print(table)

@@ -33,6 +33,7 @@ from vsetune.study.study_file import load_study
 
 if TYPE_CHECKING:
     from vsetune.study.planning.cell_times import Progress
+    from vsetune.study.planning.claims import Claims
     from vsetune.study.planning.planned_study import CellPlan, StudyPlan
     from vsetune.study.simulation.simulated_search import SimulatedSearch, SimulationSettings, Trainings
     from vsetune.study.simulation.simulated_studies import SearchSummary
@@ -44,7 +45,7 @@ _WIDE = 120
 """Width of a terminal in which the table has room for the searched settings; otherwise they stand below it."""
 
 
-@app.command("plan", epilog="Example: vsetune study plan studies/quickstart.yaml")
+@app.command("plan", epilog="Example: vsetune study plan studies/quickstart.yaml --points 1")
 def plan_study(
     file: StudyFile,
     seconds_per_cell: Annotated[
@@ -55,6 +56,18 @@ def plan_study(
             min=1, max=100_000, help="trials at a time; default: as many as this machine, or all nodes there can be of "
             "the cluster that $VSETUNE_CLUSTER describes, have room for", show_default=False,
         )
+    ] = None,
+    points: Annotated[
+        float | None, typer.Option(min=0.01, max=100, help="also plan the searches and seeds that show a difference of "
+                                   "so many points of M-Recall", show_default=False)
+    ] = None,
+    percent: Annotated[
+        float | None, typer.Option(min=0.1, max=99, help="the same for so many per cent fewer epochs to a target",
+                                   show_default=False)
+    ] = None,
+    like: Annotated[
+        str | None, typer.Option(metavar="STUDY", help="take the deviations between searches and seeds from this "
+                                 "recorded study, in place of assumed ones", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -69,13 +82,16 @@ def plan_study(
     """
     from vsetune.study.node_types import known_node_types, unused_gpus
     from vsetune.study.planning.cell_times import measure_cells
+    from vsetune.study.planning.claims import ASSUMED, claims_of, recorded_spread
     from vsetune.study.planning.planned_study import places_for, require_places, this_machine
     from vsetune.study.planning.planned_study import plan_study as plan_of
     from vsetune.study.preparation import prepare_study
 
+    spread = ASSUMED if like is None else recorded_spread(like)
     with interruptible("nothing was recorded"):
         prepared = prepare_study(file, stderr)
-        study, cells, here = prepared.spec, prepared.cells, this_machine()
+        study, here = prepared.spec, this_machine()
+        cells = [cell for cell in prepared.cells if cell.repeat == 1]
         needs = [study.resources.needs_of(cell.network_name, cell.loss_name) for cell in cells]
         require_places(needs, [here], where=str(file), advice="measure on a machine that has it")
         types = known_node_types()
@@ -89,8 +105,9 @@ def plan_study(
                 on_progress=lambda progress: status.update(_progress_text(progress, len(cells))),
             )
     plan = plan_of(study, cells, measured, types or [replace(here, most=workers or 1)], limit=limit)
+    claims = claims_of(study, cells, plan, points=points, per_cent=percent, spread=spread)
     if as_json:
-        print_json(_plain(plan, cells, at_once))
+        print_json(_plain(plan, cells, at_once) | {"claims": asdict(claims)})
     else:
         spaces = {cell.name: searched_text(cell) for cell in cells}
         is_wide = results.width >= _WIDE
@@ -103,6 +120,8 @@ def plan_study(
         inform(line)
     for name, problem in plan.unmeasured.items():
         complain("failed", as_problem(problem).at(f"cell {name}"))
+    if any(cell.domains for cell in cells):
+        inform("\n".join(_claim_lines(study, claims, points=points, percent=percent, like=like)))
     inform(_summary(plan))
     raise typer.Exit(1 if plan.unmeasured else 0)
 
@@ -127,7 +146,8 @@ def _table(plan: StudyPlan, spaces: Mapping[str, str] | None) -> FittingTable:
 
 def _numbers(row: CellPlan) -> list[str]:
     times, peak = row.times, row.memory_bytes
-    trials = f"{row.searches} + {row.confirmations}" if row.confirmations else str(row.searches)
+    searches = f"{row.repeats} x {row.searches // row.repeats}" if row.repeats > 1 else str(row.searches)
+    trials = f"{searches} + {row.confirmations}" if row.confirmations else searches
     return [
         trials, f"{row.epochs:g}", f"{times.step:.3g}", f"{times.validation:.3g}{'*' if times.is_scaled else ''}",
         f"{row.hours:.3g}", f"{100 * row.trial.validating / row.trial.total:.0f} %",
@@ -144,6 +164,37 @@ def _summary(plan: StudyPlan) -> str:
         f"{plan.study}: about {plan.trials} trials, {plan.epochs:g} epochs, {_duration(plan.hours)} on {plan.workers} "
         f"workers ({plan.device_hours:.2f} hours of trials), {money}{without}"
     )
+
+
+def _claim_lines(
+    study: StudySpec, claims: Claims, *, points: float | None, percent: float | None, like: str | None
+) -> list[str]:
+    """What the study could claim of its tuned losses, and what a wanted difference takes."""
+    found = "no claim about tuned losses: that takes search.repeats of 3 or more, and two seeds or more"
+    if claims.points is not None:
+        found = (
+            f"shows with 80 % probability differences of {claims.points:.2g} points of M-Recall or "
+            f"{claims.per_cent:.2g} % fewer epochs between tuned losses"
+        )
+    height, pace = claims.spread
+    source = f"those of study {like}" if like else "assumed; --like STUDY takes recorded ones"
+    lines = [
+        f"{study.study}: {counted(study.search.repeats, 'search', 'searches')} of each loss: {found}",
+        f"deviations between searches and between seeds: {height.search:.2g} and {height.seed:.2g} points, "
+        f"{100 * pace.search:.2g} and {100 * pace.seed:.2g} % of epochs ({source})",
+    ]
+    if points is None and percent is None:
+        return lines
+    asked = " and ".join([
+        *([] if points is None else [f"{points:g} points"]), *([] if percent is None else [f"{percent:g} % of epochs"]),
+    ])
+    if (wanted := claims.wanted) is None:
+        return [*lines, f"{asked}: more searches than are practical; tune with more configurations, or train longer"]
+    hours = "" if wanted.hours is None else f", {wanted.hours:.3g} hours of trials"
+    return [*lines, (
+        f"{asked}: search.repeats: {wanted.repeats} and {wanted.seeds + 1} seeds: {wanted.trials} trials, "
+        f"{wanted.epochs:g} epochs{hours}"
+    )]
 
 
 def _duration(hours: float) -> str:
@@ -298,12 +349,13 @@ def _row(row: SearchSummary) -> list[str]:
 
 def _settings_of(study: StudySpec) -> str:
     search, scheduler, budget = study.search, study.scheduler, study.budget
+    grace = scheduler.grace_in(study.training.epochs)
     kinds = {
-        "none": "no pruning", "median": f"median (grace {scheduler.grace_epochs:g})",
-        "predicted": f"predicted, {scheduler.least_chance:g} to win (grace {scheduler.grace_epochs:g})",
-        "patience": f"patience {scheduler.patience_epochs:g} over the median (grace {scheduler.grace_epochs:g})",
+        "none": "no pruning", "median": f"median (grace {grace:g})",
+        "predicted": f"predicted, {scheduler.least_chance:g} to win (grace {grace:g})",
+        "patience": f"patience {scheduler.patience_epochs:g} over the median (grace {grace:g})",
     }
-    halving = f"{scheduler.kind} (grace {scheduler.grace_epochs:g}, factor {scheduler.reduction_factor:g})"
+    halving = f"{scheduler.kind} (grace {grace:g}, factor {scheduler.reduction_factor:g})"
     most = budget.epochs_per_cell or search.configurations * study.training.epochs
     parts = [
         f"{search.start} start, then {search.sampler}" if search.learns else search.sampler,

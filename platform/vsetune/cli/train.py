@@ -35,7 +35,7 @@ def train(
     prepared = prepare_study(file, stderr)
     cells = {each.name: each for each in prepared.cells}
     chosen = cells[require_known(cell, cells, "cell", at="--cell")] if cell else prepared.cells[0]
-    used_seed = prepared.spec.seeds[0] if seed is None else seed
+    used_seed = chosen.seeds[0] if seed is None else seed
     trial = build_trial(
         prepared.spec, chosen, chosen.defaults(), trial=f"{chosen.name}-defaults-s{used_seed}", seed=used_seed
     )

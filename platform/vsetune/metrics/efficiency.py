@@ -38,6 +38,8 @@ class SeedDifference:
     censored_share: float
 
 
+TARGET_SHARE = 0.95
+"""Default target of a comparison of epochs: this share of the baseline's mean best M-Recall."""
 _CUTOFFS = (1, 5, 10)
 
 

@@ -129,14 +129,6 @@ def paired_t(differences: Sequence[float]) -> float:
     return float(min(1.0, 2 * scipy.special.stdtr(len(values) - 1, -statistic)))
 
 
-def sign_test(wins: int, losses: int) -> float:
-    """P-value of both being equally likely: 2 P(Binomial(n, 1/2) <= the smaller count), n = their sum, at most 1.
-
-    Ties are left out beforehand (Conover 1999, 3.4).
-    """
-    return float(min(1.0, 2 * scipy.special.bdtr(min(wins, losses), wins + losses, 0.5)))
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values corrected for all comparisons together (Holm 1979), which controls the family-wise error rate.
 
@@ -148,11 +140,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - place) * p_values[index]))
         corrected[index] = largest
     return corrected
-
-
-def seeds_to_decide(comparisons: int, *, alpha: float) -> int:
-    """The fewest seeds whose sign test can reach alpha as the first of so many comparisons: 2^(1 - n) m <= alpha."""
-    return math.ceil(1 + math.log2(max(comparisons, 1) / alpha) - 1e-12)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ SEARCH_VALUE, CONSTRAINT_EXCESS = "search_value", "constraint_excess"
 """In the summary of a trial of a search. SEARCH_VALUE: what the search maximises, if that is not the best M-Recall
 (larger is better). CONSTRAINT_EXCESS: the share by which the trial exceeds a limit of the study, if there is one (above
 0: it cannot win)."""
+DIVERGED = "numeric:"
+"""Prefix of `error` of a failed trial whose loss, gradient or scores were no longer finite numbers."""
 NO_CONFIGURATION = "no valid configuration"
 """Prefix of `error` of a failed trial that stands for a configuration which the search of its cell could not find."""
 DRAWN_BY = "drawn_by"
@@ -178,6 +180,7 @@ class AttemptStart(_Checked):
     protocol: what was ranked and how often (`validate_every_steps`, images, captions, data fingerprint, tie rule);
     curves under different protocols must not be compared.
     phase: `search` (hyperparameters being searched) or `confirm` (the winner repeated with another seed).
+    cell: `network.loss`, or `network.loss.r2`, `.r3`, ... for the repeated searches of a study.
     """
 
     study: Name
@@ -192,6 +195,12 @@ class AttemptStart(_Checked):
     resolved: Annotated[Mapping[str, Any], _as(_Resolved), BeforeValidator(_json)]
     environment: Annotated[Mapping[str, _Text], AfterValidator(_environment)] = field(default_factory=dict)
     protocol: _Json = field(default_factory=dict)
+
+    @property
+    def repeat(self) -> int:
+        """Number of the search of this network and loss that the attempt belongs to, from 1."""
+        suffix = self.cell.removeprefix(f"{self.network}.{self.loss}")
+        return int(suffix[2:]) if suffix.startswith(".r") else 1
 
 
 @dataclass(frozen=True)
@@ -213,6 +222,11 @@ class AttemptRecord:
 def was_cut_short(status: str, error: str | None) -> bool:
     """Whether an attempt finished before its last epoch because it reached the target of its search."""
     return status == "finished" and (error or "").startswith(TARGET_REACHED)
+
+
+def has_diverged(status: str, error: str | None) -> bool:
+    """Whether an attempt failed because its training diverged, and not because of its machine, data or code."""
+    return status == "failed" and (error or "").startswith(DIVERGED)
 
 
 FORMAT = 1

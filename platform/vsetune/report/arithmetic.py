@@ -11,19 +11,19 @@ from typing import Any
 from scipy import special
 
 from vsetune.metrics.curves import best_of_curve
+from vsetune.metrics.efficiency import epochs_to_target
+from vsetune.metrics.repeated_searches import log_means, welch
 from vsetune.metrics.seed_statistics import (
     LEVEL,
     MEAN_SEEDS,
     MEDIAN_SEEDS,
     kaplan_meier,
     median_depth,
-    noise_tolerance,
     paired_t,
-    sign_test,
 )
 from vsetune.records.events import AttemptRecord
 from vsetune.report import wording
-from vsetune.report.comparing import is_evidence
+from vsetune.report.comparing import means_of, units_of
 from vsetune.report.rows import Leaderboard, Row, SeedResult
 
 
@@ -44,7 +44,7 @@ def steps(row: Row, leaderboard: Leaderboard) -> list[Step]:
     found = [Step("best M-Recall", tuple(_height(row))), Step("epochs to best, to level", tuple(_own_epochs(row)))]
     if baseline is not None and row.collapse is not None:
         found.append(Step(f"against {baseline.loss}", (f"nothing: {wording.collapse(row)}",)))
-    if baseline is not None and any(seed.epochs_to_target for seed in row.seeds):
+    if baseline is not None:
         found += _against(row, baseline, leaderboard)
     return [*found, _cost(row)]
 
@@ -52,10 +52,13 @@ def steps(row: Row, leaderboard: Leaderboard) -> list[Step]:
 def _against(row: Row, baseline: Row, leaderboard: Leaderboard) -> list[Step]:
     pairs, found = _pairs(row, baseline), []
     if row.comparison is not None:
-        found.append(Step(f"M-Recall over {baseline.loss}", tuple(_gain(row, pairs, leaderboard))))
-    found.append(Step(f"epochs to the best of {baseline.loss}", tuple(_target_epochs(row, pairs))))
-    if row.comparison is not None:
-        found.append(Step("Difference", tuple(_difference(row, pairs, leaderboard))))
+        height = _gain if not row.comparison.by_search else _gain_of_searches
+        found.append(Step(f"M-Recall over {baseline.loss}", tuple(height(row, baseline, leaderboard))))
+        found.append(Step("epochs to the target", tuple(_pace(row, baseline, leaderboard))))
+    if pairs:
+        found.append(Step(f"epochs to the best of {baseline.loss}", tuple(_target_epochs(row, pairs))))
+    if row.difference is not None:
+        found.append(Step("Difference", tuple(_difference(row, pairs))))
     return found
 
 
@@ -77,12 +80,25 @@ def _pairs(row: Row, baseline: Row) -> list[tuple[SeedResult, SeedResult]]:
 
 
 def _height(row: Row) -> list[str]:
-    bests = [seed.best_m_recall for seed in row.headline]
-    chose = [seed for seed in row.seeds if seed not in row.headline]
-    lines = [f"mean of seeds {_names(row.headline)}: ({' + '.join(map(_n, bests))}) / {len(bests)} = "
-             f"{_n(statistics.fmean(bests))}"]
-    lines += [f"left out: seed {seed.seed}, {_n(seed.best_m_recall)}, which chose the configuration" for seed in chose]
-    return [*lines, *_t_interval(bests, row.m_recall_bounds, "chose or did not finish")]
+    left_out = [
+        f"left out: seed {seed.seed}, {_n(seed.best_m_recall)}, which chose the configuration"
+        for seed in row.seeds if seed not in row.headline
+    ]
+    units = units_of(row) if row.is_tuned else []
+    if len(units) < 2:
+        bests = [seed.best_m_recall for seed in row.headline]
+        return [_mean(f"seeds {_names(row.headline)}", bests), *left_out, *_t_interval(
+            bests, row.m_recall_bounds, "chose or did not finish"
+        )]
+    lines = [_mean(f"search {unit[0].repeat}, seeds {_names(unit)}", [seed.best_m_recall for seed in unit])
+             for unit in units]
+    means = means_of(units)
+    interval = _t_interval(means, row.m_recall_bounds, "are fewer than three")
+    return [*lines, *left_out, _mean("searches", means), *interval]
+
+
+def _mean(of: str, values: Sequence[float]) -> str:
+    return f"mean of {of}: ({' + '.join(map(_n, values))}) / {len(values)} = {_n(statistics.fmean(values))}"
 
 
 def _t_interval(values: Sequence[float], found: tuple[float, float] | None, otherwise: str) -> list[str]:
@@ -92,7 +108,7 @@ def _t_interval(values: Sequence[float], found: tuple[float, float] | None, othe
     deviation = statistics.stdev(values)
     lines = [f"deviation: sqrt(sum of squares around the mean / {size - 1}) = {_n(deviation)}"]
     if found is None:
-        return [*lines, f"no interval: seeds {otherwise}, or are equal"]
+        return [*lines, f"no interval: they {otherwise}, or are equal"]
     quantile = float(special.stdtrit(size - 1, (1 + LEVEL) / 2))
     half = quantile * deviation / math.sqrt(size)
     return [
@@ -102,19 +118,20 @@ def _t_interval(values: Sequence[float], found: tuple[float, float] | None, othe
 
 
 def _own_epochs(row: Row) -> list[str]:
-    lines = [f"to best: median of {_list(row.headline, lambda seed: seed.epochs_to_best)} = {_n(row.epochs_to_best)}"]
-    if row.noise is None:
+    trained = [seed for seed in row.headline if not seed.diverged]
+    lines = [f"to best: median of {_list(trained, lambda seed: seed.epochs_to_best)} = {_n(row.epochs_to_best)}"]
+    if row.level_tolerance is None:
         return [*lines, "to level: not known, the curves are too short to estimate their noise"]
     return [
-        *lines, f"noise of one validation: {_n(row.noise)}; two of one level differ by at most 2.77 x {_n(row.noise)} "
-        f"= {_n(noise_tolerance(row.noise))} in 95 of 100 cases",
-        f"to level: median of {_list(row.headline, lambda seed: seed.epochs_to_level)} = {_n(row.epochs_to_level)}",
+        *lines, f"noise of one validation: {_n(row.noise)}; the largest of the compared losses, times 2.77, is "
+        f"{_n(row.level_tolerance)}: two validations of one level differ by no more in 95 of 100 cases",
+        f"to level: median of {_list(trained, lambda seed: seed.epochs_to_level)} = {_n(row.epochs_to_level)}",
     ]
 
 
-def _gain(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]], leaderboard: Leaderboard) -> list[str]:
-    comparison = row.comparison
-    fresh = [(seed, other) for seed, other in pairs if is_evidence(seed) and is_evidence(other)]
+def _gain(row: Row, baseline: Row, leaderboard: Leaderboard) -> list[str]:
+    comparison, own = row.comparison, {seed.seed: seed for seed in baseline.headline if seed.is_evidence}
+    fresh = [(seed, own[seed.seed]) for seed in row.headline if seed.is_evidence and seed.seed in own]
     if comparison is None or not fresh:
         return ["no pair of seeds that finished and chose nothing"]
     gains = [seed.best_m_recall - other.best_m_recall for seed, other in fresh]
@@ -136,6 +153,48 @@ def _gain(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]], leaderboard:
     return [*lines, f"so the claim that it is higher is: {comparison.height}"]
 
 
+def _gain_of_searches(row: Row, baseline: Row, leaderboard: Leaderboard) -> list[str]:
+    comparison = row.comparison
+    assert comparison is not None
+    means = [means_of(units_of(each)) for each in (row, baseline)]
+    if not all(means):
+        return ["no search with fresh seeds, of the loss or of the baseline"]
+    lines = [
+        _mean(f"{each.loss}, by {'search' if each.is_tuned else 'seed'}", values)
+        for each, values in zip((row, baseline), means, strict=True)
+    ]
+    lines.append(f"difference: {_n(comparison.m_recall)}")
+    if comparison.m_recall_bounds is not None:
+        low, high = comparison.m_recall_bounds
+        lines.append(
+            f"Welch's t: 95 % interval {_n(low)} to {_n(high)}, p {_n(welch(*means).p)}; "
+            f"{_holm(comparison.height_p, leaderboard)}"
+        )
+    return [*lines, f"so the claim that it is higher is: {comparison.height}"]
+
+
+def _pace(row: Row, baseline: Row, leaderboard: Leaderboard) -> list[str]:
+    comparison = row.comparison
+    assert comparison is not None
+    found = comparison.epochs
+    lines = [f"target: {_n(100 * found.share)} % of the mean best of {baseline.loss}, {_n(found.target)}"]
+    if found.percent is None:
+        return [*lines, "no seeds to compare"]
+    for each in (row, baseline):
+        for unit in units_of(each):
+            if comparison.by_search or unit[0].seed in comparison.seeds:
+                reached = [(seed.seed, epochs_to_target(seed.curve, found.target)) for seed in unit]
+                words = ", ".join(f"{seed} {'after ' if to.censored else 'at '}{_n(to.value)}" for seed, to in reached)
+                lines.append(
+                    f"{each.loss}, seed {words}: mean logarithm {_n(log_means([[to for _, to in reached]])[0])}"
+                )
+    lines.append(f"ratio of the means of these, in per cent: {_n(found.percent)}")
+    if comparison.epochs_bounds is not None:
+        low, high = comparison.epochs_bounds
+        lines.append(f"95 % interval of t: {_n(low)} to {_n(high)}; p {_holm(comparison.epochs_p, leaderboard)}")
+    return [*lines, f"so the claim that it needs fewer epochs is: {comparison.epochs_answer}"]
+
+
 def _target_epochs(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]]) -> list[str]:
     reached = [(seed, other, seed.epochs_to_target) for seed, other in pairs if seed.epochs_to_target]
     lines = [
@@ -151,7 +210,7 @@ def _target_epochs(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]]) -> 
     return [*lines, _median_interval(row.epochs_bounds, len(reached))]
 
 
-def _difference(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]], leaderboard: Leaderboard) -> list[str]:
+def _difference(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]]) -> list[str]:
     lines = []
     for seed, other in pairs:
         epochs = seed.epochs_to_target
@@ -161,17 +220,11 @@ def _difference(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]], leader
                 f"seed {seed.seed}: 100 ({_n(epochs.value)} - {_n(other.epochs_to_best)}) / {_n(other.epochs_to_best)} "
                 f"= {'at least ' if epochs.censored else ''}{_n(percent)} %"
             )
-    difference, comparison = row.difference, row.comparison
-    if difference is None or comparison is None:
-        return lines
+    difference = row.difference
+    assert difference is not None
     ends = None if difference.low is None or difference.high is None else (difference.low, difference.high)
     lines.append(f"median:{' at least' if difference.is_lower_bound else ''} {_n(difference.percent)} %")
-    lines.append(_median_interval(ends, difference.pairs))
-    lines.append(
-        f"faster in {comparison.sooner}, slower in {comparison.later}: p of the sign test "
-        f"{_n(sign_test(comparison.sooner, comparison.later))}; {_holm(comparison.epochs_p, leaderboard)}"
-    )
-    return [*lines, f"so the claim that it is faster is: {comparison.epochs}"]
+    return [*lines, _median_interval(ends, difference.pairs), "not tested"]
 
 
 def _median_interval(found: tuple[float, float] | None, seeds: int) -> str:
@@ -183,7 +236,7 @@ def _median_interval(found: tuple[float, float] | None, seeds: int) -> str:
         )
     if seeds < MEDIAN_SEEDS:
         return f"no interval: it takes {MEDIAN_SEEDS} seeds"
-    return "no interval: seeds chose the configuration or did not finish"
+    return "no interval: seeds chose the configuration, did not finish, or are of several searches"
 
 
 def _holm(p_value: float, leaderboard: Leaderboard) -> str:

@@ -9,18 +9,32 @@ import math
 import string
 from collections.abc import Callable, Mapping, Sequence
 
-from vsetune.metrics.seed_statistics import MEAN_SEEDS, MEDIAN_SEEDS, noise_tolerance
+from vsetune.metrics.repeated_searches import FEWEST_REPEATS
+from vsetune.metrics.seed_statistics import MEAN_SEEDS, MEDIAN_SEEDS
+from vsetune.report.comparing import units_of
 from vsetune.report.paper_table import published_notes
-from vsetune.report.rows import ALPHA, AT_RANGE_END, Answer, Comparison, Leaderboard, Row
+from vsetune.report.rows import ALPHA, AT_RANGE_END, Comparison, Leaderboard, Pick, Row
 from vsetune.report.search_budgets import LESS, MORE
 from vsetune.report.selection import code_words
 from vsetune.report.time_profiles import pareto_front
-from vsetune.report.wording import collapse, difference, epochs, fixed, gain, mean, new_study_file
+from vsetune.report.wording import (
+    collapse,
+    collapsed,
+    configuration,
+    epochs,
+    fixed,
+    gain,
+    mean,
+    new_study_file,
+    pace,
+    search_name,
+    share_of_epochs,
+)
 
 
 def headline(leaderboard: Leaderboard) -> list[str]:
-    """One sentence per data set and network: the supported claims, or the seeds that an answer needs; collapsed
-    baselines first."""
+    """One sentence per data set and network: the supported claims, or the searches or seeds that an answer needs;
+    collapses first."""
     return [*collapses(leaderboard), *(
         _headline(dataset, network, rows, leaderboard.baseline) for dataset, network, rows in leaderboard.groups()
         if not any(row.collapse for row in rows)
@@ -28,15 +42,17 @@ def headline(leaderboard: Leaderboard) -> list[str]:
 
 
 def collapses(leaderboard: Leaderboard) -> list[str]:
-    """One sentence per data set and network whose baseline collapsed."""
-    collapsed = [
-        (f"{network} on {dataset}", next((row for row in rows if row.collapse), None))
-        for dataset, network, rows in leaderboard.groups()
-    ]
-    return [
-        f"{place}: {collapse(row).replace('the baseline', f'the baseline {leaderboard.baseline}', 1)}. Nothing "
-        "is compared with it." for place, row in collapsed if row is not None
-    ]
+    """One sentence per data set and network whose baseline collapsed, or of whose losses seeds collapsed."""
+    lines = []
+    for dataset, network, rows in leaderboard.groups():
+        place = f"{network} on {dataset}"
+        row = next((row for row in rows if row.collapse), None)
+        if row is not None:
+            words = collapse(row).replace("the baseline", f"the baseline {leaderboard.baseline}", 1)
+            lines.append(f"{place}: {words}. Nothing is compared with it.")
+        fallen = [f"{row.loss}: {collapsed(row)}" for row in rows if row.collapsed_seeds and row.collapse is None]
+        lines += [f"{place}: {'; '.join(fallen)}. They count."] if fallen else []
+    return lines
 
 
 def findings(leaderboard: Leaderboard) -> list[str]:
@@ -46,7 +62,7 @@ def findings(leaderboard: Leaderboard) -> list[str]:
     losses: dict[tuple[str, str, str], list[str]] = {}
     for row in compared:
         if row.comparison is not None:
-            words = _finding(row, row.comparison, leaderboard.baseline)
+            words = _finding(row, row.comparison, leaderboard)
             losses.setdefault((row.dataset, row.network, words), []).append(row.loss)
     lines = [f"{network} {', '.join(names)} {words}" for (_, network, words), names in losses.items()]
     return [*lines, *_method(compared), *_more_seeds(leaderboard, compared)]
@@ -67,22 +83,48 @@ def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) ->
         return f"{place}: no loss shares a seed with {baseline}, nothing is compared."
     supported = [
         *_supported(compared, "height", f"higher than {baseline}", _gain),
-        *_supported(compared, "epochs", f"faster to the best of {baseline}", _difference),
+        *_supported(compared, "epochs_answer", f"faster than {baseline}", _pace),
     ]
     if supported:
         return f"{place}: the data support that {', and that '.join(supported)}."
-    if all("too few seeds" in _answers(row) for row in compared):
+    answers = [row.comparison.answers for row in compared if row.comparison]
+    if all("one search" in each for each in answers):
+        return f"{place}: {_one_search(compared, rows, 'which tuned loss is higher')}"
+    if all("too few seeds" in each for each in answers):
         return f"{place}: {_too_few([row.comparison for row in compared if row.comparison], baseline)}"
     return f"{place}: the data do not yet separate any loss from {baseline}."
 
 
+def _one_search(compared: Sequence[Row], rows: Sequence[Row], claim: str) -> str:
+    """`one search of each loss: the board cannot say ...`, with the number of searches of every loss with too few.
+
+    rows: of their network and data set, with the baseline.
+    """
+    involved = [row for row in rows if row.is_tuned and (row.is_baseline or row in compared)]
+    counts = {row.loss: len(units_of(row)) for row in involved}
+    short = {loss: count for loss, count in counts.items() if count < FEWEST_REPEATS}
+    counted = {_count_of_searches(count) for count in short.values()}
+    if len(counted) == 1 and len(short) == len(compared) + 1:
+        state = f"{counted.pop()} of each loss"
+    else:
+        state = ", ".join(f"{_count_of_searches(count)} of {loss}" for loss, count in short.items())
+    return f"{state}: the board cannot say {claim}; `search.repeats: {FEWEST_REPEATS}` or more would show it."
+
+
+def _count_of_searches(count: int) -> str:
+    return {0: "no confirmed search", 1: "one search"}.get(count, f"{count} searches")
+
+
 def _too_few(comparisons: Sequence[Comparison], baseline: str) -> str:
-    """`no winner over lmh yet: each loss has 1 seed to compare. Testing which is higher needs 1 more.`"""
-    most = max(len(each.seeds) for each in comparisons)
-    state = f"each loss has {_seeds(most)} to compare" if most else "each loss has only the seed that it was tuned on"
-    needed = {"higher": comparisons[0].height_seeds, "faster": comparisons[0].epochs_seeds}
-    more = [f"which is {what} needs {count - most} more" for what, count in needed.items() if count > most]
-    return f"no winner over {baseline} yet: {state}. Testing {', '.join(more)}."
+    """`no winner over lmh yet: each loss has 1 seed to compare. Testing takes 1 more.`"""
+    units, fewest = max((min(each.units, each.baseline_units), _fewest(each)) for each in comparisons)
+    state = f"each loss has {_seeds(units)} to compare"
+    return f"no winner over {baseline} yet: {state}. Testing takes {fewest - units} more."
+
+
+def _fewest(comparison: Comparison) -> int:
+    """Fewest observations of each loss for a claim."""
+    return FEWEST_REPEATS if comparison.by_search else MEAN_SEEDS
 
 
 def _supported(rows: Sequence[Row], claim: str, words: str, amount: Callable[[Row], str]) -> list[str]:
@@ -93,26 +135,47 @@ def _supported(rows: Sequence[Row], claim: str, words: str, amount: Callable[[Ro
     return [f"{names} {'is' if len(found) == 1 else 'are'} {words}{limit}"] if found else []
 
 
-def _difference(row: Row) -> str:
-    return f"Difference {difference(row.difference)}"
+def _pace(row: Row) -> str:
+    assert row.comparison is not None
+    to_target = row.comparison.epochs
+    return f"{pace(row.comparison)} epochs to {fixed(to_target.target, 1)} %"
 
 
 def _gain(row: Row) -> str:
     return f"{gain(row)} points"
 
 
-def _answers(row: Row) -> set[Answer]:
-    return {row.comparison.height, row.comparison.epochs} if row.comparison else set()
+def _finding(row: Row, comparison: Comparison, leaderboard: Leaderboard) -> str:
+    baseline, amounts = leaderboard.baseline, _amounts(row, comparison)
+    rows = next(rows for *_, rows in leaderboard.groups() if row in rows)
+    if "one search" in comparison.answers:
+        return f"against {baseline}, {_one_search([row], rows, f'whether it is higher or faster{amounts}')}"
+    if "search failed" in comparison.answers:
+        return f"against {baseline}: no claim is made, since every trial of a search failed{amounts}."
+    if "too few seeds" in comparison.answers:
+        count = _seeds(min(comparison.units, comparison.baseline_units))
+        return f"against {baseline}, {count}: a test takes {_seeds(_fewest(comparison))}{amounts}."
+    said = f"{_on_height(row, comparison)} {_on_epochs(comparison, baseline)}"
+    return f"against {baseline}, {_observations(row, comparison, rows)}: {said}"
 
 
-def _finding(row: Row, comparison: Comparison, baseline: str) -> str:
-    seeds = _seeds(len(comparison.seeds)) if comparison.seeds else "only the seeds of the search"
-    return f"against {baseline}, {seeds}: {_on_height(row, comparison)} {_on_epochs(row, comparison, baseline)}"
+def _amounts(row: Row, comparison: Comparison) -> str:
+    """` (+1.3 points of M-Recall, −12.0 % epochs to 57.2 %)`; empty without seeds to compare."""
+    return f" ({_gain(row)} of M-Recall, {_pace(row)})" if comparison.m_recall is not None else ""
+
+
+def _observations(row: Row, comparison: Comparison, rows: Sequence[Row]) -> str:
+    """`7 seeds`, `3 searches of each loss`, or `3 searches against 5 seeds` of the baseline."""
+    if not comparison.by_search:
+        return _seeds(comparison.units)
+    is_baseline_tuned = any(each.is_baseline and each.is_tuned for each in rows)
+    ours = f"{comparison.units} {'searches' if row.is_tuned else 'seeds'}"
+    theirs = f"{comparison.baseline_units} {'searches' if is_baseline_tuned else 'seeds'}"
+    return f"{ours} of each loss" if ours == theirs else f"{ours} against {theirs}"
 
 
 def _on_height(row: Row, comparison: Comparison) -> str:
-    amount = f"{_gain(row)} of M-Recall" if comparison.m_recall is not None else ""
-    p_value, within = _p(comparison.height_p), _within([row])
+    amount, p_value, within = f"{_gain(row)} of M-Recall", _p(comparison.height_p), _within([row])
     match comparison.height:
         case "supported":
             return f"the data support that it is higher{within}, {amount}, {p_value}."
@@ -120,43 +183,49 @@ def _on_height(row: Row, comparison: Comparison) -> str:
             return f"the data support that it is lower{within}, {amount}, {p_value}."
         case "undecided":
             return f"the data cannot yet tell whether it is higher, {amount}, {p_value}."
-        case "cut short":
-            return "no claim is made about its best M-Recall, since seeds were stopped at their target."
-    needed = f"a test of whether it is higher needs {_seeds(comparison.height_seeds)}"
-    return f"{needed} ({amount})." if amount else f"{needed}."
+    return "no claim is made about its best M-Recall, since seeds were stopped at their target."
 
 
-def _on_epochs(row: Row, comparison: Comparison, baseline: str) -> str:
-    claim = f"it is faster to the best of {baseline}"
-    counts = f"faster on {_seeds(comparison.sooner)}, slower on {comparison.later}"
-    evidence = f"{counts}, {_difference(row)}, {_p(comparison.epochs_p)}"
-    match comparison.epochs:
+def _on_epochs(comparison: Comparison, baseline: str) -> str:
+    """On epochs to the target, with the seeds that never reach it."""
+    found = comparison.epochs
+    target = f"{fixed(found.target, 1)} % ({100 * found.share:.3g} % of the mean best of {baseline})"
+    sides = ((found.missed, "its seeds"), (found.baseline_missed, f"the seeds of {baseline}"))
+    missed = [f"never reached by {count} of {whose}" for count, whose in sides if count]
+    evidence = f"{pace(comparison)}, {_p(comparison.epochs_p)}" + "".join(f", {each}" for each in missed)
+    match comparison.epochs_answer:
         case "supported":
-            return f"The data support that {claim}: {evidence}."
+            return f"The data support that it needs fewer epochs to {target}: {evidence}."
         case "contradicted":
-            return f"The data do not support that {claim}: {evidence}."
-        case "undecided":
-            return f"The data cannot yet tell whether {claim}: {evidence}."
-        case "no yardstick":
-            return f"No claim is made about epochs, since {baseline} was still rising when it ended."
-    return f"A test of whether {claim} needs {_seeds(comparison.epochs_seeds)}."
+            return f"The data support that it needs more epochs to {target}: {evidence}."
+    return f"The data cannot yet tell whether it needs fewer epochs to {target}: {evidence}."
 
 
 def _method(compared: Sequence[Row]) -> list[str]:
-    if not any(_answers(row) & {"supported", "contradicted", "undecided"} for row in compared):
+    tested = [
+        row.comparison for row in compared
+        if row.comparison and row.comparison.answers & {"supported", "contradicted", "undecided"}
+    ]
+    if not tested:
         return []
+    kinds = {
+        "paired seeds by Student's t": not all(each.by_search for each in tested),
+        "tuned losses by Welch's t over the means of searches (of a loss that was not tuned, over its seeds)":
+            any(each.by_search for each in tested),
+    }
+    used = ", ".join(words for words, is_used in kinds.items() if is_used)
     return [
-        f"Tests use paired seeds: M-Recall by Student's t, epochs by signs. P-values are corrected after Holm over "
+        f"Tests: {used}; epochs by their logarithms. P-values are corrected after Holm over "
         f"{len(compared)} comparison{'s' if len(compared) > 1 else ''} of each kind, at {fixed(100 * ALPHA, 0)} %; "
         "intervals are not. No claim is made about other validation images."
     ]
 
 
 def _more_seeds(leaderboard: Leaderboard, compared: Sequence[Row]) -> list[str]:
-    short = [(row, row.comparison) for row in compared if row.comparison and "too few seeds" in _answers(row)]
+    short = [(row, row.comparison) for row in compared if row.comparison and "too few seeds" in row.comparison.answers]
     if not short:
         return []
-    needed = max(max(each.epochs_seeds, each.height_seeds) for _, each in short)
+    needed = max(_fewest(each) for _, each in short)
     baselines = {(row.dataset, row.network): row.study for row in leaderboard.rows if row.is_baseline}
     studies = dict.fromkeys(
         study for row, _ in short for study in (baselines.get((row.dataset, row.network), row.study), row.study)
@@ -201,8 +270,8 @@ def protocol_line(leaderboard: Leaderboard) -> str:
 
 
 FLAGS = {
-    "baseline_rising": "the baseline was still rising when it ended, so its best is an easy target: no claim is made "
-    "about which loss is faster there",
+    "baseline_rising": "the baseline was still rising when it ended, so targets taken from its best are easy ones: "
+    "after more epochs they would be higher",
     "baseline_collapsed": "the best M-Recall of the baseline is below half of the best that any loss reached with this "
     "network, or its last M-Recall is that of a random order: nothing is compared with it; give it a warm-up "
     "(warmup_epochs: 1, of losses on the hardest negative) or a smaller learning rate in a new study, or choose "
@@ -212,7 +281,12 @@ FLAGS = {
     "no_pairs": "no seed was run for both this loss and the baseline: no Difference",
     "incomplete": "a run of the shown configuration has not been trained to its budget (running, pruned or killed); "
     "it is ignored if other seeds have finished",
-    "seed_failed": "a seed of the shown configuration failed and is missing from the means",
+    "seed_failed": "a seed of the shown configuration failed, for another reason than divergence, and is missing from "
+    "the means",
+    "seed_collapsed": "seeds that collapsed (a best M-Recall below half of the best of any loss, or a last one of a "
+    "random order) or diverged; they count, a diverged one as 0 % that never reaches a target",
+    "search_missing": "a search has no confirmed result yet and is missing from the means",
+    "search_failed": "every trial of a search failed, so its other searches are a favourable choice: no claim is made",
     "chosen_by_itself": "the seed that searched chose this configuration and no other seed has confirmed it: the "
     "number is the maximum over the configurations tried, and optimistic",
     "runner_up_ahead": "the runner-up of the search is higher over the confirming seeds: the search could not tell the "
@@ -238,7 +312,10 @@ FLAGS = {
 def notes(leaderboard: Leaderboard) -> list[str]:
     """Notes to read before quoting a number: resolution, intervals, and every flag that occurs."""
     lines = [*_resolution_notes(leaderboard), *_interval_notes(leaderboard)]
-    lines += [note for group in leaderboard.groups() if (note := _front_note(*group, leaderboard.baseline))]
+    for group in leaderboard.groups():
+        found = (_front_note(*group, leaderboard.baseline), _shares_note(*group, leaderboard.baseline))
+        lines += [note for note in found if note]
+    lines += [note for row in leaderboard.rows if (note := _picks_note(row))]
     lines += _searching_note(leaderboard)
     lines += [_contenders_note(row) for row in leaderboard.rows if row.contenders]
     for flag, mark in flag_marks(leaderboard).items():
@@ -256,12 +333,45 @@ def _details(row: Row, flag: str) -> list[str]:
         case "baseline_rising" if row.is_baseline:
             return [_longer(row)]
         case "at_range_end":
-            return [end.sentence(name) for end in row.range_ends]
+            return [end.sentence(_search_of(row, pick)) for pick in row.repeats for end in pick.range_ends]
         case "not_comparable":
             return [f"{name}: {row.not_comparable}."]
         case "cannot_draw":
-            return [f"{name}: {row.cannot_draw}."]
+            return [f"{_search_of(row, pick)}: {pick.cannot_draw}." for pick in row.repeats if pick.cannot_draw]
     return []
+
+
+def _search_of(row: Row, pick: Pick) -> str:
+    return f"{row.network} {search_name(row, pick)}"
+
+
+def _picks_note(row: Row) -> str:
+    """What each of several searches of a loss found, and how far apart searches and seeds are."""
+    if len(row.repeats) == 1 or not row.is_tuned:
+        return ""
+    picks = "; ".join(
+        f"{pick.repeat}: {fixed(pick.best_m_recall, 1)} % ({configuration(pick.configuration)}; seeds "
+        f"{', '.join(map(str, pick.seeds))})" for pick in row.repeats if pick.seeds
+    )
+    apart = "" if row.spread is None else (
+        f" Standard deviation between searches {fixed(row.spread.search, 2)} points, between seeds of a pick "
+        f"{fixed(row.spread.seed, 2)}."
+    )
+    return f"{row.network} {row.loss}, search by search: {picks}.{apart}"
+
+
+def _shares_note(dataset: str, network: str, rows: Sequence[Row], baseline: str) -> str:
+    """Epochs to several shares of the baseline's mean best; empty if nothing is compared."""
+    comparisons = [(row.loss, row.comparison) for row in rows if row.comparison is not None]
+    known = [(loss, each.profile) for loss, each in comparisons if each.m_recall is not None]
+    if not known:
+        return ""
+    shares = ", ".join(fixed(100 * each.share, 0) for each in known[0][1])
+    losses = "; ".join(f"{loss} {', '.join(map(share_of_epochs, profile))}" for loss, profile in known)
+    return (
+        f"{network} on {dataset}, epochs to {shares} % of the mean best of {baseline}, against its own: {losses}; as "
+        "measured, not tested."
+    )
 
 
 def _front_note(dataset: str, network: str, rows: Sequence[Row], baseline: str) -> str:
@@ -280,8 +390,9 @@ def _front_note(dataset: str, network: str, rows: Sequence[Row], baseline: str) 
 def _searching_note(leaderboard: Leaderboard) -> list[str]:
     """M-Recall of the seeds that searched, where the numbers exclude them."""
     left_out = [
-        f"{row.network} {row.loss} {fixed(seed.best_m_recall, 1)} (seed {seed.seed}, best of {row.configurations})"
-        for row in leaderboard.rows for seed in row.seeds if seed.chose and seed not in row.headline
+        f"{row.network} {row.loss} {fixed(seed.best_m_recall, 1)} (seed {seed.seed}, best of {pick.configurations})"
+        for row in leaderboard.rows for pick in row.repeats for seed in row.seeds_of(pick)
+        if seed.chose and seed not in row.headline
     ]
     if not left_out:
         return []
@@ -305,6 +416,8 @@ def _name(row: Row, flag: str) -> str:
     if flag == "censored":
         reached = [seed.epochs_to_target for seed in row.headline if seed.epochs_to_target is not None]
         return f"{name} ({sum(each.censored for each in reached)} of {len(reached)})"
+    if flag == "seed_collapsed":
+        return f"{name} ({collapsed(row)})"
     if flag in (LESS, MORE) and row.search_budget is not None:
         return f"{name} (epochs: {row.search_budget.words})"
     return name
@@ -327,14 +440,28 @@ def _interval_notes(leaderboard: Leaderboard) -> list[str]:
         lines.append(
             "± is the standard deviation over seeds; epochs are medians over seeds. [low, high] are 95 % intervals, "
             f"over finished seeds that chose nothing: of mean M-Recall (Student's t) from {MEAN_SEEDS} seeds, of "
-            f"median epochs and Difference (order statistics) from {MEDIAN_SEEDS}; of fewer none is given."
+            f"median epochs and Difference (order statistics) from {MEDIAN_SEEDS}; of fewer none is given. Difference "
+            "is to the baseline's own best (LSEH Eq. 10), and is not tested."
         )
-    noisy = [(row, row.noise) for row in leaderboard.rows if row.noise is not None]
-    if noisy:
-        widths = ", ".join(f"{row.network} {row.loss} {fixed(noise_tolerance(noise), 2)}" for row, noise in noisy)
+    tuned = [row for row in leaderboard.rows if row.is_tuned and row.best_m_recall_std is not None]
+    if any(len(row.repeats) > 1 for row in tuned):
         lines.append(
-            "Epochs to level: the first validation within 2.77 standard deviations of the best. That is, in points: "
-            f"{widths}."
+            "Of a tuned loss with several searches, ± and interval are over the means of searches, the interval from "
+            f"{FEWEST_REPEATS}."
+        )
+    if any(len(row.repeats) == 1 for row in tuned):
+        lines.append(
+            "Of a tuned loss with one search, ± and interval are over its seeds: another search may differ more."
+        )
+    tolerances = {
+        (row.dataset, row.network): row.level_tolerance for row in leaderboard.rows
+        if row.level_tolerance is not None and row.not_comparable is None
+    }
+    if tolerances:
+        widths = ", ".join(f"{network} on {data} {fixed(width, 2)}" for (data, network), width in tolerances.items())
+        lines.append(
+            "Epochs to level: the first validation within 2.77 standard deviations of the best, of the noisiest loss. "
+            f"That is, in points: {widths}."
         )
     return lines
 

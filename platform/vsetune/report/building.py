@@ -6,18 +6,37 @@ import itertools
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from vsetune.errors import IncompatibleCurves, UsageError
 from vsetune.metrics.best_of_k import Tried, TuningCurves, tuning_curves
 from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence, check_same_protocol, resolution
-from vsetune.metrics.efficiency import SeedDifference, difference_over_seeds, epochs_to_best, epochs_to_target
+from vsetune.metrics.efficiency import (
+    TARGET_SHARE,
+    SeedDifference,
+    difference_over_seeds,
+    epochs_to_best,
+    epochs_to_target,
+)
 from vsetune.metrics.performance_profiles import HIT_SHARE
+from vsetune.metrics.repeated_searches import FEWEST_REPEATS, spread
 from vsetune.metrics.seed_statistics import curve_noise, epochs_over_seeds, mean_interval, noise_tolerance, still_rises
 from vsetune.records.events import SEARCH_VALUE, AttemptRecord, was_cut_short
 from vsetune.report import messages
-from vsetune.report.comparing import answered, bounds, collapse_of, compared_seeds, is_evidence
-from vsetune.report.rows import UNITS, Bounds, Collapse, Contender, Cost, Leaderboard, Row, SeedResult, headline_of
+from vsetune.report.comparing import answered, bounds, collapse_of, collapsed_seeds, comparison_of
+from vsetune.report.rows import (
+    UNITS,
+    Bounds,
+    Collapse,
+    Contender,
+    Cost,
+    Leaderboard,
+    Pick,
+    Row,
+    SeedResult,
+    best_pick,
+    headline_of,
+)
 from vsetune.report.search_budgets import SearchBudget
 from vsetune.report.selection import (
     RUNNER_UP,
@@ -33,7 +52,7 @@ from vsetune.report.selection import (
     keeps_constraints,
     other_code,
     runs_of_configuration,
-    seed_result,
+    seed_results,
     sum_of,
     trials_of,
     usable,
@@ -42,16 +61,18 @@ from vsetune.report.selection import (
 )
 from vsetune.report.time_profiles import pareto_front, time_profile
 
-_INCOMPLETE = ("running", "pruned", "killed")
 
-
-def build(attempts: Sequence[AttemptRecord], *, baseline: str, hit_share: float = HIT_SHARE) -> Leaderboard:
+def build(
+    attempts: Sequence[AttemptRecord], *, baseline: str, hit_share: float = HIT_SHARE,
+    target_share: float = TARGET_SHARE,
+) -> Leaderboard:
     """Compare the losses of a study, separately for every data set and network.
 
-    The latest attempt of each trial counts, and all attempts are charged. A cell is represented by the configuration
-    that won its search. Its numbers come from the seeds that confirmed it (docs/decisions/0029), and a seed is compared
-    with the same seed of the baseline. baseline: name of the loss to compare with. hit_share: of profiles, as in
-    `TimeProfile`.
+    The latest attempt of each trial counts, and all attempts are charged. Each search is represented by the
+    configuration that won it. Its numbers come from the seeds that confirmed it (docs/decisions/0029). Tuned losses are
+    compared search by search, others seed by seed. baseline: name of the loss to compare with. hit_share: of profiles,
+    as in `TimeProfile`. target_share: share of the baseline's mean best M-Recall to which epochs are compared, above 0
+    and at most 1.
     A row with another protocol, validation gap or code version than the baseline is shown but not compared;
     `not_comparable` gives the reason. Raises UsageError without attempts or for a baseline that was not run.
     """
@@ -64,7 +85,10 @@ def build(attempts: Sequence[AttemptRecord], *, baseline: str, hit_share: float 
     losses = sorted({loss for group in cells.values() for loss in group})
     if baseline not in losses:
         raise UsageError(messages.BASELINE_NOT_RUN(baseline=baseline, losses=", ".join(losses)))
-    rows = [row for (dataset, _), group in cells.items() for row in group_rows(dataset, group, baseline)]
+    rows = [
+        row for (dataset, _), group in cells.items()
+        for row in group_rows(dataset, group, baseline, target_share=target_share)
+    ]
     return board_of(rows, study=attempts[0].start.study, baseline=baseline, hit_share=hit_share)
 
 
@@ -80,12 +104,12 @@ def board_of(
 
 def group_rows(
     dataset: str, trials_by_loss: Mapping[str, Sequence[Trial]], baseline: str, *,
-    apart: Mapping[str, str] | None = None,
+    apart: Mapping[str, str] | None = None, target_share: float = TARGET_SHARE,
 ) -> list[Row]:
     """The rows of one data set and network: the baseline first, then by M-Recall, rows that are not comparable last.
 
-    trials_by_loss: trials by the name of their row. apart: by row, a known reason why it
-    is not comparable.
+    trials_by_loss: trials by the name of their row. apart: by row, a known reason why it is not comparable.
+    target_share: as in `build`.
     """
     apart = apart or {}
     rows = [
@@ -95,10 +119,14 @@ def group_rows(
     shown = [row for row in rows if row.seeds and row.loss not in apart]
     reference = next((row for row in shown if row.is_baseline), shown[0] if shown else None)
     rows = [_checked(row, trials_by_loss[row.loss], reference, apart.get(row.loss)) for row in rows]
+    noises = [row.noise for row in rows if row.noise is not None and row.not_comparable is None]
+    rows = [_levelled(row, row.noise if row.not_comparable else max(noises, default=None)) for row in rows]
     fitting = [row for row in rows if row.not_comparable is None and row.seeds]
     yardstick = next((row for row in fitting if row.is_baseline), None)
     collapse = None if yardstick is None else collapse_of(yardstick, fitting)
-    compared = [row if row.not_comparable else _compared(row, yardstick, collapse) for row in rows]
+    best = max((seed.best_m_recall for row in fitting for seed in row.headline), default=0.0)
+    counted = [row if row.not_comparable else collapsed_seeds(row, best) for row in rows]
+    compared = [row if row.not_comparable else _compared(row, yardstick, collapse, target_share) for row in counted]
     front = {row.loss for row in pareto_front(compared)}
     compared = [replace(row, is_on_front=row.loss in front) for row in compared]
     return sorted(compared, key=lambda row: (
@@ -106,53 +134,114 @@ def group_rows(
     ))
 
 
+@dataclass(frozen=True)
+class _Search:
+    """One search of a row: its pick, the attempt that won it, the seeds of the pick, and the flags of all these."""
+
+    pick: Pick
+    winner: AttemptRecord | None
+    seeds: tuple[SeedResult, ...]
+    contenders: tuple[Contender, ...]
+    flags: list[str]
+
+
 def _row(dataset: str, trials: Sequence[Trial], *, is_baseline: bool) -> Row:
-    """The row of one cell, not yet compared."""
-    start = trials[0][-1].start
-    winner, costs, by_key = winner_of(trials), costs_of(trials), by_configuration(trials)
-    runs = runs_of_configuration(by_key, winner) if winner else []
-    configurations = configurations_of(by_key)
-    seeds = tuple(seed_result(run[-1], was_searched=configurations > 1) for run in runs if usable(run))
-    noise = curve_noise([seed.curve for seed in headline_of(seeds)])
-    seeds = tuple(replace(seed, epochs_to_level=_epochs_to_level(seed, noise)) for seed in seeds)
-    headline = headline_of(seeds)
-    bests = [seed.best_m_recall for seed in headline]
-    contenders = contenders_of(trials, by_key, winner, headline) if winner else ()
-    flags, budget = _flags(trials, runs, seeds, contenders), budget_of_search(trials, costs)
-    flags += [budget.flag] if budget is not None and budget.flag is not None else []
-    cannot_draw = why_cannot_draw(trials)
-    flags += [] if cannot_draw is None else ["cannot_draw"]
-    return Row(
-        dataset=dataset, network=start.network, loss=start.loss, cell=start.cell, study=start.study,
-        is_baseline=is_baseline,
-        configuration=winner.start.configuration if winner else {}, seeds=seeds,
-        best_m_recall=statistics.fmean(bests) if bests else None,
-        best_m_recall_std=statistics.stdev(bests) if len(bests) > 1 else None,
-        epochs_to_best=_median([seed.epochs_to_best for seed in headline]), epochs_to_target=None, difference=None,
+    """The row of one loss, not yet compared."""
+    by_repeat: defaultdict[int, list[tuple[Trial, Cost]]] = defaultdict(list)
+    costs = costs_of(trials)
+    for trial, cost in zip(trials, costs, strict=True):
+        by_repeat[trial[-1].start.repeat].append((trial, cost))
+    searches = [_search(number, by_repeat[number]) for number in sorted(by_repeat)]
+    picks = tuple(search.pick for search in searches)
+    shown = searches[picks.index(best_pick(picks))]
+    start = (shown.winner or trials[0][-1]).start
+    row = Row(
+        dataset=dataset, network=start.network, loss=start.loss, cell=f"{start.network}.{start.loss}",
+        study=start.study, is_baseline=is_baseline, repeats=picks, configuration=shown.pick.configuration,
+        seeds=tuple(sorted((seed for search in searches for seed in search.seeds), key=lambda seed: seed.seed)),
+        best_m_recall=None, best_m_recall_std=None, epochs_to_best=None, epochs_to_target=None, difference=None,
+        resolution_epochs=None, seconds_per_epoch=None, test_m_recall=None,
+        cost=sum_of(costs), configurations=sum(pick.configurations for pick in picks), trials=len(trials),
+        attempts=sum(map(len, trials)), counts=dict(Counter(attempt.status for trial in trials for attempt in trial)),
+        protocol=start.protocol, flags=_flags_of(searches),
+        contenders=tuple(each for search in searches for each in search.contenders), code=code_of(trials),
+    )
+    return _summarised(row)
+
+
+def _summarised(row: Row) -> Row:
+    """The row with the numbers of its headline seeds."""
+    headline = row.headline
+    trained = [seed for seed in headline if not seed.diverged]
+    by_search = [[seed.best_m_recall for seed in of] for of in _by_search(headline)]
+    has_searches = row.is_tuned and len(by_search) > 1
+    bests = [statistics.fmean(of) for of in by_search] if has_searches else [seed.best_m_recall for seed in headline]
+    return replace(
+        row, best_m_recall=_mean(bests), best_m_recall_std=statistics.stdev(bests) if len(bests) > 1 else None,
+        m_recall_bounds=_recall_bounds(headline, bests, fewest=FEWEST_REPEATS if has_searches else 1),
+        spread=spread(by_search) if has_searches else None, noise=curve_noise([seed.curve for seed in trained]),
+        epochs_to_best=_median([seed.epochs_to_best for seed in trained]),
         resolution_epochs=max((resolution(seed.curve) for seed in headline), default=None),
         seconds_per_epoch=_median([seed.seconds_per_epoch for seed in headline]),
         test_m_recall=_mean([seed.test_m_recall for seed in headline]),
-        cost=sum_of(costs), configurations=configurations, trials=len(trials), attempts=sum(map(len, trials)),
-        counts=dict(Counter(attempt.status for trial in trials for attempt in trial)),
-        protocol=winner.start.protocol if winner else start.protocol, flags=tuple(flags), contenders=contenders,
-        noise=noise, epochs_to_level=_median([seed.epochs_to_level for seed in headline]),
-        m_recall_bounds=_recall_bounds(headline),
-        search_budget=budget, tuning=tuning_of(trials, costs, budget), cannot_draw=cannot_draw,
-        code=code_of(trials),
     )
+
+
+def _by_search(seeds: Sequence[SeedResult]) -> list[list[SeedResult]]:
+    """The seeds of each search, by its number."""
+    numbers = sorted({seed.repeat for seed in seeds})
+    return [[seed for seed in seeds if seed.repeat == number] for number in numbers]
+
+
+def _search(repeat: int, trials_with_costs: Sequence[tuple[Trial, Cost]]) -> _Search:
+    """One search of one loss, from its own trials alone."""
+    trials, costs = [trial for trial, _ in trials_with_costs], [cost for _, cost in trials_with_costs]
+    winner, by_key = winner_of(trials), by_configuration(trials)
+    runs = runs_of_configuration(by_key, winner) if winner else []
+    configurations = configurations_of(by_key)
+    seeds = seed_results(runs, winner, was_searched=configurations > 1) if winner else ()
+    headline = headline_of(seeds)
+    contenders = contenders_of(trials, by_key, winner, headline) if winner else ()
+    budget, cannot_draw = budget_of_search(trials, costs), why_cannot_draw(trials)
+    flags = _flags(trials, runs, seeds, contenders)
+    flags += [budget.flag] if budget is not None and budget.flag is not None else []
+    flags += [] if cannot_draw is None else ["cannot_draw"]
+    pick = Pick(
+        repeat=repeat, configuration=winner.start.configuration if winner else {},
+        seeds=tuple(seed.seed for seed in seeds), best_m_recall=_mean([seed.best_m_recall for seed in headline]),
+        is_confirmed=any(seed.is_evidence for seed in headline), configurations=configurations, search_budget=budget,
+        tuning=tuning_of(trials, costs, budget), cannot_draw=cannot_draw,
+    )
+    return _Search(pick, winner, seeds, contenders, flags)
+
+
+_WITHOUT_RESULT = ("none_allowed", "all_failed", "no_result")
+
+
+def _flags_of(searches: Sequence[_Search]) -> tuple[str, ...]:
+    """Flags of all searches, each once. A search without a result among others with one has a flag of its own."""
+    flags = list(dict.fromkeys(flag for search in searches for flag in search.flags))
+    if not any(search.seeds for search in searches):
+        return tuple(flags)
+    if any("chosen_by_itself" not in search.flags for search in searches if search.seeds):
+        flags = [flag for flag in flags if flag != "chosen_by_itself"]
+    failed = any("all_failed" in search.flags for search in searches)
+    missing = any(not search.pick.is_confirmed for search in searches) and len(searches) > 1
+    flags = [flag for flag in flags if flag not in _WITHOUT_RESULT]
+    return (*flags, *(["search_failed"] if failed else ["search_missing"] if missing else []))
 
 
 def _flags(
     trials: Sequence[Trial], runs: Sequence[Trial], seeds: tuple[SeedResult, ...], contenders: Sequence[Contender]
 ) -> list[str]:
-    """Flags of one cell alone. runs: one per seed of the configuration shown; seeds: the usable ones among them."""
+    """Flags of one search alone. runs: one per seed of the configuration shown; seeds: the usable ones among them."""
     headline = headline_of(seeds)
     shown = {seed.trial for seed in headline}
     is_barred = not runs and any(usable(trial) and not keeps_constraints(trial[-1]) for trial in trials)
     why_none = "all_failed" if all(trial[-1].status == "failed" for trial in trials) else "no_result"
     flags = [] if seeds else ["none_allowed" if is_barred else why_none]
     flags += ["seed_failed"] if len(seeds) < len(runs) else []
-    flags += ["incomplete"] if any(seed.status in _INCOMPLETE for seed in seeds) else []
+    flags += ["incomplete"] if any(not seed.has_ended for seed in seeds) else []
     flags += ["chosen_by_itself"] if any(seed.chose for seed in headline) else []
     if any(run[-1].start.trial in shown and was_cut_short(run[-1].status, run[-1].error) for run in runs):
         flags.append("stopped_at_target")
@@ -164,8 +253,9 @@ def _flags(
 
 def _still_rises(seeds: Sequence[SeedResult], flags: Sequence[str]) -> bool:
     """Whether the seeds were trained to their end and were still improving. The baseline has its own flag."""
-    ended = bool(seeds) and all(seed.status == "finished" for seed in seeds) and "stopped_at_target" not in flags
-    return ended and still_rises([seed.curve for seed in seeds])
+    curves = [seed.curve for seed in seeds if not seed.diverged]
+    ended = bool(curves) and all(seed.has_ended for seed in seeds) and "stopped_at_target" not in flags
+    return ended and still_rises(curves)
 
 
 def _checked(row: Row, trials: Sequence[Trial], reference: Row | None, known: str | None) -> Row:
@@ -199,9 +289,20 @@ def _incompatibility(row: Row, trials: Sequence[Trial], reference: Row) -> str |
     return None
 
 
-def _compared(row: Row, yardstick: Row | None, collapse: Collapse | None) -> Row:
-    """The row with its epochs to the baseline's best, seed by seed, and its Difference; with neither where the baseline
-    collapsed."""
+def _levelled(row: Row, noise: float | None) -> Row:
+    """The row with its epochs to level, by the noise that its comparison allows for. The largest noise of its rows: by
+    a smaller one, the highest of many noisy validations would be no level."""
+    if noise is None:
+        return row
+    tolerance = noise_tolerance(noise)
+    seeds = tuple(replace(seed, epochs_to_level=epochs_to_best(seed.curve, tolerance=tolerance)) for seed in row.seeds)
+    row = replace(row, seeds=seeds, level_tolerance=tolerance)
+    return replace(row, epochs_to_level=_median([seed.epochs_to_level for seed in row.headline if not seed.diverged]))
+
+
+def _compared(row: Row, yardstick: Row | None, collapse: Collapse | None, target_share: float) -> Row:
+    """The row with its epochs to the baseline's best, seed by seed, its Difference, and its comparison; with none of
+    them where the baseline collapsed."""
     if not row.seeds:
         return row
     if collapse is not None:
@@ -216,21 +317,25 @@ def _compared(row: Row, yardstick: Row | None, collapse: Collapse | None) -> Row
         for seed in row.seeds
     )
     reached = [seed.epochs_to_target for seed in seeds if seed.epochs_to_target is not None]
+    is_by_search = yardstick is not None and (row.is_tuned or yardstick.is_tuned)
     flags = list(row.flags)
     is_rising = bool(baselines) and still_rises(list(baselines.values()))
-    flags += ["baseline_rising"] if is_rising and (row.is_baseline or counted) else []
+    flags += ["baseline_rising"] if is_rising and (row.is_baseline or counted or is_by_search) else []
     flags += ["censored"] if any(epochs.censored for epochs in reached) else []
-    flags += [] if reached else ["no_pairs"]
+    flags += [] if reached or is_by_search else ["no_pairs"]
     flags += ["rising"] if not row.is_baseline and _still_rises(row.headline, flags) else []
     told = epochs_over_seeds(reached) if reached else None
-    is_paired = bool(counted) and not row.is_baseline
-    is_evident = all(is_evidence(seed) for seed in (*row.headline, *references) if seed.seed in counted)
-    cut_short = "stopped_at_target" in {*row.flags, *(yardstick.flags if yardstick else ())}
-    return replace(
+    shared = [seed for seed in (*row.headline, *references) if seed.seed in counted]
+    is_independent = all(seed.is_evidence for seed in shared) and len({seed.repeat for seed in shared}) < 2
+    row = replace(
         row, seeds=seeds, flags=tuple(flags), epochs_to_target=told.median if told else None,
-        epochs_bounds=told.bounds if told and is_evident else None,
-        difference=_difference(seeds, baselines, has_interval=is_evident) if is_paired else None,
-        comparison=compared_seeds(seeds, references, are_whole=not cut_short) if is_paired else None,
+        epochs_bounds=told.bounds if told and is_independent else None,
+    )
+    if row.is_baseline or yardstick is None or not (counted or is_by_search):
+        return row
+    return replace(
+        row, comparison=comparison_of(row, yardstick, target_share),
+        difference=_difference(seeds, baselines, has_interval=is_independent) if counted else None,
     )
 
 
@@ -242,16 +347,13 @@ def _difference(
     return difference if has_interval else replace(difference, low=None, high=None)
 
 
-def _recall_bounds(seeds: Sequence[SeedResult]) -> Bounds | None:
-    """95 % interval of the mean best M-Recall, per cent; None if any seed is no evidence (`is_evidence`)."""
-    if not all(map(is_evidence, seeds)):
+def _recall_bounds(seeds: Sequence[SeedResult], bests: Sequence[float], *, fewest: int) -> Bounds | None:
+    """95 % interval of the mean of these numbers, per cent; None for fewer than the fewest, and if any seed is no
+    evidence."""
+    if len(bests) < fewest or not all(seed.is_evidence for seed in seeds):
         return None
-    found = bounds(mean_interval([seed.best_m_recall for seed in seeds]))
+    found = bounds(mean_interval(bests))
     return None if found is None else (max(found[0], 0.0), min(found[1], 100.0))
-
-
-def _epochs_to_level(seed: SeedResult, noise: float | None) -> float | None:
-    return None if noise is None else epochs_to_best(seed.curve, tolerance=noise_tolerance(noise))
 
 
 def _median(values: Sequence[float | None]) -> float | None:
@@ -268,7 +370,7 @@ _OVER = ("finished", "pruned", "failed")
 
 
 def tuning_of(trials: Sequence[Trial], costs: Sequence[Cost], budget: SearchBudget | None) -> TuningCurves | None:
-    """Expected best M-Recall of the search of one cell. trials: of the cell. costs: of each trial.
+    """Expected best M-Recall of one search. trials: of the search and its seeds. costs: of each trial.
 
     Ended trials of the search count, each with its validation curve. A trial that failed or breaks a constraint counts
     its epochs and 0 % M-Recall. None for fewer than two configurations, and for a search with another objective than

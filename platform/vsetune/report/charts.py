@@ -14,7 +14,7 @@ from vsetune.metrics.best_of_k import ExpectedBest
 from vsetune.metrics.curves import Curve, mean_curve
 from vsetune.report import wording
 from vsetune.report.rows import Boards, Leaderboard, LossProfile, Row, TimeProfile
-from vsetune.report.table_text import profile_table, row_key, rows_by_key, tuning_table, tuning_words
+from vsetune.report.table_text import profile_table, row_key, rows_by_key, searches_of, tuning_table, tuning_words
 from vsetune.report.time_profiles import pareto_front
 from vsetune.report.vega import LIGHT, PictureKind, looks_of, picture
 from vsetune.report.wording import fixed
@@ -180,22 +180,27 @@ def tuning_charts(leaderboard: Leaderboard) -> dict[str, Any]:
     table = tuning_table(leaderboard)
     if table is None:
         return {"notes": [], "series": []}
-    searched = [
-        {"key": key, "trials": _points(row, row.tuning.after_trials, "trials", 0),
-         "epochs": _points(row, row.tuning.after_epochs, "epochs", 1)}
-        for key, row in rows_by_key(leaderboard).items()
-        if row.tuning is not None and row.tuning.trials > 1 and row.not_comparable is None
-    ]
-    rest = ", ".join(f"{row.network} {row.loss}" for row in leaderboard.rows if row.tuning is None)
+    searched = []
+    for row, pick, tuning in searches_of(leaderboard):
+        if tuning.trials > 1 and row.not_comparable is None:
+            name = wording.search_name(row, pick)
+            searched.append({
+                "key": row_key(row, leaderboard.number), "search": pick.repeat,
+                "trials": _points(name, tuning.after_trials, "trials", 0),
+                "epochs": _points(name, tuning.after_epochs, "epochs", 1),
+            })
+    rest = ", ".join(
+        f"{row.network} {row.loss}" for row in leaderboard.rows if all(pick.tuning is None for pick in row.repeats)
+    )
     left_out = [f"Not in it, no search of several configurations for M-Recall: {rest}."] if rest else []
     return {"notes": [*table.notes, *left_out], "series": searched}
 
 
-def _points(row: Row, curve: Sequence[ExpectedBest], unit: str, digits: int) -> list[dict[str, Any]]:
+def _points(name: str, curve: Sequence[ExpectedBest], unit: str, digits: int) -> list[dict[str, Any]]:
     return [
         {
             "epoch": each.at, "mean": each.mean, "low": each.low, "high": each.high,
-            "words": f"{row.loss}: {tuning_words(each)} after {fixed(each.at, digits)} {unit}",
+            "words": f"{name}: {tuning_words(each)} after {fixed(each.at, digits)} {unit}",
         }
         for each in curve
     ]

@@ -1,4 +1,4 @@
-"""Comparison of a loss with the baseline, seed by seed, and tests over all losses of a board (docs/statistics.md)."""
+"""Comparison of a loss with the baseline, by searches or seeds, and tests over a whole board (docs/statistics.md)."""
 
 from __future__ import annotations
 
@@ -8,45 +8,140 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from vsetune.metrics.efficiency import chance_m_recall, is_collapsed
+from vsetune.metrics.efficiency import chance_m_recall, epochs_to_target, is_collapsed
+from vsetune.metrics.repeated_searches import (
+    FEWEST_REPEATS,
+    NO_EFFECT,
+    Effect,
+    log_means,
+    log_ratio,
+    paired_log_ratio,
+    welch,
+)
 from vsetune.metrics.seed_statistics import (
     MEAN_SEEDS,
     ROUNDING,
-    Epochs,
     Floats,
     holm,
     improvement_interval,
     mean_interval,
     paired_t,
-    seeds_to_decide,
-    sign_test,
 )
-from vsetune.report.rows import ALPHA, Answer, Bounds, Collapse, Comparison, Row, SeedResult
+from vsetune.report.rows import ALPHA, Answer, Bounds, Collapse, Comparison, Row, SeedResult, TargetShare
+
+PROFILE_SHARES = (0.8, 0.9, 0.95, 1.0)
+"""Other targets of epochs that a board shows, as measured, as shares of the baseline's mean best M-Recall."""
+FOR_LONG_TAILS = 2.5
+"""Factor on p-values of pairs of seeds. Without it, boards whose losses alone have a few seeds far behind claim a
+difference between equal losses in up to 12 % of cases, with it in at most 6 % (benchmarks/claim_sizes.py)."""
+Unit = tuple[SeedResult, ...]
+"""Seeds of one observation."""
 
 
-def compared_seeds(
-    seeds: Sequence[SeedResult], baselines: Sequence[SeedResult], *, are_whole: bool
-) -> Comparison:
-    """A comparison without correction and answers. seeds: of the loss, with their epochs to the target; baselines: of
-    the baseline.
-
-    are_whole: no seed was stopped at a target.
-    """
-    fresh = {seed.seed: seed for seed in baselines if is_evidence(seed)}
-    pairs = [(seed, fresh[seed.seed]) for seed in seeds if is_evidence(seed) and seed.seed in fresh]
+def comparison_of(row: Row, baseline: Row, target_share: float) -> Comparison:
+    """A comparison without correction and answers. target_share: of the baseline's mean best M-Recall, 0 to 1."""
+    by_search = row.is_tuned or baseline.is_tuned
+    ours, theirs = units_of(row), units_of(baseline)
+    fresh = {seed.seed: seed for seed in baseline.headline if seed.is_evidence}
+    pairs = [(seed, fresh[seed.seed]) for seed in row.headline if seed.is_evidence and seed.seed in fresh]
     gains = [seed.best_m_recall - other.best_m_recall for seed, other in pairs]
-    order = [_order(seed.epochs_to_target, other.epochs_to_best) for seed, other in pairs]
-    sooner, later = order.count(-1), order.count(1)
+    best = statistics.fmean(means_of(theirs)) if theirs else baseline.best_m_recall or 0.0
+    if not by_search:
+        ours, theirs = [(seed,) for seed, _ in pairs], [(other,) for _, other in pairs]
+    lacking = _lacking(row, baseline, len(ours), len(theirs), by_search=by_search)
+    height = _height(ours, theirs, gains, by_search=by_search)
+    epochs, pace = _pace(ours, theirs, target_share, best, by_search=by_search)
+    profile = (_pace(ours, theirs, share, best, by_search=by_search)[0] for share in PROFILE_SHARES)
+    factor = 1.0 if by_search else FOR_LONG_TAILS
+    is_cut_short = "stopped_at_target" in {*row.flags, *baseline.flags}
     return Comparison(
-        seeds=tuple(seed.seed for seed, _ in pairs),
-        m_recall=statistics.fmean(gains) if gains else None, m_recall_bounds=bounds(mean_interval(gains)),
+        by_search=by_search, units=len(ours), baseline_units=len(theirs), seeds=tuple(seed.seed for seed, _ in pairs),
+        m_recall=height.difference, m_recall_bounds=None if lacking else _ends(height),
         improvement=statistics.fmean(map(_improves, gains)) if gains else None,
-        improvement_bounds=bounds(improvement_interval(gains)),
-        sooner=sooner, later=later, height_p=paired_t(gains) if are_whole else 1.0,
-        epochs_p=sign_test(sooner, later), height="too few seeds" if are_whole else "cut short",
+        improvement_bounds=None if by_search else bounds(improvement_interval(gains)),
+        epochs=epochs, epochs_bounds=None if lacking else _in_per_cent(pace, epochs), profile=tuple(profile),
+        height_p=1.0 if lacking or is_cut_short else min(1.0, factor * height.p),
+        epochs_p=1.0 if lacking else min(1.0, factor * pace.p),
+        height=lacking or ("cut short" if is_cut_short else "undecided"), epochs_answer=lacking or "undecided",
     )
+
+
+def _lacking(row: Row, baseline: Row, units: int, baseline_units: int, *, by_search: bool) -> Answer | None:
+    """Why a comparison can make no claim; None if it can. units: of the row, and of the baseline."""
+    if "search_failed" in {*row.flags, *baseline.flags}:
+        return "search failed"
+    sides = ((row, units), (baseline, baseline_units))
+    if any(side.is_tuned and count < FEWEST_REPEATS for side, count in sides):
+        return "one search"
+    return "too few seeds" if min(units, baseline_units) < (FEWEST_REPEATS if by_search else MEAN_SEEDS) else None
+
+
+def units_of(row: Row) -> list[Unit]:
+    """Seeds that ended and chose nothing: of a tuned loss by search, else each by itself."""
+    seeds = [seed for seed in row.headline if seed.is_evidence]
+    if not row.is_tuned:
+        return [(seed,) for seed in seeds]
+    return [tuple(seed for seed in seeds if seed.repeat == number) for number in sorted({s.repeat for s in seeds})]
+
+
+def means_of(units: Sequence[Unit]) -> list[float]:
+    return [statistics.fmean(seed.best_m_recall for seed in unit) for unit in units]
+
+
+def _height(ours: Sequence[Unit], theirs: Sequence[Unit], gains: Sequence[float], *, by_search: bool) -> Effect:
+    """Difference of M-Recall, in points."""
+    if by_search:
+        one, other = means_of(ours), means_of(theirs)
+        difference = statistics.fmean(one) - statistics.fmean(other) if one and other else None
+        return replace(welch(one, other), difference=difference)
+    found = bounds(mean_interval(gains))
+    low, high = (None, None) if found is None else found
+    return Effect(statistics.fmean(gains) if gains else None, low, high, paired_t(gains))
+
+
+def _pace(
+    ours: Sequence[Unit], theirs: Sequence[Unit], share: float, best: float, *, by_search: bool
+) -> tuple[TargetShare, Effect]:
+    """Epochs to a share of the baseline's mean best, and their logarithmic effect."""
+    target = share * best
+    one, other = ([[epochs_to_target(seed.curve, target) for seed in unit] for unit in side] for side in (ours, theirs))
+    missed = [sum(seed.censored for unit in side for seed in unit) for side in (one, other)]
+    if not one or not other:
+        return TargetShare(share, target, None, *missed), NO_EFFECT
+    ratio = statistics.fmean(log_means(one)) - statistics.fmean(log_means(other))
+    measured = TargetShare(share, target, 100 * math.expm1(ratio), *missed)
+    if by_search:
+        return measured, log_ratio(one, other)
+    return measured, paired_log_ratio(*([seed for unit in side for seed in unit] for side in (one, other)))
+
+
+def _ends(effect: Effect) -> Bounds | None:
+    return None if effect.low is None or effect.high is None else (effect.low, effect.high)
+
+
+_LARGEST = 700.0
+"""Logarithm of a ratio beyond which an end of an interval, of two seeds, is infinite: no float holds it."""
+
+
+def _in_per_cent(effect: Effect, epochs: TargetShare) -> Bounds | None:
+    """The interval of a logarithmic ratio as a change in per cent, open where seeds never reach the target: above for
+    seeds of the loss, below (-100 %) for seeds of the baseline."""
+    ends = _ends(effect)
+    if ends is None:
+        return None
+    low = -100.0 if epochs.baseline_missed else 100 * math.expm1(ends[0])
+    high = math.inf if epochs.missed or ends[1] > _LARGEST else 100 * math.expm1(ends[1])
+    return low, high
+
+
+def collapsed_seeds(row: Row, best_of_any_loss: float) -> Row:
+    """The row with the number of its seeds that collapsed or diverged, and its flag."""
+    chance = _chance(row.protocol)
+    fallen = sum(
+        seed.diverged or is_collapsed(seed.curve, best_of_any_loss=best_of_any_loss, chance=chance)
+        for seed in row.headline if seed.has_ended
+    )
+    return replace(row, collapsed_seeds=fallen, flags=(*row.flags, "seed_collapsed")) if fallen else row
 
 
 def collapse_of(baseline: Row, rows: Sequence[Row]) -> Collapse | None:
@@ -59,7 +154,7 @@ def collapse_of(baseline: Row, rows: Sequence[Row]) -> Collapse | None:
     least = min(fallen, key=lambda seed: seed.best_m_recall)
     return Collapse(
         least.best_m_recall, least.curve[-1][1], other, best, chance, len(fallen), len(seeds),
-        has_ended=all(seed.status == "finished" for seed in seeds),
+        has_ended=all(seed.has_ended for seed in seeds),
     )
 
 
@@ -72,20 +167,14 @@ def _chance(protocol: Mapping[str, Any]) -> float | None:
     return chance_m_recall(ranked, round(captions * ranked / images))
 
 
-def is_evidence(seed: SeedResult) -> bool:
-    """Whether a seed enters intervals and tests: it was trained to its end and did not choose the configuration."""
-    return seed.status == "finished" and not seed.chose
-
-
 def answered(rows: Sequence[Row]) -> list[Row]:
     """The rows of a board with Holm-corrected p-values of their comparisons, and the answers that follow."""
     comparisons = [row.comparison for row in rows if row.comparison is not None]
     heights = iter(holm([each.height_p for each in comparisons]))
-    speeds = iter(holm([each.epochs_p for each in comparisons]))
-    needed = seeds_to_decide(len(comparisons), alpha=ALPHA)
+    paces = iter(holm([each.epochs_p for each in comparisons]))
     return [
         row if row.comparison is None
-        else replace(row, comparison=_answered(row.comparison, row.flags, next(heights), next(speeds), needed))
+        else replace(row, comparison=_answered(row.comparison, next(heights), next(paces)))
         for row in rows
     ]
 
@@ -96,33 +185,20 @@ def bounds(interval: tuple[Floats, Floats]) -> Bounds | None:
     return None if math.isnan(low) or math.isnan(high) else (low, high)
 
 
-def _answered(
-    comparison: Comparison, flags: Sequence[str], height_p: float, epochs_p: float, epochs_seeds: int
-) -> Comparison:
-    gain, seeds = comparison.m_recall or 0.0, len(comparison.seeds)
-    height = comparison.height
-    if height != "cut short":
-        height = _answer(height_p, leads=gain > 0, enough=seeds >= MEAN_SEEDS)
-    epochs = _answer(epochs_p, leads=comparison.sooner > comparison.later, enough=seeds >= epochs_seeds)
+def _answered(comparison: Comparison, height_p: float, epochs_p: float) -> Comparison:
+    leads, faster = (comparison.m_recall or 0.0) > 0, (comparison.epochs.percent or 0.0) < 0
     return replace(
-        comparison, height_p=height_p, epochs_p=epochs_p, height=height, height_seeds=MEAN_SEEDS,
-        epochs="no yardstick" if "baseline_rising" in flags else epochs, epochs_seeds=epochs_seeds,
+        comparison, height_p=height_p, epochs_p=epochs_p, height=_answer(comparison.height, height_p, leads=leads),
+        epochs_answer=_answer(comparison.epochs_answer, epochs_p, leads=faster),
     )
 
 
-def _answer(p_value: float, *, leads: bool, enough: bool) -> Answer:
-    if p_value <= ALPHA:
-        return "supported" if leads else "contradicted"
-    return "undecided" if enough else "too few seeds"
+def _answer(before: Answer, p_value: float, *, leads: bool) -> Answer:
+    if before != "undecided" or p_value > ALPHA:
+        return before
+    return "supported" if leads else "contradicted"
 
 
 def _improves(gain: float) -> float:
     """1 for a gain, 0 for a loss, one half for a tie."""
     return 0.5 if abs(gain) <= ROUNDING else float(gain > 0)
-
-
-def _order(epochs: Epochs | None, baseline: float) -> int:
-    """-1: fewer epochs than the baseline; 1: more; 0: equal, or unknown because the seed ended before that epoch."""
-    if epochs is None or (epochs.censored and epochs.value < baseline):
-        return 0
-    return 1 if epochs.censored else int(np.sign(epochs.value - baseline))

@@ -11,6 +11,7 @@ from typing import Any
 
 from vsetune.errors import IncompatibleCurves
 from vsetune.metrics.curves import check_same_protocol
+from vsetune.metrics.efficiency import TARGET_SHARE
 from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.events import AttemptRecord
 from vsetune.report.building import board_of, group_rows
@@ -30,7 +31,7 @@ class StudyAttempts:
 
 @dataclass
 class _Unit:
-    """The cells of one study with one network on one data set, under one protocol: trials by loss."""
+    """The rows of one study with one network on one data set, under one protocol: trials by loss."""
 
     study: str
     cells: dict[str, list[Trial]] = field(default_factory=dict)
@@ -53,11 +54,12 @@ class _Group:
 
 
 def build_many(
-    studies: Sequence[StudyAttempts], *, baseline: str | None = None, hit_share: float = HIT_SHARE
+    studies: Sequence[StudyAttempts], *, baseline: str | None = None, hit_share: float = HIT_SHARE,
+    target_share: float = TARGET_SHARE,
 ) -> Boards:
     """Boards of several studies. baseline: the loss to compare with; None: on each data set the baseline of most of its
     studies, ties go to the study named first. If two studies have a loss of the same name, the later one is named
-    STUDY/LOSS. hit_share: of profiles, as in `TimeProfile`.
+    STUDY/LOSS. hit_share: of profiles, as in `TimeProfile`. target_share: as in `building.build`.
     """
     places: dict[str, dict[str, list[_Unit]]] = {}
     for study in studies:
@@ -71,7 +73,7 @@ def build_many(
         most_named = Counter(named[study] for study in of_data if named[study]).most_common(1)
         reference = baseline or (most_named[0][0] if most_named else "")
         grouped = [
-            [(group, _rows(dataset, group, reference)) for group in _groups(units, reference)]
+            [(group, _rows(dataset, group, reference, target_share)) for group in _groups(units, reference)]
             for units in networks.values()
         ]
         notes += [note for groups in grouped for group, rows in groups for note in _differences(dataset, rows, group)]
@@ -149,7 +151,7 @@ def _settings(attempt: AttemptRecord) -> dict[str, Any]:
     return {f"network.{key}": value for key, value in network.items()} | lengths
 
 
-def _rows(dataset: str, group: _Group, baseline: str) -> list[Row]:
+def _rows(dataset: str, group: _Group, baseline: str, target_share: float) -> list[Row]:
     cells: dict[str, list[Trial]] = {}
     apart: dict[str, str] = {}
     for unit, reason in [*((unit, None) for unit in group.units), *group.apart]:
@@ -162,7 +164,7 @@ def _rows(dataset: str, group: _Group, baseline: str) -> list[Row]:
             cells[name] = trials
             if reason is not None:
                 apart[name] = reason
-    return group_rows(dataset, cells, baseline, apart=apart)
+    return group_rows(dataset, cells, baseline, apart=apart, target_share=target_share)
 
 
 def _differences(dataset: str, rows: Sequence[Row], group: _Group) -> list[str]:

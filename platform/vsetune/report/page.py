@@ -166,7 +166,7 @@ def page_data(found: Boards, columns: Sequence[Column], runs: ShownRuns | None) 
 
 def tags_of(row: Row) -> list[str]:
     """Words to filter by: the supported claims on a row, and its flags."""
-    is_faster = row.comparison is not None and row.comparison.epochs == "supported"
+    is_faster = row.comparison is not None and row.comparison.epochs_answer == "supported"
     claims = [name for name, holds in (("higher", is_ahead(row)), ("faster", is_faster)) if holds]
     return claims + [flag.replace("_", " ") for flag in row.flags]
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vsetune.metrics.best_of_k import TuningCurves
 from vsetune.metrics.efficiency import SeedDifference
+from vsetune.metrics.repeated_searches import Spread
 from vsetune.metrics.seed_statistics import Epochs
 from vsetune.records.events import AttemptStatus
-from vsetune.report.search_budgets import SearchBudget
+from vsetune.report.search_budgets import SearchBudget, total_budget
 
-Answer = Literal["supported", "contradicted", "undecided", "too few seeds", "no yardstick", "cut short"]
-"""Answer to two claims: the loss has a higher M-Recall, or needs fewer epochs to the baseline's best.
+Answer = Literal[
+    "supported", "contradicted", "undecided", "one search", "search failed", "too few seeds", "cut short",
+]
+"""Answer to two claims: the loss has a higher M-Recall, or needs fewer epochs to the target.
 
 supported: the claim is significant, corrected for all comparisons of the board. contradicted: the opposite is
-significant. For epochs this is no evidence of a slower loss, because the baseline only has to reach its own best.
-undecided: neither is significant. too few seeds: no outcome could be significant. no yardstick: the baseline was still
-improving when it ended, so its best is no target. cut short: seeds were trained only until they reached a target, so
-their M-Recall is no best.
+significant. undecided: neither is significant. one search: a tuned loss has fewer than three searches with fresh seeds,
+which say nothing about the next search. search failed: every trial of a search failed, so the other searches are a
+favourable choice. too few seeds: no outcome could be significant. cut short: seeds were trained only until they reached
+a target, so their M-Recall is no best.
 """
 ALPHA = 0.05
 """Family-wise error rate over all comparisons of a board, separately for each claim."""
@@ -48,30 +51,54 @@ class Collapse:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A loss and the baseline over `seeds`, which finished for both and chose the configuration of neither.
+class TargetShare:
+    """Epochs to a share of the baseline's mean best M-Recall, as measured.
 
-    m_recall: mean of loss - baseline, points, None without seeds; m_recall_bounds: its 95 % interval. improvement:
-    share of the seeds in which the loss is higher, ties count half; improvement_bounds: interval of that probability.
-    sooner, later: number of seeds that reach the baseline's best before or after the baseline does. A seed that never
-    reaches it counts as later, unless it ended before the baseline reached it. height_p, epochs_p: p-values of a
-    paired t test and of a sign test, Holm-corrected once the board is complete. height_seeds, epochs_seeds: the fewest
-    seeds with which the board could answer. height, epochs: the answers to the claims on M-Recall and on epochs.
+    share: 0 to 1. target: M-Recall in per cent. percent: epochs of the loss beyond those of the baseline, in per cent
+    of these, by mean logarithms; None without fresh seeds. missed, baseline_missed: fresh seeds of the loss and of the
+    baseline that never reach the target, which count with their last epoch.
     """
 
+    share: float
+    target: float
+    percent: float | None
+    missed: int
+    baseline_missed: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A loss and the baseline, over seeds that were trained to their end and did not choose the configuration.
+
+    by_search: either loss was tuned, so that a search is one observation (its mean over fresh seeds; of a loss that was
+    not tuned, a seed); otherwise paired seeds are. units, baseline_units: number of these observations. seeds: those
+    that both losses have. m_recall: mean of loss - baseline, points, None without observations; m_recall_bounds: its
+    95 % interval. improvement: share of the common seeds in which the loss is higher, ties count half;
+    improvement_bounds: interval of that probability, None for tuned losses. epochs: to the target, with its 95 %
+    interval epochs_bounds in per cent. profile: the same for other targets, not tested. height_p, epochs_p: p-values
+    (Welch's or paired t test, of epochs by their logarithms), Holm-corrected once the board is complete. height,
+    epochs_answer: the answers to the claims on M-Recall and on epochs.
+    """
+
+    by_search: bool
+    units: int
+    baseline_units: int
     seeds: tuple[int, ...]
     m_recall: float | None
     m_recall_bounds: Bounds | None
     improvement: float | None
     improvement_bounds: Bounds | None
-    sooner: int
-    later: int
+    epochs: TargetShare
+    epochs_bounds: Bounds | None
+    profile: tuple[TargetShare, ...]
     height_p: float
     epochs_p: float
-    height: Answer = "too few seeds"
-    epochs: Answer = "too few seeds"
-    height_seeds: int = 0
-    epochs_seeds: int = 0
+    height: Answer
+    epochs_answer: Answer
+
+    @property
+    def answers(self) -> set[Answer]:
+        return {self.height, self.epochs_answer}
 
 
 @dataclass(frozen=True)
@@ -146,7 +173,9 @@ class SeedResult:
     seed; None without one. test_m_recall: per cent, of the best checkpoint; None if it was not scored. chose: the
     search chose the configuration by this curve, so its M-Recall is a maximum and optimistic. epochs_to_level: to the
     first validation that differs from the best by no more than the noise of the curve; None where the noise is not
-    known. hardware: the device it trained on, in words; empty where none is recorded.
+    known. hardware: the device it trained on, in words; empty where none is recorded. repeat: number of the search that
+    it belongs to. diverged: its training failed with numbers that were not finite; its M-Recall counts as 0 at every
+    validation of the winner.
     """
 
     seed: int
@@ -161,6 +190,42 @@ class SeedResult:
     chose: bool = False
     epochs_to_level: float | None = None
     hardware: str = ""
+    repeat: int = 1
+    diverged: bool = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether more training could not change its result."""
+        return self.status == "finished" or self.diverged
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether it enters intervals and tests: it has ended and did not choose the configuration."""
+        return self.has_ended and not self.chose
+
+
+@dataclass(frozen=True)
+class Pick:
+    """One search of a row and its result.
+
+    repeat: its number, from 1. configuration: of its winner (`selection.winner_of`), empty without one. seeds: with a
+    result in this configuration. best_m_recall: mean over its headline seeds, per cent, None without one. is_confirmed:
+    these are seeds that ended and did not choose. configurations: number that the search tried. search_budget: None
+    where none is recorded. tuning: expected best after fewer trials or epochs; None without a search. range_ends:
+    settings of the winner at an end of the searched range, where the study could be read. cannot_draw: why the search
+    found no further valid configuration, None where it did.
+    """
+
+    repeat: int
+    configuration: Mapping[str, Any]
+    seeds: tuple[int, ...]
+    best_m_recall: float | None
+    is_confirmed: bool
+    configurations: int
+    search_budget: SearchBudget | None = None
+    tuning: TuningCurves | None = None
+    range_ends: tuple[RangeEnd, ...] = ()
+    cannot_draw: str | None = None
 
 
 @dataclass(frozen=True)
@@ -209,23 +274,24 @@ class Cost:
 
 @dataclass(frozen=True)
 class Row:
-    """One cell: dataset x network x loss.
+    """One dataset x network x loss.
 
-    configuration: of the winner of its search (`selection.winner_of`); seeds: its usable runs, one per seed. All
-    numbers are over the `headline` seeds. best_m_recall: mean, per cent; best_m_recall_std: sample standard deviation,
-    None for one seed. epochs_to_best, epochs_to_level, epochs_to_target: medians, the last one by Kaplan and Meier.
-    m_recall_bounds, epochs_bounds: 95 % intervals of best_m_recall and epochs_to_target, None for too few seeds, and
-    where a seed is unfinished or chose the configuration. noise: deviation of one validation, points; None for short
-    curves. difference, comparison: with the baseline, None for the baseline and without one. collapse: the collapse of
-    the baseline, the same in all rows of a network and data set, which then have no epochs_to_target.
-    resolution_epochs: largest gap between two validations. configurations: number that the search tried. trials:
-    configurations and seeds tried. attempts: their executions; counts: the same by status. not_comparable: why it is
-    not compared, None if it is. contenders: configurations confirmed beside the winner (`vsetune study confirm`).
-    search_budget: None where none is recorded. tuning: expected best of its search after fewer trials or epochs; None
-    without a search. is_on_front: no other row of its data set and network beats it in both M-Recall and epochs to the
-    baseline's best. study: the study that it ran in. range_ends: settings of the winner at an end of the searched
-    range, where the study could be read. cannot_draw: why its search found no further valid configuration, None where
-    it did. code: sha256 of user components that it ran with, by key (`loss.my_loss`).
+    repeats: its searches, by number. configuration: of the one with the highest mean; seeds: the usable runs of every
+    pick, one per seed. All numbers are over the `headline` seeds. best_m_recall: mean, per cent; of a tuned loss with
+    several searches, of their means. best_m_recall_std: sample standard deviation of the same numbers, None for one.
+    m_recall_bounds: 95 % interval of best_m_recall, from two seeds or three searches, None where a seed is unfinished
+    or chose the configuration. epochs_to_best, epochs_to_level, epochs_to_target: medians over seeds, the last one by
+    Kaplan and Meier. epochs_bounds: 95 % interval of epochs_to_target, None for fewer than five seeds, several
+    searches, and seeds as above. spread: deviations of M-Recall between searches and between seeds of a pick, None for
+    one search. noise: deviation of one validation, points; None for short curves. level_tolerance: points below the
+    best that count as level, the same for all comparable rows of a network and data set. difference, comparison: with
+    the baseline, None for the baseline and without one. collapse: the collapse of the baseline, the same in all rows of
+    a network and data set, which then have no epochs_to_target. collapsed_seeds: headline seeds that collapsed or
+    diverged. resolution_epochs: largest gap between two validations. configurations: number that the searches tried.
+    trials: configurations and seeds tried. attempts: their executions; counts: the same by status. not_comparable: why
+    it is not compared, None if it is. contenders: configurations confirmed beside a winner (`vsetune study confirm`).
+    is_on_front: no other row of its data set and network beats it in both M-Recall and epochs to the baseline's best.
+    study: the study that it ran in. code: sha256 of user components that it ran with, by key (`loss.my_loss`).
     """
 
     dataset: str
@@ -233,6 +299,7 @@ class Row:
     loss: str
     cell: str
     is_baseline: bool
+    repeats: tuple[Pick, ...]
     configuration: Mapping[str, Any]
     seeds: tuple[SeedResult, ...]
     best_m_recall: float | None
@@ -252,35 +319,58 @@ class Row:
     flags: tuple[str, ...]
     not_comparable: str | None = None
     contenders: tuple[Contender, ...] = ()
-    search_budget: SearchBudget | None = None
+    spread: Spread | None = None
     noise: float | None = None
+    level_tolerance: float | None = None
     epochs_to_level: float | None = None
     m_recall_bounds: Bounds | None = None
     epochs_bounds: Bounds | None = None
     comparison: Comparison | None = None
     collapse: Collapse | None = None
-    tuning: TuningCurves | None = None
+    collapsed_seeds: int = 0
     is_on_front: bool = False
     study: str = ""
-    range_ends: tuple[RangeEnd, ...] = ()
-    cannot_draw: str | None = None
     code: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def headline(self) -> tuple[SeedResult, ...]:
-        """The seeds behind the numbers."""
-        return headline_of(self.seeds)
+        """The seeds behind the numbers: of every confirmed search, or of all searches if none is confirmed."""
+        picks = [pick for pick in self.repeats if pick.is_confirmed] or self.repeats
+        return tuple(seed for pick in picks for seed in headline_of(self.seeds_of(pick)))
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether a search of it tried more than one configuration."""
+        return any(pick.configurations > 1 for pick in self.repeats)
+
+    @property
+    def pick(self) -> Pick:
+        """The search with the highest mean."""
+        return best_pick(self.repeats)
+
+    @property
+    def search_budget(self) -> SearchBudget | None:
+        """Of all its searches together; None where none is recorded."""
+        return total_budget([pick.search_budget for pick in self.repeats if pick.search_budget is not None])
+
+    def seeds_of(self, pick: Pick) -> tuple[SeedResult, ...]:
+        return tuple(seed for seed in self.seeds if seed.repeat == pick.repeat)
 
     @property
     def searching_seed(self) -> SeedResult | None:
-        """The seed whose curve chose the configuration; None without a search."""
-        return next((seed for seed in self.seeds if seed.chose), None)
+        """The seed whose curve chose the shown configuration; None without a search."""
+        return next((seed for seed in self.seeds_of(self.pick) if seed.chose), None)
+
+
+def best_pick(picks: Sequence[Pick]) -> Pick:
+    """The one with the highest mean M-Recall, confirmed ones first, the earlier of equals."""
+    return max(picks, key=lambda pick: (pick.is_confirmed, -1.0 if pick.best_m_recall is None else pick.best_m_recall))
 
 
 def headline_of(seeds: tuple[SeedResult, ...]) -> tuple[SeedResult, ...]:
-    """The finished seeds (all seeds if none has finished) that did not choose the configuration; if all chose it, all
-    of these."""
-    ended = tuple(seed for seed in seeds if seed.status == "finished") or seeds
+    """The seeds of one search that have ended (all seeds if none has) and did not choose the configuration; if all
+    chose it, all of these."""
+    ended = tuple(seed for seed in seeds if seed.has_ended) or seeds
     return tuple(seed for seed in ended if not seed.chose) or ended
 
 

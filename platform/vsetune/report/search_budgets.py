@@ -83,6 +83,18 @@ class SearchBudget:
         return f"{round(self.trained, 1):g} of {self.epochs:g}{f', {self.why}' if self.why else ''}"
 
 
+def total_budget(budgets: Sequence[SearchBudget]) -> SearchBudget | None:
+    """The budget of several searches of one cell together; None without one."""
+    if not budgets:
+        return None
+    return SearchBudget(
+        epochs=sum(each.epochs for each in budgets), epochs_of_a_trial=budgets[0].epochs_of_a_trial,
+        trained=sum(each.trained for each in budgets), failed=sum(each.failed for each in budgets),
+        is_over=all(each.is_over for each in budgets),
+        is_out_of_time=any(each.is_out_of_time for each in budgets),
+    )
+
+
 def recorded_budget(
     epochs: float, *, epochs_of_a_trial: float, device_seconds: float | None = None
 ) -> dict[str, str]:

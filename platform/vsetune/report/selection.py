@@ -7,12 +7,13 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import PurePosixPath
 
 from vsetune.metrics.curves import best_of_curve
 from vsetune.metrics.efficiency import epochs_to_best
-from vsetune.records.events import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord
+from vsetune.records.events import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord, has_diverged
 from vsetune.report.rows import Contender, Cost, SeedResult
 from vsetune.report.search_budgets import SearchBudget
 
@@ -247,6 +248,24 @@ def _order(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
+def seed_results(runs: Sequence[Trial], winner: AttemptRecord, *, was_searched: bool) -> tuple[SeedResult, ...]:
+    """The results of the runs of the winner's configuration that are usable or have diverged.
+
+    A diverged training has no network to use: it counts as 0 % at every validation of the winner. was_searched: the
+    search tried more than one configuration.
+    """
+    curve = tuple((epoch, 0.0) for epoch, _ in winner.curve)
+    summary = {"test_m_recall": 0.0} if any("test_m_recall" in run[-1].summary for run in runs) else {}
+    found = []
+    for run in runs:
+        if usable(run):
+            found.append(seed_result(run[-1], was_searched=was_searched))
+        elif has_diverged(run[-1].status, run[-1].error):
+            lost = seed_result(replace(run[-1], curve=curve, summary=summary), was_searched=was_searched)
+            found.append(replace(lost, diverged=True))
+    return tuple(found)
+
+
 def seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:
     """The result of one seed from its latest attempt. was_searched: the search tried more than one configuration."""
     summary = attempt.summary
@@ -259,6 +278,7 @@ def seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:
         best_m_recall=best.m_recall, epochs_to_best=epochs_to_best(attempt.curve, tolerance=0.0),
         seconds_per_epoch=seconds, test_m_recall=summary.get("test_m_recall"),
         chose=was_searched and attempt.start.phase == "search", hardware=_hardware(attempt.start.environment),
+        repeat=attempt.start.repeat,
     )
 
 

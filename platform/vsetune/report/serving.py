@@ -26,6 +26,7 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vsetune.errors import Problem, StorageError, UsageError
+from vsetune.metrics.efficiency import TARGET_SHARE
 from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.events import AttemptRecord, StudyRecord
 from vsetune.records.studies import Studies
@@ -57,8 +58,8 @@ _SANDBOX = {"Content-Security-Policy": "sandbox allow-scripts"}
 
 class BoardServer:
     """studies: the studies to serve; empty for all in the store, now and later. host, port: to listen on; port 0: any
-    free port. told: as in `LiveBoard`. hit_share: as in `Source`. Raises UsageError, in one line, if the address cannot
-    be used.
+    free port. told: as in `LiveBoard`. hit_share, target_share: as in `Source`. Raises UsageError, in one line, if the
+    address cannot be used.
 
     One thread reads the store and makes boards for all clients, in the order of the requests.
     """
@@ -66,8 +67,10 @@ class BoardServer:
     def __init__(
         self, store: Studies, studies: Sequence[str], *, host: str, port: int, baseline: str | None = None,
         mlflow_url: str | None = None, told: Told = lambda board, _: board, hit_share: float = HIT_SHARE,
+        target_share: float = TARGET_SHARE,
     ) -> None:
-        self._store, self._studies, self._baseline, self._hit_share = store, studies, baseline, hit_share
+        self._store, self._studies = store, studies
+        self._source = Source((), baseline, hit_share=hit_share, target_share=target_share)
         self._names, self._next_look = list[str](), float("-inf")
         self._boards = lru_cache(KEPT_BOARDS)(partial(LiveBoard, store, mlflow_url=mlflow_url, told=told))
         try:
@@ -153,7 +156,7 @@ class BoardServer:
         if study is not None and study not in self._known():
             return None
         studies = tuple(self._known()) if study is None else (study,)
-        return self._boards(Source(studies, self._baseline, is_several=study is None, hit_share=self._hit_share))
+        return self._boards(replace(self._source, studies=studies, is_several=study is None))
 
     def _page(self, request: Request) -> Response:
         study = request.path_params.get("study")
@@ -252,12 +255,13 @@ Told = Callable[[Leaderboard, Sequence[StudyRecord]], Leaderboard]
 @dataclass(frozen=True)
 class Source:
     """Studies of a page: one study, or several side by side by data set. baseline: name of a loss, None for the
-    studies' own. hit_share: of profiles, as in `TimeProfile`."""
+    studies' own. hit_share: of profiles, as in `TimeProfile`. target_share: as in `building.build`."""
 
     studies: tuple[str, ...]
     baseline: str | None = None
     is_several: bool = False
     hit_share: float = HIT_SHARE
+    target_share: float = TARGET_SHARE
 
 
 @dataclass(frozen=True)
@@ -330,7 +334,10 @@ class LiveBoard:
             (study,), (of_study,) = source.studies, attempts
             if study not in own:
                 raise UsageError(messages.STUDY_GONE(study=study))
-            board = build(of_study, baseline=source.baseline or own[study], hit_share=source.hit_share)
+            board = build(
+                of_study, baseline=source.baseline or own[study], hit_share=source.hit_share,
+                target_share=source.target_share,
+            )
             return self._told(board, records)
         named = [
             StudyAttempts(study, own.get(study, ""), of_study)
@@ -338,5 +345,7 @@ class LiveBoard:
         ]
         if not any(attempts):
             raise UsageError(messages.NO_ATTEMPTS(where="this store"))
-        found = build_many(named, baseline=source.baseline, hit_share=source.hit_share)
+        found = build_many(
+            named, baseline=source.baseline, hit_share=source.hit_share, target_share=source.target_share,
+        )
         return replace(found, boards=tuple(self._told(board, records) for board in found.boards))

@@ -86,7 +86,7 @@ def _numbers(
     best = best_of_curve(attempt.curve) if attempt.curve else None
     dataset = dataset_of(attempt)
     return [
-        keys.get((start.study, dataset, start.cell), f"{dataset}\t{start.network}\t{start.loss}"),
+        keys.get((start.study, dataset, f"{start.network}.{start.loss}"), f"{dataset}\t{start.network}\t{start.loss}"),
         places[start.study], start.trial, start.number, start.seed, start.phase, attempt.status,
         best.m_recall if best else None, best.epoch if best else None,
         max(attempt.curve[-1][0] if attempt.curve else 0.0, summary.get("epochs", 0.0)),

@@ -17,7 +17,7 @@ from vsetune.report.rows import Row
 from vsetune.report.selection import dataset_of
 
 _NOTED = (
-    "baseline_rising", "incomplete", "seed_failed", "chosen_by_itself", "stopped_at_target",
+    "baseline_rising", "incomplete", "seed_failed", "seed_collapsed", "chosen_by_itself", "stopped_at_target",
     "censored",
 )
 """Flags that become notes below a table that contains their row."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from vsetune.metrics.best_of_k import BAND, ExpectedBest, TuningCurves
 from vsetune.report import wording
-from vsetune.report.rows import Leaderboard, LossProfile, Row, TimeProfile
+from vsetune.report.rows import Leaderboard, LossProfile, Pick, Row, TimeProfile
 
 
 @dataclass(frozen=True)
@@ -160,13 +160,13 @@ _SECONDS = (
 
 def tuning_table(board: Leaderboard) -> WordTable | None:
     """A row per search with at least four trials; None without such a search."""
-    searched = [(row, row.tuning) for row in board.rows if row.tuning is not None and row.tuning.trials >= _TRIALS]
+    searched = [each for each in searches_of(board) if each[2].trials >= _TRIALS]
     if not searched:
         return None
-    counts = _counts(max(tuning.trials for _, tuning in searched))
+    counts = _counts(max(tuning.trials for *_, tuning in searched))
     headings = ("loss", "trials", *(f"{count} trial{'s' if count > 1 else ''}" for count in counts), *_PARTS, "all")
-    rows = [_tuning_row(row, tuning, counts) for row, tuning in searched]
-    places = [(row.dataset, row.network) for row, _ in searched]
+    rows = [_tuning_row(wording.search_name(row, pick), tuning, counts) for row, pick, tuning in searched]
+    places = [(row.dataset, row.network) for row, *_ in searched]
     title = "Expected best of a search that had ended earlier, M-Recall in per cent"
     if len(set(places)) == 1:  # a narrow terminal has no room for it in every row
         title += f", {searched[0][0].network} on {searched[0][0].dataset}"
@@ -180,6 +180,11 @@ def tuning_table(board: Leaderboard) -> WordTable | None:
             "less than of one that does not. Validation, by the seed that searched: a maximum, and optimistic.",
         ),
     )
+
+
+def searches_of(board: Leaderboard) -> list[tuple[Row, Pick, TuningCurves]]:
+    """Every search with curves of its expected best."""
+    return [(row, pick, pick.tuning) for row in board.rows for pick in row.repeats if pick.tuning is not None]
 
 
 def profile_table(profile: TimeProfile | None, baseline: str) -> WordTable | None:
@@ -206,12 +211,12 @@ def _counts(trials: int) -> list[int]:
     return powers if len(powers) <= _COUNTS else powers[::2]
 
 
-def _tuning_row(row: Row, tuning: TuningCurves, counts: Sequence[int]) -> tuple[str, ...]:
+def _tuning_row(name: str, tuning: TuningCurves, counts: Sequence[int]) -> tuple[str, ...]:
     known = {int(each.at): each for each in tuning.after_trials}
     end = tuning.after_epochs[-1]
     parts = [min(tuning.after_epochs, key=lambda each: abs(each.at - share * end.at)) for share in _PARTS.values()]
     return (
-        row.loss, str(tuning.trials),
+        name, str(tuning.trials),
         *(tuning_words(known[count]) if count in known else wording.NOTHING for count in counts),
         *map(tuning_words, parts),
         f"{wording.fixed(end.mean, 1)} ({wording.fixed(end.at, 1)} epochs)",

@@ -13,7 +13,6 @@ from vsetune.metrics.performance_profiles import (
     time_for_share,
 )
 from vsetune.metrics.seed_statistics import Epochs
-from vsetune.report.comparing import is_evidence
 from vsetune.report.rows import LossProfile, Row, SeedResult, TimeProfile, Unit
 
 Task = tuple[str, str]
@@ -89,9 +88,9 @@ def _not_in(row: Row | None, baseline: Row, unit: Unit) -> str | None:
 
 def _no_seconds(row: Row, baseline: Row) -> str | None:
     """Why the seconds of a row are not comparable with those of the baseline; None if they are."""
-    if any(not seed.seconds_per_epoch or not seed.hardware for seed in _counted(row)):
+    if any(not seed.seconds_per_epoch or not seed.hardware for seed in _counted(row) if not seed.diverged):
         return "not recorded how long an epoch took, or on which hardware"
-    used = dict.fromkeys(seed.hardware for each in (baseline, row) for seed in _counted(each))
+    used = dict.fromkeys(seed.hardware for each in (baseline, row) for seed in _counted(each) if not seed.diverged)
     return None if len(used) == 1 else f"trained on different hardware: {'; '.join(used)}"
 
 
@@ -99,7 +98,7 @@ def _counted(row: Row) -> list[SeedResult]:
     fresh = row.comparison.seeds if row.comparison is not None else [seed.seed for seed in row.seeds]
     return [
         seed for seed in row.seeds
-        if seed.epochs_to_target is not None and is_evidence(seed) and seed.seed in fresh
+        if seed.epochs_to_target is not None and seed.is_evidence and seed.seed in fresh
     ]
 
 

@@ -8,8 +8,9 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from vsetune.metrics.efficiency import SeedDifference
+from vsetune.metrics.repeated_searches import collapse_bound
 from vsetune.metrics.seed_statistics import Epochs
-from vsetune.report.rows import Bounds, Leaderboard, Row
+from vsetune.report.rows import Bounds, Comparison, Leaderboard, Pick, Row, SeedResult, TargetShare
 
 NOTHING = "–"
 _MOST_NAMED = 4
@@ -38,7 +39,7 @@ def epochs_to_target(row: Row) -> str:
 
 
 def recall(row: Row) -> str:
-    """`72.3 ± 0.4 [71.8, 72.8]`: mean, standard deviation over seeds, interval of the mean, per cent."""
+    """`72.3 ± 0.4 [71.8, 72.8]`: mean, standard deviation over seeds or searches, interval of the mean, per cent."""
     return mean(row.best_m_recall, row.best_m_recall_std) + interval(row.m_recall_bounds, 1)
 
 
@@ -72,6 +73,22 @@ def gain(row: Row) -> str:
     return signed(row.comparison.m_recall, 1) + interval(row.comparison.m_recall_bounds, 1)
 
 
+def pace(comparison: Comparison | None) -> str:
+    """`−12.0 % [−25.1, 3.0]`: epochs to the target beyond the baseline's; `> ` or `< ` where seeds never reach it."""
+    if comparison is None or comparison.epochs.percent is None:
+        return NOTHING
+    return share_of_epochs(comparison.epochs) + interval(comparison.epochs_bounds, 1)
+
+
+def share_of_epochs(to_share: TargetShare) -> str:
+    """`−12.0 %`, `> −12.0 %` if seeds of the loss never reach the target, `< ` for the baseline, `about ` for both."""
+    if to_share.percent is None:
+        return NOTHING
+    marks = {(False, False): "", (True, False): "> ", (False, True): "< ", (True, True): "about "}
+    mark = marks[to_share.missed > 0, to_share.baseline_missed > 0]
+    return f"{mark}{signed(to_share.percent, 1)} %"
+
+
 def collapse(row: Row) -> str:
     """`the baseline collapsed: its best M-Recall is 14.9 %, less than half of the 51.3 % of my_loss`, or empty."""
     found = row.collapse
@@ -99,13 +116,39 @@ def attempts(row: Row) -> str:
     return ", ".join(f"{count} {status}" for status, count in sorted(row.counts.items()) if count)
 
 
+def collapsed(row: Row) -> str:
+    """`1 of 9 seeds collapsed; up to 43 % may`, or empty."""
+    if not row.collapsed_seeds:
+        return ""
+    seeds = len(row.headline)
+    bound = fixed(100 * collapse_bound(row.collapsed_seeds, seeds), 0)
+    return f"{row.collapsed_seeds} of {seeds} seed{'' if seeds == 1 else 's'} collapsed; up to {bound} % may"
+
+
 def seeds(row: Row) -> str:
-    """`0 (searched, 61.5), 1, 2`: all seeds shown; a seed that searched with its own M-Recall."""
-    shown = (
-        f"{seed.seed} (searched, {fixed(seed.best_m_recall, 1)})" if seed.chose else str(seed.seed)
-        for seed in row.seeds
-    )
-    return ", ".join(shown) or NOTHING
+    """`0 (searched, 61.5), 1, 2 (diverged)`: all seeds shown; a seed that searched with its own M-Recall. Several
+    searches are divided by semicolons."""
+    of_searches = (", ".join(map(_seed, row.seeds_of(pick))) for pick in row.repeats)
+    return "; ".join(words for words in of_searches if words) or NOTHING
+
+
+def _seed(seed: SeedResult) -> str:
+    if seed.chose:
+        return f"{seed.seed} (searched, {fixed(seed.best_m_recall, 1)})"
+    return f"{seed.seed} (diverged)" if seed.diverged else str(seed.seed)
+
+
+def search_name(row: Row, pick: Pick) -> str:
+    """`lseh`, or `lseh, search 2` where there are several."""
+    return row.loss if len(row.repeats) == 1 else f"{row.loss}, search {pick.repeat}"
+
+
+def configurations(row: Row) -> str:
+    """The winner's hyperparameters; of several searches each, with its mean: `61.3: loss.margin = 0.2; 60.9: ...`"""
+    picks = [pick for pick in row.repeats if pick.seeds]
+    if len(row.repeats) == 1 or not picks:
+        return configuration(row.configuration) if row.seeds else NOTHING
+    return "; ".join(f"{fixed(pick.best_m_recall, 1)}: {configuration(pick.configuration)}" for pick in picks)
 
 
 def configuration(plain: Mapping[str, Any]) -> str:

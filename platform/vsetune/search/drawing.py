@@ -47,10 +47,13 @@ class CellDrawing:
         self._start = sampler_named(spec.start) if self._sampler.learns else self._sampler
         space = SearchedSpace(
             cell, distributions_of(cell), cell.all_defaults() if cell.domains else {}, f"{spec.seed}/{cell.name}",
-            spec.configurations, len(self._first),
+            f"{spec.seed}/{cell.network_name}/{cell.repeat}", spec.configurations, len(self._first),
         )
-        again = [f"{space.seed_name}/again {number}" for number in range(1, _AGAIN + 1)]
-        self._spaces = [space, *(replace(space, seed_name=name) for name in again)]
+        self._spaces = [space, *(
+            replace(space, seed_name=f"{space.seed_name}/again {number}",
+                    shared_seed_name=f"{space.shared_seed_name}/again {number}")
+            for number in range(1, _AGAIN + 1)
+        )]
         self.starts: Sequence[Mapping[str, Value]] = ()
 
     def gaps(self) -> str:

@@ -63,8 +63,10 @@ class Capacity:
         return [node for _, node in self._look()]
 
     def room(self, needs: Needs) -> int:
-        """How many trials with these needs fit the present nodes when they are empty."""
-        return sum(copies_that_fit(node, needs) for _, node in self._look())
+        """How many trials with these needs may run at a time, on the present nodes and those that may be added."""
+        nodes = self._look()
+        fitting = sum(copies_that_fit(node, needs) for node in [*(node for _, node in nodes), *self._growth(nodes)])
+        return fitting if self.limit is None else min(self.limit, fitting)
 
     def _look(self) -> Sequence[tuple[str, Node]]:
         now = self.clock()

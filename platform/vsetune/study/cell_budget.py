@@ -30,7 +30,7 @@ class CellBudget:
     def of(cls, study: StudySpec, cell: Cell) -> CellBudget:
         """The budget before the first trial."""
         whole, most = float(cell.training["epochs"]), epochs_of_cell(study, cell)
-        shortest, in_space = study.scheduler.grace_epochs, configurations_in(cell)
+        shortest, in_space = study.scheduler.grace_in(whole), configurations_in(cell)
         trials = int(max(MOST_TRIALS, whole / shortest) * max(1.0, most / whole))
         return cls(whole, 0.0, most, trials if in_space is None else min(trials, in_space))
 
@@ -52,17 +52,22 @@ def epochs_of_cell(study: StudySpec, cell: Cell) -> float:
 
 
 LEARNING_AT_ONCE = 2
+"""Fewest trials of a cell at a time, so that a cell goes on while one of its trials is long."""
 
 
-def at_once(search: SearchSpec, asked: int) -> int:
-    """Most trials of a cell at a time. asked: trials that it has asked for so far.
+def at_once(search: SearchSpec, asked: int, places: int = 0) -> int:
+    """Most trials of a cell at a time. asked: trials that it has asked for so far. places: trials that the cluster has
+    room for at a time, divided by the cells that are searched.
 
     Trials that run at once are sampled without each other's results. Without a bound, many workers would spend a whole
     budget on one wave of trials that learns from no result. The start trials do not depend on results, so they run in
-    parallel; later trials run two at a time (decision 0042). Samplers that do not learn have no bound.
+    parallel; later trials use the places there are, up to a quarter of the budget (decision 0042). Samplers that do not
+    learn have no bound.
     """
     if search.at_once is not None:
         return search.at_once
     if not search.learns:
         return sys.maxsize
-    return search.start_trials if asked < search.start_trials else LEARNING_AT_ONCE
+    if asked < search.start_trials:
+        return search.start_trials
+    return max(LEARNING_AT_ONCE, min(places, search.configurations // 4))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
 from vsetune.config.study.cells import Cell
@@ -19,10 +19,15 @@ _log = logging.getLogger(__name__)
 _OUTCOMES: Mapping[AttemptStatus, Outcome] = {"finished": "finished", "pruned": "pruned", "failed": "failed"}
 
 
-def target_cell(study: StudySpec, cell: Cell) -> str | None:
-    """The cell whose best M-Recall is the target of this one; None if it needs no such target."""
+def target_cell(study: StudySpec, cell: Cell, cells: Container[str]) -> str | None:
+    """The cell whose best M-Recall is the target of this one, the same repeat of the baseline; None if it needs no such
+    target. cells: names of all."""
     is_needed = study.search.objective == "epochs_to_target" and isinstance(study.search.target, str)
-    return f"{cell.network_name}.{study.baseline}" if is_needed and cell.loss_name != study.baseline else None
+    if not is_needed or cell.loss_name == study.baseline:
+        return None
+    first = f"{cell.network_name}.{study.baseline}"
+    own = f"{first}.r{cell.repeat}"
+    return own if own in cells else first
 
 
 class CellGoals:
@@ -82,7 +87,7 @@ class CellGoals:
             return plain
         if not isinstance(search.target, str):
             return replace(plain, target=search.target)
-        name = target_cell(self._study, cell)
+        name = target_cell(self._study, cell, self._cells)
         if name is None:
             return Objective("best_m_recall", whole)
         baseline = self._cells[name]

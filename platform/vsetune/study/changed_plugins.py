@@ -12,7 +12,6 @@ from pathlib import Path
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.loss_settings import plugins_in
-from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StudyConflict
 from vsetune.records.events import AttemptRecord
 from vsetune.report.selection import Trial, budget_of_search, code_of, code_words, costs_of, trials_of
@@ -45,11 +44,12 @@ def refused_cells(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) ->
         now, then = plugins_in(cell.network, cell.loss), code_of(trials)
         changed = {key: then[key] for key in sorted(now.keys() & then.keys()) if then[key] != now[key]}
         if changed:
-            is_whole = _is_whole(prepared.spec, trials)
+            is_whole = _is_whole(cell, trials)
             found[cell.name] = RefusedCell(cell.name, is_whole, _why(cell, changed, now, prepared.folder, is_whole))
+    names = [cell.name for cell in prepared.cells]
     waiting = [
         (cell.name, baseline) for cell in prepared.cells
-        if cell.name not in found and (baseline := target_cell(prepared.spec, cell)) in found
+        if cell.name not in found and (baseline := target_cell(prepared.spec, cell, names)) in found
     ]
     return [*found.values(), *(
         RefusedCell(name, False, messages.TARGET_OF_OTHER_CODE(cell=name, baseline=baseline))
@@ -86,12 +86,12 @@ def _why(cell: Cell, changed: Mapping[str, str], now: Mapping[str, str], study_f
     return messages.CELL_OF_OTHER_CODE(cell=cell.name, code=words, copies=", ".join(copies))
 
 
-def _is_whole(study: StudySpec, trials: Sequence[Trial]) -> bool:
+def _is_whole(cell: Cell, trials: Sequence[Trial]) -> bool:
     """Whether a cell is complete by its records: all trials have ended, the budget is used, every seed has finished."""
     budget = budget_of_search(trials, costs_of(trials))
     left = 0.0 if budget is None or budget.is_out_of_time else budget.epochs - budget.trained
     is_spent = budget is None or left < budget.epochs_of_a_trial / 2
     is_over = all(trial[-1].status in ("finished", "pruned", "failed") for trial in trials)
-    return is_over and is_spent and {*study.seeds} <= {
+    return is_over and is_spent and {*cell.seeds} <= {
         trial[-1].start.seed for trial in trials if trial[-1].status == "finished"
     }

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
-from vsetune.config.study.cells import Cell, Configuration, build_trial
+from vsetune.config.study.cells import Cell, Configuration, build_trial, unused_seeds
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.report.selection import PAPERS, RUNNER_UP, WINNER, runner_up_of, winner_of
 from vsetune.study.trials import Assignment, TrialProgress
@@ -14,11 +14,20 @@ from vsetune.study.trials import Assignment, TrialProgress
 
 @dataclass(frozen=True)
 class Confirming:
-    """The confirming runs of every cell. seeds: without the search seed. contenders: also the runner-up and the papers'
-    settings, not only the winner."""
+    """The confirming runs of every cell. seeds: how many for each search, without the search seed; None for those of
+    the study. contenders: also the runner-up and the papers' settings, not only the winner."""
 
-    seeds: tuple[int, ...]
+    seeds: int | None = None
     contenders: bool = False
+
+    def seeds_of(self, study: StudySpec, cell: Cell) -> list[int]:
+        """First the cell's own seeds, then unused ones. A larger number extends the list of a smaller one. A cell
+        without a search gets as many as all repeats of another one."""
+        own = cell.seeds[1:]
+        if self.seeds is None:
+            return [*own]
+        wanted = self.seeds if cell.domains else (self.seeds + 1) * study.search.repeats - 1
+        return [*itertools.islice(itertools.chain(own, unused_seeds(study, cell)), wanted)]
 
 
 class Confirmations:
@@ -52,7 +61,7 @@ class Confirmations:
 
     def promised(self, cell: Cell) -> int:
         """Estimated number of a cell's confirming trials."""
-        return len(self.of(cell)) or len(self._confirming.seeds)
+        return len(self.of(cell)) or len(self._confirming.seeds_of(self._study, cell))
 
 
 @dataclass(frozen=True)
@@ -62,18 +71,6 @@ class _Contender:
     roles: tuple[str, ...]
     number: int | None
     configuration: Configuration
-
-
-def further_seeds(study: StudySpec) -> Confirming:
-    """The confirmations that a study promises: its winners, with every seed except the search seed."""
-    return Confirming(tuple(study.seeds[1:]))
-
-
-def confirming_again(study: StudySpec, seeds: int) -> Confirming:
-    """Confirmations with this many seeds: first the study's other seeds, then the smallest unused ones. A larger number
-    extends the list of a smaller one."""
-    others = (seed for seed in itertools.count() if seed not in study.seeds)
-    return Confirming(tuple(itertools.islice(itertools.chain(study.seeds[1:], others), seeds)), contenders=True)
 
 
 def trial_id(cell: str, number: int | None, seed: int) -> str:
@@ -97,7 +94,7 @@ def confirmations_of(
             -1 if each.number is None else each.number, "confirm", each.configuration,
             roles=each.roles if confirming.contenders else (),
         )
-        for seed in confirming.seeds for each in contenders
+        for seed in confirming.seeds_of(study, cell) for each in contenders
     ]
 
 

@@ -35,7 +35,7 @@ from vsetune.report.selection import ROLES
 from vsetune.search.configurations import ConfigurationSearch, DeadEnd, Suggestion
 from vsetune.study.cell_budget import at_once
 from vsetune.study.cell_goals import CellGoals
-from vsetune.study.confirmations import Confirmations, Confirming, further_seeds, trial_id
+from vsetune.study.confirmations import Confirmations, Confirming, trial_id
 from vsetune.study.study_tally import StudyTally
 from vsetune.study.trials import TERMINAL, Assignment, Requeued, TrialProgress, pause_after
 from vsetune.study.warm_start import WarmStart
@@ -60,6 +60,8 @@ class StudyLedger:
         self._writer, self._search, self._clock = writer, search, clock
         self.trials: dict[str, TrialProgress] = {}
         self.tally = StudyTally(study, cells)
+        self.places = 0
+        """Trials that the cluster has room for at a time; who hands trials out sets it as the cluster changes."""
         self.outage: str | None = None
         """Why no trial can be handed out at present; None while the log accepts events."""
         self._requeued = Requeued(not_before=lambda name: self.trials[name].not_before)
@@ -72,7 +74,7 @@ class StudyLedger:
         self._retries_failed = False
         self._goals = CellGoals(study, self.cells, searched=self.tally.searched)
         self._confirmations = Confirmations(
-            study, further_seeds(study) if confirming is None else confirming, searched=self.tally.searched
+            study, confirming or Confirming(), searched=self.tally.searched
         )
 
     def recover(self, *, retry_failed: bool = False) -> None:
@@ -319,7 +321,7 @@ class StudyLedger:
     def _fail_to_draw(self, cell: Cell, dead_end: DeadEnd) -> None:
         """Records a failed trial for the configuration that the cell could not find; the cell asks for no other. Its
         name differs from the names of all configurations."""
-        seed = self.study.seeds[0]
+        seed = cell.seeds[0]
         name = f"{cell.name}-refused{dead_end.number:03d}-s{seed}"
         trial = build_trial(self.study, cell, {}, trial=name, seed=seed)
         progress = self._as_recorded(Assignment(trial, dead_end.number, "search", {}))
@@ -364,12 +366,13 @@ class StudyLedger:
     def _cell_to_search(self, cells: Iterable[Cell]) -> Cell | None:
         """The cell with the fewest epochs committed so far, among the cells that may ask for a configuration now."""
         committed: dict[str, float] = {}
+        places = self.places // max(1, len(self.searching()))
         for cell in cells:
             if self.tally.count("disturbed", cell) or self.tally.is_exhausted(cell):
                 continue
             if self._goals.objective(cell) is None:  # its target is not known yet
                 continue
-            if self.tally.count("open", cell) < at_once(self.study.search, self.tally.asked(cell)):
+            if self.tally.count("open", cell) < at_once(self.study.search, self.tally.asked(cell), places):
                 committed[cell.name] = self.tally.budget(cell).committed
         return self.cells[min(committed, key=lambda name: committed[name])] if committed else None
 
@@ -380,8 +383,8 @@ class StudyLedger:
         ), None)
 
     def _search_assignment(self, cell: Cell, suggestion: Suggestion) -> Assignment:
-        name = trial_id(cell.name, suggestion.number, self.study.seeds[0])
-        trial = build_trial(self.study, cell, suggestion.configuration, trial=name, seed=self.study.seeds[0])
+        name = trial_id(cell.name, suggestion.number, cell.seeds[0])
+        trial = build_trial(self.study, cell, suggestion.configuration, trial=name, seed=cell.seeds[0])
         return Assignment(
             trial, suggestion.number, "search", suggestion.configuration, drawn_by=suggestion.drawn_by
         )

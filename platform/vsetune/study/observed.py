@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.cells import Cell, repeated_cells, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
 from vsetune.records.events import AttemptRecord, StudyRecord
@@ -91,7 +91,7 @@ def _cells_that_cannot_draw(trials: Sequence[Trial]) -> dict[str, str]:
 def promised_trials(study: StudySpec, cells: Sequence[Cell]) -> int:
     """How many trials a study asks for: of every cell the searched configurations, and its winner with other seeds."""
     return sum(
-        CellBudget.of(study, cell).room(0) + len(study.seeds) - 1 for cell in cells
+        CellBudget.of(study, cell).room(0) + len(cell.seeds) - 1 for cell in repeated_cells(study, cells)
     )
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from vsetune.config.plugins import Plugin
 from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
-from vsetune.config.study.cells import Cell, build_trial, candidates, resolve_cells
+from vsetune.config.study.cells import Cell, build_trial, candidates, repeated_cells, resolve_cells
 from vsetune.config.study.study_spec import ScenesSpec, StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.parses import lacks_phrases, phrase_codes
@@ -104,7 +104,7 @@ def prepare_spec(spec: StudySpec, console: Console, *, where: str) -> PreparedSt
     trials = _trials_at_the_ends(spec, cells)
     _report_lacking_phrases(trials, dataset, console)
     _make_semantics(spec, trials, dataset, console)
-    return PreparedStudy(spec, cells, dataset.fingerprint, used_plugins(spec))
+    return PreparedStudy(spec, repeated_cells(spec, cells), dataset.fingerprint, used_plugins(spec))
 
 
 def stage_search(spec: StudySpec, dataset: Dataset, *, where: str) -> StageSearch:

@@ -79,9 +79,13 @@ def near_end(domain: Domain, value: Any) -> End | None:
 
 
 def _marked(row: Row, study: StudySpec | None) -> Row:
-    cell = cell_of(study, row.cell) if study is not None and row.configurations > 1 else None
-    ends = tuple(range_ends(study, cell, row.configuration)) if study is not None and cell is not None else ()
-    return replace(row, range_ends=ends, flags=(*row.flags, AT_RANGE_END)) if ends else row
+    cell = cell_of(study, row.cell) if study is not None and row.is_tuned else None
+    if study is None or cell is None:
+        return row
+    picks = tuple(replace(pick, range_ends=tuple(range_ends(study, cell, pick.configuration))) for pick in row.repeats)
+    if not any(pick.range_ends for pick in picks):
+        return row
+    return replace(row, repeats=picks, flags=(*row.flags, AT_RANGE_END))
 
 
 def _readable(record: StudyRecord | None) -> StudySpec | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-import torch
+from typing import TYPE_CHECKING
 
 from vsetune.config.spec.base import known_name
 from vsetune.config.spec.loading import parse_spec
@@ -21,8 +20,11 @@ from vsetune.storage.paths import remote_place
 from vsetune.storage.whole_files import read_json, safetensors_flaw
 from vsetune.study import messages
 from vsetune.study.kept_plugins import load_kept, study_folder_of
-from vsetune.training.checkpoint import BEST_FILE
-from vsetune.training.trained import TrainedTrial, load_trained
+
+if TYPE_CHECKING:
+    import torch
+
+    from vsetune.training.trained import TrainedTrial
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ def best_weights(studies: Studies, attempt: RecordedAttempt, into: Path) -> Path
 
     DamagedCheckpoint if the file is damaged. into: a folder that must exist as long as the file is needed.
     """
+    from vsetune.training.checkpoint import BEST_FILE  # brings torch, a second that lists and curves do without
+
     bring_mirrored(attempt.folder, lambda name: name == BEST_FILE, into=into)
     kept = next((place / BEST_FILE for place in (into, attempt.folder) if (place / BEST_FILE).is_file()), None)
     if kept is None:
@@ -94,6 +98,8 @@ def best_weights(studies: Studies, attempt: RecordedAttempt, into: Path) -> Path
 
 def require_best_weights(store: Studies, attempt: RecordedAttempt, into: Path) -> Path:
     """The same as `best_weights`, but a StaleCheckpoint of one line if the file is gone."""
+    from vsetune.training.checkpoint import BEST_FILE
+
     weights = best_weights(store, attempt, into)
     if weights is None:
         raise StaleCheckpoint(messages.NO_CHECKPOINT(where=attempt.where, file=BEST_FILE, folder=attempt.folder))
@@ -105,6 +111,8 @@ def load_recorded(store: Studies, attempt: RecordedAttempt, *, device: torch.dev
 
     UsageError, DataError or StaleCheckpoint of one line if no weights are left, or the data are gone or have changed.
     """
+    from vsetune.training.trained import load_trained
+
     trial = attempt.trial()
     weights = require_best_weights(store, attempt, into)
     fingerprint = attempt.record.start.protocol.get("data_fingerprint")

@@ -13,7 +13,7 @@ from vsetune.config.study.study_spec import BudgetSpec, SearchSpec, StudySpec
 from vsetune.errors import UsageError
 from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyRecord
 from vsetune.records.studies import folder_of_study
-from vsetune.report.rows import Row
+from vsetune.report.rows import Row, headline_of
 from vsetune.study import messages
 from vsetune.study.kept_plugins import load_kept
 
@@ -48,7 +48,7 @@ def repeated_study(
     for row in rows:
         if not row.seeds:
             raise UsageError(messages.NOTHING_TO_REPEAT(cell=row.cell))
-    recorded = {row.cell: latest[row.headline[0].trial] for row in rows}
+    recorded = {row.cell: latest[headline_of(row.seeds_of(row.pick))[0].trial] for row in rows}
     held = {row.cell: dict(row.configuration) for row in rows}
     for cell, differing in _differing(_spec(study, rows, held, name, epochs), recorded, epochs).items():
         held[cell] |= {key: old for key, (old, _) in differing.items() if old is not _MISSING}

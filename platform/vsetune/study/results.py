@@ -95,10 +95,9 @@ _LATER = "log one later with: vsetune trial model STUDY/TRIAL"
 
 def winners_of(attempts: Sequence[AttemptRecord]) -> list[AttemptRecord]:
     """The attempt of every cell's winner, if it has finished."""
-    cells: dict[tuple[str, str], list[Trial]] = {}
+    cells: dict[str, list[Trial]] = {}
     for trial in trials_of(attempts):
-        start = trial[-1].start
-        cells.setdefault((start.network, start.loss), []).append(trial)
+        cells.setdefault(trial[-1].start.cell, []).append(trial)
     found = (winner_of(trials) for trials in cells.values())
     return [winner for winner in found if winner is not None and winner.status == "finished"]
 

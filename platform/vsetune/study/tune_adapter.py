@@ -66,6 +66,7 @@ class LedgerSearcher(StaysHere, Searcher):
         if not fitting or not self._capacity.allows(list(self._in_flight.values()), min(fitting.values())):
             self._on_wait()
             return None
+        self._ledger.places = self._capacity.room(min(fitting.values()))
         assignment = self._ledger.next(fitting)
         if assignment == "done":
             return str(Searcher.FINISHED)

@@ -51,6 +51,8 @@ class Cell:
     its range, and a value sampled from its domain replaces it.
     domains: dotted name to Range or Choices, in a stable order. conditions: of the settings among them that matter only
     at certain values of others; a configuration leaves out a setting without effect.
+    seeds: the first searches, the others confirm the winner. repeat: number of the search of this network and loss,
+    from 1; later ones are cells of their own, named `network.loss.r2`, ...
     """
 
     name: str
@@ -61,6 +63,8 @@ class Cell:
     training: Mapping[str, Any]
     domains: Mapping[str, Domain]
     conditions: Conditions = field(default_factory=dict)
+    seeds: tuple[int, ...] = (0,)
+    repeat: int = 1
 
     def defaults(self) -> dict[str, Value]:
         """The configuration before the search: the paper's values, clipped to their ranges."""
@@ -121,10 +125,47 @@ def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
 
 def cell_of(study: StudySpec, name: str) -> Cell | None:
     """One cell of a study that has passed its checks; None if there is no cell of this name."""
-    return next((
+    found = [
         _resolve(study, network, loss, keys=("networks", "losses"), where=f"study {study.study}")
-        for network in study.networks for loss in study.losses if f"{network.cell_name}.{loss.cell_name}" == name
-    ), None)
+        for network in study.networks for loss in study.losses
+        if name in _names(f"{network.cell_name}.{loss.cell_name}", study.search.repeats)
+    ]
+    return next((cell for cell in repeated_cells(study, found) if cell.name == name), None)
+
+
+def repeated_cells(study: StudySpec, cells: Sequence[Cell]) -> list[Cell]:
+    """The cells with `search.repeats` of each, every first search before every second one. cells: from `resolve_cells`.
+
+    The first repeat has the study's seeds, each further one as many of the smallest other ones, the same for all
+    losses. A cell without searched settings has nothing to repeat, so it is one cell with the seeds of all repeats.
+    """
+    seeds, length, found = _seeds(study), len(study.seeds), []
+    for number in range(study.search.repeats):
+        own = tuple(seeds[number * length : (number + 1) * length])
+        for cell in cells:
+            if cell.domains:
+                name = _names(cell.name, study.search.repeats)[number]
+                found.append(replace(cell, name=name, repeat=number + 1, seeds=own))
+            elif not number:
+                found.append(replace(cell, seeds=tuple(seeds)))
+    return found
+
+
+def unused_seeds(study: StudySpec, cell: Cell) -> Iterator[int]:
+    """Seeds for more confirmations, from the smallest that no cell has. No two repeats of a cell get the same one."""
+    known = _seeds(study)
+    free = (seed for seed in itertools.count() if seed not in known)
+    return itertools.islice(free, cell.repeat - 1, None, study.search.repeats) if cell.domains else free
+
+
+def _seeds(study: StudySpec) -> list[int]:
+    """The seeds of all repeats."""
+    others = (seed for seed in itertools.count() if seed not in study.seeds)
+    return [*study.seeds, *itertools.islice(others, (study.search.repeats - 1) * len(study.seeds))]
+
+
+def _names(cell: str, repeats: int) -> list[str]:
+    return [cell, *(f"{cell}.r{number}" for number in range(2, repeats + 1))]
 
 
 def build_trial(study: StudySpec, cell: Cell, configuration: Configuration, *, trial: str, seed: int) -> TrialSpec:
@@ -180,7 +221,7 @@ def _resolve(
     cell = Cell(
         name=f"{network_name}.{loss_name}", network_name=network_name, loss_name=loss_name,
         network={"name": network.name} | fixed_network, loss=plain_loss, training=training, domains=domains,
-        conditions=conditions,
+        conditions=conditions, seeds=tuple(study.seeds),
     )
     parts = _parts(cell, cell.all_defaults())
     return replace(cell, network=parts["network"], loss=parts["loss"], training=parts["training"])

@@ -62,7 +62,8 @@ class SearchSpec(Spec):
     )
     at_once: int | None = Field(
         None, ge=1, le=100_000, description="most trials of a cell at a time, so that the search hears of some before "
-        "it asks for others; default: the start of a search that learns side by side, then 2",
+        "it asks for others; default: the start of a search that learns side by side, then as many as the cluster has "
+        "places for a cell, at least 2, at most a quarter of `configurations`",
     )
     sampler: Literal["gp", "tpe", "cma-es", "nsga-ii", "sobol", "random", "grid"] = Field(
         "gp", description="gp (a Gaussian process) learns from the fewest trials; sobol covers the space evenly; grid "
@@ -75,6 +76,10 @@ class SearchSpec(Spec):
         default_factory=list, max_length=20,
         description="settings that papers print, tried after the defaults: lseh_table2, or lseh_table2.coco for one "
         "data set",
+    )
+    repeats: int = Field(
+        1, ge=1, le=100, description="searches of every cell, each with its own samples, budget, winner and confirming "
+        "seeds; tuned losses are compared over them, from 3 on",
     )
     seed: Seed = 0
     include_defaults: bool = Field(True, description="the first configuration of a cell is the papers' defaults")
@@ -106,14 +111,22 @@ class SearchSpec(Spec):
         return max(2, min(10, self.configurations // 3))
 
 
+GRACE_SHARE, HALVING_GRACE = 0.6, 1.0
+"""Default grace: a share of a whole training; of asha and hyperband, in epochs."""
+
+
 class SchedulerSpec(Spec):
     """Early stopping, separately in every cell, in epochs."""
 
     kind: Literal["patience", "median", "predicted", "asha", "hyperband", "none"] = Field(
-        "patience", description="patience keeps slow starters; predicted stops curves that hardly can win any more; "
-        "asha and hyperband keep who is ahead at the rungs",
+        "none", description="none trains every trial whole, so that one that rises late may win; patience stops what "
+        "no longer rises below the median; predicted stops curves that hardly can win any more; asha and hyperband "
+        "keep who is ahead at the rungs",
     )
-    grace_epochs: float = Field(1.0, gt=0, description="no trial stops before this")
+    grace_epochs: float | None = Field(
+        None, gt=0, description="no trial stops before this; default: 60 % of a whole training, for asha and hyperband "
+        "1 epoch",
+    )
     patience_epochs: float = Field(
         2.0, ge=0, description="patience: a trial below the median stops once its best is this old",
     )
@@ -125,6 +138,12 @@ class SchedulerSpec(Spec):
         0.02, gt=0, lt=1, description="predicted: a trial with a smaller chance to beat the best of its cell stops",
     )
     reduction_factor: float = Field(3.0, gt=1, description="asha, hyperband: one in this many goes on at each rung")
+
+    def grace_in(self, epochs: float) -> float:
+        """Epochs before which no trial stops. epochs: of a whole training."""
+        if self.grace_epochs is not None:
+            return self.grace_epochs
+        return HALVING_GRACE if self.kind in ("asha", "hyperband") else GRACE_SHARE * epochs
 
 
 class BudgetSpec(Spec):
@@ -186,7 +205,8 @@ class StudySpec(Spec):
     scheduler: SchedulerSpec = SchedulerSpec()
     budget: BudgetSpec = BudgetSpec()
     seeds: list[Seed] = Field(
-        [0], min_length=1, max_length=1000, description="the first searches; the others confirm each cell's winner",
+        [0], min_length=1, max_length=1000, description="the first searches; the others confirm each cell's winner; "
+        "further repeats of the search take as many of the smallest other seeds",
     )
     resources: ResourceSpec = ResourceSpec()
     tracking: TrackingSpec = TrackingSpec()
@@ -194,12 +214,13 @@ class StudySpec(Spec):
     def fingerprinted(self) -> dict[str, Any]:
         """Without settings that equal the behaviour of earlier versions. So a study from before even starts, patience
         and points from papers keeps its fingerprint, and can be resumed, if its file has `start: random` and another
-        scheduler."""
+        scheduler; one that began with patience after 1 epoch by default, if its file now has
+        `scheduler: {kind: patience, grace_epochs: 1}`."""
         plain = self.to_plain()
         search, scheduler = dict(plain["search"]), dict(plain["scheduler"])
         for key, older in (
             ("at_once", None), ("start", "random"), ("objective", "best_m_recall"), ("target", "baseline"),
-            ("constraints", ConstraintSpec().to_plain()), ("warm_start", []), ("points", []),
+            ("constraints", ConstraintSpec().to_plain()), ("warm_start", []), ("points", []), ("repeats", 1),
         ):
             if search[key] == older:
                 del search[key]
@@ -207,6 +228,8 @@ class StudySpec(Spec):
             del scheduler["patience_epochs"], scheduler["fewest_trials"]
         if self.scheduler.kind != "predicted":
             del scheduler["least_chance"]
+        if self.scheduler.kind in ("asha", "hyperband", "none") and self.scheduler.grace_epochs is None:
+            scheduler["grace_epochs"] = HALVING_GRACE
         return {**plain, "search": search, "scheduler": scheduler}
 
     @model_validator(mode="after")
@@ -252,5 +275,8 @@ def inconsistencies(study: StudySpec) -> Iterator[Problem]:
         yield messages.NO_SUCH_RESOURCE_CELL(got=", ".join(unknown), networks=", ".join(networks))
     if study.study in study.search.warm_start:
         yield messages.WARM_START_FROM_ITSELF(study=study.study)
-    if study.scheduler.kind != "none" and study.scheduler.grace_epochs > study.training.epochs:
-        yield messages.GRACE_TOO_LONG(got=study.scheduler.grace_epochs, epochs=study.training.epochs)
+    if study.search.warm_start and study.search.repeats > 1:
+        yield messages.REPEATS_WARM_STARTED()
+    grace = study.scheduler.grace_in(study.training.epochs)
+    if study.scheduler.kind != "none" and grace > study.training.epochs:
+        yield messages.GRACE_TOO_LONG(got=grace, epochs=study.training.epochs)

@@ -10,8 +10,8 @@ const pointed = { name: "pointed", select: { type: "point", on: "pointerover", c
 
 /** Lines of one value over epochs or trials, with a band where points have one. zero: whether the axis includes 0. */
 function lineSpec(series, title, { layers = [], over = "epochs", near = false, zero = false } = {}) {
-  const values = series.flatMap(({ key, is_proxy, points }) =>
-    points.map((point) => ({ ...point, loss: rowOf(key).loss, shape: drawing.shape(rowOf(key).colour), line: is_proxy ? "proxy" : "own" })));
+  const values = series.flatMap(({ key, is_proxy, search, points }) =>
+    points.map((point) => ({ ...point, loss: rowOf(key).loss, shape: drawing.shape(rowOf(key).colour), line: is_proxy ? "proxy" : `search ${search ?? 1}` })));
   const scale = near ? nearTheBest(series) : { zero, nice: true };
   const y = (field) => axis(field, title, { scale });
   const hasBand = values.some(({ low, high }) => high > low);
@@ -22,7 +22,7 @@ function lineSpec(series, title, { layers = [], over = "epochs", near = false, z
   return {
     height: 240, data: { values }, encoding: { color }, layer: [
       ...layers,
-      ...(hasBand ? [{ mark: { type: "area", opacity: 0.18 / Math.sqrt(series.length), line: false, clip: near }, encoding: { x, y: y("low"), y2: { field: "high" } } }] : []),
+      ...(hasBand ? [{ mark: { type: "area", opacity: 0.18 / Math.sqrt(series.length), line: false, clip: near }, encoding: { x, y: y("low"), y2: { field: "high" }, detail: { field: "line" } } }] : []),
       { mark: { type: "line", clip: near }, encoding: {
         x, y: y("mean"), strokeDash: dash, detail: { field: "line" },
         strokeWidth: { condition: { test: "datum.line === 'proxy'", value: 1 }, value: 2.4 },
@@ -127,7 +127,7 @@ const figures = {
   tuning() {
     const { series } = page.data.charts.tuning;
     return groupsOf(series.map(({ key }) => key)).flatMap((group) => ["trials", "epochs"].flatMap((over) => {
-      const shown = inView(series).filter(({ key }) => rowOf(key).group === group).map((each) => ({ key: each.key, points: each[over] }));
+      const shown = inView(series).filter(({ key }) => rowOf(key).group === group).map((each) => ({ key: each.key, search: each.search, points: each[over] }));
       const ends = shown.map(({ points }) => points.at(-1).words).join("; ");
       return shown.length === 0 ? [] : [{
         id: `${over}\t${group}`, title: titleOf(group), aside: joined(`after so many ${over}`, linesOutOfView(shown)),

@@ -70,7 +70,8 @@ class EvenPoints(Sampler):
     def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
         """Draw number n of a cell is point n of the sequence, independent of earlier draws."""
         number = len(history)
-        return Draw(even_point(space.distributions, number, seed=space.seed), f"sobol: even point {number}")
+        point = even_point(space.distributions, number, seed_name=space.shared_seed_name)
+        return Draw(point, f"sobol: even point {number}")
 
 
 class ParzenDraws(Sampler):

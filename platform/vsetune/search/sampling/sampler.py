@@ -28,6 +28,7 @@ Notes = Mapping[str, Any]
 @dataclass(frozen=True)
 class SearchedSpace:
     """The search space of a cell. seed_name: of the search and the cell; draws under different names are independent.
+    shared_seed_name: of the search, the network and the repeat; even points of all losses come from it.
 
     defaults: of every setting, for settings that a trial lacks because they had no effect in it. budget: number of
     full-length trials that the search may cost. given: number of configurations that precede the sampled ones.
@@ -37,12 +38,9 @@ class SearchedSpace:
     distributions: Mapping[str, BaseDistribution]
     defaults: Mapping[str, Value]
     seed_name: str
+    shared_seed_name: str
     budget: int
     given: int = 0
-
-    @cached_property
-    def seed(self) -> int:
-        return seed_of(self.seed_name)
 
     def seed_at(self, number: int) -> int:
         """The seed of the draw that follows `number` draws."""
@@ -158,18 +156,25 @@ def _place(value: float, distribution: FloatDistribution | IntDistribution) -> f
     return min(1.0, max(0.0, (value - low) / (high - low))) if high > low else 0.5
 
 
-def even_point(distributions: Mapping[str, BaseDistribution], number: int, *, seed: int) -> dict[str, Value]:
-    """Point `number` (from 0) of the sequence with this seed; dimensions in the order of the names."""
+def even_point(distributions: Mapping[str, BaseDistribution], number: int, *, seed_name: str) -> dict[str, Value]:
+    """Point `number` (from 0) of a Sobol sequence, shifted by a random step in every dimension (Cranley and Patterson
+    1976).
+
+    Dimensions are in the order of the names, those of training first. A step depends on seed and name alone. So two
+    losses have the same values of every training setting that they share, and mostly of a margin.
+    """
     from scipy.stats import qmc  # takes 1.5 s, which commands and workers that ask for no point are spared
 
-    names = sorted(distributions)
-    sequence = qmc.Sobol(len(names), scramble=True, rng=np.random.default_rng(seed))
+    names = sorted(distributions, key=lambda name: (not name.startswith("training."), name))
+    sequence = qmc.Sobol(len(names), scramble=False)
     if number:
         sequence.fast_forward(number)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # one point is no power of two
         place = sequence.random(1)[0]
-    return {name: value_at(distributions[name], float(share)) for name, share in zip(names, place, strict=True)}
+    shifts = [np.random.default_rng(seed_of(f"{seed_name}/{name}")).random() for name in names]
+    shares = (place + shifts) % 1
+    return {name: value_at(distributions[name], float(share)) for name, share in zip(names, shares, strict=True)}
 
 
 def value_at(distribution: BaseDistribution, share: float) -> Value:

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, Literal
 
 from vsetune.config.spec.base import Choices, Domain, Range
-from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.cells import Cell, repeated_cells, resolve_cells
 from vsetune.config.study.study_spec import ConstraintSpec, StudySpec
 from vsetune.errors import ConfigError, StorageError
 from vsetune.metrics.curves import best_of_curve
@@ -215,7 +215,7 @@ def _as_written(record: StudyRecord) -> list[SearchSpace]:
             cell.name, cell.domains, epochs_of_cell(study, cell), float(cell.training["epochs"]),
             study.budget.device_seconds_per_cell, written=(study, cell),
         )
-        for cell in resolve_cells(study, where=f"study {record.name}")
+        for cell in repeated_cells(study, resolve_cells(study, where=f"study {record.name}"))
     ]
 
 

@@ -8,12 +8,11 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import psutil
 import torch
 
-from vsetune.config.study.cells import Cell
+from vsetune.config.study.cells import Cell, repeated_cells
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.resources import Needs, copies_that_fit
 from vsetune.config.study.study_spec import StudySpec
@@ -39,10 +38,10 @@ _BUSY = 0.75
 
 @dataclass(frozen=True)
 class CellPlan:
-    """The plan of one cell. times: measured here. trial: seconds of one whole trial. validations: of one trial. hours,
-    usd: of all its trials; usd is None without a price. searches, confirmations: numbers of trials. is_cut_by_seconds:
-    `budget.device_seconds_per_cell` ends the search before its epochs are used up. memory_bytes: peak memory of a
-    trial's worker, on a GPU that of its tensors; None if unknown.
+    """The plan of one cell with the repeats of its search. times: measured here. trial: seconds of one whole trial.
+    validations: of one trial. searches, confirmations: numbers of trials, and hours, usd: of them all; usd is None
+    without a price. is_cut_by_seconds: `budget.device_seconds_per_cell` ends a search before its epochs are used up.
+    memory_bytes: peak memory of a trial's worker, on a GPU that of its tensors; None if unknown.
     """
 
     cell: str
@@ -56,6 +55,7 @@ class CellPlan:
     times: CellTimes
     is_cut_by_seconds: bool
     memory_bytes: int | None
+    repeats: int = 1
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,15 @@ def plan_study(
     }
     works = [
         CellWork(needs[cell.name], float(cell.training["epochs"]), plans[cell.name].trial.total,
-                 plans[cell.name].searches, plans[cell.name].confirmations)
-        for cell in cells if cell.name in plans
+                 plans[cell.name].searches // plans[cell.name].repeats, len(repeat.seeds) - 1)
+        for cell in cells if cell.name in plans for repeat in repeated_cells(study, [cell])
     ]
     first = max((times.first_start - times.start for times in known.values()), default=0.0)
+    places = sum(kind.most * copies_that_fit(kind.resources, min(needs.values())) for kind in types)
+    places = places if limit is None else min(limit, places)
     whole = schedule(
-        works, types, at_once=partial(at_once, study.search), limit=limit, first=WORKER_START_S + max(0.0, first),
+        works, types, limit=limit, first=WORKER_START_S + max(0.0, first),
+        at_once=lambda begun, searching: at_once(study.search, begun, places // searching),
     )
     hours = (STUDY_START_S + whole.seconds) / 3600
     remarks = _remarks_on_waiting(known, hours)
@@ -115,22 +118,24 @@ def plan_study(
 
 
 def plan_cell(study: StudySpec, cell: Cell, times: CellTimes, price: float | None) -> CellPlan:
-    """The plan of a cell, as if no trial is pruned: epochs that pruned trials save are trained by others. price:
-    dollars per hour of one trial's place, None if unknown."""
+    """The plan of a cell and its repeats, as if no trial is pruned: epochs that pruned trials save are trained by
+    others. price: dollars per hour of one trial's place, None if unknown."""
     training = TrainingSpec.model_validate(cell.training)
     trial = trial_seconds(
         training, times, report=REPORT_S, checkpoint_share=study.resources.checkpoint_share
     )
     searches, most_s = searched_trials(study, cell), study.budget.device_seconds_per_cell
     affordable = searches if most_s is None else max(1, math.ceil(most_s / (trial.total - trial.start - trial.ending)))
-    confirmations = len(study.seeds) - 1
+    repeats = repeated_cells(study, [cell])
+    searches, affordable = searches * len(repeats), affordable * len(repeats)
+    confirmations = sum(len(each.seeds) - 1 for each in repeats)
     trials = min(searches, affordable) + confirmations
     hours = trials * trial.total / 3600
     return CellPlan(
         cell.name, min(searches, affordable), confirmations, epochs=trials * training.epochs,
         validations=validations_of(training, times.steps_per_epoch), hours=hours,
         usd=None if price is None else hours * price, trial=trial, times=times,
-        is_cut_by_seconds=affordable < searches, memory_bytes=_memory(study, cell, times),
+        is_cut_by_seconds=affordable < searches, repeats=len(repeats), memory_bytes=_memory(study, cell, times),
     )
 
 
@@ -163,7 +168,8 @@ def _remarks_on(cell: Cell, plan: CellPlan, needs: Mapping[str, Needs]) -> list[
         )
     if plan.is_cut_by_seconds:
         found.append(
-            f"cell {cell.name}: budget.device_seconds_per_cell ends its search after about {plan.searches} trials"
+            f"cell {cell.name}: budget.device_seconds_per_cell ends its search after about "
+            f"{plan.searches // plan.repeats} trials"
         )
     return found
 
@@ -171,7 +177,7 @@ def _remarks_on(cell: Cell, plan: CellPlan, needs: Mapping[str, Needs]) -> list[
 def _remark_on_budget(study: StudySpec, cell: Cell, plan: CellPlan) -> list[str]:
     """A line on why the search trains more or fewer epochs than its budget; none if it does not."""
     whole = float(cell.training["epochs"])
-    budget = SearchBudget(epochs_of_cell(study, cell), whole, plan.searches * whole)
+    budget = SearchBudget(epochs_of_cell(study, cell), whole, plan.searches // plan.repeats * whole)
     if plan.is_cut_by_seconds or not budget.why:
         return []
     remark = f"its search is given {budget.epochs:g} epochs and trains {budget.trained:g}, since {budget.why}"
@@ -317,14 +323,15 @@ def usd_per_hour(needs: Needs, types: Iterable[NodeType]) -> float | None:
 
 
 def schedule(
-    cells: Sequence[CellWork], types: Iterable[NodeType], *, at_once: Callable[[int], int], limit: int | None,
+    cells: Sequence[CellWork], types: Iterable[NodeType], *, at_once: Callable[[int, int], int], limit: int | None,
     first: float,
 ) -> Schedule:
     """Simulates the trials of a study on all possible nodes, handed out in the ledger's order: confirmations of cells
     whose search is over, else the cell with the fewest promised epochs. No trial is stopped.
 
-    at_once: most trials of a cell's search at a time, from the number that it has begun. limit: trials at a time, None
-    for no limit. first: extra seconds of the first trial of a place. Every cell must fit a node.
+    at_once: most trials of a cell's search at a time, from the number that it has begun and that of the cells that
+    search. limit: trials at a time, None for no limit. first: extra seconds of the first trial of a place. Every cell
+    must fit a node.
     """
     free = [dict(kind.resources) for kind in types for _ in range(kind.most)]
     left = [_Progress(work, work.searches, work.confirmations) for work in cells]
@@ -351,14 +358,15 @@ def schedule(
         occupy(place, cell.work.needs, count=-1)
 
 
-def _next(cells: Iterable[_Progress], at_once: Callable[[int], int]) -> tuple[_Progress, bool] | None:
+def _next(cells: Iterable[_Progress], at_once: Callable[[int, int], int]) -> tuple[_Progress, bool] | None:
     """The cell whose trial comes next, and whether that trial is one of its search; None if none may begin now."""
     cells = list(cells)
     for cell in cells:
         if cell.confirmations and not cell.searches and not cell.running:
             return cell, False
+    searching = sum(bool(cell.searches or cell.running) for cell in cells)
     return min(
-        ((cell, True) for cell in cells if cell.searches and cell.running < at_once(cell.begun)),
+        ((cell, True) for cell in cells if cell.searches and cell.running < at_once(cell.begun, searching)),
         key=lambda each: each[0].promised, default=None,
     )
 

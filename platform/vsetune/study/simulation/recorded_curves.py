@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.spatial import KDTree
@@ -42,7 +42,7 @@ class Nearest:
 
     def distances(self, count: int) -> Vector:
         """(count,): from evenly spread points of the space to the nearest configuration, ascending."""
-        points = [self._place(even_point(self._distributions, number, seed=0)) for number in range(count)]
+        points = [self._place(even_point(self._distributions, number, seed_name="0")) for number in range(count)]
         return np.sort(self._tree.query(points)[0])
 
     def _place(self, configuration: Mapping[str, Value]) -> Vector:
@@ -65,8 +65,6 @@ class RecordedLandscape:
     nearest: Nearest
     epochs: float
 
-    noise: ClassVar[float] = 0.0
-
     @property
     def name(self) -> str:
         return self.cell.name
@@ -80,6 +78,10 @@ class RecordedLandscape:
         """The highest M-Recall of any recorded trial at the validations of a simulated one."""
         progress = validated_epochs(self.epochs) / self.epochs
         return max(float(self._followed(curve, progress).max()) for curve in self.curves)
+
+    def training_of(self, configuration: Mapping[str, Any], progress: Vector, chance: np.random.Generator) -> Vector:
+        """The recorded curve, which has its noise already."""
+        return self.curve_of(configuration, progress)
 
     def curve_of(self, configuration: Mapping[str, Any], progress: Vector) -> Vector:
         """The curve of the nearest configuration: straight lines between its validations, starting from 0 at epoch 0,
@@ -100,7 +102,7 @@ class RecordedLandscape:
 
     def study_of(self, study: StudySpec, *, seed: int, target: float) -> StudySpec:
         """The study with this cell alone and the search seed offset by `seed`. target: replaces the baseline's best."""
-        search: dict[str, Any] = {"seed": (study.search.seed + seed) % 2**63, "warm_start": []}
+        search: dict[str, Any] = {"seed": (study.search.seed + seed) % 2**63, "warm_start": [], "repeats": 1}
         if study.search.target == "baseline":
             search["target"] = target
         return study.model_copy(update={

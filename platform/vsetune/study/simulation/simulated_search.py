@@ -149,16 +149,16 @@ def simulate_search(
         [cell], made.search, refuses=lambda _, configuration: refusal(made, cell, configuration),
     )
     ledger = StudyLedger(made, [cell], writer, search, clock=clock)
+    ledger.places = settings.workers
     epochs = validated_epochs(whole)
     progress = epochs / whole
     watch = _Watch(surface, progress)
 
     def course_of(assignment: Assignment) -> Course:
         chance = generator_of(f"{landscape.name}/{seed}/{assignment.number}")
-        curve = surface.curve_of(assignment.configuration, progress)
-        noisy = curve + chance.normal(0.0, surface.noise, size=len(curve))
+        reported = surface.training_of(assignment.configuration, progress, chance)
         pace = settings.epoch_seconds * chance.uniform(1 - _UNEVEN, 1 + _UNEVEN)
-        return Course(_until_divergence(epochs.tolist(), noisy.tolist()), pace)
+        return Course(_until_divergence(epochs.tolist(), reported.tolist()), pace)
 
     scheduler = CellScheduler(
         made.scheduler, epochs={cell.name: whole}, target_of=ledger.target_of
@@ -186,7 +186,7 @@ def made_up_study(
     """A study of one synthetic cell with the landscape's space, and the search settings of `study`. target: M-Recall in
     per cent, which replaces the best of a baseline, because there is no baseline here."""
     plain = {name: domain.to_plain() for name, domain in landscape.space.items()}
-    search = study.search.to_plain() | {"seed": (study.search.seed + seed) % 2**63}
+    search = study.search.to_plain() | {"seed": (study.search.seed + seed) % 2**63, "repeats": 1}
     search["training"] = _within("training", plain)
     if search["target"] == "baseline":
         search["target"] = target

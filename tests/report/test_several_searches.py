@@ -1,0 +1,288 @@
+"""Rows of several searches: each has its own pick, and claims about tuned losses rest on three or more."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import statistics
+
+import pytest
+import scipy.stats
+from board_attempts import row_of
+from rich.console import Console
+
+from vsetune.metrics.seed_statistics import Epochs
+from vsetune.report.arithmetic import steps
+from vsetune.report.board_sentences import findings, headline, is_ahead, notes
+from vsetune.report.building import build
+from vsetune.report.charts import tuning_charts
+from vsetune.report.comparing import FOR_LONG_TAILS
+from vsetune.report.export import to_csv, to_json
+from vsetune.report.page import tags_of, to_html
+from vsetune.report.table_text import tuning_table
+from vsetune.report.terminal import render_table
+
+
+@pytest.fixture
+def searched(attempt):
+    """Makes one search: configuration 1 wins it, and seeds that are its own confirm it."""
+
+    def make(loss: str, repeat: int, recalls, *, epochs: int = 4, winner: int = 1, **more):
+        first = 10 * repeat
+        return [
+            attempt(loss, [20, 30], configuration=0, seed=first, repeat=repeat, gap=1.0),
+            attempt(loss, [60, 70], configuration=winner, seed=first, repeat=repeat, gap=1.0),
+            *(
+                attempt(
+                    loss, [*(recall / 2,) * (epochs - 1), recall, *(recall - 1,) * (12 - epochs)], gap=1.0,
+                    configuration=winner, seed=first + number, repeat=repeat, phase="confirm", **more,
+                )
+                for number, recall in enumerate(recalls, 1)
+            ),
+        ]
+
+    return make
+
+
+OURS = ((61.0, 61.4), (61.6, 61.2), (60.9, 61.3))
+THEIRS = ((59.0, 59.4), (59.8, 59.2), (58.9, 59.5))
+
+
+def of_searches(searched, loss, groups, paces=(4, 4, 4)):
+    return [
+        each for repeat, (recalls, epochs) in enumerate(zip(groups, paces, strict=False), 1)
+        for each in searched(loss, repeat, recalls, epochs=epochs)
+    ]
+
+
+@pytest.fixture
+def tuned(searched):
+    """Three searches of both losses; lseh is higher, and reaches the target after 4, 4 and 3 epochs for 7, 8 and 9."""
+    return build([
+        *of_searches(searched, "lmh", THEIRS, (7, 8, 9)), *of_searches(searched, "lseh", OURS, (4, 4, 3)),
+    ], baseline="lmh")
+
+
+def test_each_search_has_its_own_pick_and_seeds(attempt, searched):
+    """Configuration 1 wins the first search and configuration 2 the second, which tried 1 too and found it worse."""
+    other = attempt("lmh", [50, 55], configuration=1, seed=20, repeat=2)
+    board = build([
+        *searched("lmh", 1, (60.0, 62.0)), other, *searched("lmh", 2, (64.0, 66.0, 65.0), winner=2),
+    ], baseline="lmh")
+    row = row_of(board, "lmh")
+    assert [(pick.repeat, pick.seeds, pick.best_m_recall) for pick in row.repeats] == [
+        (1, (10, 11, 12), 61.0), (2, (20, 21, 22, 23), 65.0),
+    ]
+    assert [pick.configuration["loss.margin"] for pick in row.repeats] == pytest.approx([0.2, 0.3])
+    assert [pick.configurations for pick in row.repeats] == [2, 3]
+    assert row.configuration == row.repeats[1].configuration
+    assert [seed.seed for seed in row.headline] == [11, 12, 21, 22, 23]
+    assert (row.best_m_recall, row.best_m_recall_std) == (63.0, pytest.approx(4 / 2**0.5)), "a mean of two means"
+    assert (row.m_recall_bounds, row.cell) == (None, "vsepp.lmh")
+    assert [pick.tuning.trials for pick in row.repeats] == [2, 3], "each with the trials of its own search"
+
+
+def test_the_mean_of_three_searches_has_the_interval_of_three_numbers(tuned):
+    row, means = row_of(tuned, "lseh"), [statistics.fmean(recalls) for recalls in OURS]
+    expected = scipy.stats.t.interval(0.95, 2, statistics.fmean(means), scipy.stats.sem(means))
+    assert row.best_m_recall == pytest.approx(statistics.fmean(means))
+    assert row.best_m_recall_std == pytest.approx(statistics.stdev(means))
+    assert row.m_recall_bounds == pytest.approx(expected)
+    assert row.spread.seed == pytest.approx(math.sqrt(statistics.fmean(map(statistics.variance, OURS))))
+
+
+def test_tuned_losses_are_compared_by_the_means_of_their_searches(tuned):
+    row = row_of(tuned, "lseh")
+    found, means = row.comparison, [[statistics.fmean(recalls) for recalls in of] for of in (OURS, THEIRS)]
+    test = scipy.stats.ttest_ind(*means, equal_var=False)
+    assert (found.by_search, found.units, found.baseline_units) == (True, 3, 3)
+    assert found.m_recall == pytest.approx(statistics.fmean(means[0]) - statistics.fmean(means[1]))
+    assert found.height_p == pytest.approx(test.pvalue)
+    assert found.m_recall_bounds == pytest.approx(tuple(test.confidence_interval()))
+    assert (found.height, found.improvement_bounds) == ("supported", None)
+    assert is_ahead(row)
+
+
+def test_epochs_are_compared_by_their_logarithms_to_a_fixed_target(tuned):
+    """95 % of the mean best of lmh is 56.3: of lseh reached after 4, 4, 3 epochs, of lmh after 7, 8, 9."""
+    found = row_of(tuned, "lseh").comparison
+    assert found.epochs.target == pytest.approx(0.95 * statistics.fmean(statistics.fmean(of) for of in THEIRS))
+    logs = [[math.log(each) for each in of] for of in ((4, 4, 3), (7, 8, 9))]
+    test = scipy.stats.ttest_ind(*logs, equal_var=False)
+    assert found.epochs.percent == pytest.approx(100 * ((4 * 4 * 3 / (7 * 8 * 9)) ** (1 / 3) - 1))
+    assert found.epochs_bounds == pytest.approx([100 * math.expm1(end) for end in test.confidence_interval()])
+    assert (found.epochs_p, found.epochs_answer) == (pytest.approx(test.pvalue), "supported")
+    assert [each.share for each in found.profile] == [0.8, 0.9, 0.95, 1.0]
+    assert found.profile[2] == found.epochs
+
+
+def test_the_share_of_the_target_can_be_chosen(searched):
+    runs = [*of_searches(searched, "lmh", THEIRS), *of_searches(searched, "lseh", OURS)]
+    found = row_of(build(runs, baseline="lmh", target_share=0.4), "lseh").comparison
+    assert (found.epochs.share, found.epochs.percent) == (0.4, 0.0), "half of the best is there at once"
+    assert found.epochs.target == pytest.approx(0.4 * 59.3)
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "one search"), (2, "2 searches")])
+def test_fewer_than_three_searches_claim_nothing_whatever_their_seeds(searched, count, words):
+    many = tuple(60.0 + number / 10 for number in range(8))
+    runs = [
+        each for repeat in range(1, count + 1) for loss, gain in (("lmh", 0), ("lseh", 5))
+        for each in searched(loss, repeat, [recall + gain for recall in many], epochs=8 - gain)
+    ]
+    board = build(runs, baseline="lmh")
+    row = row_of(board, "lseh")
+    found = row.comparison
+    assert (found.height, found.epochs_answer) == ("one search", "one search")
+    assert (found.m_recall, found.m_recall_bounds, found.epochs_bounds) == (pytest.approx(5.0), None, None)
+    assert (found.height_p, found.epochs_p) == (1.0, 1.0)
+    assert headline(board) == [
+        f"vsepp on scenes: {words} of each loss: the board cannot say which tuned loss is higher; `search.repeats: 3` "
+        "or more would show it."
+    ]
+    assert findings(board) == [
+        f"vsepp lseh against lmh, {words} of each loss: the board cannot say whether it is higher or faster (+5.0 "
+        "points of M-Recall, −62.5 % epochs to 57.3 %); `search.repeats: 3` or more would show it."
+    ]
+    assert not is_ahead(row)
+    assert tags_of(row) == []
+
+
+def test_a_tuned_loss_is_compared_with_the_seeds_of_one_that_was_not(attempt, searched):
+    bests = (59.0, 59.2, 59.4, 59.1)
+    plain = [attempt("lmh", [40, recall, 50], seed=seed, gap=1.0) for seed, recall in enumerate(bests)]
+    board = build([*plain, *of_searches(searched, "lseh", OURS)], baseline="lmh")
+    found = row_of(board, "lseh").comparison
+    test = scipy.stats.ttest_ind([statistics.fmean(of) for of in OURS], bests, equal_var=False)
+    assert (found.units, found.baseline_units, found.height_p) == (3, 4, pytest.approx(test.pvalue))
+    assert "lseh against lmh, 3 searches against 4 seeds: the data support that it is higher" in findings(board)[0]
+    few = row_of(build([*plain[:2], *of_searches(searched, "lseh", OURS)], baseline="lmh"), "lseh").comparison
+    assert (few.height, few.m_recall_bounds) == ("too few seeds", None)
+    one = build([*plain, *searched("lseh", 1, OURS[0])], baseline="lmh")
+    assert "against lmh, one search of lseh: the board cannot say" in findings(one)[0]
+
+
+def test_losses_that_were_not_tuned_are_paired_by_seed_also_over_repeats(attempt):
+    """Each of three repeats trains the one configuration with a seed of its own."""
+    runs = [
+        attempt(loss, [40, recall + gain, 50], seed=10 * repeat, repeat=repeat, gap=1.0)
+        for loss, gains in (("lmh", (0, 0, 0)), ("lseh", (1.0, 1.2, 0.9)))
+        for repeat, (recall, gain) in enumerate(zip((59, 60, 61), gains, strict=True), 1)
+    ]
+    found = row_of(build(runs, baseline="lmh"), "lseh").comparison
+    assert (found.by_search, found.units) == (False, 3)
+    assert found.height_p == pytest.approx(FOR_LONG_TAILS * scipy.stats.ttest_1samp([1.0, 1.2, 0.9], 0).pvalue)
+
+
+def test_a_search_without_confirmed_seeds_is_in_no_mean(searched):
+    runs = [*searched("lmh", 1, (60.0, 62.0)), *searched("lmh", 2, ())]
+    row = row_of(build(runs, baseline="lmh"), "lmh")
+    assert (row.best_m_recall, [seed.seed for seed in row.headline]) == (61.0, [11, 12])
+    assert row.flags == ("search_missing",)
+    assert row.configuration == row.repeats[0].configuration, "70 % are a maximum"
+
+
+def test_a_search_of_which_every_trial_failed_takes_the_claim(attempt, searched):
+    failed = [attempt("lseh", [], seed=40, repeat=4, status="failed", error="numeric: nan")]
+    board = build([
+        *of_searches(searched, "lmh", THEIRS), *of_searches(searched, "lseh", OURS), *failed,
+    ], baseline="lmh")
+    row = row_of(board, "lseh")
+    assert (row.comparison.height, row.comparison.m_recall_bounds) == ("search failed", None)
+    assert "search_failed" in row.flags
+    assert "no claim is made, since every trial of a search failed" in findings(board)[0]
+
+
+def test_a_diverged_seed_counts_as_nothing_reached(attempt, searched):
+    """(61 + 0) / 2: the seed of which the loss was not a number counts, that of which the disk was full does not."""
+    lost = [
+        attempt("lseh", [50], configuration=1, seed=12, phase="confirm", status="failed", error="numeric: nan"),
+        attempt("lseh", [50], configuration=1, seed=13, phase="confirm", status="failed", error="storage: full"),
+    ]
+    board = build([*searched("lmh", 1, (60.0, 60.4)), *searched("lseh", 1, (61.0,)), *lost], baseline="lmh")
+    row = row_of(board, "lseh")
+    assert (row.best_m_recall, [seed.seed for seed in row.headline]) == (30.5, [11, 12])
+    diverged = row.headline[1]
+    assert (diverged.diverged, diverged.best_m_recall, diverged.is_evidence) == (True, 0.0, True)
+    assert diverged.epochs_to_target == Epochs(2.0, censored=True)
+    assert row.epochs_to_best == 4.0, "the median of those that were trained"
+    assert {"seed_collapsed", "seed_failed"} <= set(row.flags)
+    assert row.comparison.epochs.missed == 1
+    assert headline(board)[0] == "vsepp on scenes: lseh: 1 of 2 seeds collapsed; up to 97 % may. They count."
+
+
+def test_one_collapsed_seed_of_nine_is_in_the_headline_of_every_form_and_in_the_mean(attempt):
+    runs = [attempt("lmh", [40, 60 + seed / 10, 55], seed=seed, gap=1.0) for seed in range(9)]
+    runs += [attempt("lseh", [4, 62 + seed / 10 if seed else 9.0, 8], seed=seed, gap=1.0) for seed in range(9)]
+    board = build(runs, baseline="lmh")
+    row = row_of(board, "lseh")
+    assert (row.collapsed_seeds, row.best_m_recall) == (1, pytest.approx((9 + 8 * 62 + 3.6) / 9))
+    assert (row.comparison.units, row.comparison.height) == (9, "undecided")
+    words = "lseh: 1 of 9 seeds collapsed; up to 43 % may"
+    console = Console(width=200, file=io.StringIO())
+    console.print(render_table(board))
+    for form in (console.file.getvalue(), to_html(board), headline(board)[0]):
+        assert words in form
+    assert any(f"({words.removeprefix('lseh: ')}): seeds that collapsed" in note for note in notes(board))
+
+
+def test_a_loss_with_a_seed_that_never_gets_there_is_never_called_faster(attempt):
+    runs = [
+        attempt(loss, [*(30,) * (at - 1), 60 + seed / 10, *(50,) * (12 - at)], seed=seed, gap=1.0)
+        for loss, pace in (("lmh", (8, 9, 8, 10, 9, 8)), ("lseh", (2, 2, 3, 2, 3, 2))) for seed, at in enumerate(pace)
+    ]
+    faster = row_of(build(runs, baseline="lmh"), "lseh").comparison
+    assert faster.epochs_answer == "supported"
+    stuck = [*runs[:-1], attempt("lseh", [*(30,) * 12], seed=5, gap=1.0)]
+    found = row_of(build(stuck, baseline="lmh"), "lseh").comparison
+    assert (found.epochs.missed, found.epochs_p, found.epochs_answer) == (1, 1.0, "undecided")
+    assert (found.epochs_bounds[0] < 0, found.epochs_bounds[1]) == (True, math.inf)
+    (said,) = [line for line in findings(build(stuck, baseline="lmh")) if " lseh " in line]
+    assert said.endswith("∞], p = 1.000, never reached by 1 of its seeds.")
+    ratio = (2 * 2 * 3 * 2 * 3 * 12 / (8 * 9 * 8 * 10 * 9 * 8)) ** (1 / 6)
+    assert found.epochs.percent == pytest.approx(100 * (ratio - 1))
+
+
+def test_epochs_to_level_allow_for_the_same_noise_in_every_row(attempt):
+    """The quiet curve is level where it is within the tolerance of the noisy one."""
+    quiet = [30, 45, 54, 58, 59.8, 59.9, 60.0, 60.1, 60.2, 60.3, 60.4, 60.5]
+    noisy = [30, 45, 54, 58, 59.8, 58.6, 59.9, 58.7, 60.5, 58.9, 59.6, 59.0]
+    board = build([attempt("lmh", quiet), attempt("lseh", noisy)], baseline="lmh")
+    rows = [row_of(board, loss) for loss in ("lmh", "lseh")]
+    assert rows[0].noise < rows[1].noise
+    assert len({row.level_tolerance for row in rows}) == 1
+    assert rows[0].level_tolerance == pytest.approx(2.77 * rows[1].noise, rel=1e-3)
+    alone = row_of(build([attempt("lmh", quiet)], baseline="lmh"), "lmh")
+    assert alone.epochs_to_level > rows[0].epochs_to_level == 2.0
+
+
+def test_every_form_has_each_pick_and_the_steps_end_at_the_numbers(tuned):
+    row, other = row_of(tuned, "lseh"), row_of(tuned, "lmh")
+    (note,) = [note for note in notes(tuned) if note.startswith("vsepp lseh, search by search: ")]
+    assert "1: 61.2 % (loss.margin = 0.2; seeds 10, 11, 12); 2: 61.4 %" in note
+    assert f"between seeds of a pick {row.spread.seed:.2f}" in note
+    line = next(each for each in csv.DictReader(io.StringIO(to_csv(tuned))) if each["loss"] == "lseh")
+    assert (line["searches"], line["is_tuned"], line["seed_std"]) == ("3", "True", str(row.spread.seed))
+    plain = json.loads(to_json(tuned))["rows"][1]
+    assert [pick["repeat"] for pick in plain["repeats"]] == [1, 2, 3]
+    told = {step.title: step.lines for step in steps(row, tuned)}
+    assert told["best M-Recall"][3:5] == (
+        "left out: seed 10, 70, which chose the configuration", "left out: seed 20, 70, which chose the configuration",
+    )
+    assert f"= {row.best_m_recall:.6g}" in told["best M-Recall"][-3]
+    assert f"difference: {row.comparison.m_recall:.6g}" in told["M-Recall over lmh"]
+    percent = f"{row.comparison.epochs.percent:.6g}"
+    assert f"ratio of the means of these, in per cent: {percent}" in told["epochs to the target"]
+    assert "Difference" not in {step.title for step in steps(other, tuned)}
+
+
+def test_every_search_has_its_own_curve_of_its_expected_best(searched, attempt):
+    more = [
+        attempt("lmh", [10, 20], configuration=number, seed=10 * repeat, repeat=repeat)
+        for repeat in (1, 2) for number in (2, 3)
+    ]
+    board = build([*searched("lmh", 1, (60.0,)), *searched("lmh", 2, (61.0,)), *more], baseline="lmh")
+    assert [row[0] for row in tuning_table(board).rows] == ["lmh, search 1", "lmh, search 2"]
+    assert [line["search"] for line in tuning_charts(board)["series"]] == [1, 2]
