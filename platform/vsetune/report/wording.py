@@ -10,7 +10,8 @@ from typing import Any
 from vsetune.metrics.efficiency import SeedDifference
 from vsetune.metrics.repeated_searches import collapse_bound
 from vsetune.metrics.seed_statistics import Epochs
-from vsetune.report.rows import Bounds, Comparison, Leaderboard, Pick, Row, SeedResult, TargetShare
+from vsetune.report.rows import Bounds, Comparison, Leaderboard, Pick, Row, TargetShare
+from vsetune.report.seed_results import SeedResult
 
 NOTHING = "–"
 _MOST_NAMED = 4
