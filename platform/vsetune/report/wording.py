@@ -67,6 +67,13 @@ def difference(value: SeedDifference | None) -> str:
     return text + interval(None if value.low is None or value.high is None else (value.low, value.high), 1)
 
 
+def difference_of(row: Row) -> str:
+    """Difference in words; a dash where the row makes no comparison that it could belong to."""
+    found = row.comparison
+    means_nothing = found is not None and (found.m_recall is None or found.answers & {"one search", "search failed"})
+    return NOTHING if means_nothing else difference(row.difference)
+
+
 def gain(row: Row) -> str:
     """`+1.3 [0.8, 1.8]`: M-Recall above the baseline's, points."""
     if row.comparison is None or row.comparison.m_recall is None:
