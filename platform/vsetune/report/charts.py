@@ -196,7 +196,7 @@ def tuning_charts(leaderboard: Leaderboard) -> dict[str, Any]:
         f"{row.network} {row.loss}" for row in leaderboard.rows if all(pick.tuning is None for pick in row.repeats)
     )
     left_out = [f"Not in it, no search of several configurations for M-Recall: {rest}."] if rest else []
-    return {"notes": [*table.notes, *left_out], "series": searched}
+    return {"notes": [table.notes[0], *left_out], "series": searched}
 
 
 def _points(name: str, curve: Sequence[ExpectedBest], unit: str, digits: int) -> list[dict[str, Any]]:
