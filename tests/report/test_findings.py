@@ -14,9 +14,11 @@ from rich.console import Console
 
 from vsetune.config.spec.base import Name
 from vsetune.report.arithmetic import steps
-from vsetune.report.board_sentences import findings, headline, is_ahead, notes
+from vsetune.report.board_notes import notes
+from vsetune.report.board_sentences import findings, headline, is_ahead
 from vsetune.report.building import build
 from vsetune.report.export import to_csv, to_json, to_latex, to_markdown
+from vsetune.report.next_steps import to_know
 from vsetune.report.page import to_html
 from vsetune.report.terminal import render_table
 from vsetune.report.wording import new_study_file
@@ -101,8 +103,8 @@ def test_one_seed_never_wins(attempt):
     ]
     assert findings(board) == [
         "vsepp lseh against lmh, 1 seed: a test takes 2 seeds (+1.3 points of M-Recall, −40.0 % epochs to 57.2 %).",
-        "More seeds: vsetune study confirm demo --seeds 2",
     ]
+    assert to_know(board) == ["2 seeds of each loss: vsetune study confirm demo --seeds 2"]
     assert not is_ahead(row_of(board, "lseh"))
     for view in (to_html(board), to_json(board), to_latex(board)):
         assert not [claim for claim in CLAIMS if claim in view]
@@ -126,7 +128,7 @@ def test_a_baseline_that_still_rose_is_noted_with_the_command_that_prolongs_it(a
     assert row.comparison.epochs.percent == pytest.approx(-40)
     assert "so targets taken from its best are easy ones" in " ".join(notes(board))
     command = "vsetune leaderboard repeat demo/vsepp.lmh --all --epochs 6 --output demo_vsepp_longer.yaml"
-    assert any(command in note for note in notes(board))
+    assert any(command in step for step in to_know(board))
     assert command in to_html(board)
 
 
@@ -202,8 +204,7 @@ def test_seeds_that_searched_have_no_interval_and_enter_no_test(attempt):
     assert (row.flags, len(row.headline)) == (("chosen_by_itself",), 1)
     assert (row.m_recall_bounds, row.comparison.seeds, row.comparison.m_recall) == (None, (), None)
     assert headline(board) == [
-        "vsepp on scenes: no confirmed search of each loss: the board cannot say which tuned loss is higher; "
-        "`search.repeats: 3` or more would show it."
+        "vsepp on scenes: no confirmed search of each loss: the board cannot say which tuned loss is higher."
     ]
     assert findings(board)[0].startswith("vsepp lseh against lmh, no confirmed search of each loss: the board cannot ")
 

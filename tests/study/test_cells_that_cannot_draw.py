@@ -14,7 +14,7 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
-from vsetune.report.board_sentences import notes
+from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.observed import observe

@@ -24,7 +24,8 @@ from vsetune.metrics.seed_statistics import (
 from vsetune.records.events import AttemptRecord
 from vsetune.report import wording
 from vsetune.report.comparing import means_of, units_of
-from vsetune.report.rows import Leaderboard, Row, SeedResult
+from vsetune.report.rows import Leaderboard, Row
+from vsetune.report.seed_results import SeedResult
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ from vsetune.metrics.seed_statistics import (
     mean_interval,
     paired_t,
 )
-from vsetune.report.rows import ALPHA, Answer, Bounds, Collapse, Comparison, Row, SeedResult, TargetShare
+from vsetune.report.rows import ALPHA, Answer, Bounds, Collapse, Comparison, Row, TargetShare
+from vsetune.report.seed_results import SeedResult
 
 PROFILE_SHARES = (0.8, 0.9, 0.95, 1.0)
 """Other targets of epochs that a board shows, as measured, as shares of the baseline's mean best M-Recall."""

@@ -15,6 +15,7 @@ from vsetune.records.studies import Studies
 from vsetune.report.building import build
 from vsetune.report.export import curves_to_csv, to_csv, to_latex
 from vsetune.report.page import to_html
+from vsetune.report.recalls import with_recalls
 from vsetune.report.rows import Leaderboard
 from vsetune.report.selection import Trial, trials_of, winner_of
 from vsetune.report.shown_runs import shown_runs
@@ -56,7 +57,7 @@ def write_results(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) ->
         board = build(attempts, baseline=prepared.spec.baseline)
     except UsageError as error:
         return Results(None, remark=str(error).removeprefix("leaderboard: "))
-    board = board_with_ends(board, [prepared.record()])
+    board = with_recalls(board_with_ends(board, [prepared.record()]), Studies())
     made: dict[str, Callable[[], str]] = {
         _PAGE: lambda: _page(prepared, board, attempts), "leaderboard.csv": lambda: to_csv(board),
         "curves.csv": lambda: curves_to_csv(board), "leaderboard.tex": lambda: to_latex(board),
