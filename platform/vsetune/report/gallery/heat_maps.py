@@ -65,6 +65,16 @@ def heat_maps(
     return {key: heat for key, heat in found.items() if heat is not None}
 
 
+def heat_map(
+    network: Network, encoded: Encoded, inputs: ImageInputs, caption: Encoded, *, pixels: PixelInput | None
+) -> HeatMap | None:
+    """Heat map of one image, encoded and as the network reads it, and one encoded caption. pixels, None: as of
+    `gradient_map`."""
+    with evaluating(network):
+        found = attention_map(network, encoded, caption)
+        return found if found is not None else gradient_map(network, inputs, caption, pixels=pixels)
+
+
 def caption_pairs(encoded: EncodedSplit, captions: Sequence[int]) -> dict[int, tuple[int, Encoded]]:
     """Captions of the split with their own images, as `heat_maps` takes them."""
     return {caption: (int(encoded.owner[caption]), encoded_caption(encoded, caption)) for caption in captions}
