@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from mock_bucket import bucket
 from network_cases import TINY_CNN
 from refusals import refused
 
@@ -21,14 +22,19 @@ from vsetune.errors import ConfigError, UsageError
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import retrieval_ranks
 from vsetune.networks.network_base import evaluating
+from vsetune.records.log import LOG_FILE, OBJECTS
 from vsetune.records.studies import Studies
 from vsetune.report.gallery.retrieved import Query
+from vsetune.storage.mirror import Mirror, MirroredFiles
 from vsetune.study import asked_trials
 from vsetune.study import messages as of_study
 from vsetune.study.asked_trials import KEPT_TRIALS, AskedTrial, AskedTrials
 from vsetune.study.model_files import carried_trial
 from vsetune.study.recorded import find_attempt, load_recorded
 from vsetune.training.validation import encode_split, split_scores
+
+__all__ = ["bucket"]
+pytestmark = pytest.mark.filterwarnings("default")  # boto3 warns about itself
 
 NAME = "tiny/vsepp.lmh-c000-s0"
 SENTENCE = "a red circle above a blue square"
@@ -140,6 +146,33 @@ def test_a_model_alone_answers_as_its_trial_and_without_its_data_has_no_pictures
     assert vsetune("trial", "search", str(bare), SENTENCE).refused(of_study.MODEL_DATA_GONE, NAME)
     assert vsetune("trial", "search", str(tmp_path), SENTENCE).code == 0  # found inside, as in a folder of MLflow
     assert vsetune("trial", "search", str(home), SENTENCE).refused(messages.NO_MODEL_THERE, str(home))
+
+
+def test_a_trial_of_a_home_on_object_storage_is_asked_from_another_machine(
+    vsetune, record, home, bucket, monkeypatch, tmp_path
+) -> None:
+    record()
+    wanted = json.loads(vsetune("trial", "search", NAME, SENTENCE, "--json").out)
+    folder = home / "runs" / "tiny"
+    place = f"trials/{NAME.partition('/')[2]}"
+    bucket.put_object(
+        Bucket="data", Key=f"home/runs/tiny/{OBJECTS}/00000000", Body=(folder / LOG_FILE).read_bytes()
+    )
+    files = MirroredFiles(lambda _: ["best.safetensors"], refreshed=lambda _: False, refresh_s=3600)
+    mirror = Mirror(folder / place, f"s3://data/home/runs/tiny/{place}", files)
+    whole = (folder / place / "best.safetensors").read_bytes()
+    mirror.fetch()  # it makes the folder as the prefix is, empty
+    (folder / place / "best.safetensors").write_bytes(whole)
+    mirror.send()
+    mirror.close(20.0)
+    shutil.rmtree(folder)
+    monkeypatch.setenv("VSETUNE_HOME", "s3://data/home")
+    monkeypatch.setenv("VSETUNE_NODE_FOLDER", str(tmp_path / "node"))
+    said = vsetune("trial", "search", NAME, SENTENCE)
+    assert said.code == 0, said.err
+    assert wanted["items"][0]["image"] in said.out
+    kept = [each["Key"] for each in bucket.list_objects_v2(Bucket="data", Prefix="home/queries/")["Contents"]]
+    assert kept == [f"home/queries/{NAME.replace('/', '_')}/a-red-circle-above-a-blue-square.html"]
 
 
 def test_words_that_it_has_never_seen_are_said(vsetune, record) -> None:

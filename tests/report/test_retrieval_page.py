@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from importlib import metadata
 from pathlib import Path
@@ -204,7 +204,10 @@ def test_it_is_used_by_keyboard_heat_can_be_hidden_and_axe_finds_nothing(browser
     assert tab.run("document.activeElement.id") == "sentence"
     tab.run("document.activeElement.value = 'a cat'")
     tab.press("Enter")
-    tab.wait("document.querySelectorAll('.answers section').length === 2")
+    for _ in range(50):
+        with suppress(headless_browser.BrowserError):  # asked while the next page came
+            tab.wait("document.querySelectorAll('.answers section').length === 2")
+            break
     shown = "getComputedStyle(document.querySelector('.heat')).display"
     assert tab.run(shown) != "none"
     tab.run("document.getElementById('heat').focus()")
