@@ -131,7 +131,7 @@ def test_a_sentence_is_answered_by_two_trials_side_by_side(server) -> None:
     assert status == 200
     assert page.count('<section aria-labelledby="answer-') == 2
     assert page.count('class="heat"') == 6
-    assert page.count("there 3") == page.count("there 1") == 2  # the first here is the third there
+    assert page.count("in the other: rank 3") == page.count("in the other: rank 1") == 2
     assert "two &lt;b&gt;dogs&lt;/b&gt; &amp; a cat" in page
     assert "<b>dogs" not in page
     assert "caption 0 &lt;i&gt;" in page

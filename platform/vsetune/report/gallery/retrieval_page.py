@@ -11,10 +11,10 @@ from vsetune.report.gallery.retrieved import Hit, Query, Retrieved
 from vsetune.report.page_templates import render
 
 _EXPLAINED = {
-    "attention": "Heat: mean attention of the sentence's words to each region, the weights that the score is computed "
-    "with.",
-    "gradient": "Heat: gradient of the score with respect to the features of each region, times the features, clipped "
-    "at 0.",
+    "attention": "Where words attend to regions: mean attention of the sentence's words to each region, the weights "
+    "that the score is computed with.",
+    "gradient": "Of other networks: gradient of the score with respect to the features of each region, times the "
+    "features, clipped at 0.",
 }
 
 
@@ -77,8 +77,8 @@ def _heat(answer: Retrieved, hit: Hit) -> DrawnHeat | None:
 def _elsewhere(answers: Sequence[Retrieved], answer: Retrieved, hit: Hit) -> str:
     """Where the other trial has this item; empty for one trial alone."""
     ranks = [
-        next((str(each.rank) for each in other.hits if (each.name, each.captions) == (hit.name, hit.captions)),
-             f"below {len(other.hits)}")
+        next((f"rank {each.rank}" for each in other.hits if (each.name, each.captions) == (hit.name, hit.captions)),
+             f"below rank {len(other.hits)}")
         for other in answers if other is not answer
     ]
-    return f"there {', '.join(ranks)}" if ranks else ""
+    return f"in the other: {', '.join(ranks)}" if ranks else ""
