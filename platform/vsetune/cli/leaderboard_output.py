@@ -1,11 +1,10 @@
-"""`vsetune leaderboard export`, `serve` and `table`: boards as files, in the browser, as a table of a paper."""
+"""`vsetune leaderboard export` and `table`: boards as files, as a table of a paper."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -138,44 +137,6 @@ def _profiles(read: ReadBoards, path: Path | None, kind: PictureKind | None) -> 
     if made is None:
         raise UsageError(messages.TOO_FEW_TASKS(place=path))
     return made
-
-
-@app.command(epilog="Example: vsetune leaderboard serve quickstart --port 8080")
-def serve(
-    studies: Annotated[
-        list[str] | None, typer.Argument(metavar="STUDY", help="default: all of the store", show_default=False)
-    ] = None,
-    port: Annotated[int, typer.Option(help="0: any that is free")] = 8080,
-    host: Annotated[
-        str, typer.Option(help="address to listen on; 0.0.0.0 shows the boards to everybody who can reach this machine")
-    ] = "127.0.0.1",
-    mlflow: MlflowUrl = None,
-    baseline: Baseline = None,
-    hit_share: HitShare = None,
-    target_share: TargetShare = None,
-) -> None:
-    """Show boards in the browser, brought up to date while their studies run. Ends with Ctrl-C."""
-    from vsetune.report.serving import BoardServer
-
-    shares = shares_of(hit_share, target_share)
-    if not 0 <= port <= 65535:
-        raise UsageError(messages.BAD_VALUE(option="--port", got=port, need="0 to 65535"))
-    uri, store = store_uri(TrackingSpec()), Studies()
-    ui = mlflow_ui(mlflow, uri)
-    for study in studies or [each.name for each in store.studies()]:  # a home that cannot be read is refused here
-        store.record(study)
-    with BoardServer(
-        store, studies or [], host=host, port=port, baseline=baseline, mlflow_url=ui, told=partial(_told, store=store),
-        hit_share=shares.hit, target_share=shares.target,
-    ) as server:
-        inform(f"leaderboard: {server.url}  (Ctrl-C ends it)")
-        command = mlflow_server(uri) if ui is None else None
-        if command is not None:
-            inform(f"for links to runs start {command}  and give --mlflow http://127.0.0.1:5000")
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            inform("stopped")
 
 
 TableName = Annotated[

@@ -241,6 +241,11 @@ NO_EMBEDDING = Message(
 )
 SCORES_NOT_FINITE = Message("VSE-S079", "the network gives scores that are not finite for this query")
 NOTHING_TO_SEARCH = Message("VSE-S080", "the index is empty, there is nothing to search in")
+MODEL_FOLDER_TAKEN = Message("VSE-S190", "{folder}: has files already, need a new or an empty folder")
+PHOTOGRAPH_FEATURES = Message(
+    "VSE-S191", "network {network} reads features made elsewhere ({extractor}), which cannot be made of a photograph "
+    "here; ask it with a sentence"
+)
 
 # Simulations
 CURVES_OTHER_CELLS = Message(

@@ -19,7 +19,6 @@ CONFIG = {
     "training": {"epochs": 6}, "budget": {"device_seconds_per_cell": 2000},
     "scheduler": {"kind": "patience"},
     "search": {"configurations": 8, "training": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}},
-    "scheduler": {"kind": "patience", "grace_epochs": 1},
 }
 
 
