@@ -16,7 +16,7 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.metrics.repeated_searches import Spread, detectable
 from vsetune.study import messages
 from vsetune.study.observed import promised_trials
-from vsetune.study.planning.claims import ASSUMED, Claims, claims_of, recorded_spread
+from vsetune.study.planning.claims import ASSUMED, Claims, Design, claims_of, recorded_spread
 
 __all__ = ["logs"]
 
@@ -48,15 +48,13 @@ def test_a_study_with_one_search_or_without_confirming_seeds_claims_nothing() ->
 
 
 def test_more_searches_and_seeds_show_smaller_differences() -> None:
-    three, five = claims(), claims(search={"repeats": 5})
-    seeds = claims(seeds=[1, 4, 6])
-    assert three.points == pytest.approx(detectable(SPREAD[0], repeats=3, seeds=1, level=1 - 0.05 / 2))
-    assert three.points is not None
-    assert five.points is not None
-    assert seeds.points is not None
-    assert five.points < three.points
-    assert seeds.points < three.points
-    assert three.per_cent == pytest.approx(
+    three, five, seeds = (
+        cast("float", claims(**changes).points) for changes in ({}, {"search": {"repeats": 5}}, {"seeds": [1, 4, 6]})
+    )
+    assert three == pytest.approx(detectable(SPREAD[0], repeats=3, seeds=1, level=1 - 0.05 / 2))
+    assert five < three
+    assert seeds < three
+    assert claims().per_cent == pytest.approx(
         100 * (1 - math.exp(-detectable(SPREAD[1], repeats=3, seeds=1, level=1 - 0.05 / 2)))
     )
 
@@ -65,8 +63,7 @@ def test_more_searches_and_seeds_show_smaller_differences() -> None:
 def test_the_wanted_design_is_the_cheapest_that_shows_the_difference(
     points: float | None, per_cent: float | None
 ) -> None:
-    design = claims(points, per_cent).wanted
-    assert design is not None
+    design = cast("Design", claims(points, per_cent).wanted)
 
     def shown(repeats: int, seeds: int) -> bool:
         found = claims(search={"repeats": repeats}, seeds=list(range(seeds + 1)))
@@ -83,8 +80,7 @@ def test_the_wanted_design_is_the_cheapest_that_shows_the_difference(
 
 
 def test_a_design_costs_what_a_study_so_written_asks_for() -> None:
-    design = claims(0.8).wanted
-    assert design is not None
+    design = cast("Design", claims(0.8).wanted)
     study = study_of(losses=LOSSES, search={"repeats": design.repeats}, seeds=list(range(design.seeds + 1)))
     assert design.trials == promised_trials(study, resolve_cells(study, where="test"))
     assert (design.epochs, design.hours) == (2 * design.trials, design.trials / 2)

@@ -26,9 +26,8 @@ def test_every_repeat_has_its_own_name_and_seeds_and_a_cell_without_a_search_has
 
 def test_a_repeat_is_found_by_its_name() -> None:
     study = study_of()
-    second = cell_of(study, "vsepp.lmh.r2")
-    assert second is not None
-    assert (second.repeat, second.loss_name) == (2, "lmh")
+    for cell in cells_of(study):
+        assert cell_of(study, cell.name) == cell
     assert cell_of(study, "vsepp.lmh.r4") is cell_of(study, "vsepp.lsh.r2") is None
 
 
