@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import astuple
+from typing import cast
 
 import claim_sizes
 import numpy as np
@@ -68,17 +70,13 @@ def test_a_loss_with_a_censored_seed_is_never_faster() -> None:
 
 def test_spread_by_hand() -> None:
     """Means 1, 5, 9: variance 16. Within: 2, 2, 2, mean 2; a half of it is in the means, so 15 are between searches."""
-    found = spread([[0, 2], [4, 6], [8, 10]])
-    assert found is not None
-    assert (found.search, found.seed) == pytest.approx((math.sqrt(15), math.sqrt(2)))
+    assert astuple(cast("Spread", spread([[0, 2], [4, 6], [8, 10]]))) == pytest.approx((math.sqrt(15), math.sqrt(2)))
     assert spread([[1, 2]]) is None
     assert spread([[1], [2], [3]]) is None
 
 
 def test_spread_between_equal_searches_is_zero() -> None:
-    found = spread([[0, 4], [1, 3], [2, 2]])
-    assert found is not None
-    assert found.search == 0.0
+    assert astuple(cast("Spread", spread([[0, 4], [1, 3], [2, 2]]))) == (0.0, pytest.approx(math.sqrt(10 / 3)))
 
 
 def test_the_detectable_difference_is_found_four_times_in_five() -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
-from vsetune.config.study.cells import Cell
+from vsetune.config.study.cells import Cell, repeat_name
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.metrics.curves import best_of_curve
 from vsetune.records.events import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptStatus
@@ -26,7 +26,7 @@ def target_cell(study: StudySpec, cell: Cell, cells: Container[str]) -> str | No
     if not is_needed or cell.loss_name == study.baseline:
         return None
     first = f"{cell.network_name}.{study.baseline}"
-    own = f"{first}.r{cell.repeat}"
+    own = repeat_name(first, cell.repeat)
     return own if own in cells else first
 
 
