@@ -163,7 +163,8 @@ def test_what_the_data_support_is_said_with_its_interval(seven):
     (told,) = headline(seven)
     assert told == (
         "vsepp on scenes: the data support that lseh (+1.1 [1.0, 1.2] points) is higher than lmh, and that lseh "
-        "(−44.9 % [−50.2, −39.0] epochs to 57.2 %), irtm (−30.9 % [−36.2, −25.2] epochs to 57.2 %) are faster than lmh."
+        "(−44.9 % [−50.2, −39.0] epochs to 57.2 %), irtm (−30.9 % [−36.2, −25.2] epochs to 57.2 %) are faster than "
+        "lmh, and that irtm (−2.0 [−2.1, −1.9] points) is lower than lmh."
     )
     higher, lower, undecided = (row_of(seven, loss).comparison for loss in ("lseh", "irtm", "lsh"))
     assert (higher.height, higher.epochs_answer) == ("supported", "supported")
@@ -171,6 +172,16 @@ def test_what_the_data_support_is_said_with_its_interval(seven):
     assert (undecided.height, undecided.epochs_answer) == ("undecided", "undecided")
     assert [higher.improvement, lower.improvement] == [1.0, 0.0]
     assert 0.5 < higher.improvement_bounds[0] < higher.improvement_bounds[1] <= 1
+
+
+def test_a_loss_that_is_only_lower_and_slower_is_in_the_headline(attempt):
+    slow = [
+        attempt("luwm", [4.0 * epoch + seed / 10 for epoch in range(1, 13)], gap=1.0, seed=seed) for seed in range(7)
+    ]
+    (told,) = headline(build([*reaching(attempt, "lmh", **BASE), *slow], baseline="lmh"))
+    assert "points) is lower than lmh" in told
+    assert "is slower than lmh" in told
+    assert "do not yet separate" not in told
 
 
 def test_every_comparison_gets_a_sentence_and_the_method_one(seven):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from vsetune.metrics.repeated_searches import FEWEST_REPEATS
 from vsetune.metrics.seed_statistics import MEAN_SEEDS
 from vsetune.report.comparing import units_of
-from vsetune.report.rows import ALPHA, Comparison, Leaderboard, Row
+from vsetune.report.rows import ALPHA, Answer, Comparison, Leaderboard, Row
 from vsetune.report.wording import (
     collapse,
     collapsed,
@@ -74,12 +74,14 @@ def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) ->
     compared = [row for row in rows if row.comparison is not None]
     if not compared:
         return f"{place}: no loss shares a seed with {baseline}, nothing is compared."
-    supported = [
-        *_supported(compared, "height", f"higher than {baseline}", _gain),
-        *_supported(compared, "epochs_answer", f"faster than {baseline}", _pace),
+    shown = [
+        *_shown(compared, "height", "supported", f"higher than {baseline}", _gain),
+        *_shown(compared, "epochs_answer", "supported", f"faster than {baseline}", _pace),
+        *_shown(compared, "height", "contradicted", f"lower than {baseline}", _gain),
+        *_shown(compared, "epochs_answer", "contradicted", f"slower than {baseline}", _pace),
     ]
-    if supported:
-        return f"{place}: the data support that {', and that '.join(supported)}."
+    if shown:
+        return f"{place}: the data support that {', and that '.join(shown)}."
     answers = [row.comparison.answers for row in compared if row.comparison]
     if all("one search" in each for each in answers):
         return f"{place}: {_one_search(compared, rows, 'which tuned loss is higher')}"
@@ -120,9 +122,9 @@ def fewest_units(comparison: Comparison) -> int:
     return FEWEST_REPEATS if comparison.by_search else MEAN_SEEDS
 
 
-def _supported(rows: Sequence[Row], claim: str, words: str, amount: Callable[[Row], str]) -> list[str]:
-    """`lseh (+1.3 [0.8, 1.8] points) is higher than lmh`: all losses whose claim is supported; empty without any."""
-    found = [row for row in rows if getattr(row.comparison, claim) == "supported"]
+def _shown(rows: Sequence[Row], claim: str, answer: Answer, words: str, amount: Callable[[Row], str]) -> list[str]:
+    """`lseh (+1.3 [0.8, 1.8] points) is higher than lmh`: all losses whose claim has this answer; empty without any."""
+    found = [row for row in rows if getattr(row.comparison, claim) == answer]
     names = ", ".join(f"{row.loss} ({amount(row)})" for row in found)
     limit = _within(found) if claim == "height" else ""
     return [f"{names} {'is' if len(found) == 1 else 'are'} {words}{limit}"] if found else []
