@@ -49,6 +49,14 @@ def test_the_most_trials_are_8_for_each_whole_training_and_more_where_trials_end
     assert [replace(budget, most=1e9).room(asked) for asked in (most - 1, most, most + 1)] == [1, 0, 0]
 
 
+@pytest.mark.parametrize(("constraints", "most"), [({}, MOST_TRIALS), ({"seconds_per_epoch": 1}, 10)])
+def test_a_constraint_may_end_trials_after_one_epoch(constraints: dict[str, float], most: int) -> None:
+    study = tiny_study(
+        {"name": "lmh"}, training={"epochs": 10}, budget={"epochs_per_cell": 10}, search={"constraints": constraints},
+    )
+    assert CellBudget.of(study, resolve_cells(study, where="test")[0]).trials == most
+
+
 def test_a_finite_space_allows_no_more_trials_than_it_has_configurations() -> None:
     budget = budget_of(100.0, search={"margin": {"choices": [0.1, 0.2, 0.3]}})
     assert (budget.trials, budget.room(0), budget.room(2)) == (3, 3, 1)

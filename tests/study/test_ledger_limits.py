@@ -305,8 +305,9 @@ def test_running_trials_are_accounted_for_whole() -> None:
     assert study.next() == "wait"
 
 
-def test_a_search_whose_trials_all_stop_after_one_epoch_trains_its_budget() -> None:
-    study = Study(search={"configurations": 2, "sampler": "random"}, training={"epochs": 100})
+def test_a_search_that_stops_every_trial_as_soon_as_its_rule_may_trains_its_budget() -> None:
+    rule = {"kind": "patience", "grace_epochs": 1}
+    study = Study(search={"configurations": 2, "sampler": "random"}, training={"epochs": 100}, scheduler=rule)
     asked = 0
     while (trial := study.next()) != "done":
         stop(study, trial, 1)

@@ -247,7 +247,8 @@ def caveats(leaderboard: Leaderboard) -> list[str]:
         if flag == "baseline_rising" and not any(row.comparison and flag in row.flags for row in leaderboard.rows):
             continue
         start = "" if flag.startswith("baseline_") else f"({letters[flag]}) " if flag in letters else "All: "
-        lines.append(f"{start}{CAVEATS[flag]}.")
+        reasons = {row.not_comparable for row in leaderboard.rows if flag == "not_comparable" and row.not_comparable}
+        lines.append(f"{start}{'; '.join([CAVEATS[flag], *sorted(reasons)])}.")
     return lines
 
 

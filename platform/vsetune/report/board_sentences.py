@@ -73,7 +73,8 @@ def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) ->
         return f"{place}: no result{', every trial failed' if failed else ' yet'}."
     compared = [row for row in rows if row.comparison is not None]
     if not compared:
-        return f"{place}: no loss shares a seed with {baseline}, nothing is compared."
+        why = "can be compared" if any(row.not_comparable for row in rows) else "shares a seed"
+        return f"{place}: no loss {why} with {baseline}."
     shown = [
         *_shown(compared, "height", "supported", f"higher than {baseline}", _gain),
         *_shown(compared, "epochs_answer", "supported", f"faster than {baseline}", _pace),

@@ -32,7 +32,9 @@ class CellBudget:
     def of(cls, study: StudySpec, cell: Cell) -> CellBudget:
         """The budget before the first trial."""
         whole, most = float(cell.training["epochs"]), epochs_of_cell(study, cell)
-        shortest, in_space = min(_BROKEN_AFTER, study.scheduler.grace_in(whole)), configurations_in(cell)
+        shortest, in_space = study.scheduler.grace_in(whole), configurations_in(cell)
+        if study.search.constraints.given:
+            shortest = min(_BROKEN_AFTER, shortest)
         trials = int(max(MOST_TRIALS, whole / shortest) * max(1.0, most / whole))
         return cls(whole, 0.0, most, trials if in_space is None else min(trials, in_space))
 
