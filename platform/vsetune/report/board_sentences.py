@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from vsetune.metrics.repeated_searches import FEWEST_REPEATS
 from vsetune.metrics.seed_statistics import MEAN_SEEDS
-from vsetune.report.comparing import units_of
+from vsetune.report.comparing import FOR_LONG_TAILS, units_of
 from vsetune.report.rows import ALPHA, Answer, Comparison, Leaderboard, Row
 from vsetune.report.wording import (
     collapse,
@@ -205,7 +205,8 @@ def _method(compared: Sequence[Row]) -> list[str]:
     if not tested:
         return []
     kinds = {
-        "paired seeds by Student's t": not all(each.by_search for each in tested),
+        f"paired seeds by Student's t (p times {FOR_LONG_TAILS:g}, which allows for long tails)":
+            not all(each.by_search for each in tested),
         "tuned losses by Welch's t over the means of searches (of a loss that was not tuned, over its seeds)":
             any(each.by_search for each in tested),
     }

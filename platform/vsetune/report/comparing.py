@@ -28,7 +28,7 @@ from vsetune.metrics.seed_statistics import (
     paired_t,
 )
 from vsetune.report.rows import ALPHA, Answer, Bounds, Collapse, Comparison, Row, TargetShare
-from vsetune.report.seed_results import SeedResult
+from vsetune.report.seed_results import SeedResult, observations
 
 PROFILE_SHARES = (0.8, 0.9, 0.95, 1.0)
 """Other targets of epochs that a board shows, as measured, as shares of the baseline's mean best M-Recall."""
@@ -79,10 +79,7 @@ def _lacking(row: Row, baseline: Row, units: int, baseline_units: int, *, by_sea
 
 def units_of(row: Row) -> list[Unit]:
     """Seeds that ended and chose nothing: of a tuned loss by search, else each by itself."""
-    seeds = [seed for seed in row.headline if seed.is_evidence]
-    if not row.is_tuned:
-        return [(seed,) for seed in seeds]
-    return [tuple(seed for seed in seeds if seed.repeat == number) for number in sorted({s.repeat for s in seeds})]
+    return observations([seed for seed in row.headline if seed.is_evidence], by_search=row.is_tuned)
 
 
 def means_of(units: Sequence[Unit]) -> list[float]:

@@ -13,7 +13,7 @@ from vsetune.metrics.repeated_searches import Spread
 from vsetune.metrics.seed_statistics import Epochs
 from vsetune.records.events import AttemptStatus
 from vsetune.report.search_budgets import SearchBudget, total_budget
-from vsetune.report.seed_results import RECALLS, TEST, Contender, SeedResult, headline_of
+from vsetune.report.seed_results import RECALLS, TEST, Contender, SeedResult, headline_of, observations
 
 Answer = Literal[
     "supported", "contradicted", "undecided", "one search", "search failed", "too few seeds", "cut short",
@@ -307,11 +307,7 @@ class Row:
     def units(self) -> list[tuple[SeedResult, ...]]:
         """The headline seeds whose means the row averages: of a tuned loss with several searches by search, else each
         by itself."""
-        seeds = self.headline
-        if not self.has_searches:
-            return [(seed,) for seed in seeds]
-        numbers = sorted({seed.repeat for seed in seeds})
-        return [tuple(seed for seed in seeds if seed.repeat == number) for number in numbers]
+        return observations(self.headline, by_search=self.has_searches)
 
     @property
     def recalls(self) -> dict[str, float]:

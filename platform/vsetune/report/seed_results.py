@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,13 @@ class SeedResult:
     def is_evidence(self) -> bool:
         """Whether it enters intervals and tests: it has ended and did not choose the configuration."""
         return self.has_ended and not self.chose
+
+
+def observations(seeds: Sequence[SeedResult], *, by_search: bool) -> list[tuple[SeedResult, ...]]:
+    """The seeds of each search together, by its number; without by_search each seed by itself."""
+    if not by_search:
+        return [(seed,) for seed in seeds]
+    return [tuple(seed for seed in seeds if seed.repeat == number) for number in sorted({s.repeat for s in seeds})]
 
 
 @dataclass(frozen=True)
