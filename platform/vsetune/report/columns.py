@@ -205,6 +205,7 @@ COLUMNS: tuple[Column, ...] = (
          unit="points"),
     Column(
         key="m_recall_gain", heading="M-Recall\nover the\nbaseline", unit="points", better="higher",
+        only_if_known=True,
         meaning="M-Recall less that of the baseline, mean over searches of tuned losses, else over paired seeds",
         value="comparison.m_recall", shown=wording.gain,
     ),
@@ -258,6 +259,7 @@ COLUMNS: tuple[Column, ...] = (
          "epochs_to_target.censored", kind="text"),
     Column(
         key="epochs_percent", heading="epochs to\ntarget over\nbaseline's", unit="per cent", better="lower",
+        only_if_known=True,
         part="epochs",
         meaning="Epochs to a share of the baseline's mean best M-Recall, beyond the baseline's own, in per cent of "
         "these, by mean logarithms over searches of tuned losses, else over paired seeds; > where some seeds of the "
@@ -279,7 +281,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         key="difference_percent", heading="Difference\n(untested)", unit="per cent", better="lower", part="epochs",
         meaning="Epochs to the baseline's best beyond its own, in per cent of its own, median over pairs of seeds",
-        value="difference.percent", shown=wording.difference_of,
+        value="difference.percent", shown=wording.difference_of, only_if_known=True,
     ),
     _csv("difference_is_lower_bound", "Whether difference_percent is only bounded from below",
          "difference.is_lower_bound", kind="text"),
