@@ -39,7 +39,8 @@ class LeaderboardView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         board = self.leaderboard
-        for sentence in collapses(board):
+        collapsed = collapses(board)
+        for sentence in collapsed:
             yield Text(sentence, style="bold red")
         yield Text(f"{board.study}: losses compared with {board.baseline}", style="bold")
         columns, gap = _fitting(board, self.columns, console, options)
@@ -48,7 +49,8 @@ class LeaderboardView:
             yield _table(board, rows, columns, gap)
         legend = [words for key, words in _LEGEND.items() if key in {column.key for column in columns}]
         yield Text("\n".join([*(["; ".join(legend) + "."] if legend else []), *caveats(board)]), style="dim")
-        for title, lines in (("So far", headline(board)), ("To know", to_know(board)), ("More", more(board))):
+        so_far = [sentence for sentence in headline(board) if sentence not in collapsed]
+        for title, lines in (("So far", so_far), ("To know", to_know(board)), ("More", more(board))):
             if lines:
                 yield _entry(title, lines)
 
