@@ -60,7 +60,7 @@ def test_a_collapsed_baseline_is_the_headline_of_every_form(collapsed):
     console = Console(width=200, file=io.StringIO())
     console.print(render_table(collapsed))
     assert console.file.getvalue().startswith(FALLEN)
-    assert console.file.getvalue().count("collapsed") == 1
+    assert console.file.getvalue().count("Nothing is compared with it.") == 1
     assert to_markdown(collapsed).startswith(f"**{FALLEN}**\n")
     assert rf"\caption{{\textbf{{{FALLEN.replace('%', chr(92) + '%')}}} Losses compared" in to_latex(collapsed)
     page = to_html(collapsed)
