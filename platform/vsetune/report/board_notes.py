@@ -77,7 +77,7 @@ CAVEATS = {
     "more_than_budget": "searched more than its budget: it had more chances",
     "baseline_rising": "The baseline still rose when it ended: its targets are easy ones",
 }
-"""Flags that change what a board says, in a few words for a terminal."""
+"""Flags that change the conclusions from a board, in a few words for a terminal."""
 
 
 def notes(leaderboard: Leaderboard) -> list[str]:

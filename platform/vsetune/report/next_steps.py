@@ -1,4 +1,4 @@
-"""What it would take to know more than a board says, each with the command for it."""
+"""What further conclusions would take, each with the command for it."""
 
 from __future__ import annotations
 

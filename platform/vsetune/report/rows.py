@@ -22,7 +22,7 @@ Answer = Literal[
 
 supported: the claim is significant, corrected for all comparisons of the board. contradicted: the opposite is
 significant. undecided: neither is significant. one search: a tuned loss has fewer than three searches with fresh seeds,
-which say nothing about the next search. search failed: every trial of a search failed, so the other searches are a
+which hold no information on the next search. search failed: every trial of a search failed, so the other searches are a
 favourable choice. too few seeds: no outcome could be significant. cut short: seeds were trained only until they reached
 a target, so their M-Recall is no best.
 """

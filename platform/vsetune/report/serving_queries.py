@@ -117,7 +117,7 @@ def _headers(text: bytes) -> Any:
 
 
 def _form(fields: Mapping[str, Any], listed: Sequence[ListedTrial]) -> Form:
-    """What the fields say, with defaults for those that are missing. UsageError for values that cannot be."""
+    """The values of the fields, with defaults for those that are missing. UsageError for values that cannot be."""
     texts = {name: str(fields.get(name, "")).strip()[:_LONGEST] for name in ("trial", "against", "sentence", "split")}
     top = fields.get("top") or "10"
     if not str(top).isdigit() or not 1 <= int(top) <= _MOST_TOP:

@@ -78,7 +78,7 @@ class NotesView:
 
 
 def render_table(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> LeaderboardView:
-    """A renderable for a rich console: a table for every network, a legend, and three entries on what it says."""
+    """A renderable for a rich console: a table for every network, a legend, conclusions and next steps."""
     return LeaderboardView(leaderboard, columns)
 
 
