@@ -25,7 +25,7 @@ OWNERS = {
     "optuna": ["search/"],
     "webdataset": ["data/"],
     "boto3": ["storage/s3.py"],
-    "starlette": ["report/serving.py"],
+    "starlette": ["report/serving"],
     "uvicorn": ["report/serving.py"],
     "spacy": ["data/captions/spacy_parser.py"],
     "typer": ["cli/"],

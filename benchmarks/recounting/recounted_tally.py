@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 from vsetune.config.study.cells import Cell
@@ -51,7 +52,7 @@ class RecountedTally(StudyTally):
             if name not in self._trained and _is_short(trial):
                 self._trained[name] = cost_of([trial.attempts()]).budget_epochs
             committed += self._trained.get(name, whole)
-        return CellBudget.of(self._study, cell, committed)
+        return replace(CellBudget.of(self._study, cell), committed=committed)
 
     def device_seconds(self, cell: Cell) -> float:
         return cost_of([trial.attempts() for trial in self.of(cell) if trial.attempts()]).device_seconds

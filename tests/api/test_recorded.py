@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from refusals import refused
 from typer.testing import CliRunner
 
 import vsetune
 from vsetune.api import messages
 from vsetune.cli.main import app
+from vsetune.data.stored.shards import read_some
 from vsetune.records import messages as of_records
 from vsetune.study import messages as of_study
 
@@ -65,6 +67,20 @@ def test_a_trial_answers_questions(finished) -> None:
     back = trial.search(image=embedded.image_names[3], top=2)
     best = np.argsort(-(embedded.captions @ embedded.images[3]), kind="stable")[:2]
     assert back.items == [embedded.texts[each] for each in best]
+
+
+def test_a_photograph_is_searched_as_the_image_of_the_data_set(finished, tmp_path: Path) -> None:
+    trial = finished.trial(finished.trials[0])
+    dataset = vsetune.Dataset.open(trial.trained().trial.data.path)
+    (shard,) = dataset.split("test").shards
+    (record, _, photograph), = read_some(dataset, shard, {3})
+    (place := tmp_path / "photograph.jpg").write_bytes(photograph.content)
+    known = trial.search(image=record.name, top=3)
+    for image in (place, str(place), photograph.content, Image.open(place)):
+        found = trial.search(image=image, top=3)
+        assert found.items == known.items
+        assert found.scores == pytest.approx(known.scores, abs=1e-4)
+    np.testing.assert_allclose(trial.encode_images([place])[0], trial.embed("test").images[3], atol=1e-4)
 
 
 def test_questions_that_nobody_can_answer_are_refused(finished) -> None:

@@ -137,7 +137,7 @@ def test_a_home_that_cannot_be_written_is_named_by_every_command_that_needs_it(v
     monkeypatch.setenv("HOME", "/dev/null")
     file = str(study())
     for words in (
-        ("study", "list"), ("leaderboard", "show", "x"), ("leaderboard", "serve"), ("trial", "show", "x/y"),
+        ("study", "list"), ("leaderboard", "show", "x"), ("serve",), ("trial", "show", "x/y"),
         ("data", "make-scenes"), ("data", "verify", "data/scenes"), ("train", file), ("study", "run", file),
         ("study", "plan", file), ("tracking", "doctor"), ("tracking", "flush", file), ("nightly", "history", "x"),
     ):
@@ -182,7 +182,7 @@ def test_the_words_of_typical_errors(vsetune, monkeypatch, snapshot) -> None:
     monkeypatch.setenv("VSETUNE_HOME", "/dev/null/home")
     printed = [vsetune(*words).err for words in (
         ("studdy",), ("study", "run"), ("data", "show", "x", "--count", "few"), ("trial", "show", "\udcff"),
-        ("leaderboard", "show"), ("leaderboard", "serve", "--port", "70000"), ("trial", "ensemble", "a/b"),
+        ("leaderboard", "show"), ("serve", "--port", "70000"), ("trial", "ensemble", "a/b"),
         ("study", "run", "x", "--changed-plugins"), ("data", "show", "x", "--sheet", "s3://bucket/sheet.png"),
         ("study", "confirm", "none.yaml"),
     )]

@@ -99,7 +99,8 @@ def machine_with_a_gpu() -> NodeType:
 
 
 def test_a_study_is_simulated_on_the_landscapes_asked_for(vsetune, study) -> None:
-    file = study(search={"configurations": 4}, training={"epochs": 3}, scheduler={"grace_epochs": 1})
+    rule = {"kind": "patience", "grace_epochs": 1}
+    file = study(search={"configurations": 4}, training={"epochs": 3}, scheduler=rule)
     words = ("--seeds", "2", "--workers", "2", "--landscape", "ridge", "--landscape", "smooth")
     shown = vsetune("study", "simulate", str(file), *words)
     assert shown.code == 0

@@ -70,9 +70,26 @@ def test_axes_and_words_beside_the_charts_fit_what_is_shown(tab):
     assert counts[0] == "0"
     notes = tab.run("document.querySelector('[data-charts=tuning] .chart-notes').textContent")
     assert "Not in it, no search of several configurations for M-Recall: vsepp paper." in notes
-    assert tab.run(f"({ASIDES})('heights')") == ["highest and fastest, not tested: lseh"]
+    assert tab.run(f"({ASIDES})('heights')") == [""], "no claim is supported, so nobody is called highest and fastest"
     tab.run("page.over = 'best'; page.changed()")
     assert tab.run(f"({ASIDES})('heights')") == [""]
     heads = "[...document.querySelectorAll('.leaderboard th')]"
     hidden = tab.run(f"{heads}.filter((head) => head.offsetWidth === 0).map((head) => head.textContent)")
     assert hidden == ["data", "network"], "the headline names the only one of each"
+
+
+def test_points_of_equal_losses_are_both_seen(browser, attempt, tmp_path):
+    """twin has the very curve of lmh: their points stand side by side at one height."""
+    runs = [attempt(loss, [40, 60, 50], seed=1, gap=1.0) for loss in ("lmh", "twin")]
+    file = tmp_path / "twins.html"
+    file.write_text(to_html(build(runs, baseline="lmh")), encoding="utf-8")
+    tab = browser.tab(height=6000)
+    tab.open(file.as_uri())
+    tab.wait(DRAWN)
+    moved = tab.run(
+        "[...document.querySelectorAll('[data-charts=heights] .mark-symbol.role-mark path')]"
+        ".map((each) => each.getAttribute('transform').match(/[-0-9.]+/g).map(Number))"
+    )
+    (one, two) = moved
+    assert abs(one[0] - two[0]) > 5
+    assert abs(one[1] - two[1]) < 1

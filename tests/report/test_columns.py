@@ -10,7 +10,7 @@ from board_attempts import NEW
 from rich.console import Console
 
 from vsetune.report.building import build
-from vsetune.report.columns import COLUMNS, Column
+from vsetune.report.columns import COLUMNS, Column, chosen
 from vsetune.report.export import to_csv, to_latex
 from vsetune.report.page import to_html
 from vsetune.report.terminal import render_table
@@ -37,13 +37,39 @@ def more():
     return (*COLUMNS, FIRST)
 
 
-@pytest.mark.parametrize("width", [200, 72])
-def test_a_declared_column_stands_in_the_terminal(board, more, width):
-    text = printed(board, more, width)
+def test_a_declared_column_stands_in_the_terminal(board, more):
+    text = printed(board, more, 200)
     assert [line.split()[-1:] for line in text.splitlines()].count(["first"]) == 1
     row = next(line for line in text.splitlines() if "lseh" in line)
     assert row.split()[-1] == "38.0"
-    assert ["first"] not in [line.split()[-1:] for line in printed(board, COLUMNS, width).splitlines()]
+    assert ["first"] not in [line.split()[-1:] for line in printed(board, COLUMNS, 200).splitlines()]
+
+
+@pytest.mark.parametrize(("width", "there", "missing"), [
+    (40, ["M-Recall"], ["s/epoch", "to best"]), (60, ["to best"], ["s/epoch"]),
+    (80, ["to best", "s/epoch"], ["device-", "level"]), (150, ["s/epoch", "to level", "device-", "trials"], []),
+])
+def test_a_terminal_has_one_table_of_the_most_important_columns_that_fit(decided, width, there, missing):
+    text = printed(decided, COLUMNS, width)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
+    assert len([line for line in text.splitlines() if line.startswith("───")]) == 1, "one table"
+    heading = text.split("on scenes\n")[1].partition("───")[0]
+    assert [words for words in (*there, *missing) if words in heading] == there
+
+
+def test_chosen_columns_are_shown_whatever_the_width_in_every_format(decided):
+    keys = ["seed_std", "seeds", "trials"]
+    columns = chosen(COLUMNS, keys)
+    assert [column.key for column in columns] == ["dataset", "network", "loss", *keys]
+    assert csv.DictReader(io.StringIO(to_csv(decided, columns))).fieldnames == [
+        "study", "dataset", "network", "loss", *keys,
+    ]
+    assert "Data & Network & Loss & Seed std & Seeds & Trials" in to_latex(decided, columns)
+    for width in (50, 160):
+        heading = next(line for line in printed(decided, columns, width).splitlines() if "seed std" in line)
+        assert heading.split() == ["loss", "seed", "std", "seeds", "trials"]
+    with pytest.raises(ValueError, match="seed_sdt"):
+        chosen(COLUMNS, ["seed_sdt"])
 
 
 def test_a_declared_column_stands_on_the_page_in_csv_and_in_latex(board, more):

@@ -14,9 +14,11 @@ from rich.console import Console
 
 from vsetune.config.spec.base import Name
 from vsetune.report.arithmetic import steps
-from vsetune.report.board_sentences import findings, headline, is_ahead, notes
+from vsetune.report.board_notes import notes
+from vsetune.report.board_sentences import findings, headline, is_ahead
 from vsetune.report.building import build
 from vsetune.report.export import to_csv, to_json, to_latex, to_markdown
+from vsetune.report.next_steps import to_know
 from vsetune.report.page import to_html
 from vsetune.report.terminal import render_table
 from vsetune.report.wording import new_study_file
@@ -58,6 +60,7 @@ def test_a_collapsed_baseline_is_the_headline_of_every_form(collapsed):
     console = Console(width=200, file=io.StringIO())
     console.print(render_table(collapsed))
     assert console.file.getvalue().startswith(FALLEN)
+    assert console.file.getvalue().count("Nothing is compared with it.") == 1
     assert to_markdown(collapsed).startswith(f"**{FALLEN}**\n")
     assert rf"\caption{{\textbf{{{FALLEN.replace('%', chr(92) + '%')}}} Losses compared" in to_latex(collapsed)
     page = to_html(collapsed)
@@ -101,8 +104,8 @@ def test_one_seed_never_wins(attempt):
     ]
     assert findings(board) == [
         "vsepp lseh against lmh, 1 seed: a test takes 2 seeds (+1.3 points of M-Recall, −40.0 % epochs to 57.2 %).",
-        "More seeds: vsetune study confirm demo --seeds 2",
     ]
+    assert to_know(board) == ["2 seeds of each loss: vsetune study confirm demo --seeds 2"]
     assert not is_ahead(row_of(board, "lseh"))
     for view in (to_html(board), to_json(board), to_latex(board)):
         assert not [claim for claim in CLAIMS if claim in view]
@@ -126,7 +129,7 @@ def test_a_baseline_that_still_rose_is_noted_with_the_command_that_prolongs_it(a
     assert row.comparison.epochs.percent == pytest.approx(-40)
     assert "so targets taken from its best are easy ones" in " ".join(notes(board))
     command = "vsetune leaderboard repeat demo/vsepp.lmh --all --epochs 6 --output demo_vsepp_longer.yaml"
-    assert any(command in note for note in notes(board))
+    assert any(command in step for step in to_know(board))
     assert command in to_html(board)
 
 
@@ -161,7 +164,8 @@ def test_what_the_data_support_is_said_with_its_interval(seven):
     (told,) = headline(seven)
     assert told == (
         "vsepp on scenes: the data support that lseh (+1.1 [1.0, 1.2] points) is higher than lmh, and that lseh "
-        "(−44.9 % [−50.2, −39.0] epochs to 57.2 %), irtm (−30.9 % [−36.2, −25.2] epochs to 57.2 %) are faster than lmh."
+        "(−44.9 % [−50.2, −39.0] epochs to 57.2 %), irtm (−30.9 % [−36.2, −25.2] epochs to 57.2 %) are faster than "
+        "lmh, and that irtm (−2.0 [−2.1, −1.9] points) is lower than lmh."
     )
     higher, lower, undecided = (row_of(seven, loss).comparison for loss in ("lseh", "irtm", "lsh"))
     assert (higher.height, higher.epochs_answer) == ("supported", "supported")
@@ -169,6 +173,16 @@ def test_what_the_data_support_is_said_with_its_interval(seven):
     assert (undecided.height, undecided.epochs_answer) == ("undecided", "undecided")
     assert [higher.improvement, lower.improvement] == [1.0, 0.0]
     assert 0.5 < higher.improvement_bounds[0] < higher.improvement_bounds[1] <= 1
+
+
+def test_a_loss_that_is_only_lower_and_slower_is_in_the_headline(attempt):
+    slow = [
+        attempt("luwm", [4.0 * epoch + seed / 10 for epoch in range(1, 13)], gap=1.0, seed=seed) for seed in range(7)
+    ]
+    (told,) = headline(build([*reaching(attempt, "lmh", **BASE), *slow], baseline="lmh"))
+    assert "points) is lower than lmh" in told
+    assert "is slower than lmh" in told
+    assert "do not yet separate" not in told
 
 
 def test_every_comparison_gets_a_sentence_and_the_method_one(seven):
@@ -202,8 +216,7 @@ def test_seeds_that_searched_have_no_interval_and_enter_no_test(attempt):
     assert (row.flags, len(row.headline)) == (("chosen_by_itself",), 1)
     assert (row.m_recall_bounds, row.comparison.seeds, row.comparison.m_recall) == (None, (), None)
     assert headline(board) == [
-        "vsepp on scenes: no confirmed search of each loss: the board cannot say which tuned loss is higher; "
-        "`search.repeats: 3` or more would show it."
+        "vsepp on scenes: no confirmed search of each loss: the board cannot say which tuned loss is higher."
     ]
     assert findings(board)[0].startswith("vsepp lseh against lmh, no confirmed search of each loss: the board cannot ")
 

@@ -11,7 +11,7 @@ import pytest
 from board_attempts import NEW
 
 from vsetune.report.building import build
-from vsetune.report.export import to_latex
+from vsetune.report.export import to_latex, to_markdown
 from vsetune.report.many_studies import StudyAttempts, build_many
 from vsetune.report.paper_table import paper_table
 from vsetune.report.table_filling import fill
@@ -72,6 +72,14 @@ def texts(nasty, several, attempt):
 @pytest.mark.parametrize(("name", "tables"), [("board", 1), ("several", 4), ("paper", 1)])
 def test_tables_are_well_formed(texts, name, tables):
     assert check(texts[name]) == tables
+
+
+def test_the_table_of_a_board_has_no_shell_commands(rising, texts):
+    """A board that tells more in other forms: how to train a baseline longer, and to run more seeds."""
+    for text in (to_latex(rising), texts["board"], texts["several"]):
+        assert "vsetune " not in text
+        assert "-{}-" not in text
+    assert "vsetune leaderboard repeat" in to_markdown(rising)
 
 
 @pytest.mark.parametrize("broken", [

@@ -10,7 +10,7 @@ import pytest
 from board_attempts import BASELINE, NEW
 
 from vsetune.records.events import AttemptRecord
-from vsetune.report.board_sentences import notes
+from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts, build_many
 

@@ -13,7 +13,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension
 
 from vsetune.errors import UsageError
 from vsetune.report import messages
-from vsetune.report.board_sentences import notes
+from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts
 from vsetune.report.paper_table import paper_table, published_values, table_names

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from vsetune.records.events import AttemptRecord
-from vsetune.report.board_sentences import notes
+from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.report.export import to_csv
 from vsetune.report.search_budgets import SearchBudget, recorded_budget

@@ -21,9 +21,9 @@ from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.report import messages, serving
+from vsetune.report import live_board, messages, serving
 from vsetune.report.page import to_html
-from vsetune.report.serving import BoardServer
+from vsetune.report.serving import StudyServer
 
 NAME = "first"
 PLACE = f"/studies/{NAME}"
@@ -69,9 +69,13 @@ def study():
     study.close()
 
 
+def nothing(trial, query):
+    raise AssertionError("no trial is asked here")
+
+
 @contextmanager
 def running(study, **options):
-    with BoardServer(study.store, [], host="127.0.0.1", port=0, **options) as server:
+    with StudyServer(study.store, [], host="127.0.0.1", port=0, ask=nothing, **options) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -83,8 +87,8 @@ def running(study, **options):
 
 @pytest.fixture
 def server(study, monkeypatch):
-    monkeypatch.setattr(serving, "PAUSE_S", 0.0)
-    monkeypatch.setattr(serving, "SHARE", 0.0)
+    monkeypatch.setattr(live_board, "PAUSE_S", 0.0)
+    monkeypatch.setattr(live_board, "SHARE", 0.0)
     with running(study) as server:
         yield server
 
@@ -98,14 +102,16 @@ def get(server, path, **headers):
     return answer, content
 
 
-def test_one_study_is_shown_at_once_and_several_are_listed(server, study):
-    answer, _ = get(server, "/")
-    assert (answer.status, answer.headers["Location"]) == (302, PLACE)
+def test_the_first_page_lists_studies_galleries_and_where_to_ask(server, study):
     study.begin("<b>")
     answer, content = get(server, "/")
     assert answer.status == 200
-    assert b'<a href="/studies/%3Cb%3E">&lt;b&gt;</a>' in content
+    for link in (
+        b'<a href="/search">', b'<a href="/studies/%3Cb%3E">&lt;b&gt;</a>', b'<a href="/studies/first/galleries">',
+    ):
+        assert link in content
     assert b"has no attempts yet" in get(server, "/studies/%3Cb%3E")[1]
+    assert b"has no attempts yet" in get(server, "/studies/%3Cb%3E/galleries")[1]
 
 
 def test_studies_stand_side_by_side_by_data_set(server, study):
@@ -185,7 +191,7 @@ def test_a_connection_too_many_and_a_name_pointed_here_are_refused_and_the_serve
 
 def test_a_page_that_many_ask_for_at_once_is_made_once(server, monkeypatch):
     made = []
-    monkeypatch.setattr(serving, "to_html", lambda *words, **more: made.append(1) or to_html(*words, **more))
+    monkeypatch.setattr(live_board, "to_html", lambda *words, **more: made.append(1) or to_html(*words, **more))
     with ThreadPoolExecutor(30) as browsers:
         answers = [*browsers.map(lambda _: get(server, PLACE), range(90))]
     assert {answer.status for answer, _ in answers} == {200}
@@ -198,7 +204,7 @@ def test_boards_that_were_asked_for_long_ago_are_not_kept(server, study, monkeyp
         study.begin(f"study{number}")
         assert get(server, "/all/board.json")[0].status == 200
     gc.collect()
-    assert sum(type(each) is serving.LiveBoard for each in gc.get_objects()) <= serving.KEPT_BOARDS
+    assert sum(type(each) is live_board.LiveBoard for each in gc.get_objects()) <= serving.KEPT_BOARDS
 
 
 def test_a_store_that_is_away_and_a_mistake_are_one_line_and_the_server_goes_on(
@@ -248,6 +254,7 @@ def test_galleries_are_served_in_a_sandbox_and_no_other_file(server, study, tmp_
     assert answer.headers["Content-Security-Policy"] == "sandbox allow-scripts"
     for path in ("best.safetensors", "gallery/../best.safetensors", "gallery/%2e%2e/best.safetensors", "gallery/none"):
         assert get(server, f"{place}/{path}")[0].status == 404
+    assert f'<a href="{place}/gallery/test.html">'.encode() in get(server, f"{PLACE}/galleries")[1]
     assert get(server, f"{PLACE}/artifacts/unknown/1/gallery/test.html")[0].status == 404
     assert get(server, "/studies/unknown")[0].status == 404
 
@@ -256,7 +263,7 @@ def test_a_port_that_is_taken_is_told_in_one_line(study):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with refused(messages.PORT_TAKEN, by=UsageError, host="127.0.0.1", port=port):
-            BoardServer(study.store, [], host="127.0.0.1", port=port)
+            StudyServer(study.store, [], host="127.0.0.1", port=port, ask=nothing)
 
 
 @pytest.mark.slow

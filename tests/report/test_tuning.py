@@ -15,7 +15,7 @@ from rich.console import Console
 from vsetune.report.building import build
 from vsetune.report.charts import profile_chart
 from vsetune.report.export import to_json
-from vsetune.report.terminal import render_table
+from vsetune.report.terminal import render_notes
 
 BESTS = (50.0, 58.0, 0.0, 61.0, 55.0)
 
@@ -32,7 +32,7 @@ def searched(attempt, loss="lmh"):
 
 def printed(board):
     console = Console(width=170, file=io.StringIO(), color_system=None)
-    console.print(render_table(board))
+    console.print(render_notes(board))
     return console.file.getvalue()
 
 

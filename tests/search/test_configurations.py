@@ -118,6 +118,12 @@ def test_a_space_in_which_nothing_is_valid_is_one_line() -> None:
         search.ask("vsepp.lmh")
 
 
+def test_the_reason_of_a_dead_end_does_not_repeat_the_cell() -> None:
+    search = open_search(refuses=lambda cell, configuration: f"cell {cell}: margin is above cap")
+    with refused(messages.ALL_REFUSED, cell="vsepp.lmh", reason="margin is above cap"):
+        search.ask("vsepp.lmh")
+
+
 def share_of_diverging(tell: Callable[[ConfigurationSearch, int], None]) -> float:
     """Share of the later asks in the region that diverges: learning rates above 6e-4. Best of the others: the highest.
 

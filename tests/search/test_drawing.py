@@ -91,6 +91,33 @@ def test_a_draw_is_what_optuna_asks_after_a_copy_of_finished_pruned_and_running_
     assert history == before
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_draw_keeps_away_from_where_trials_are_running(seed: int) -> None:
+    """It is where the best of the ended trials is, until trials run there."""
+    study, cell = tiny_cell("lmh", {"margin": {"low": 0.05, "high": 0.4}}, configurations=6, sampler="tpe", seed=seed)
+    ended = [run_at(cell, 0.05 + 0.35 * place / 11, value=-abs(place - 7.0)) for place in range(12)]
+    first = draw(study.search, cell, numbered([*ended, *[run_at(cell, 0.05)] * 8]))["loss.margin"]
+    second = draw(study.search, cell, numbered([*ended, *[run_at(cell, first)] * 8]))["loss.margin"]
+    assert first == pytest.approx(0.05 + 0.35 * 7 / 11, abs=0.04)
+    assert abs(second - first) > 0.01
+
+
+def run_at(cell: Cell, margin: float, *, value: float | None = None) -> FrozenTrial:
+    """A trial that ended with this value; without one, a running trial."""
+    return create_trial(
+        params={"loss.margin": margin}, distributions=distributions_of(cell), value=value,
+        state=TrialState.RUNNING if value is None else TrialState.COMPLETE,
+    )
+
+
+def numbered(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """Copies of the trials with the numbers of their places."""
+    copies = [copy.copy(trial) for trial in trials]
+    for number, trial in enumerate(copies):
+        trial.number = number
+    return copies
+
+
 def test_refused_draws_do_not_shorten_the_random_start() -> None:
     study, cell = study_of(configurations=9)
     before, after = history_of(cell, 2, refused=3), history_of(cell, 3, refused=3)

@@ -30,6 +30,11 @@ def test_area_under_the_curve_keeps_the_best_so_far_to_the_last_epoch() -> None:
     assert Objective("area_under_curve", 5.0).value(curve) == pytest.approx((20 + 3 * 40) / 5)
 
 
+def test_area_under_a_curve_of_one_validation_and_of_one_beyond_the_planned_epochs() -> None:
+    assert Objective("area_under_curve", 5.0).value([(2.0, 30.0)]) == pytest.approx(3 * 30 / 5)
+    assert Objective("area_under_curve", 3.0).value([(1.0, 20.0), (4.0, 60.0)]) == pytest.approx(3 * 20 / 4)
+
+
 def test_the_sampler_hears_the_curve_of_plain_m_recall_and_one_value_of_anything_else() -> None:
     assert Objective("best_m_recall", 10.0).told(RISING, 0.0) == RISING
     assert Objective("epochs_to_target", 10.0, 45.0).told(RISING, 0.0) == [(4.0, -2.5)]
@@ -40,6 +45,16 @@ def test_a_trial_that_breaks_a_constraint_is_below_all_that_keep_them(kind, wors
     objective = Objective(kind, 10.0, 45.0 if kind == "epochs_to_target" else None)
     slightly, badly = (objective.told(RISING, excess)[0][1] for excess in (0.01, 0.5))
     assert badly < slightly < worst
+
+
+@pytest.mark.parametrize(("excess", "recall", "epochs"), [
+    (0.01, -0.1, -16.08), (0.5, -5.0, -20.0), (3.0, -10.0, -24.0),
+])
+def test_a_broken_constraint_costs_up_to_10_points_below_0_and_up_to_a_training_more_than_the_worst_miss(
+    excess: float, recall: float, epochs: float
+) -> None:
+    assert Objective("best_m_recall", 8.0).told(RISING, excess) == [(4.0, pytest.approx(recall))]
+    assert Objective("epochs_to_target", 8.0, 45.0).told(RISING, excess) == [(4.0, pytest.approx(epochs))]
 
 
 def test_constraints_are_held_against_what_was_measured() -> None:

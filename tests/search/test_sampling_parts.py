@@ -8,11 +8,13 @@ import statistics
 import numpy as np
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.study import StudyDirection
 from optuna.trial import TrialState, create_trial
 
 from vsetune.search.configurations import _ended
 from vsetune.search.sampling.evolution import _child, _crossed, _first, _moved, _Rates, survivors
 from vsetune.search.sampling.grid import axes_of
+from vsetune.search.sampling.optuna_samplers import _LentHistory
 from vsetune.search.sampling.sampler import UnitCube
 from vsetune.search.stopping.rules import _middle_of_others
 from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT
@@ -32,6 +34,18 @@ def test_every_choice_has_a_coordinate_of_its_own() -> None:
         assert vector[:3].sum() == 1.0
         assert vector[3:].tolist() == pytest.approx([0.625, 0.25])
         assert cube.configuration_at(vector) == pytest.approx(configuration)
+
+
+def test_a_sampler_reads_earlier_trials_in_place_and_gets_copies_where_it_asks_for_them() -> None:
+    """Copying hundreds of trials at every draw would take most of its time."""
+    history = [create_trial(value=1.0, state=TrialState.COMPLETE), create_trial(state=TrialState.RUNNING)]
+    storage = _LentHistory(history)
+    study = storage.create_new_study([StudyDirection.MAXIMIZE])
+    assert all(read is kept for read, kept in zip(storage.get_all_trials(study, False), history, strict=True))
+    copies = storage.get_all_trials(study, True)
+    assert copies == history
+    assert not any(read is kept for read, kept in zip(copies, history, strict=True))
+    assert storage.get_all_trials(study, False, (TrialState.COMPLETE,)) == history[:1]
 
 
 def test_the_best_survive_and_of_equals_the_first() -> None:

@@ -14,7 +14,7 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
-from vsetune.report.board_sentences import notes
+from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.observed import observe
@@ -82,6 +82,7 @@ def test_the_other_cells_run_to_their_end_and_the_cell_has_one_failed_trial_that
     assert not ledger.has_work()
     assert failed.assignment.trial.cell == "vsepp.lseh"
     assert failed.assignment.trial.trial.startswith("vsepp.lseh-refused")  # no configuration has that name
+    assert failed.assignment.trial.seed == 7  # that of the search
     error = failed.error or ""
     assert "\n" not in error
     assert error.startswith("no valid configuration for cell vsepp.lseh: 100 draws in a row were refused, the last (")

@@ -17,7 +17,7 @@ from vsetune.config.plugins import forget_plugins
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.records.events import NO_CONFIGURATION, AttemptRecord, AttemptStart
 from vsetune.records.writer import StudyWriter
-from vsetune.report.board_sentences import notes
+from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.report.search_budgets import recorded_budget
 from vsetune.search.configurations import ConfigurationSearch

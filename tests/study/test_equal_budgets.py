@@ -33,6 +33,7 @@ class Cluster:
             "study": "even", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "baseline": "lmh",
             "losses": [{"name": name} for name in FATES],
             "training": {"epochs": WHOLE}, "search": {"configurations": 3, "sampler": "random"},
+            "scheduler": {"kind": "patience", "grace_epochs": 1},
             "budget": {"epochs_per_cell": GIVEN}, "resources": {"retries": 1}, "seeds": [0],
         }, StudySpec, where="test")
         self.cells = resolve_cells(self.study, where="test")

@@ -4,54 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from logged_studies import begun
 from refusals import refused
+from repeated_studies import SEARCHED, cells_of, study_of, trained
 
 from vsetune.config import messages
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import Cell, cell_of, repeated_cells, resolve_cells, unused_seeds
-from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.events import ValidationPoint
+from vsetune.config.study.cells import cell_of, resolve_cells, unused_seeds
 from vsetune.records.writer import StudyWriter
 from vsetune.study.cell_goals import target_cell
 from vsetune.study.confirmations import Confirming
-from vsetune.study.ledger import StudyLedger
 from vsetune.study.observed import promised_trials
-from vsetune.study.study_records import logged_search
-from vsetune.study.trials import Assignment
-
-
-def study_of(**changes: Any) -> StudySpec:
-    plain: dict[str, Any] = {
-        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "training": {"epochs": 2},
-        "losses": [{"name": "lmh"}, {"name": "lsh", "search": "none"}], "scheduler": {"kind": "none"},
-        "search": {"configurations": 3, "repeats": 3, **changes.pop("search", {})}, "seeds": [1, 4],
-    }
-    return parse_spec(plain | changes, StudySpec, where="test")
-
-
-def cells_of(study: StudySpec) -> list[Cell]:
-    return repeated_cells(study, resolve_cells(study, where="test"))
-
-
-def trained(study: StudySpec, writer: StudyWriter, confirming: Confirming | None = None) -> list[Assignment]:
-    """The trials that a new process runs. M-Recall is the learning rate's and the seed's, so winners differ."""
-    begun(writer, study)
-    search = logged_search(writer, cells_of(study), study.search)
-    ledger = StudyLedger(study, cells_of(study), writer, search, confirming=confirming)
-    ledger.recover()
-    done: list[Assignment] = []
-    while isinstance(assignment := ledger.next(), Assignment):
-        done.append(assignment)
-        name = assignment.trial.trial
-        ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
-        height = 40 + 100 * assignment.trial.training.learning_rate + assignment.trial.seed / 10
-        ledger.record_point(name, ValidationPoint(1, 2.0, 2, height, 1.0))
-        ledger.close(name, "finished", summary={"epochs": 2.0})
-    return done
-
-
-SEARCHED = {"training": {"learning_rate": {"low": 1e-4, "high": 1e-1, "log": True}}}
 
 
 def test_every_repeat_has_its_own_name_and_seeds_and_a_cell_without_a_search_has_them_all() -> None:
@@ -65,9 +26,8 @@ def test_every_repeat_has_its_own_name_and_seeds_and_a_cell_without_a_search_has
 
 def test_a_repeat_is_found_by_its_name() -> None:
     study = study_of()
-    second = cell_of(study, "vsepp.lmh.r2")
-    assert second is not None
-    assert (second.repeat, second.loss_name) == (2, "lmh")
+    for cell in cells_of(study):
+        assert cell_of(study, cell.name) == cell
     assert cell_of(study, "vsepp.lmh.r4") is cell_of(study, "vsepp.lsh.r2") is None
 
 
@@ -80,7 +40,7 @@ def test_repeats_sample_search_pick_and_confirm_apart() -> None:
         for name, trials in by_cell.items()
     }
     assert [len(each) for each in sampled.values()] == [3, 3, 3]
-    assert len({rate for each in sampled.values() for rate in each[1:]}) == 6, "each repeat samples its own"
+    assert len({rates[1] for rates in sampled.values()}) == 3, "each repeat starts on its own"
     for name, trials in by_cell.items():
         (confirmed,) = (each for each in trials if each.phase == "confirm")
         assert confirmed.configuration["training.learning_rate"] == max(sampled[name])

@@ -27,7 +27,7 @@ from vsetune.config.plugins import forget_plugins
 from vsetune.errors import StudyConflict, UnusableStore, UsageError
 from vsetune.records.events import AttemptRecord
 from vsetune.records.studies import Studies
-from vsetune.report.board_sentences import notes
+from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.study import messages
 from vsetune.study.confirmations import Confirming

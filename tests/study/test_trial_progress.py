@@ -75,6 +75,15 @@ def test_a_further_attempt_starts_an_empty_curve_and_the_earlier_ones_stay() -> 
     assert (second.status, second.curve, second.summary) == ("running", ((1.0, 12.0),), {"device_seconds": 5.0})
 
 
+def test_the_longest_curve_is_that_of_the_attempt_that_came_furthest_and_of_equals_the_latest() -> None:
+    curves = [((1.0, 10.0), (4.0, 40.0)), (), ((1.0, 12.0), (2.0, 20.0), (4.0, 39.0)), ((1.0, 50.0),)]
+    records = [record(number, curve=curve) for number, curve in enumerate(curves, start=1)]
+    assert TrialProgress.recorded(ASSIGNMENT, []).longest_curve == ()
+    assert TrialProgress.recorded(ASSIGNMENT, records[:2]).longest_curve == curves[0]
+    assert TrialProgress.recorded(ASSIGNMENT, records).longest_curve == curves[2]
+    assert TrialProgress.recorded(ASSIGNMENT, records[::-1]).longest_curve == curves[0]
+
+
 @pytest.mark.parametrize("epoch", [1.0, 2.0])
 def test_an_epoch_that_the_curve_has_is_not_repeated(epoch: float) -> None:
     progress = TrialProgress(ASSIGNMENT)

@@ -22,7 +22,7 @@ from vsetune.errors import DataError, NumericError
 from vsetune.metrics.score_blocks import MatrixScores
 from vsetune.networks.network_base import evaluating
 from vsetune.report.gallery.gallery import Gallery, make_gallery
-from vsetune.report.gallery.heat_maps import CENTRE, encoded_caption, gradient_map, heat_maps
+from vsetune.report.gallery.heat_maps import CENTRE, caption_pairs, encoded_caption, gradient_map, heat_maps
 from vsetune.report.gallery.rankings import caption_rankings, hardest_negatives, image_rankings
 from vsetune.training.trained import TrainedTrial
 from vsetune.training.validation import EncodedSplit, encode_split, image_inputs, split_scores
@@ -120,7 +120,8 @@ def test_the_heat_of_a_network_with_attention_is_the_attention_of_the_pair(
     each = trained(make_trial(network=small(name)))
     items = encoded(each)
     found = heat_maps(
-        each.network, each.dataset, "test", [3, 8], encoded=items, trial=each.trial, device=CPU
+        each.network, each.dataset, "test", caption_pairs(items, [3, 8]), images=items.images, trial=each.trial,
+        device=CPU,
     )
     for caption, heat in found.items():
         assert heat.basis == "attention"
@@ -137,7 +138,10 @@ def test_every_other_network_has_the_gradient_of_the_pair_as_heat(name: str, mak
     each = trained(make_trial(network=small(name)))
     items = encoded(each)
     captions = list(range(0, 24, 3))
-    found = heat_maps(each.network, each.dataset, "test", captions, encoded=items, trial=each.trial, device=CPU)
+    found = heat_maps(
+        each.network, each.dataset, "test", caption_pairs(items, captions), images=items.images, trial=each.trial,
+        device=CPU,
+    )
     assert set(found) == set(captions)
     assert {heat.basis for heat in found.values()} == {"gradient"}
     assert all(heat.words is None and (heat.regions >= 0).all() for heat in found.values())
@@ -180,8 +184,10 @@ def test_a_network_that_reads_photographs_has_heat_over_the_cells_of_its_cnn(nam
     each = trained(make_trial(network={"name": name, "embedding_size": 8, "word_size": 6, **pixels, **more}))
     each.network.requires_grad_(False)
     captions = list(range(0, 24, 5))
+    items = encoded(each)
     found = heat_maps(
-        each.network, each.dataset, "test", captions, encoded=encoded(each), trial=each.trial, device=CPU
+        each.network, each.dataset, "test", caption_pairs(items, captions), images=items.images, trial=each.trial,
+        device=CPU,
     )
     assert set(found) == set(captions)
     for heat in found.values():

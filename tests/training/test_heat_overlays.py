@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from vsetune.data.looking.show import Picture, Thumbnail
-from vsetune.report.gallery.gallery_page import _places, overlay, raster
+from vsetune.report.gallery.drawn_heat import overlay, places_of, raster
 from vsetune.report.gallery.heat_maps import CENTRE, HeatMap
 
 
@@ -30,7 +30,7 @@ def test_boxes_are_drawn_where_they_are_and_the_warmest_wins() -> None:
 
 def test_the_cells_of_a_centre_crop_lie_in_the_middle_of_the_longer_side() -> None:
     picture = Picture(0, "wide", 0, [], [], None, Thumbnail(b"", 200, 100))
-    boxes = _places(picture, HeatMap("gradient", np.ones(4), centre=CENTRE))
+    boxes = places_of(HeatMap("gradient", np.ones(4), centre=CENTRE), picture)
     side = 0.875 * 100
     left, top = (200 - side) / 2 / 200, (100 - side) / 2 / 100
     np.testing.assert_allclose(boxes[0], [left, top, 0.5, 0.5], atol=1e-12)

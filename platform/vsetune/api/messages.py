@@ -16,7 +16,9 @@ NOT_WRITABLE = Message(
     "class or a number, or import it",
 )
 NOT_A_COMPONENT = Message("VSE-A004", "{key}: got {got}, need {need}")
-NO_SUCH_IMAGE = Message("VSE-A005", "{trial}: got image {got!r}, need the id of an image of split {split}, or features")
+NO_SUCH_IMAGE = Message(
+    "VSE-A005", "{trial}: got image {got!r}, need the id of an image of split {split}, a photograph, or features"
+)
 NO_QUERY = Message("VSE-A006", "search: got {got}, need a sentence or `image=`")
 NO_STUDY = Message("VSE-A007", "train: got a study and {key}, need the study file, or keywords alone")
 NO_DATA = Message("VSE-A008", "train: got no data set, need `data=`, its folder, or a study file")

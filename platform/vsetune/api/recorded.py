@@ -98,9 +98,9 @@ class RecordedStudy:
     @property
     def leaderboard(self) -> Leaderboard:
         """The board as an object: rows with their seeds, comparisons and answers. UsageError without attempts."""
-        from vsetune.study.range_ends import recorded_board
+        from vsetune.study.recorded_boards import recorded_board
 
-        return recorded_board(self._store.record(self.name), self._store.attempts(self.name))
+        return recorded_board(self._store, self.name)
 
     @property
     def board(self) -> pandas.DataFrame:
@@ -162,19 +162,23 @@ class Asked:
         """
         return self._asked().encode_captions(captions)
 
-    def encode_images(self, features: Sequence[Any]) -> np.ndarray:
-        """Vectors of images, (n, D) float32, or (n, K, D). features: of each image (regions, width) numbers, extracted
-        as for the data set. UsageError for other shapes, and for a network that scores pairs or reads photographs."""
-        return self._asked().encode_images(features)
+    def encode_images(self, images: Sequence[Any]) -> np.ndarray:
+        """Vectors of images, (n, D) float32, or (n, K, D) with several per image.
+
+        images: of each a photograph (a path, a PIL image, or the bytes of its file), which goes through the extractor
+        of the data set, or its features (regions, width). DataError for a photograph that cannot be decoded. UsageError
+        for features of another shape, and for a network that scores pairs.
+        """
+        return self._asked().encode_images(images)
 
     def search(
         self, sentence: str | None = None, *, image: Any = None, top: int = 5, split: str | None = None
     ) -> Found:
         """The closest images to a sentence, or the closest captions to an image, best first.
 
-        image: the id of an image of the split, or features (regions, width). top: number of answers. split: what is
-        searched; None: the split that the trial was scored on, encoded at the first search. UsageError for a query that
-        the network cannot read, DataError for a missing split.
+        image: the id of an image of the split, a photograph, or features, as of `encode_images`. top: number of
+        answers. split: what is searched; None: the split that the trial was scored on, encoded at the first search.
+        UsageError for a query that the network cannot read, DataError for a missing split.
 
         Example:
             trial.search("two dogs run on grass", top=3).table

@@ -6,6 +6,8 @@ import base64
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from vsetune.errors import UsageError
 if TYPE_CHECKING:
     import pandas
 
-    from vsetune.study.recorded_model import RecordedModel
+    from vsetune.networks.encoded import Encoded
     from vsetune.training.trained import TrainedTrial
 
 _THUMBNAIL = 120
@@ -74,43 +76,53 @@ class Found:
 
 
 class Retrieval:
-    """Questions to the network of a trial, on its data set. trained: loaded at the first question."""
+    """Questions to the network of a trial, on its data set. trained: with its best weights."""
 
     def __init__(self, name: str, trained: TrainedTrial) -> None:
-        from vsetune.study.model_files import carried
-        from vsetune.study.recorded_model import RecordedModel
+        from vsetune.study.model_files import carried_trial
+        from vsetune.study.recorded_model import SplitIndexes
 
-        self.name, self._dataset = name, trained.dataset
-        self._model: RecordedModel = RecordedModel(carried(trained, name=name))
+        self._asked = carried_trial(name, trained)
+        self._indexes = SplitIndexes(self._asked)
 
     def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
-        """(m, D), or (m, K, D) with several embeddings per item. See `Trial.encode_captions`."""
-        return self._vectors({"caption": list(captions)})
+        """See `Trial.encode_captions`."""
+        from vsetune.study.recorded_model import embeddings, encoded_captions
 
-    def encode_images(self, features: Sequence[Any]) -> np.ndarray:
-        """(n, D), likewise. See `Trial.encode_images`."""
-        return self._vectors({"image_features": list(features)})
+        return np.array(embeddings(self._asked, encoded_captions(self._asked, captions)), dtype=np.float32)
+
+    def encode_images(self, images: Sequence[Any]) -> np.ndarray:
+        """See `Trial.encode_images`."""
+        from vsetune.study.recorded_model import embeddings
+
+        return np.array([embeddings(self._asked, self._encoded(image))[0] for image in images], dtype=np.float32)
 
     def search(self, sentence: str | None, image: Any, *, top: int, split: str | None) -> Found:
         """See `Trial.search`."""
+        from vsetune.study.recorded_model import captions_for, encoded_captions, images_for
+
         if (sentence is None) == (image is None):
             raise UsageError(messages.NO_QUERY(got="both" if sentence is not None else "neither"))
-        if isinstance(image, str):
-            return self._captions_of(image, top=top, split=split)
-        query = {"caption": [sentence]} if sentence is not None else {"image_features": [image]}
-        (answer,) = self._model.predict(query, {"top": top, "split": split or ""})
-        if sentence is None:
-            return Found("an image", "caption", answer["items"], answer["scores"], [None] * len(answer["items"]))
-        pictures = self._pictures(answer["items"], split or "")
-        return Found(sentence, "image", answer["items"], answer["scores"], pictures)
+        index = self._indexes.of(split or "")
+        if sentence is not None:
+            (answer,) = images_for(self._asked, index, encoded_captions(self._asked, [sentence]), top=top)
+            pictures = self._pictures(index.split, answer.places)
+            return Found(sentence, "image", answer.items, answer.scores, pictures)
+        is_known = isinstance(image, str) and image in index.images
+        place = index.images.index(image) if is_known else 0
+        encoded = index.encoded.images[place : place + 1] if is_known else self._encoded(image, split=index.split)
+        (answer,) = captions_for(self._asked, index, encoded, top=top)
+        title = f"image {image}" if isinstance(image, str | Path) else "an image"
+        return Found(title, "caption", answer.items, answer.scores, [None] * len(answer.items))
 
     def embed(self, split: str | None) -> Embedded:
         """See `Trial.embed`."""
         from vsetune.networks.encoded import joined
+        from vsetune.study.recorded_model import require_embeddings
 
-        index = self._model.index(split or "")
+        require_embeddings(self._asked)
+        index = self._indexes.of(split or "")
         encoded = index.encoded
-        self._model.require_embeddings()
         captions = joined(encoded.captions).vectors.cpu().numpy()
         in_order = np.empty_like(captions)
         in_order[encoded.places.cpu().numpy()] = captions
@@ -118,23 +130,30 @@ class Retrieval:
             encoded.images.vectors.cpu().numpy(), in_order, encoded.owner.cpu().numpy(), index.images, index.captions
         )
 
-    def _vectors(self, rows: dict[str, list[Any]]) -> np.ndarray:
-        answers = self._model.predict(rows, {"answer": "embeddings"})
-        return np.array([answer["embedding"] for answer in answers], dtype=np.float32)
+    def _encoded(self, image: Any, *, split: str = "") -> Encoded:
+        """One image that is not of a split: a photograph, or features. split: where its id was looked for first."""
+        from PIL import Image
 
-    def _captions_of(self, image: str, *, top: int, split: str | None) -> Found:
-        index = self._model.index(split or "")
-        if image not in index.images:
-            raise UsageError(messages.NO_SUCH_IMAGE(trial=self.name, got=image, split=index.split))
-        place = index.images.index(image)
-        answer = self._model.captions_of(place, split=split or "", top=top)
-        return Found(f"image {image}", "caption", answer.items, answer.scores, [None] * len(answer.items))
+        from vsetune.study.asked_photographs import photograph_inputs
+        from vsetune.study.recorded_model import encoded_images, feature_inputs
 
-    def _pictures(self, names: Sequence[str], split: str) -> list[bytes | None]:
+        content, name = image, "photograph"
+        if isinstance(image, str | Path):
+            if not Path(image).is_file():
+                raise UsageError(messages.NO_SUCH_IMAGE(trial=self._asked.name, got=str(image), split=split))
+            content, name = Path(image).read_bytes(), str(image)
+        elif isinstance(image, Image.Image):
+            stream = BytesIO()
+            image.save(stream, format="PNG")
+            content = stream.getvalue()
+        if not isinstance(content, bytes):
+            return encoded_images(self._asked, feature_inputs(self._asked, [content]))
+        inputs, _, _ = photograph_inputs(self._asked, content, name)
+        return encoded_images(self._asked, inputs)
+
+    def _pictures(self, split: str, places: Sequence[int]) -> list[bytes | None]:
         from vsetune.data.looking.show import read_pictures
 
-        index = self._model.index(split)
-        places = [index.images.index(name) for name in names]
-        found = read_pictures(self._dataset, index.split, set(places), size=_THUMBNAIL)
+        found = read_pictures(self._indexes.dataset(), split, set(places), size=_THUMBNAIL)
         thumbnails = [found[place].thumbnail for place in places]
         return [None if each is None else each.jpeg for each in thumbnails]

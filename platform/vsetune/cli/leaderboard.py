@@ -12,7 +12,16 @@ import typer
 from rich.table import Column
 
 from vsetune.cli import leaderboard_output, messages
-from vsetune.cli.leaderboard_output import Every, HitShare, StudyNames, TargetShare, read_boards, shares_of
+from vsetune.cli.leaderboard_output import (
+    ColumnKeys,
+    Every,
+    HitShare,
+    StudyNames,
+    TargetShare,
+    columns_named,
+    read_boards,
+    shares_of,
+)
 from vsetune.cli.options import Baseline, Json, flag, place_to_write, require_known
 from vsetune.cli.output import FittingTable, inform, print_json, results
 from vsetune.config.spec.yaml_files import dump_yaml
@@ -23,6 +32,7 @@ from vsetune.storage.whole_files import write_text
 
 if TYPE_CHECKING:
     from vsetune.report.arithmetic import RowRun, RowSources, Step
+    from vsetune.report.columns import Column as BoardColumn
     from vsetune.report.rows import Boards, Leaderboard, Row
 
 app = typer.Typer(
@@ -44,6 +54,7 @@ def show(
     baseline: Baseline = None,
     hit_share: HitShare = None,
     target_share: TargetShare = None,
+    columns: ColumnKeys = None,
     as_json: Json = False,
 ) -> None:
     """Print the leaderboard of a study, or one for each data set over several: what compares side by side, the rest
@@ -52,27 +63,47 @@ def show(
     from vsetune.report.rows import Leaderboard
     from vsetune.report.terminal import render_table
 
-    shares = shares_of(hit_share, target_share)
+    shares, named = shares_of(hit_share, target_share), columns_named(columns)
     shown = read_boards("show", study or [], every=every, baseline=baseline, shares=shares).shown
     if as_json:
         results.out(to_json(shown))
     elif isinstance(shown, Leaderboard):
-        results.print(render_table(shown))
+        results.print(render_table(shown, named))
     else:
-        _print_several(shown)
+        _print_several(shown, named)
 
 
-def _print_several(found: Boards) -> None:
+def _print_several(found: Boards, columns: Sequence[BoardColumn]) -> None:
     from vsetune.report.table_text import profile_table
     from vsetune.report.terminal import render_table, render_words
 
     for board in found.boards:
-        results.print(render_table(board))
+        results.print(render_table(board, columns))
         results.print()
     for profile in found.profiles:
         over_all = profile_table(profile, found.boards[0].baseline)
         if over_all is not None:
             results.print(render_words(over_all))
+    if found.notes:
+        results.print("\n".join(f"{note}." for note in found.notes), style="dim")
+
+
+@app.command(epilog="Example: vsetune leaderboard notes quickstart")
+def notes(
+    study: StudyNames = None,
+    every: Every = False,
+    baseline: Baseline = None,
+    hit_share: HitShare = None,
+    target_share: TargetShare = None,
+) -> None:
+    """Print what stands behind the numbers of a leaderboard: protocol, tests, definitions, caveats, searches."""
+    from vsetune.report.rows import boards_of
+    from vsetune.report.terminal import render_notes
+
+    shares = shares_of(hit_share, target_share)
+    found = boards_of(read_boards("notes", study or [], every=every, baseline=baseline, shares=shares).shown)
+    for board in found.boards:
+        results.print(render_notes(board))
     if found.notes:
         results.print("\n".join(f"{note}." for note in found.notes), style="dim")
 

@@ -1,4 +1,4 @@
-"""`vsetune leaderboard export`, `serve` and `table`: boards as files, in the browser, as a table of a paper."""
+"""`vsetune leaderboard export` and `table`: boards as files, as a table of a paper."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from vsetune.cli import messages
 from vsetune.cli.options import Baseline, flag, place_to_write
-from vsetune.cli.output import inform, mlflow_server, results
+from vsetune.cli.output import as_problem, inform, mlflow_server, results
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import UsageError
 from vsetune.records.events import AttemptRecord, StudyRecord
@@ -24,6 +24,7 @@ from vsetune.study.places import mlflow_ui
 from vsetune.study.places import tracking_uri as store_uri
 
 if TYPE_CHECKING:
+    from vsetune.report.columns import Column
     from vsetune.report.many_studies import StudyAttempts
     from vsetune.report.rows import Shown
     from vsetune.report.vega import PictureKind
@@ -45,6 +46,14 @@ TargetShare = Annotated[
     typer.Option(
         metavar="SHARE", help="share of the baseline's mean best M-Recall to which epochs are compared, e.g. 0.9; "
         "default: 0.95", show_default=False,
+    ),
+]
+ColumnKeys = Annotated[
+    str | None,
+    typer.Option(
+        "--columns", metavar="KEYS", help="columns by their names in CSV, joined by commas, e.g. "
+        "best_m_recall,recalls,test_recalls; these two stand for R@1, R@5, R@10 both ways and their sum",
+        show_default=False,
     ),
 ]
 MlflowUrl = Annotated[
@@ -71,12 +80,12 @@ def export(
     ] = None,
     hit_share: HitShare = None,
     target_share: TargetShare = None,
+    columns: ColumnKeys = None,
     mlflow: MlflowUrl = None,
     baseline: Baseline = None,
 ) -> None:
     """Write the leaderboard of a study, or those of several by data set, to files; without options, the page to
     VSETUNE_HOME/leaderboards."""
-    from vsetune.report.columns import COLUMNS
     from vsetune.report.export import TEXTS, curves_to_csv, to_json
     from vsetune.report.page import to_html
     from vsetune.report.rows import boards_of
@@ -85,19 +94,19 @@ def export(
     kind = None if profile is None else _picture_kind(profile)
     uri = store_uri(TrackingSpec())
     ui = mlflow_ui(mlflow, uri)
-    shares = shares_of(hit_share, target_share)
+    shares, named = shares_of(hit_share, target_share), columns_named(columns)
     read = read_boards("export", study or [], every=every, baseline=baseline, shares=shares)
     if not (html or csv or json or curves or latex or markdown or profile):
         html = home() / "leaderboards" / f"{read.name}.html"
     wanted: list[tuple[Path | None, Callable[[], str | bytes]]] = [
-        (html, lambda: to_html(read.shown, runs=shown_runs(
+        (html, lambda: to_html(read.shown, named, runs=shown_runs(
             read.store, boards_of(read.shown).boards, read.attempts, mlflow_url=ui,
         ))),
-        (csv, lambda: TEXTS["csv"](read.shown, COLUMNS).whole()),
+        (csv, lambda: TEXTS["csv"](read.shown, named).whole()),
         (json, lambda: to_json(read.shown)),
-        (markdown, lambda: TEXTS["md"](read.shown, COLUMNS).whole()),
+        (markdown, lambda: TEXTS["md"](read.shown, named).whole()),
         (curves, lambda: curves_to_csv(read.shown)),
-        (latex, lambda: TEXTS["tex"](read.shown, COLUMNS).whole()),
+        (latex, lambda: TEXTS["tex"](read.shown, named).whole()),
         (profile, lambda: _profiles(read, profile, kind)),
     ]
     for path, content in [(path, made()) for path, made in wanted if path is not None]:
@@ -128,45 +137,6 @@ def _profiles(read: ReadBoards, path: Path | None, kind: PictureKind | None) -> 
     if made is None:
         raise UsageError(messages.TOO_FEW_TASKS(place=path))
     return made
-
-
-@app.command(epilog="Example: vsetune leaderboard serve quickstart --port 8080")
-def serve(
-    studies: Annotated[
-        list[str] | None, typer.Argument(metavar="STUDY", help="default: all of the store", show_default=False)
-    ] = None,
-    port: Annotated[int, typer.Option(help="0: any that is free")] = 8080,
-    host: Annotated[
-        str, typer.Option(help="address to listen on; 0.0.0.0 shows the boards to everybody who can reach this machine")
-    ] = "127.0.0.1",
-    mlflow: MlflowUrl = None,
-    baseline: Baseline = None,
-    hit_share: HitShare = None,
-    target_share: TargetShare = None,
-) -> None:
-    """Show boards in the browser, brought up to date while their studies run. Ends with Ctrl-C."""
-    from vsetune.report.serving import BoardServer
-    from vsetune.study.range_ends import board_with_ends
-
-    shares = shares_of(hit_share, target_share)
-    if not 0 <= port <= 65535:
-        raise UsageError(messages.BAD_VALUE(option="--port", got=port, need="0 to 65535"))
-    uri, store = store_uri(TrackingSpec()), Studies()
-    ui = mlflow_ui(mlflow, uri)
-    for study in studies or [each.name for each in store.studies()]:  # a home that cannot be read is refused here
-        store.record(study)
-    with BoardServer(
-        store, studies or [], host=host, port=port, baseline=baseline, mlflow_url=ui, told=board_with_ends,
-        hit_share=shares.hit, target_share=shares.target,
-    ) as server:
-        inform(f"leaderboard: {server.url}  (Ctrl-C ends it)")
-        command = mlflow_server(uri) if ui is None else None
-        if command is not None:
-            inform(f"for links to runs start {command}  and give --mlflow http://127.0.0.1:5000")
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            inform("stopped")
 
 
 TableName = Annotated[
@@ -275,15 +245,25 @@ def shares_of(hit: float | None, target: float | None) -> Shares:
     return Shares(HIT_SHARE if hit is None else hit, TARGET_SHARE if target is None else target)
 
 
+def columns_named(keys: str | None) -> Sequence[Column]:
+    """The columns of `--columns`, all without it. UsageError for an unknown one."""
+    from vsetune.report.columns import COLUMNS, chosen
+
+    if keys is None:
+        return COLUMNS
+    try:
+        return chosen(COLUMNS, [key.strip() for key in keys.split(",")])
+    except ValueError as error:
+        raise UsageError(as_problem(error.args[0]).at("--columns")) from error
+
+
 def _of_one(store: Studies, study: str, baseline: str | None, shares: Shares) -> ReadBoards:
-    from vsetune.study.range_ends import recorded_board
+    from vsetune.study.recorded_boards import recorded_board
 
     attempts = store.attempts(study)
     if not attempts:
         raise UsageError(messages.NO_ATTEMPTS(studies=f"study {study}"))
-    board = recorded_board(
-        store.record(study), attempts, baseline=baseline, hit_share=shares.hit, target_share=shares.target
-    )
+    board = recorded_board(store, study, attempts, baseline=baseline, hit_share=shares.hit, target_share=shares.target)
     return ReadBoards(store, board, attempts, study)
 
 
@@ -291,7 +271,7 @@ def _of_several(
     store: Studies, names: Sequence[str], baseline: str | None, shares: Shares
 ) -> ReadBoards:
     from vsetune.report.many_studies import build_many
-    from vsetune.study.range_ends import board_with_ends
+    from vsetune.study.recorded_boards import completed_board
 
     records = named_records(store, names)
     studies = read_studies(store, records)
@@ -301,7 +281,7 @@ def _of_several(
     attempts = [attempt for study in studies for attempt in study.attempts]
     name = f"{names[0]}_and_{len(names) - 1}_more" if names else "all_studies"
     found = build_many(studies, baseline=baseline, hit_share=shares.hit, target_share=shares.target)
-    shown = replace(found, boards=tuple(board_with_ends(board, records) for board in found.boards))
+    shown = replace(found, boards=tuple(completed_board(board, records, store) for board in found.boards))
     return ReadBoards(store, shown, attempts, name)
 
 

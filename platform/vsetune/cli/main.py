@@ -24,6 +24,7 @@ from vsetune.cli import (
     messages,
     network_weights,
     nightly,
+    serve,
     study,
     tracking,
     train,
@@ -75,6 +76,7 @@ app = typer.Typer(
     epilog="Example: vsetune study run studies/quickstart.yaml",
 )
 app.add_typer(train.app)
+app.add_typer(serve.app)
 for _name, _group in {
     "study": study.app, "job": job.app, "leaderboard": leaderboard.app, "nightly": nightly.app, "trial": trial.app,
     "data": data.app, "tracking": tracking.app, "losses": components.losses, "networks": components.networks,

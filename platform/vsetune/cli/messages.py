@@ -78,6 +78,9 @@ WRONG_STAGE = Message(
 OTHER_FEATURES = Message(
     "VSE-X046", "{difference}; recalls mean something only where these are the same features."
 )
+NO_MODEL_THERE = Message(
+    "VSE-X047", "{place}: no model in this folder (model.json); name one of vsetune trial model, or STUDY/TRIAL."
+)
 
 # Nightly sweeps
 FILE_NEEDED = Message("VSE-X050", "{name}: got the name of a sweep, need its nightly file with VSETUNE_HOME={home}.")

@@ -65,6 +65,10 @@ def plan_study(
         float | None, typer.Option(min=0.1, max=99, help="the same for so many per cent fewer epochs to a target",
                                    show_default=False)
     ] = None,
+    like: Annotated[
+        str | None, typer.Option(metavar="STUDY", help="take the deviations between searches and seeds from this "
+                                 "recorded study, in place of assumed ones", show_default=False)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Estimate the cost of a study before it runs: cells, spaces, epochs, hours, money, memory.
@@ -76,10 +80,11 @@ def plan_study(
 
     Exit codes: 0, 1 some cell could not be measured, 2 the input is wrong.
     """
-    from vsetune.study.planning.claims import claims_of
+    from vsetune.study.planning.claims import ASSUMED, claims_of, recorded_spread
     from vsetune.study.planning.measured_plan import measured_plan
     from vsetune.study.preparation import prepare_study
 
+    spread = ASSUMED if like is None else recorded_spread(like)
     with interruptible("nothing was recorded"):
         prepared = prepare_study(file, stderr)
         study = prepared.spec
@@ -89,7 +94,7 @@ def plan_study(
                 on_progress=lambda progress, cells: status.update(_progress_text(progress, cells)),
             )
     plan, cells = measured.plan, measured.cells
-    claims = claims_of(study, cells, plan, points=points, per_cent=percent)
+    claims = claims_of(study, cells, plan, points=points, per_cent=percent, spread=spread)
     if as_json:
         print_json(_plain(plan, cells, measured.measured_at_once) | {"claims": asdict(claims)})
     else:
@@ -104,9 +109,9 @@ def plan_study(
         inform(line)
     for name, problem in plan.unmeasured.items():
         complain("failed", as_problem(problem).at(f"cell {name}"))
-    inform(_summary(plan))
     if any(cell.domains for cell in cells):
-        inform("\n".join(_claim_lines(study, claims, points=points, percent=percent)))
+        inform("\n".join(_claim_lines(study, claims, points=points, percent=percent, like=like)))
+    inform(_summary(plan))
     raise typer.Exit(1 if plan.unmeasured else 0)
 
 
@@ -150,15 +155,23 @@ def _summary(plan: StudyPlan) -> str:
     )
 
 
-def _claim_lines(study: StudySpec, claims: Claims, *, points: float | None, percent: float | None) -> list[str]:
+def _claim_lines(
+    study: StudySpec, claims: Claims, *, points: float | None, percent: float | None, like: str | None
+) -> list[str]:
     """What the study could claim of its tuned losses, and what a wanted difference takes."""
     found = "no claim about tuned losses: that takes search.repeats of 3 or more, and two seeds or more"
     if claims.points is not None:
         found = (
-            f"with 80 % probability shows differences of {claims.points:.2g} points of M-Recall or "
+            f"shows with 80 % probability differences of {claims.points:.2g} points of M-Recall or "
             f"{claims.per_cent:.2g} % fewer epochs between tuned losses"
         )
-    lines = [f"{study.study}: {counted(study.search.repeats, 'search', 'searches')} of each loss: {found}"]
+    height, pace = claims.spread
+    source = f"those of study {like}" if like else "assumed; --like STUDY takes recorded ones"
+    lines = [
+        f"{study.study}: {counted(study.search.repeats, 'search', 'searches')} of each loss: {found}",
+        f"deviations between searches and between seeds: {height.search:.2g} and {height.seed:.2g} points, "
+        f"{100 * pace.search:.2g} and {100 * pace.seed:.2g} % of epochs ({source})",
+    ]
     if points is None and percent is None:
         return lines
     asked = " and ".join([

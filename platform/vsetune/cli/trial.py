@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from vsetune.cli import messages
+from vsetune.cli import messages, trial_search
 from vsetune.cli.options import (
     Device,
     Json,
@@ -56,6 +56,7 @@ app = typer.Typer(
     no_args_is_help=True, help="Look at what single trials have learned.",
     epilog="Example: vsetune trial gallery quickstart/vsepp.lseh-c000-s0",
 )
+app.add_typer(trial_search.app)
 
 _DEFAULTS = GallerySpec()
 
@@ -216,21 +217,30 @@ def _as_csv(points: Sequence[ValidationPoint]) -> str:
     return file.getvalue()
 
 
-@app.command(epilog="Example: vsetune trial model quickstart/vsepp.lseh-c000-s0 --index test")
+@app.command(epilog="Example: vsetune trial model quickstart/vsepp.lseh-c000-s0 --index test --output my_model")
 def model(
     run: Run,
     index: Annotated[str | None, typer.Option(
         help="split whose images and captions go along, encoded; default: none, the data set is searched at its place",
     )] = None,
+    output: Annotated[
+        Path | None, place_to_write(help="new folder for the model, instead of MLflow", show_default=False)
+    ] = None,
     device: Device = "auto",
     tracking_uri: Tracking = None,
 ) -> None:
     """Log a trial's best network as an MLflow model, which `mlflow.pyfunc.load_model` loads and which takes captions or
     features of images. It carries weights, settings and vocabulary or tokeniser, so it works on another machine, where
-    it searches its index. Prints the model's address."""
-    from vsetune.study.model_files import log_model
+    it searches its index. Prints the model's address. With --output the model is a folder, for `trial search`."""
+    from vsetune.study.model_files import log_model, write_model
     from vsetune.training.device import choose_device
 
+    if output is not None:
+        store, (attempt,) = found_attempts(run, finished=True)
+        with stderr.status("writing the model"):
+            write_model(store, attempt, output, index=index, device=choose_device(device))
+        results.out(str(output.absolute()))
+        return
     uri = store_uri(tracking_of(tracking_uri))
     store, (attempt,) = found_attempts(run, finished=True)
     if uri is None:

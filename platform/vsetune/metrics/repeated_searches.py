@@ -1,7 +1,7 @@
 """Comparison of two tuned losses by repeated searches: the repeat, not the seed, is the unit of a claim.
 
 A tuned loss is its search and its training. Two searches of one loss can end further apart than its seeds do, so seeds
-of one search say nothing about the next search. Each repeat has a search of its own, with its own pick and fresh
+of one search hold no information on the next search. Each repeat has a search of its own, with its own pick and fresh
 seeds; the mean of these seeds is one independent observation. docs/statistics.md has the simulations.
 """
 
@@ -132,6 +132,6 @@ def detectable(spread: Spread, *, repeats: int, seeds: int, power: float = 0.8, 
 def collapse_bound(collapsed: int, of: int, *, level: float = LEVEL) -> float:
     """Upper bound of the share of seeds that collapse, 0 to 1 (Clopper and Pearson 1934, one-sided).
 
-    None of 9 seen leaves up to 28 % possible: what a mean over seeds says of the next seed is bounded by this.
+    None of 9 seen leaves up to 28 % possible: this bounds what a mean over seeds predicts of the next seed.
     """
     return 1.0 if collapsed == of else float(scipy.special.betaincinv(collapsed + 1, of - collapsed, level))

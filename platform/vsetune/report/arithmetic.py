@@ -23,8 +23,9 @@ from vsetune.metrics.seed_statistics import (
 )
 from vsetune.records.events import AttemptRecord
 from vsetune.report import wording
-from vsetune.report.comparing import means_of, units_of
-from vsetune.report.rows import Leaderboard, Row, SeedResult
+from vsetune.report.comparing import FOR_LONG_TAILS, means_of, units_of
+from vsetune.report.rows import Comparison, Leaderboard, Row
+from vsetune.report.seed_results import SeedResult
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,8 @@ def _gain(row: Row, baseline: Row, leaderboard: Leaderboard) -> list[str]:
     lines += _t_interval(gains, comparison.m_recall_bounds, "differ in nothing")
     if comparison.height == "cut short":
         return [*lines, "no test: seeds were stopped at their target"]
-    lines.append(f"p of the paired t test: {_n(paired_t(gains))}; {_holm(comparison.height_p, leaderboard)}")
+    corrected = _corrected(comparison.height_p, comparison, leaderboard)
+    lines.append(f"p of the paired t test: {_n(paired_t(gains))}; {corrected}")
     if comparison.improvement is not None and comparison.improvement_bounds is not None:
         low, high = comparison.improvement_bounds
         lines.append(
@@ -168,7 +170,7 @@ def _gain_of_searches(row: Row, baseline: Row, leaderboard: Leaderboard) -> list
         low, high = comparison.m_recall_bounds
         lines.append(
             f"Welch's t: 95 % interval {_n(low)} to {_n(high)}, p {_n(welch(*means).p)}; "
-            f"{_holm(comparison.height_p, leaderboard)}"
+            f"{_corrected(comparison.height_p, comparison, leaderboard)}"
         )
     return [*lines, f"so the claim that it is higher is: {comparison.height}"]
 
@@ -191,7 +193,8 @@ def _pace(row: Row, baseline: Row, leaderboard: Leaderboard) -> list[str]:
     lines.append(f"ratio of the means of these, in per cent: {_n(found.percent)}")
     if comparison.epochs_bounds is not None:
         low, high = comparison.epochs_bounds
-        lines.append(f"95 % interval of t: {_n(low)} to {_n(high)}; p {_holm(comparison.epochs_p, leaderboard)}")
+        corrected = _corrected(comparison.epochs_p, comparison, leaderboard)
+        lines.append(f"95 % interval of t: {_n(low)} to {_n(high)}; p {corrected}")
     return [*lines, f"so the claim that it needs fewer epochs is: {comparison.epochs_answer}"]
 
 
@@ -239,9 +242,10 @@ def _median_interval(found: tuple[float, float] | None, seeds: int) -> str:
     return "no interval: seeds chose the configuration, did not finish, or are of several searches"
 
 
-def _holm(p_value: float, leaderboard: Leaderboard) -> str:
+def _corrected(p_value: float, comparison: Comparison, leaderboard: Leaderboard) -> str:
     count = sum(row.comparison is not None for row in leaderboard.rows)
-    return f"after Holm, among {count} comparison{'s' if count > 1 else ''}: {_n(p_value)}"
+    factor = "" if comparison.by_search else f"times {FOR_LONG_TAILS:g} for pairs of seeds, and "
+    return f"{factor}after Holm, among {count} comparison{'s' if count > 1 else ''}: {_n(p_value)}"
 
 
 def _names(seeds: Sequence[SeedResult]) -> str:

@@ -24,20 +24,9 @@ from vsetune.metrics.seed_statistics import curve_noise, epochs_over_seeds, mean
 from vsetune.records.events import SEARCH_VALUE, AttemptRecord, was_cut_short
 from vsetune.report import messages
 from vsetune.report.comparing import answered, bounds, collapse_of, collapsed_seeds, comparison_of
-from vsetune.report.rows import (
-    UNITS,
-    Bounds,
-    Collapse,
-    Contender,
-    Cost,
-    Leaderboard,
-    Pick,
-    Row,
-    SeedResult,
-    best_pick,
-    headline_of,
-)
+from vsetune.report.rows import UNITS, Bounds, Collapse, Cost, Leaderboard, Pick, Row, best_pick
 from vsetune.report.search_budgets import SearchBudget
+from vsetune.report.seed_results import Contender, SeedResult, headline_of
 from vsetune.report.selection import (
     RUNNER_UP,
     Trial,
@@ -173,24 +162,17 @@ def _summarised(row: Row) -> Row:
     """The row with the numbers of its headline seeds."""
     headline = row.headline
     trained = [seed for seed in headline if not seed.diverged]
-    by_search = [[seed.best_m_recall for seed in of] for of in _by_search(headline)]
-    has_searches = row.is_tuned and len(by_search) > 1
-    bests = [statistics.fmean(of) for of in by_search] if has_searches else [seed.best_m_recall for seed in headline]
+    by_unit = [[seed.best_m_recall for seed in unit] for unit in row.units]
+    bests = [statistics.fmean(unit) for unit in by_unit]
     return replace(
         row, best_m_recall=_mean(bests), best_m_recall_std=statistics.stdev(bests) if len(bests) > 1 else None,
-        m_recall_bounds=_recall_bounds(headline, bests, fewest=FEWEST_REPEATS if has_searches else 1),
-        spread=spread(by_search) if has_searches else None, noise=curve_noise([seed.curve for seed in trained]),
+        m_recall_bounds=_recall_bounds(headline, bests, fewest=FEWEST_REPEATS if row.has_searches else 1),
+        spread=spread(by_unit) if row.has_searches else None, noise=curve_noise([seed.curve for seed in trained]),
         epochs_to_best=_median([seed.epochs_to_best for seed in trained]),
         resolution_epochs=max((resolution(seed.curve) for seed in headline), default=None),
         seconds_per_epoch=_median([seed.seconds_per_epoch for seed in headline]),
         test_m_recall=_mean([seed.test_m_recall for seed in headline]),
     )
-
-
-def _by_search(seeds: Sequence[SeedResult]) -> list[list[SeedResult]]:
-    """The seeds of each search, by its number."""
-    numbers = sorted({seed.repeat for seed in seeds})
-    return [[seed for seed in seeds if seed.repeat == number] for number in numbers]
 
 
 def _search(repeat: int, trials_with_costs: Sequence[tuple[Trial, Cost]]) -> _Search:

@@ -13,6 +13,7 @@ from typing import Any
 from vsetune.metrics.best_of_k import ExpectedBest
 from vsetune.metrics.curves import Curve, mean_curve
 from vsetune.report import wording
+from vsetune.report.board_sentences import is_claimed
 from vsetune.report.rows import Boards, Leaderboard, LossProfile, Row, TimeProfile
 from vsetune.report.table_text import profile_table, row_key, rows_by_key, searches_of, tuning_table, tuning_words
 from vsetune.report.time_profiles import pareto_front
@@ -63,13 +64,15 @@ def band(loss: str, curves: Sequence[Curve]) -> list[dict[str, Any]]:
 
 def height_chart(leaderboard: Leaderboard) -> dict[str, Any]:
     """Best M-Recall against epochs and costs, with the intervals of the board; front: keys of the rows on the Pareto
-    front of their comparison, in M-Recall and epochs to the baseline's best."""
+    front of their comparison, in M-Recall and epochs to the baseline's best, where a claim is supported."""
     rows = [
         (key, row) for key, row in rows_by_key(leaderboard).items()
         if row.best_m_recall is not None and row.not_comparable is None
     ]
     number = leaderboard.number
-    fronts = [row_key(row, number) for *_, group in leaderboard.groups() for row in pareto_front(group)]
+    fronts = [
+        row_key(row, number) for *_, group in leaderboard.groups() if is_claimed(group) for row in pareto_front(group)
+    ]
     points: list[dict[str, Any]] = [
         {
             "key": key, "y": row.best_m_recall, "y_low": _end(row.m_recall_bounds, 0),
@@ -193,7 +196,7 @@ def tuning_charts(leaderboard: Leaderboard) -> dict[str, Any]:
         f"{row.network} {row.loss}" for row in leaderboard.rows if all(pick.tuning is None for pick in row.repeats)
     )
     left_out = [f"Not in it, no search of several configurations for M-Recall: {rest}."] if rest else []
-    return {"notes": [*table.notes, *left_out], "series": searched}
+    return {"notes": [table.notes[0], *left_out], "series": searched}
 
 
 def _points(name: str, curve: Sequence[ExpectedBest], unit: str, digits: int) -> list[dict[str, Any]]:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+from vsetune.config.spec.base import known_name
 from vsetune.records.events import AttemptStatus
 from vsetune.report import wording
 from vsetune.report.rows import Row
+from vsetune.report.seed_results import RECALLS, TEST
 
 Value = str | int | float | None
 View = Literal["terminal", "page", "configurations", "csv", "latex"]
@@ -29,10 +31,10 @@ class Column:
     (`comparison.m_recall_bounds.0`), by default the attribute of the key. heading: the displayed heading, the key if
     empty; line breaks mark where a table may break it. shown: the displayed text; without it the value, rounded to
     `digits` where they are given. kind: text is aligned left, numbers right. unit: of the value. better: the better
-    direction, if there is one. part: narrow terminals show results, epochs and costs in three tables. The `name` of the
-    row and the marks of its flags appear in all three, the values shared by a `comparison` in the title. width: on the
+    direction, if there is one. part: what it belongs to; the `name` of the row has the marks of its flags, and a
+    terminal has the values shared by a `comparison` in the title of a table. width: on the
     page, never broken (`brief`) or given room (`wide`). only_if_known: the column is displayed only if some row has a
-    value; CSV always has it.
+    value; CSV always has it. is_chosen: a terminal has it whatever its width.
     """
 
     key: str
@@ -48,6 +50,7 @@ class Column:
     width: Literal["", "brief", "wide"] = ""
     views: frozenset[View] = frozenset({"terminal", "page", "csv", "latex"})
     only_if_known: bool = False
+    is_chosen: bool = False
 
     @property
     def broken_heading(self) -> str:
@@ -104,6 +107,27 @@ def columns_of(view: View, columns: Sequence[Column], rows: Sequence[Row]) -> li
     ]
 
 
+def chosen(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
+    """The columns of these keys in this order, after those that name a row, in every view. `recalls` and `test_recalls`
+    stand for seven columns each. ValueError for an unknown key."""
+    by_key = {column.key: column for column in columns}
+    groups = {"recalls": list(RECALLS), "test_recalls": [f"{TEST}{name}" for name in RECALLS]}
+    wanted = [key for given in keys for key in groups.get(given, [given])]
+    for key in wanted:
+        known_name(key, [*by_key, *groups], "column")
+    named = [key for key in ("dataset", "network", "loss") if key in by_key]
+    return [
+        replace(by_key[key], views=by_key[key].views | _TABLES, only_if_known=False)
+        for key in dict.fromkeys([*named, *wanted])
+    ]
+
+
+BY_IMPORTANCE = (
+    "loss", "best_m_recall", "m_recall_gain", "epochs_percent", "i2t_r1", "t2i_r1", "epochs_to_best",
+    "seconds_per_epoch", "epochs_to_target", "seeds", "epochs_to_level", "device_seconds", "trials_in_words",
+)
+"""Columns of a terminal: it has those that fit its width, the first ones first. The first eight fit 80 columns."""
+_TABLES: frozenset[View] = frozenset({"terminal", "page", "csv", "latex"})
 _CSV: frozenset[View] = frozenset({"csv"})
 _CONFIGURATIONS: frozenset[View] = frozenset({"configurations"})
 _SCREEN: frozenset[View] = frozenset({"terminal", "page", "csv"})
@@ -132,6 +156,28 @@ def _attempts(row: Row, status: AttemptStatus) -> int:
     return row.counts.get(status, 0)
 
 
+def _recall(row: Row, name: str) -> Value:
+    return row.recalls.get(name)
+
+
+def _recall_column(prefix: str, name: str) -> Column:
+    """A recall or their sum. The two R@1 of the validation split stand in tables, the others in CSV and where chosen.
+    """
+    direction, _, cutoff = name.partition("_r")
+    words = {"i2t": "image to text", "t2i": "text to image"}.get(direction)
+    what = "Sum of the six recalls" if words is None else f"R@{cutoff} {words}"
+    heading = "RSUM" if words is None else f"R@{cutoff}\n{direction}"
+    where = "best checkpoint on the test split" if prefix else "best validation"
+    is_shown = not prefix and cutoff == "1"
+    return Column(
+        key=f"{prefix}{name}", heading=f"test\n{heading}" if prefix else heading, digits=1, better="higher",
+        unit="per cent", meaning=f"{what} at the {where}, mean over the same seeds or searches as best_m_recall",
+        value=partial(_recall, name=f"{prefix}{name}"), views=_TABLES if is_shown else _CSV, only_if_known=True,
+    )
+
+
+_RECALLS = tuple(_recall_column(prefix, name) for prefix in ("", TEST) for name in RECALLS)
+
 OF_SEVERAL: tuple[Column, ...] = (
     Column(key="dataset", heading="data", meaning="The data set", kind="text", views=_CONFIGURATIONS),
     Column(key="study", meaning="The study that ran it", kind="text", views=_CONFIGURATIONS),
@@ -159,6 +205,7 @@ COLUMNS: tuple[Column, ...] = (
          unit="points"),
     Column(
         key="m_recall_gain", heading="M-Recall\nover the\nbaseline", unit="points", better="higher",
+        only_if_known=True,
         meaning="M-Recall less that of the baseline, mean over searches of tuned losses, else over paired seeds",
         value="comparison.m_recall", shown=wording.gain,
     ),
@@ -172,6 +219,7 @@ COLUMNS: tuple[Column, ...] = (
          "comparison.improvement"),
     *_interval("improvement", "comparison.improvement_bounds", "; empty for tuned losses",
                of="the probability that a seed is higher"),
+    *_RECALLS,
     Column(
         key="configuration_in_words", heading="configuration", kind="text", width="wide", views=_CONFIGURATIONS,
         meaning="Hyperparameters that the search chose; of several searches each, after its mean M-Recall",
@@ -211,6 +259,7 @@ COLUMNS: tuple[Column, ...] = (
          "epochs_to_target.censored", kind="text"),
     Column(
         key="epochs_percent", heading="epochs to\ntarget over\nbaseline's", unit="per cent", better="lower",
+        only_if_known=True,
         part="epochs",
         meaning="Epochs to a share of the baseline's mean best M-Recall, beyond the baseline's own, in per cent of "
         "these, by mean logarithms over searches of tuned losses, else over paired seeds; > where some seeds of the "
@@ -232,7 +281,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         key="difference_percent", heading="Difference\n(untested)", unit="per cent", better="lower", part="epochs",
         meaning="Epochs to the baseline's best beyond its own, in per cent of its own, median over pairs of seeds",
-        value="difference.percent", shown=lambda row: wording.difference(row.difference),
+        value="difference.percent", shown=wording.difference_of, only_if_known=True,
     ),
     _csv("difference_is_lower_bound", "Whether difference_percent is only bounded from below",
          "difference.is_lower_bound", kind="text"),
@@ -314,7 +363,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _csv("configuration", "Hyperparameters that the search chose, as JSON",
          lambda row: json.dumps(row.configuration, sort_keys=True, default=str), kind="text"),
-    _csv("flags", "What to know before quoting the row, see FLAGS in board_sentences.py",
+    _csv("flags", "What to know before quoting the row, see FLAGS in board_notes.py",
          lambda row: " ".join(row.flags), kind="text"),
     _csv("baseline_collapsed", "Why there is no baseline to compare with; empty if there is one", wording.collapse,
          kind="text"),

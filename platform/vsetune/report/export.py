@@ -9,8 +9,10 @@ from dataclasses import asdict
 from typing import Any
 
 from vsetune.report import wording
-from vsetune.report.board_sentences import collapses, findings, flag_marks, headline, marks, notes, protocol_line
+from vsetune.report.board_notes import flag_marks, marks, notes
+from vsetune.report.board_sentences import collapses, findings, headline, protocol_line
 from vsetune.report.columns import COLUMNS, Column, columns_of
+from vsetune.report.next_steps import to_know
 from vsetune.report.rows import Boards, Leaderboard, Shown, TimeProfile, boards_of
 from vsetune.report.table_text import (
     NEEDS_BOOKTABS,
@@ -96,7 +98,9 @@ def _markdown(board: Leaderboard, columns: Sequence[Column]) -> TableText:
         f"{collapsed}**{markdown_words(board.study)}**: losses compared with {markdown_words(board.baseline)}. "
         f"{markdown_words(protocol_line(board))}"
     )
-    head, tail = markdown_frame(title, [_heading(column) for column in shown], sides, [*findings(board), *notes(board)])
+    head, tail = markdown_frame(title, [_heading(column) for column in shown], sides, [
+        *findings(board), *(f"To know more: {each}." for each in to_know(board)), *notes(board),
+    ])
     return TableText(head, "", _lines(board, shown, markdown_line), tail)
 
 
@@ -117,8 +121,8 @@ def _lines(board: Leaderboard, columns: Sequence[Column], line: Callable[[list[s
     letters = flag_marks(board)
     return {
         key: line([
-            column.words(row) + (f" ({marks(row, letters)})" if column.part == "name" and row.flags else "")
-            for column in columns
+            f"{column.words(row)} ({found})" if column.part == "name" and (found := marks(row, letters))
+            else column.words(row) for column in columns
         ])
         for key, row in rows_by_key(board).items()
     }
@@ -154,9 +158,9 @@ def to_plain(board: Leaderboard) -> dict[str, Any]:
     """The whole board, curves included, with its sentences, as plain data without infinite numbers."""
     plain = asdict(board)
     for entry, row in zip(plain["rows"], board.rows, strict=True):
-        entry["difference_shown"] = wording.difference(row.difference)
-    sentences = {"headline": headline(board), "findings": findings(board), "notes": notes(board)}
-    finite: dict[str, Any] = finite_of(plain | sentences)
+        entry["difference_shown"], entry["recalls"] = wording.difference_of(row), row.recalls
+    plain |= {"headline": headline(board), "findings": findings(board), "to_know": to_know(board)}
+    finite: dict[str, Any] = finite_of(plain | {"notes": notes(board)})
     return finite
 
 

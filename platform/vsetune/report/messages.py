@@ -11,17 +11,21 @@ BASELINE_NOT_RUN = Message("VSE-B002", "leaderboard: baseline {baseline} was not
 # serving
 STUDY_GONE = Message("VSE-B003", "study {study}: not in this store any more")
 PORT_TAKEN = Message(
-    "VSE-B004", "leaderboard serve: port {port} of {host} is taken; choose another with --port, or --port 0 for any "
+    "VSE-B004", "serve: port {port} of {host} is taken; choose another with --port, or --port 0 for any "
     "that is free",
 )
 PORT_RESERVED = Message(
-    "VSE-B005", "leaderboard serve: port {port} of {host} is reserved for administrators; choose one above 1023 with "
+    "VSE-B005", "serve: port {port} of {host} is reserved for administrators; choose one above 1023 with "
     "--port",
 )
 CANNOT_LISTEN = Message(
-    "VSE-B006", "leaderboard serve: cannot listen on {host}, {why}; need an address of this machine (--host) and a "
+    "VSE-B006", "serve: cannot listen on {host}, {why}; need an address of this machine (--host) and a "
     "port from 0 to 65535 (--port)",
 )
+UPLOAD_TOO_LARGE = Message("VSE-B020", "photograph: got {got} MB, need at most {most} MB")
+NO_FORM = Message("VSE-B021", "search: got no form, need multipart/form-data with a photograph")
+NO_PHOTOGRAPH = Message("VSE-B022", "search: no photograph was chosen; choose or drop one")
+TOP_OUT_OF_RANGE = Message("VSE-B023", "search: top: got {got}, need 1 to {most}")
 
 # tables of papers
 UNKNOWN_NAME = Message("VSE-B007", "leaderboard table: no {kind} is called {name}; {hint}need one of {known}")

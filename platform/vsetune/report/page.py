@@ -9,11 +9,12 @@ from typing import Any
 
 from markupsafe import Markup
 
+from vsetune.report import board_notes, charts, vega, wording
 from vsetune.report import board_sentences as sentences
-from vsetune.report import charts, vega, wording
 from vsetune.report.board_sentences import is_ahead
 from vsetune.report.columns import COLUMNS, OF_SEVERAL, Column, columns_of
 from vsetune.report.export import TEXTS, across_to_plain, finite_of, to_plain
+from vsetune.report.next_steps import to_know
 from vsetune.report.page_templates import environment, render
 from vsetune.report.rows import Boards, Leaderboard, Row, Shown, boards_of
 from vsetune.report.shown_runs import ShownRuns
@@ -60,6 +61,7 @@ class ShownBoard:
     headline: Sequence[str]
     collapses: Sequence[str]
     findings: Sequence[str]
+    to_know: Sequence[str]
     notes: Sequence[str]
 
 
@@ -77,11 +79,13 @@ def to_html(
 
 
 def to_update(shown: Shown, columns: Sequence[Column] = COLUMNS, *, runs: ShownRuns | None = None) -> str:
-    """The parts of a page that change with its boards, as JSON: `parts`, markup by name, and `data`. The part `boards`
-    contains empty places for the parts that follow it."""
+    """The parts of a page that change with its boards, as JSON: `parts`, markup by name, and `data`. The parts
+    `boards` and `behind` contain empty places for the parts that follow it."""
     found = boards_of(shown)
-    shell = _macros().shell(_shown_boards(found, columns), {}, found.is_several)
-    update = {"parts": _parts(found, columns) | {"boards": shell}, "data": page_data(found, columns, runs)}
+    macros, boards = _macros(), _shown_boards(found, columns)
+    empty = {name: getattr(macros, macro)(boards, {}, found.is_several)
+             for name, macro in (("boards", "shell"), ("behind", "behind"))}
+    update = {"parts": _parts(found, columns) | empty, "data": page_data(found, columns, runs)}
     return json.dumps(update, allow_nan=False)
 
 
@@ -99,7 +103,8 @@ def _parts(found: Boards, columns: Sequence[Column]) -> dict[str, Markup]:
     configured = columns_of("configurations", every, [line.row for line in lines])
     return {
         **across, "filters": macros.filters(filters_of(found.boards)),
-        "boards": macros.shell(boards, inner, found.is_several), **inner,
+        "boards": macros.shell(boards, inner, found.is_several),
+        "behind": macros.behind(boards, inner, found.is_several), **inner,
         "configurations": macros.configurations(configured, lines, wording.NOTHING),
     }
 
@@ -113,17 +118,18 @@ def _shown_boards(found: Boards, columns: Sequence[Column]) -> list[ShownBoard]:
             baseline=board.baseline, protocol=sentences.protocol_line(board),
             columns=columns_of("page", columns, board.rows), lines=_lines(board), is_alone=len(board.groups()) == 1,
             headline=sentences.headline(board), collapses=sentences.collapses(board),
-            findings=sentences.findings(board), notes=sentences.notes(board),
+            findings=sentences.findings(board), to_know=to_know(board),
+            notes=board_notes.notes(board),
         )
         for place, board in enumerate(found.boards)
     ]
 
 
 def _lines(board: Leaderboard) -> list[ShownLine]:
-    letters, rows = sentences.flag_marks(board), rows_by_key(board)
+    letters, rows = board_notes.flag_marks(board), rows_by_key(board)
     firsts = {group_of(key): key for key in reversed(rows)}
     return [
-        ShownLine(row, key, sentences.marks(row, letters), is_ahead=is_ahead(row), is_first=key in firsts.values())
+        ShownLine(row, key, board_notes.marks(row, letters), is_ahead=is_ahead(row), is_first=key in firsts.values())
         for key, row in rows.items()
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from vsetune.metrics.repeated_searches import Spread
 from vsetune.metrics.seed_statistics import Epochs
 from vsetune.records.events import AttemptStatus
 from vsetune.report.search_budgets import SearchBudget, total_budget
+from vsetune.report.seed_results import RECALLS, TEST, Contender, SeedResult, headline_of, observations
 
 Answer = Literal[
     "supported", "contradicted", "undecided", "one search", "search failed", "too few seeds", "cut short",
@@ -20,7 +22,7 @@ Answer = Literal[
 
 supported: the claim is significant, corrected for all comparisons of the board. contradicted: the opposite is
 significant. undecided: neither is significant. one search: a tuned loss has fewer than three searches with fresh seeds,
-which say nothing about the next search. search failed: every trial of a search failed, so the other searches are a
+which hold no information on the next search. search failed: every trial of a search failed, so the other searches are a
 favourable choice. too few seeds: no outcome could be significant. cut short: seeds were trained only until they reached
 a target, so their M-Recall is no best.
 """
@@ -166,45 +168,6 @@ AT_RANGE_END = "at_range_end"
 
 
 @dataclass(frozen=True)
-class SeedResult:
-    """One seed of the shown configuration.
-
-    curve: (epoch, M-Recall in per cent) of every validation. epochs_to_target: to the best of the baseline of the same
-    seed; None without one. test_m_recall: per cent, of the best checkpoint; None if it was not scored. chose: the
-    search chose the configuration by this curve, so its M-Recall is a maximum and optimistic. epochs_to_level: to the
-    first validation that differs from the best by no more than the noise of the curve; None where the noise is not
-    known. hardware: the device it trained on, in words; empty where none is recorded. repeat: number of the search that
-    it belongs to. diverged: its training failed with numbers that were not finite; its M-Recall counts as 0 at every
-    validation of the winner.
-    """
-
-    seed: int
-    trial: str
-    status: AttemptStatus
-    curve: tuple[tuple[float, float], ...]
-    best_m_recall: float
-    epochs_to_best: float
-    seconds_per_epoch: float | None
-    test_m_recall: float | None
-    epochs_to_target: Epochs | None = None
-    chose: bool = False
-    epochs_to_level: float | None = None
-    hardware: str = ""
-    repeat: int = 1
-    diverged: bool = False
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether more training could not change its result."""
-        return self.status == "finished" or self.diverged
-
-    @property
-    def is_evidence(self) -> bool:
-        """Whether it enters intervals and tests: it has ended and did not choose the configuration."""
-        return self.has_ended and not self.chose
-
-
-@dataclass(frozen=True)
 class Pick:
     """One search of a row and its result.
 
@@ -226,24 +189,6 @@ class Pick:
     tuning: TuningCurves | None = None
     range_ends: tuple[RangeEnd, ...] = ()
     cannot_draw: str | None = None
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A configuration that was run again beside the winner: the runner-up of the search, or the papers' settings.
-
-    seeds: seeds that also ran for the winner and did not search. best_m_recall: mean over them, per cent;
-    best_m_recall_std: sample standard deviation, None for one seed. epochs_to_best: median. winner_m_recall: mean of
-    the winner over the same seeds.
-    """
-
-    role: str
-    configuration: Mapping[str, Any]
-    seeds: tuple[SeedResult, ...]
-    best_m_recall: float
-    best_m_recall_std: float | None
-    epochs_to_best: float
-    winner_m_recall: float
 
 
 @dataclass(frozen=True)
@@ -353,6 +298,28 @@ class Row:
         """Of all its searches together; None where none is recorded."""
         return total_budget([pick.search_budget for pick in self.repeats if pick.search_budget is not None])
 
+    @property
+    def has_searches(self) -> bool:
+        """Whether its numbers are over several searches of a tuned loss."""
+        return self.is_tuned and len({seed.repeat for seed in self.headline}) > 1
+
+    @property
+    def units(self) -> list[tuple[SeedResult, ...]]:
+        """The headline seeds whose means the row averages: of a tuned loss with several searches by search, else each
+        by itself."""
+        return observations(self.headline, by_search=self.has_searches)
+
+    @property
+    def recalls(self) -> dict[str, float]:
+        """Recalls by their names in `SeedResult.recalls`, averaged over the same units as best_m_recall; those that a
+        headline seed lacks are missing."""
+        names = [f"{prefix}{name}" for prefix in ("", TEST) for name in RECALLS]
+        known = [name for name in names if self.seeds and all(name in seed.recalls for seed in self.headline)]
+        return {
+            name: statistics.fmean(statistics.fmean(seed.recalls[name] for seed in unit) for unit in self.units)
+            for name in known
+        }
+
     def seeds_of(self, pick: Pick) -> tuple[SeedResult, ...]:
         return tuple(seed for seed in self.seeds if seed.repeat == pick.repeat)
 
@@ -365,13 +332,6 @@ class Row:
 def best_pick(picks: Sequence[Pick]) -> Pick:
     """The one with the highest mean M-Recall, confirmed ones first, the earlier of equals."""
     return max(picks, key=lambda pick: (pick.is_confirmed, -1.0 if pick.best_m_recall is None else pick.best_m_recall))
-
-
-def headline_of(seeds: tuple[SeedResult, ...]) -> tuple[SeedResult, ...]:
-    """The seeds of one search that have ended (all seeds if none has) and did not choose the configuration; if all
-    chose it, all of these."""
-    ended = tuple(seed for seed in seeds if seed.has_ended) or seeds
-    return tuple(seed for seed in ended if not seed.chose) or ended
 
 
 @dataclass(frozen=True)

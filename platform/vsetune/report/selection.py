@@ -14,8 +14,9 @@ from pathlib import PurePosixPath
 from vsetune.metrics.curves import best_of_curve
 from vsetune.metrics.efficiency import epochs_to_best
 from vsetune.records.events import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord, has_diverged
-from vsetune.report.rows import Contender, Cost, SeedResult
+from vsetune.report.rows import Cost
 from vsetune.report.search_budgets import SearchBudget
+from vsetune.report.seed_results import RECALLS, TEST, Contender, SeedResult
 
 Trial = tuple[AttemptRecord, ...]
 """All attempts of one trial, by number; the last one counts."""
@@ -248,6 +249,9 @@ def _order(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
+_TEST_SCORES = tuple(f"{TEST}{name}" for name in ("m_recall", *RECALLS))
+
+
 def seed_results(runs: Sequence[Trial], winner: AttemptRecord, *, was_searched: bool) -> tuple[SeedResult, ...]:
     """The results of the runs of the winner's configuration that are usable or have diverged.
 
@@ -255,7 +259,8 @@ def seed_results(runs: Sequence[Trial], winner: AttemptRecord, *, was_searched: 
     search tried more than one configuration.
     """
     curve = tuple((epoch, 0.0) for epoch, _ in winner.curve)
-    summary = {"test_m_recall": 0.0} if any("test_m_recall" in run[-1].summary for run in runs) else {}
+    scored = {name for run in runs for name in run[-1].summary if name in _TEST_SCORES}
+    summary = dict.fromkeys(scored, 0.0)
     found = []
     for run in runs:
         if usable(run):
@@ -279,6 +284,7 @@ def seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:
         seconds_per_epoch=seconds, test_m_recall=summary.get("test_m_recall"),
         chose=was_searched and attempt.start.phase == "search", hardware=_hardware(attempt.start.environment),
         repeat=attempt.start.repeat,
+        recalls={name: summary[name] for name in _TEST_SCORES if name != f"{TEST}m_recall" and name in summary},
     )
 
 

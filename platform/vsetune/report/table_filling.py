@@ -10,7 +10,7 @@ from typing import Literal
 
 from vsetune.errors import UsageError
 from vsetune.report import messages, wording
-from vsetune.report.board_sentences import FLAGS
+from vsetune.report.board_notes import FLAGS
 from vsetune.report.many_studies import StudyAttempts, build_many
 from vsetune.report.paper_table import PaperColumn, PaperTable, plain_name, printed_words, unknown
 from vsetune.report.rows import Row

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vsetune.metrics.best_of_k import BAND, ExpectedBest, TuningCurves
@@ -159,14 +160,17 @@ _SECONDS = (
 
 
 def tuning_table(board: Leaderboard) -> WordTable | None:
-    """A row per search with at least four trials; None without such a search."""
-    searched = [each for each in searches_of(board) if each[2].trials >= _TRIALS]
+    """A row per loss with searches of at least four trials, their mean; None without such a search."""
+    searched = [
+        (row, curves) for row in board.rows
+        if (curves := [pick.tuning for pick in row.repeats if pick.tuning and pick.tuning.trials >= _TRIALS])
+    ]
     if not searched:
         return None
-    counts = _counts(max(tuning.trials for *_, tuning in searched))
+    counts = _counts(max(tuning.trials for _, curves in searched for tuning in curves))
     headings = ("loss", "trials", *(f"{count} trial{'s' if count > 1 else ''}" for count in counts), *_PARTS, "all")
-    rows = [_tuning_row(wording.search_name(row, pick), tuning, counts) for row, pick, tuning in searched]
-    places = [(row.dataset, row.network) for row, *_ in searched]
+    rows = [_tuning_row(row.loss, curves, counts) for row, curves in searched]
+    places = [(row.dataset, row.network) for row, _ in searched]
     title = "Expected best of a search that had ended earlier, M-Recall in per cent"
     if len(set(places)) == 1:  # a narrow terminal has no room for it in every row
         title += f", {searched[0][0].network} on {searched[0][0].dataset}"
@@ -178,6 +182,7 @@ def tuning_table(board: Leaderboard) -> WordTable | None:
             f"Expected best: mean over all orders of the recorded trials, and where it lies in {100 * BAND:.0f} % of "
             "these orders, which is no interval for another search. Of a sampler that learns from its trials it tells "
             "less than of one that does not. Validation, by the seed that searched: a maximum, and optimistic.",
+            *([_OVER_SEARCHES] if any(len(curves) > 1 for _, curves in searched) else []),
         ),
     )
 
@@ -211,16 +216,38 @@ def _counts(trials: int) -> list[int]:
     return powers if len(powers) <= _COUNTS else powers[::2]
 
 
-def _tuning_row(name: str, tuning: TuningCurves, counts: Sequence[int]) -> tuple[str, ...]:
-    known = {int(each.at): each for each in tuning.after_trials}
-    end = tuning.after_epochs[-1]
-    parts = [min(tuning.after_epochs, key=lambda each: abs(each.at - share * end.at)) for share in _PARTS.values()]
+_OVER_SEARCHES = (
+    "Of a loss with several searches: the mean of their expected bests, and from the lowest to the highest of them."
+)
+
+
+def _tuning_row(name: str, searches: Sequence[TuningCurves], counts: Sequence[int]) -> tuple[str, ...]:
+    known = [{int(each.at): each for each in tuning.after_trials} for tuning in searches]
+    ends = [tuning.after_epochs[-1] for tuning in searches]
+    parts = [
+        [min(tuning.after_epochs, key=lambda each: abs(each.at - share * tuning.after_epochs[-1].at))
+         for tuning in searches]
+        for share in _PARTS.values()
+    ]
+    trials = sorted({tuning.trials for tuning in searches})
+    epochs = statistics.fmean(each.at for each in ends)
     return (
-        name, str(tuning.trials),
-        *(tuning_words(known[count]) if count in known else wording.NOTHING for count in counts),
-        *map(tuning_words, parts),
-        f"{wording.fixed(end.mean, 1)} ({wording.fixed(end.at, 1)} epochs)",
+        name, f"{trials[0]}–{trials[-1]}" if len(trials) > 1 else str(trials[0]),
+        *(
+            tuning_words(over_searches([of[count] for of in known])) if all(count in of for of in known)
+            else wording.NOTHING for count in counts
+        ),
+        *(tuning_words(over_searches(part)) for part in parts),
+        f"{wording.fixed(statistics.fmean(each.mean for each in ends), 1)} ({wording.fixed(epochs, 1)} epochs)",
     )
+
+
+def over_searches(found: Sequence[ExpectedBest]) -> ExpectedBest:
+    """The mean of the searches of a loss, and from the lowest to the highest; one search as it is."""
+    if len(found) == 1:
+        return found[0]
+    means = [each.mean for each in found]
+    return replace(found[0], mean=statistics.fmean(means), low=min(means), high=max(means))
 
 
 def tuning_words(each: ExpectedBest) -> str:

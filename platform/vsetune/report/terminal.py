@@ -8,41 +8,69 @@ from dataclasses import dataclass
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderResult
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from vsetune.report.board_sentences import collapses, findings, flag_marks, is_ahead, marks, notes, protocol_line
-from vsetune.report.columns import COLUMNS, Column, columns_of
+from vsetune.report.board_notes import CAVEATS, caveats, flag_marks, marks, notes
+from vsetune.report.board_sentences import collapses, findings, headline, is_ahead, protocol_line
+from vsetune.report.columns import BY_IMPORTANCE, COLUMNS, Column, columns_of
+from vsetune.report.next_steps import more, to_know
 from vsetune.report.rows import Leaderboard, Row
 from vsetune.report.table_text import WordTable, profile_table, tuning_table
 
 _UNLIMITED = 10_000
 _NAMES = ("data", "network", "loss")
+_LEGEND = {
+    "best_m_recall": "M-Recall in per cent, ± over seeds or searches, [low, high]: 95 % interval",
+    "epochs_percent": "−40 %: 40 % fewer epochs than the baseline, > and < are bounds",
+    "i2t_r1": "i2t: image to text",
+}
+"""Words of the legend, by the column that needs them."""
 
 
 @dataclass(frozen=True)
 class LeaderboardView:
-    """One table where it fits; in a narrow terminal tables of results, epochs and costs for every network."""
+    """A table for every network with the columns that fit, a legend, and what the data support. columns: those chosen
+    are all shown."""
 
     leaderboard: Leaderboard
     columns: Sequence[Column]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         board = self.leaderboard
-        columns = columns_of("terminal", self.columns, board.rows)
-        for sentence in collapses(board):
+        collapsed = collapses(board)
+        for sentence in collapsed:
             yield Text(sentence, style="bold red")
         yield Text(f"{board.study}: losses compared with {board.baseline}", style="bold")
-        whole = _table(board, [rows for _, _, rows in board.groups()], columns)
-        needed = Measurement.get(console, options.update(max_width=_UNLIMITED), whole).maximum
-        if needed <= options.max_width:
-            yield whole
-        else:
-            for dataset, network, rows in board.groups():
-                yield Text(f"\n{network} on {dataset}", style="bold")
-                for part in ("result", "epochs", "cost"):
-                    yield _table(board, [rows], [column for column in columns if column.part in ("name", part)])
-        yield Text("\n".join([protocol_line(board), *findings(board), *notes(board)]), style="dim")
+        columns, gap = _fitting(board, self.columns, console, options)
+        for dataset, network, rows in board.groups():
+            yield Text(f"\n{network} on {dataset}", style="bold")
+            yield _table(board, rows, columns, gap)
+        legend = [words for key, words in _LEGEND.items() if key in {column.key for column in columns}]
+        yield Text("\n".join([*(["; ".join(legend) + "."] if legend else []), *caveats(board)]), style="dim")
+        so_far = [sentence for sentence in headline(board) if sentence not in collapsed]
+        for title, lines in (("So far", so_far), ("To know", to_know(board)), ("More", more(board))):
+            if lines:
+                yield _entry(title, lines)
+
+
+@dataclass(frozen=True)
+class NotesView:
+    """Everything that stands behind the numbers of a board."""
+
+    leaderboard: Leaderboard
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        board = self.leaderboard
+        yield Text(f"{board.study}: losses compared with {board.baseline}", style="bold")
+        for title, lines in (
+            ("Protocol", [protocol_line(board)]), ("What the data support", findings(board)), ("Notes", notes(board)),
+        ):
+            if lines:
+                yield Text(f"\n{title}", style="bold")
+                for line in lines:
+                    yield Padding(Text(line), (0, 0, 0, 2))
         profiles = (profile_table(each, board.baseline) for each in board.profiles)
         for words in (tuning_table(board), *profiles):
             if words is not None:
@@ -50,22 +78,63 @@ class LeaderboardView:
 
 
 def render_table(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> LeaderboardView:
-    """A renderable for a rich console: tables, with notes on protocol, resolution and flags below."""
+    """A renderable for a rich console: a table for every network, a legend, conclusions and next steps."""
     return LeaderboardView(leaderboard, columns)
 
 
-def _table(leaderboard: Leaderboard, groups: Sequence[tuple[Row, ...]], columns: Sequence[Column]) -> Table:
-    letters = flag_marks(leaderboard)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+def render_notes(leaderboard: Leaderboard) -> NotesView:
+    """A renderable for a rich console: protocol, findings, notes, and tables of searches and profiles."""
+    return NotesView(leaderboard)
+
+
+def _fitting(
+    board: Leaderboard, columns: Sequence[Column], console: Console, options: ConsoleOptions
+) -> tuple[list[Column], int]:
+    """The columns for this width, and the blanks between two. The least important ones are left out, the blanks before
+    those that fit 80 columns."""
+    known = [column for column in columns_of("terminal", columns, board.rows) if column.part != "comparison"]
+    if any(column.is_chosen for column in known):
+        return known, 2
+    order = {key: place for place, key in enumerate(BY_IMPORTANCE)}
+    by_importance = sorted(known, key=lambda column: order.get(column.key, len(order)))
+    core = sum(order.get(column.key, len(order)) < _CORE for column in known)
+    wide = options.update(max_width=_UNLIMITED)
+
+    def fits(count: int, gap: int) -> bool:
+        table = _table(board, board.rows, _ordered(by_importance[:count], known), gap)
+        return Measurement.get(console, wide, table).maximum <= options.max_width
+
+    tried = [*((count, 2) for count in range(len(known), core - 1, -1)), *((count, 1) for count in range(core, 1, -1))]
+    count, gap = next(((count, gap) for count, gap in tried if fits(count, gap)), (2, 1))
+    return _ordered(by_importance[:count], known), gap
+
+
+_CORE = 8
+
+
+def _ordered(columns: Sequence[Column], known: Sequence[Column]) -> list[Column]:
+    return [column for column in known if column in columns]
+
+
+def _table(leaderboard: Leaderboard, rows: Sequence[Row], columns: Sequence[Column], gap: int) -> Table:
+    letters = {flag: letter for flag, letter in flag_marks(leaderboard).items() if flag in CAVEATS}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap - 1, 0, 0))
     for column in columns:
         side: JustifyMethod = "left" if column.kind == "text" else "right"
         table.add_column(Text(column.broken_heading), justify=side, overflow="fold")
-    for rows in groups:
-        for row in rows:
-            words = [_words(column, row, letters) for column in columns]
-            table.add_row(*words, style="bold" if is_ahead(row) else "")
-        table.add_section()
+    for row in rows:
+        style = "bold" if is_ahead(row) else "dim" if row.not_comparable else ""
+        table.add_row(*(_words(column, row, letters) for column in columns), style=style)
     return table
+
+
+def _entry(title: str, lines: Sequence[str]) -> Table:
+    """`So far   text`, with the text of all lines beside the title."""
+    entry = Table.grid(padding=(0, 2, 0, 0))
+    entry.add_column(width=7)
+    entry.add_column()
+    entry.add_row(Text(title, style="bold"), Text("\n".join(lines)))
+    return entry
 
 
 def render_words(words: WordTable) -> Group:
@@ -80,8 +149,9 @@ def render_words(words: WordTable) -> Group:
 
 def _words(column: Column, row: Row, letters: Mapping[str, str]) -> Text:
     words = Text(_broken(column.words(row)))
-    if column.part == "name" and row.flags:
-        words.append(f" ({marks(row, letters)})", style="dim")
+    found = marks(row, letters) if column.part == "name" else ""
+    if found:
+        words.append(f" ({found})", style="dim")
     return words
 
 

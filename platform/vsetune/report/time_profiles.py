@@ -13,7 +13,8 @@ from vsetune.metrics.performance_profiles import (
     time_for_share,
 )
 from vsetune.metrics.seed_statistics import Epochs
-from vsetune.report.rows import LossProfile, Row, SeedResult, TimeProfile, Unit
+from vsetune.report.rows import LossProfile, Row, TimeProfile, Unit
+from vsetune.report.seed_results import SeedResult
 
 Task = tuple[str, str]
 

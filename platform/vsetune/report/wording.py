@@ -10,7 +10,8 @@ from typing import Any
 from vsetune.metrics.efficiency import SeedDifference
 from vsetune.metrics.repeated_searches import collapse_bound
 from vsetune.metrics.seed_statistics import Epochs
-from vsetune.report.rows import Bounds, Comparison, Leaderboard, Pick, Row, SeedResult, TargetShare
+from vsetune.report.rows import Bounds, Comparison, Leaderboard, Pick, Row, TargetShare
+from vsetune.report.seed_results import SeedResult
 
 NOTHING = "–"
 _MOST_NAMED = 4
@@ -64,6 +65,13 @@ def difference(value: SeedDifference | None) -> str:
         return NOTHING
     text = f"{'> ' if value.is_lower_bound else ''}{fixed(value.percent, 1)} %"
     return text + interval(None if value.low is None or value.high is None else (value.low, value.high), 1)
+
+
+def difference_of(row: Row) -> str:
+    """Difference in words; a dash where the row makes no comparison that it could belong to."""
+    found = row.comparison
+    means_nothing = found is not None and (found.m_recall is None or found.answers & {"one search", "search failed"})
+    return NOTHING if means_nothing else difference(row.difference)
 
 
 def gain(row: Row) -> str:

@@ -12,6 +12,8 @@ from vsetune.search.finite_spaces import configurations_in
 MOST_TRIALS = 8
 """Upper bound on a cell's trials, as a multiple of the whole trainings in its budget; it is higher if trials may be
 pruned earlier than after 1/8 of their epochs. It ends a search whose trials reach their target at once."""
+_BROKEN_AFTER = 1.0
+"""Epochs after which a trial may be pruned by a constraint of the study, whatever its stopping rule."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,14 @@ class CellBudget:
     trials: int
 
     @classmethod
-    def of(cls, study: StudySpec, cell: Cell, committed: float = 0.0) -> CellBudget:
+    def of(cls, study: StudySpec, cell: Cell) -> CellBudget:
+        """The budget before the first trial."""
         whole, most = float(cell.training["epochs"]), epochs_of_cell(study, cell)
         shortest, in_space = study.scheduler.grace_in(whole), configurations_in(cell)
+        if study.search.constraints.given:
+            shortest = min(_BROKEN_AFTER, shortest)
         trials = int(max(MOST_TRIALS, whole / shortest) * max(1.0, most / whole))
-        return cls(whole, committed, most, trials if in_space is None else min(trials, in_space))
+        return cls(whole, 0.0, most, trials if in_space is None else min(trials, in_space))
 
     def room(self, asked: int) -> int:
         """How many more whole trials the cell may ask for, after `asked` trials. A trial begins if at least half of its

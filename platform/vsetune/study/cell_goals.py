@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
-from vsetune.config.study.cells import Cell
+from vsetune.config.study.cells import Cell, repeat_name
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.metrics.curves import best_of_curve
 from vsetune.records.events import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptStatus
@@ -26,7 +26,7 @@ def target_cell(study: StudySpec, cell: Cell, cells: Container[str]) -> str | No
     if not is_needed or cell.loss_name == study.baseline:
         return None
     first = f"{cell.network_name}.{study.baseline}"
-    own = f"{first}.r{cell.repeat}"
+    own = repeat_name(first, cell.repeat)
     return own if own in cells else first
 
 
@@ -76,8 +76,7 @@ class CellGoals:
         outcome = _OUTCOMES[progress.status]  # type: ignore[index]
         if objective is None or outcome == "failed":
             return outcome, progress.curve
-        attempts = progress.attempts()
-        curve = objective.told(progress.curve, attempts[-1].summary.get(CONSTRAINT_EXCESS, 0.0) if attempts else 0.0)
+        curve = objective.told(progress.curve, progress.attempts()[-1].summary.get(CONSTRAINT_EXCESS, 0.0))
         is_final = objective.kind != "best_m_recall" and bool(curve)
         return "finished" if is_final else outcome, curve
 

@@ -241,6 +241,11 @@ NO_EMBEDDING = Message(
 )
 SCORES_NOT_FINITE = Message("VSE-S079", "the network gives scores that are not finite for this query")
 NOTHING_TO_SEARCH = Message("VSE-S080", "the index is empty, there is nothing to search in")
+MODEL_FOLDER_TAKEN = Message("VSE-S190", "{folder}: has files already, need a new or an empty folder")
+PHOTOGRAPH_FEATURES = Message(
+    "VSE-S191", "network {network} reads features made elsewhere ({extractor}), which cannot be made of a photograph "
+    "here; ask it with a sentence"
+)
 
 # Simulations
 CURVES_OTHER_CELLS = Message(
@@ -258,4 +263,8 @@ CURVES_TOO_FEW = Message(
 SIMULATION_TOO_LONG = Message(
     "VSE-S084", "{where}: budget.epochs_per_cell: a simulated cell would come to {trials:.0f} trials and {epochs:.0f} "
     "epochs, need at most {most_trials} and {most_epochs}; set it or search.configurations lower"
+)
+NO_SPREAD = Message(
+    "VSE-S085", "study {study}: no tuned loss has two searches with confirming seeds, so it shows no deviation between "
+    "searches; name a study with search.repeats of 2 or more"
 )

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,13 +20,13 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.vocabulary import Vocabulary, tokenise
-from vsetune.errors import DamagedCheckpoint, DataError
+from vsetune.errors import DamagedCheckpoint, DataError, UsageError
 from vsetune.networks.importing.imported import network_of
 from vsetune.networks.importing.stored import StoredNetwork, StoredWeights
 from vsetune.networks.network_base import Network
 from vsetune.records.studies import Studies
 from vsetune.storage.hashes import sha256_of_file
-from vsetune.storage.whole_files import read_json, write_json
+from vsetune.storage.whole_files import make_folder, read_json, write_json
 from vsetune.study import messages
 from vsetune.study.kept_plugins import carry_plugins, load_kept, study_folder_of
 from vsetune.study.recorded import RecordedAttempt, require_best_weights
@@ -78,11 +79,24 @@ def log_model(
         return known, False
     folder = into / "model"
     folder.mkdir()
-    held = _write(folder, attempt, weights, sha256, index, device or torch.device("cpu"))
+    described = _write(folder, attempt, weights, index, device or torch.device("cpu"))
     address = models.log(
-        attempt.record, folder, weights_sha256=sha256, index=index, reads_pieces=held.words is None
+        attempt.record, folder, weights_sha256=sha256, index=index, reads_pieces=described.words is None
     )
     return address, True
+
+
+def write_model(
+    store: Studies, attempt: RecordedAttempt, folder: Path, *, index: str | None, device: torch.device
+) -> None:
+    """Writes the files of a model to a new folder, without MLflow. index, errors: as of `log_model`; UsageError where
+    the folder has files."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(messages.MODEL_FOLDER_TAKEN(folder=folder))
+    with TemporaryDirectory() as into:
+        weights = require_best_weights(store, attempt, Path(into))
+        make_folder(folder)
+        _write(folder, attempt, weights, index, device)
 
 
 def load_model(folder: Path, *, device: torch.device) -> CarriedNetwork:
@@ -94,29 +108,25 @@ def load_model(folder: Path, *, device: torch.device) -> CarriedNetwork:
     if sha256_of_file(folder / BEST_FILE) != plain["weights_sha256"]:
         raise DamagedCheckpoint(messages.MODEL_CHANGED(file=folder / BEST_FILE))
     load_kept(plain["network"].get("plugins", {}), folder, where=plain["name"])
-    held = StoredNetwork.from_plain(plain["network"], where=str(folder))
-    if held.words is None:
-        encode = _one_by_one(WordPieces(TextModel(str(folder / _TOKENIZER))))
-    else:
-        encode = _by_words(Vocabulary(held.words))
+    described = StoredNetwork.from_plain(plain["network"], where=str(folder))
     return CarriedNetwork(
-        plain["name"], held, trial_of(held, DataSpec.model_validate(plain["data"])),
-        network_of(folder / BEST_FILE, described=held).to(device), device, encode,
+        plain["name"], described, trial_of(described, DataSpec.model_validate(plain["data"])),
+        network_of(folder / BEST_FILE, described=described).to(device), device,
+        _encoder(described, TextModel(str(folder / _TOKENIZER))),
         plain["fingerprint"], SearchIndex.load(folder, device=device),
     )
 
 
-def carried(trained: TrainedTrial, *, name: str) -> CarriedNetwork:
-    """The same in memory, of a network beside its data set. name: for messages."""
-    held, dataset, reads = described(trained.trial, trained.dataset), trained.dataset, trained.trial.network.reads
-    encode = _by_words(dataset.vocabulary) if reads.word_pieces is None else _one_by_one(WordPieces(reads.word_pieces))
-    return CarriedNetwork(
-        name, held, trained.trial, trained.network, trained.device, encode, dataset.fingerprint, index=None
-    )
+def carried_trial(name: str, trained: TrainedTrial) -> CarriedNetwork:
+    """A recorded trial's network and its data set, as a model that searches this data set. name: STUDY/TRIAL."""
+    held = described(trained.trial, trained.dataset)
+    encode = _encoder(held, held.spec.reads.word_pieces)
+    fingerprint = trained.dataset.fingerprint
+    return CarriedNetwork(name, held, trained.trial, trained.network, trained.device, encode, fingerprint, None)
 
 
 def _write(
-    folder: Path, attempt: RecordedAttempt, weights: Path, sha256: str, index: str | None, device: torch.device
+    folder: Path, attempt: RecordedAttempt, weights: Path, index: str | None, device: torch.device
 ) -> StoredNetwork:
     trial, start = attempt.trial(), attempt.record.start
     held = described_by(weights, trial) or StoredWeights.open(weights).described()
@@ -132,11 +142,19 @@ def _write(
         SearchIndex.of_split(network, dataset, index, trial=trial, device=device).save(folder)
     plain = {
         "format": FORMAT, "name": f"{start.study}/{start.trial}", "run": attempt.record.attempt_id,
-        "weights_sha256": sha256, "network": held.to_plain(), "data": trial.data.to_plain(),
+        "weights_sha256": sha256_of_file(weights), "network": held.to_plain(), "data": trial.data.to_plain(),
         "fingerprint": start.protocol.get("data_fingerprint"),
     }
     write_json(folder / MODEL_FILE, plain, durable=False)
     return held
+
+
+def _encoder(held: StoredNetwork, pieces: TextModel | None) -> Callable[[str], list[int]]:
+    """Ids of a sentence. pieces: the tokeniser of a network that reads word pieces."""
+    if held.words is not None:
+        return _by_words(Vocabulary(held.words))
+    assert pieces is not None
+    return _one_by_one(WordPieces(pieces))
 
 
 def _by_words(vocabulary: Vocabulary) -> Callable[[str], list[int]]:

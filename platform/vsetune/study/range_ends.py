@@ -12,10 +12,7 @@ from vsetune.config.study.cells import Cell, Configuration, cell_of, refusal
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Settings
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError, StorageError
-from vsetune.metrics.efficiency import TARGET_SHARE
-from vsetune.metrics.performance_profiles import HIT_SHARE
-from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyRecord
-from vsetune.report.building import build
+from vsetune.records.events import PLUGIN_TAG, StudyRecord
 from vsetune.report.rows import AT_RANGE_END, Leaderboard, RangeEnd, Row
 from vsetune.study.recorded_studies import study_of
 
@@ -29,19 +26,6 @@ _FEWEST = 3
 """Fewest values, of a list or of whole numbers, that include one which is not an end."""
 
 End = Literal["low", "high"]
-
-
-def recorded_board(
-    record: StudyRecord, attempts: Sequence[AttemptRecord], *, baseline: str | None = None,
-    hit_share: float = HIT_SHARE, target_share: float = TARGET_SHARE,
-) -> Leaderboard:
-    """The board of a recorded study, as `vsetune leaderboard show` prints it. attempts: of the study. baseline: a loss;
-    None: the study's own. Shares as in `building.build`. UsageError without attempts, and for a baseline that was not
-    run."""
-    board = build(
-        attempts, baseline=baseline or str(record.config["baseline"]), hit_share=hit_share, target_share=target_share,
-    )
-    return board_with_ends(board, [record])
 
 
 def board_with_ends(board: Leaderboard, studies: Sequence[StudyRecord]) -> Leaderboard:

@@ -23,10 +23,10 @@ from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import evaluating
 from vsetune.study import messages
 from vsetune.study.model_files import CarriedNetwork, load_model
-from vsetune.training.device import choose_device
+from vsetune.training.device import choose_device, tower_precision
 from vsetune.training.evaluation import evaluated_split
 from vsetune.training.search_index import SearchIndex
-from vsetune.training.validation import pair_scores
+from vsetune.training.validation import EncodedSplit, split_scores
 
 CAPTION, FEATURES = "caption", "image_features"
 """Columns of the input; each row fills one of them."""
@@ -37,8 +37,7 @@ class RecordedModel:
     """The model that `mlflow.pyfunc.load_model` returns."""
 
     def __init__(self, asked: CarriedNetwork) -> None:
-        self._asked = asked
-        self._searched = {} if asked.index is None else {asked.index.split: asked.index}
+        self._asked, self._indexes = asked, SplitIndexes(asked)
 
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """For each row `items` and `scores`, best first: images (ids) for a caption, captions (texts) for features.
@@ -56,7 +55,7 @@ class RecordedModel:
         if not rows:
             return []
         if answer == "items":
-            index, top = self.index(str(given.get("split") or "")), int(given.get("top", 5))
+            index, top = self._indexes.of(str(given.get("split") or "")), int(given.get("top", 5))
         answers: dict[str, list[dict[str, Any]]] = {}
         for kind in {kind for kind, _ in rows}:
             items = self._encoded(kind, [value for of, value in rows if of == kind])
@@ -68,46 +67,10 @@ class RecordedModel:
         waiting = {kind: iter(found) for kind, found in answers.items()}
         return [next(waiting[kind]) for kind, _ in rows]
 
-    def captions_of(self, image: int, *, split: str = "", top: int = 5) -> Answer:
-        """The captions that an image of the index retrieves. image: its place in the split. Errors as of `predict`."""
-        index = self.index(split)
-        return captions_for(self._asked, index, index.encoded.images[image : image + 1], top=top)[0]
-
-    def require_embeddings(self) -> None:
-        """UsageError for a network that scores pairs, whose items have no vector that is compared."""
-        if self._asked.network.kind == "score":
-            raise UsageError(messages.NO_EMBEDDING(network=self._asked.described.name))
-
     def _encoded(self, kind: str, values: Sequence[Any]) -> Encoded:
-        return encoded_captions(self._asked, values) if kind == CAPTION else encoded_images(self._asked, values)
-
-    def index(self, split: str = "") -> SearchIndex:
-        """The index of the model, or of a split of its training data; each split is encoded once. split: by default the
-        one of the index, else the one that the trial was scored on."""
-        asked = self._asked
-        if not split and asked.index is not None:
-            return asked.index
-        if split in self._searched:
-            return self._searched[split]
-        dataset = self._data_set()
-        chosen = split or evaluated_split(asked.trial.data, dataset)
-        if chosen not in self._searched:
-            self._searched[chosen] = SearchIndex.of_split(
-                asked.network, dataset, chosen, trial=asked.trial, device=asked.device
-            )
-        return self._searched[chosen]
-
-    def _data_set(self) -> Dataset:
-        asked = self._asked
-        index = "no index" if asked.index is None else f"an index of split {asked.index.split} alone"
-        try:
-            dataset = Dataset.open(asked.trial.data.path)
-        except DataError as error:
-            path = asked.trial.data.path
-            raise DataError(messages.MODEL_DATA_GONE(model=asked.name, index=index, path=path)) from error
-        if asked.fingerprint not in (None, dataset.fingerprint):
-            raise DataError(messages.MODEL_DATA_CHANGED(model=asked.name, index=index, path=dataset.path))
-        return dataset
+        if kind == CAPTION:
+            return encoded_captions(self._asked, values)
+        return encoded_images(self._asked, feature_inputs(self._asked, values))
 
 
 def _load_pyfunc(path: str) -> RecordedModel:
@@ -152,16 +115,55 @@ def _kinds(given: Any) -> str:
     return f"a list of {', '.join(kinds)}" if kinds else f"a {type(given).__name__}"
 
 
+class SplitIndexes:
+    """What a model can search: the index that it carries, and splits of its training data, each encoded once."""
+
+    def __init__(self, asked: CarriedNetwork) -> None:
+        self._asked = asked
+        self._searched = {} if asked.index is None else {asked.index.split: asked.index}
+
+    def of(self, split: str) -> SearchIndex:
+        """The index of a split; of an empty name: the one that the model carries, else the split that the trial was
+        scored on. DataError for data that are gone or have changed, and for a split that they do not have."""
+        asked = self._asked
+        if not split and asked.index is not None:
+            return asked.index
+        if split in self._searched:
+            return self._searched[split]
+        dataset = self.dataset()
+        chosen = split or evaluated_split(asked.trial.data, dataset)
+        if chosen not in self._searched:
+            dataset.require_unchanged([chosen])
+            self._searched[chosen] = SearchIndex.of_split(
+                asked.network, dataset, chosen, trial=asked.trial, device=asked.device
+            )
+        return self._searched[chosen]
+
+    def dataset(self) -> Dataset:
+        """The data of the training. DataError where they are gone or have changed."""
+        asked = self._asked
+        index = "no index" if asked.index is None else f"an index of split {asked.index.split} alone"
+        try:
+            dataset = Dataset.open(asked.trial.data.path)
+        except DataError as error:
+            path = asked.trial.data.path
+            raise DataError(messages.MODEL_DATA_GONE(model=asked.name, index=index, path=path)) from error
+        if asked.fingerprint not in (None, dataset.fingerprint):
+            raise DataError(messages.MODEL_DATA_CHANGED(model=asked.name, index=index, path=dataset.path))
+        return dataset
+
+
 _EMPTY = 2
 """Number of ids of a sentence without words: start and end."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The items that a query retrieves, best first. items: ids of images as ingested, or texts of captions. scores:
-    larger is closer, in the units of the network's similarity."""
+    """The items that a query retrieves, best first. items: ids of images as ingested, or texts of captions. places:
+    their indices in the split. scores: larger is closer, in the units of the network's similarity."""
 
     items: list[str]
+    places: list[int]
     scores: list[float]
 
 
@@ -177,12 +179,18 @@ def encoded_captions(asked: CarriedNetwork, captions: Sequence[str]) -> Encoded:
         rows.append(torch.tensor(ids))
     tokens = pad_sequence(rows, batch_first=True).to(asked.device)
     lengths = torch.tensor([len(row) for row in rows], device=asked.device)
-    with evaluating(asked.network):
+    with evaluating(asked.network), tower_precision(asked.trial.training, asked.device):
         return asked.network.encode_captions(CaptionInputs(tokens, lengths))
 
 
-def encoded_images(asked: CarriedNetwork, features: Sequence[Any]) -> Encoded:
-    """Images, encoded. features: of each image (regions, width), extracted as for the data set.
+def encoded_images(asked: CarriedNetwork, inputs: ImageInputs) -> Encoded:
+    """Images, encoded."""
+    with evaluating(asked.network), tower_precision(asked.trial.training, asked.device):
+        return asked.network.encode_images(inputs)
+
+
+def feature_inputs(asked: CarriedNetwork, features: Sequence[Any]) -> ImageInputs:
+    """Images as the network reads them. features: of each image (regions, width), extracted as for the data set.
 
     UsageError for features of another shape, or a network that reads photographs or boxes.
     """
@@ -203,22 +211,25 @@ def encoded_images(asked: CarriedNetwork, features: Sequence[Any]) -> Encoded:
             raise UsageError(messages.QUERY_FEATURES(got=f"features of shape {values.shape}", **need))
         rows.append(torch.from_numpy(values))
     counts = torch.tensor([len(row) for row in rows], device=asked.device)
-    with evaluating(asked.network):
-        return asked.network.encode_images(ImageInputs(pad_sequence(rows, batch_first=True).to(asked.device), counts))
+    return ImageInputs(pad_sequence(rows, batch_first=True).to(asked.device), counts)
 
 
 def embeddings(asked: CarriedNetwork, items: Encoded) -> list[Any]:
     """The vector or vectors of each item that the network compares. UsageError for a network that scores pairs."""
+    require_embeddings(asked)
+    return list(items.vectors.tolist())
+
+
+def require_embeddings(asked: CarriedNetwork) -> None:
+    """UsageError for a network that scores pairs, whose items have no vector that is compared."""
     if asked.network.kind == "score":
         raise UsageError(messages.NO_EMBEDDING(network=asked.described.name))
-    return list(items.vectors.tolist())
 
 
 def images_for(asked: CarriedNetwork, index: SearchIndex, captions: Encoded, *, top: int) -> list[Answer]:
     """The images that captions retrieve."""
     places = torch.arange(len(captions), device=asked.device)
-    scores = _scores(asked, index.encoded.images, [captions], places)
-    return _best(scores.T, index.images, top)
+    return _best(_scores(asked, index.encoded.images, [captions], places).T, index.images, top)
 
 
 def captions_for(asked: CarriedNetwork, index: SearchIndex, images: Encoded, *, top: int) -> list[Answer]:
@@ -226,12 +237,11 @@ def captions_for(asked: CarriedNetwork, index: SearchIndex, images: Encoded, *, 
     return _best(_scores(asked, images, index.encoded.captions, index.encoded.places), index.captions, top)
 
 
-def _scores(asked: CarriedNetwork, images: Encoded, captions: Sequence[Encoded], places: Tensor) -> Tensor:
-    """(images, captions) scores."""
+def _scores(asked: CarriedNetwork, images: Encoded, captions: list[Encoded], places: Tensor) -> Tensor:
+    """(images, captions) scores, as an evaluation computes them."""
     with evaluating(asked.network):
-        if asked.network.kind == "score":
-            return pair_scores(asked.network, images, captions, places, cost=asked.trial.network.pair_cost)
-        return asked.network.similarity(images, captions[0])
+        items = EncodedSplit(images, captions, places, owner=places)  # no score depends on the owner
+        return split_scores(asked.network, items, trial=asked.trial).block(slice(None), slice(None))
 
 
 def _best(scores: Tensor, names: Sequence[str], top: int) -> list[Answer]:
@@ -243,9 +253,9 @@ def _best(scores: Tensor, names: Sequence[str], top: int) -> list[Answer]:
         raise NumericError(messages.SCORES_NOT_FINITE())
     if scores.shape[1] == 0:
         raise DataError(messages.NOTHING_TO_SEARCH())
-    values, places = scores.float().topk(min(top, scores.shape[1]), dim=1)
-    rows = zip(places.tolist(), values.tolist(), strict=True)
-    return [Answer([names[place] for place in row], own) for row, own in rows]
+    values, places = scores.sort(dim=1, descending=True, stable=True)
+    rows = zip(places[:, :top].tolist(), values[:, :top].tolist(), strict=True)
+    return [Answer([names[place] for place in row], row, own) for row, own in rows]
 
 
 def _cannot(asked: CarriedNetwork, reads: str, *, others: str) -> UsageError:

@@ -13,7 +13,8 @@ from vsetune.config.study.study_spec import BudgetSpec, SearchSpec, StudySpec
 from vsetune.errors import UsageError
 from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyRecord
 from vsetune.records.studies import folder_of_study
-from vsetune.report.rows import Row, headline_of
+from vsetune.report.rows import Row
+from vsetune.report.seed_results import headline_of
 from vsetune.study import messages
 from vsetune.study.kept_plugins import load_kept
 

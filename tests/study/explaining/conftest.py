@@ -17,6 +17,7 @@ CONFIG = {
     "study": "demo", "data": {"path": "data/scenes"}, "networks": [{"name": "vsepp"}],
     "losses": [{"name": "lmh"}, {"name": "lseh", "search": {"margin": {"low": 0.1, "high": 0.3}}}],
     "training": {"epochs": 6}, "budget": {"device_seconds_per_cell": 2000},
+    "scheduler": {"kind": "patience"},
     "search": {"configurations": 8, "training": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}},
 }
 

@@ -128,7 +128,7 @@ def cell_of(study: StudySpec, name: str) -> Cell | None:
     found = [
         _resolve(study, network, loss, keys=("networks", "losses"), where=f"study {study.study}")
         for network in study.networks for loss in study.losses
-        if name in _names(f"{network.cell_name}.{loss.cell_name}", study.search.repeats)
+        if name.split(".")[:2] == [network.cell_name, loss.cell_name]
     ]
     return next((cell for cell in repeated_cells(study, found) if cell.name == name), None)
 
@@ -144,7 +144,7 @@ def repeated_cells(study: StudySpec, cells: Sequence[Cell]) -> list[Cell]:
         own = tuple(seeds[number * length : (number + 1) * length])
         for cell in cells:
             if cell.domains:
-                name = _names(cell.name, study.search.repeats)[number]
+                name = repeat_name(cell.name, number + 1)
                 found.append(replace(cell, name=name, repeat=number + 1, seeds=own))
             elif not number:
                 found.append(replace(cell, seeds=tuple(seeds)))
@@ -164,8 +164,9 @@ def _seeds(study: StudySpec) -> list[int]:
     return [*study.seeds, *itertools.islice(others, (study.search.repeats - 1) * len(study.seeds))]
 
 
-def _names(cell: str, repeats: int) -> list[str]:
-    return [cell, *(f"{cell}.r{number}" for number in range(2, repeats + 1))]
+def repeat_name(cell: str, repeat: int) -> str:
+    """The name of the cell of a repeat, from 1. cell: `network.loss`."""
+    return cell if repeat == 1 else f"{cell}.r{repeat}"
 
 
 def build_trial(study: StudySpec, cell: Cell, configuration: Configuration, *, trial: str, seed: int) -> TrialSpec:

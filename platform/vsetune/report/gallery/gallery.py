@@ -11,7 +11,7 @@ from vsetune.data.looking.show import Picture, read_pictures
 from vsetune.data.stored.manifest import SplitInfo
 from vsetune.metrics.recall import RetrievalScores, owner_scores
 from vsetune.networks.network_base import evaluating
-from vsetune.report.gallery.heat_maps import HeatMap, heat_maps
+from vsetune.report.gallery.heat_maps import HeatMap, caption_pairs, heat_maps
 from vsetune.report.gallery.rankings import (
     Candidate,
     HardestNegative,
@@ -76,7 +76,9 @@ def make_gallery(
         by_caption = caption_rankings(scores, encoded.owner, captions, top=wanted.top)
         by_image = image_rankings(scores, encoded.owner, images, top=wanted.top)
         found = owner_scores(scores, encoded.owner)
-    heat = heat_maps(network, dataset, split, captions, encoded=encoded, trial=trial, device=device)
+    heat = heat_maps(
+        network, dataset, split, caption_pairs(encoded, captions), images=encoded.images, trial=trial, device=device
+    )
     owner = encoded.owner.tolist()
     shown = set(_images_shown(by_caption, by_image, hard_captions, hard_images, owner))
     chosen = choose(owner, len(encoded.images), wanted, hard_images, by_image)

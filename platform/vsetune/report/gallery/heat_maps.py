@@ -8,7 +8,7 @@ reads photographs, regions are the cells of the last feature map of its CNN.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -46,30 +46,38 @@ class HeatMap:
 
 
 def heat_maps(
-    network: Network, dataset: Dataset, split: str, captions: Sequence[int], *, encoded: EncodedSplit,
+    network: Network, dataset: Dataset, split: str, pairs: Mapping[int, tuple[int, Encoded]], *, images: Encoded,
     trial: TrialSpec, device: torch.device,
 ) -> dict[int, HeatMap]:
-    """Heat maps by caption, over the regions of its own image. Captions whose regions have no place in the image are
-    left out.
+    """Heat maps by the keys of `pairs`. Pairs whose regions have no place in the image are left out.
 
-    encoded: the split, encoded by this network. The parameters get no gradient.
+    pairs: an image, by its index in the split, and an encoded caption, its own or any other. images: of the split,
+    encoded by this network. The parameters get no gradient.
     """
-    if not captions:
-        return {}
     with evaluating(network):
-        items = {caption: encoded_caption(encoded, caption) for caption in captions}
-        found = {
-            caption: attention_map(network, encoded.images[encoded.owner[caption, None]], words)
-            for caption, words in items.items()
-        }
+        found = {key: attention_map(network, images[image : image + 1], words) for key, (image, words) in pairs.items()}
         if any(heat is None for heat in found.values()):
-            images = _inputs_of(dataset, split, encoded.owner[list(captions)].tolist(), trial=trial, device=device)
-            owners = encoded.owner.tolist()
+            inputs = _inputs_of(dataset, split, {image for image, _ in pairs.values()}, trial=trial, device=device)
             found = {
-                caption: gradient_map(network, images[owners[caption]], words, pixels=trial.network.reads.pixels)
-                for caption, words in items.items()
+                key: gradient_map(network, inputs[image], words, pixels=trial.network.reads.pixels)
+                for key, (image, words) in pairs.items()
             }
-    return {caption: heat for caption, heat in found.items() if heat is not None}
+    return {key: heat for key, heat in found.items() if heat is not None}
+
+
+def heat_map(
+    network: Network, encoded: Encoded, inputs: ImageInputs, caption: Encoded, *, pixels: PixelInput | None
+) -> HeatMap | None:
+    """Heat map of one image, encoded and as the network reads it, and one encoded caption. pixels, None: as of
+    `gradient_map`."""
+    with evaluating(network):
+        found = attention_map(network, encoded, caption)
+        return found if found is not None else gradient_map(network, inputs, caption, pixels=pixels)
+
+
+def caption_pairs(encoded: EncodedSplit, captions: Sequence[int]) -> dict[int, tuple[int, Encoded]]:
+    """Captions of the split with their own images, as `heat_maps` takes them."""
+    return {caption: (int(encoded.owner[caption]), encoded_caption(encoded, caption)) for caption in captions}
 
 
 def encoded_caption(encoded: EncodedSplit, caption: int) -> Encoded:
@@ -130,24 +138,20 @@ def _warm(values: Tensor, gradient: Tensor, regions: int, pixels: PixelInput | N
 
 
 def _inputs_of(
-    dataset: Dataset, split: str, wanted: Sequence[int], *, trial: TrialSpec, device: torch.device
+    dataset: Dataset, split: str, wanted: Collection[int], *, trial: TrialSpec, device: torch.device
 ) -> Mapping[int, ImageInputs]:
     """Network inputs of these images, by index in the split."""
-    rest, found = set(wanted), dict[int, ImageInputs]()
-    reads = replace(trial.network.reads, pixels=_whole(trial.network.reads.pixels))
-    with split_batches(dataset, split, reads=reads, threads=trial.training.loader_workers) as batches:
+    found: dict[int, ImageInputs] = {}
+    reads = replace(trial.network.reads, pixels=whole_photographs(trial.network.reads.pixels))
+    threads = trial.training.loader_workers
+    with split_batches(dataset, split, reads=reads, threads=threads, images=sorted(wanted)) as batches:
         for batch in batches:
-            here = [(row, index) for row, index in enumerate(batch.image_ids.tolist()) if index in rest]
-            if here:
-                inputs = image_inputs(batch.to(device))
-                found |= {index: _row(inputs, row) for row, index in here}
-                rest -= {index for _, index in here}
-            if not rest:
-                break
+            inputs = image_inputs(batch.to(device))
+            found |= {index: _row(inputs, row) for row, index in enumerate(batch.image_ids.tolist())}
     return found
 
 
-def _whole(pixels: PixelInput | None) -> PixelInput | None:
+def whole_photographs(pixels: PixelInput | None) -> PixelInput | None:
     """Input without random crops: the cells of random crops have no place in the image."""
     return None if pixels is None else replace(pixels, evaluation_crops=0)
 

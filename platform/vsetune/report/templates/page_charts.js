@@ -186,6 +186,15 @@ function frontWords(shown, front) {
   return alone.length ? `highest and fastest, not tested: ${alone.map((key) => name(rowOf(key))).join(", ")}` : "";
 }
 
+/** Moves points to the right of others that they would hide; their words keep the value. */
+function apart(values, xDomain, yDomain) {
+  const span = ([low, high]) => high - low;
+  const hides = (one, other) => Math.abs(one.x - other.x) < 0.012 * span(xDomain) && Math.abs(one.y - other.y) < 0.02 * span(yDomain);
+  values.forEach((value, at) => {
+    while (values.slice(0, at).some((other) => hides(value, other))) value.x += 0.016 * span(xDomain);
+  });
+}
+
 function heightSpec(all, over, title, front) {
   const least = page.near ? NEAR * Math.max(...all.map(({ y }) => y)) : 0;
   const shown = all.filter(({ y }) => y >= least);
@@ -199,9 +208,11 @@ function heightSpec(all, over, title, front) {
   const known = (name) => values.map((value) => value[name]).filter((value) => value !== null && value !== undefined);
   const xDomain = reach(known("x"), [...known("x_low"), ...known("x_high")]);
   const [right] = xDomain.slice(-1);
+  const yDomain = reach(known("y"), [...known("y_low"), ...known("y_high")]);
+  apart(values, xDomain, yDomain);
   for (const value of values) if (value.x_low !== null && value.x_high === null) value.x_high = right;
   const x = axis("x", title, { scale: { domain: [Math.max(0, xDomain[0]), right], nice: false }, axis: { tickCount: 7 } });
-  const y = axis("y", "best M-Recall (%)", { scale: { domain: reach(known("y"), [...known("y_low"), ...known("y_high")]), nice: false } });
+  const y = axis("y", "best M-Recall (%)", { scale: { domain: yDomain, nice: false } });
   const { color, shape: ofLoss } = drawing.lossScales(lossesOf(shown.map(({ key }) => key)), "points");
   const line = (encoding, wanted) => ({
     mark: { type: "rule", strokeWidth: 1.4, opacity: 0.55, clip: true }, transform: [{ filter: wanted }], encoding,

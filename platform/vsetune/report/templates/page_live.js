@@ -17,7 +17,7 @@ const live = {
     try {
       answer = await fetch(this.sign.dataset.updates, { headers: { "If-None-Match": this.tag }, cache: "no-store" });
     } catch {
-      this.say("not reached: is vsetune leaderboard serve running?", true);
+      this.say("not reached: is vsetune serve running?", true);
       return;
     }
     if (answer.status === 304) {

@@ -103,7 +103,8 @@ class _State:
 
 @dataclass(frozen=True)
 class _Rates:
-    """The usual constants as a function of the number of coordinates."""
+    """Hansen's recommended constants as a function of the number of coordinates. His bounds on `many` and `damping` are
+    for larger generations; with these sizes they never apply."""
 
     size: int
     weights: Vector
@@ -122,11 +123,10 @@ class _Rates:
         weights = raw / raw.sum()
         mass = float(1 / (weights**2).sum())
         spread = (mass + 2) / (width + mass + 5)
-        one = 2 / ((width + 1.3) ** 2 + mass)
         return cls(
-            size, weights, mass, path=(4 + mass / width) / (width + 4 + 2 * mass / width), spread=spread, one=one,
-            many=min(1 - one, 2 * (mass - 2 + 1 / mass) / ((width + 2) ** 2 + mass)),
-            damping=1 + 2 * max(0.0, math.sqrt((mass - 1) / (width + 1)) - 1) + spread,
+            size, weights, mass, path=(4 + mass / width) / (width + 4 + 2 * mass / width), spread=spread,
+            one=2 / ((width + 1.3) ** 2 + mass), many=2 * (mass - 2 + 1 / mass) / ((width + 2) ** 2 + mass),
+            damping=1 + spread,
             length=math.sqrt(width) * (1 - 1 / (4 * width) + 1 / (21 * width**2)),
         )
 

@@ -8,8 +8,15 @@ from dataclasses import dataclass
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.metrics.repeated_searches import FEWEST_REPEATS, Spread, detectable
+from vsetune.errors import UsageError
+from vsetune.metrics.efficiency import TARGET_SHARE, epochs_to_target
+from vsetune.metrics.repeated_searches import FEWEST_REPEATS, Spread, detectable, spread
+from vsetune.records.studies import Studies
+from vsetune.report.building import build
+from vsetune.report.comparing import means_of, units_of
+from vsetune.study import messages
 from vsetune.study.planning.planned_study import StudyPlan, searched_trials
+from vsetune.study.recorded_studies import study_of
 
 POWER = 0.8
 """Probability with which a difference is found."""
@@ -17,6 +24,7 @@ POINTS = Spread(search=0.6, seed=0.5)
 """Assumed standard deviations of M-Recall, points (docs/statistics.md)."""
 LOG_EPOCHS = Spread(search=0.15, seed=0.12)
 """The same of the natural logarithm of epochs to a fixed target."""
+ASSUMED = POINTS, LOG_EPOCHS
 _MOST_REPEATS, _MOST_SEEDS = 50, 5
 _ALPHA = 0.05
 
@@ -37,16 +45,17 @@ class Design:
 class Claims:
     """points, per_cent: the smallest differences of M-Recall and of epochs to a target that the study finds with POWER,
     None where it makes no claim. wanted: the cheapest design that finds the wanted difference; None where none was
-    asked for, or where even _MOST_REPEATS searches do not find it."""
+    asked for, or where even _MOST_REPEATS searches do not find it. spread: of M-Recall, and of log epochs."""
 
     points: float | None
     per_cent: float | None
     wanted: Design | None
+    spread: tuple[Spread, Spread]
 
 
 def claims_of(
     study: StudySpec, cells: Sequence[Cell], plan: StudyPlan, *, points: float | None = None,
-    per_cent: float | None = None, spread: tuple[Spread, Spread] = (POINTS, LOG_EPOCHS),
+    per_cent: float | None = None, spread: tuple[Spread, Spread] = ASSUMED,
 ) -> Claims:
     """points: a wanted difference of M-Recall. per_cent: a wanted difference of epochs to a target, such as 20 for a
     fifth fewer; of both the dearer one counts. spread: of M-Recall, in points, and of log epochs."""
@@ -67,8 +76,40 @@ def claims_of(
     ] if any(need is not None for need in wanted) else []
     return Claims(
         height, None if pace is None else 100 * -math.expm1(-pace),
-        min(designs, key=lambda design: design.epochs, default=None),
+        min(designs, key=lambda design: design.epochs, default=None), spread,
     )
+
+
+def recorded_spread(study: str) -> tuple[Spread, Spread]:
+    """Deviations of M-Recall, in points, and of log epochs to the target, pooled over the tuned losses of a recorded
+    study. UsageError if no loss of it has two confirmed searches and two seeds in one of them."""
+    studies = Studies()
+    board = build(studies.attempts(study), baseline=study_of(studies.record(study)).baseline)
+    heights: list[Spread] = []
+    paces: list[Spread] = []
+    for _, _, rows in board.groups():
+        baseline = next((row for row in rows if row.is_baseline), rows[0])
+        best = means_of(units_of(baseline))
+        for units in [units_of(row) for row in rows if row.is_tuned]:
+            height = spread([[seed.best_m_recall for seed in unit] for unit in units])
+            if height is None or not best:
+                continue
+            target = TARGET_SHARE * sum(best) / len(best)
+            pace = spread([[math.log(epochs_to_target(seed.curve, target).value) for seed in unit] for unit in units])
+            assert pace is not None, "as many seeds as for M-Recall"
+            heights.append(height)
+            paces.append(pace)
+    if not heights:
+        raise UsageError(messages.NO_SPREAD(study=study))
+    return _pooled(heights), _pooled(paces)
+
+
+def _pooled(spreads: Sequence[Spread]) -> Spread:
+    count = len(spreads)
+    search, seed = (
+        math.sqrt(sum(getattr(each, part) ** 2 for each in spreads) / count) for part in ("search", "seed")
+    )
+    return Spread(search, seed)
 
 
 def _design(study: StudySpec, cells: Sequence[Cell], plan: StudyPlan, repeats: int, seeds: int) -> Design:

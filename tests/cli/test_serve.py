@@ -1,4 +1,4 @@
-"""`vsetune leaderboard serve`: it starts, answers and ends with Ctrl-C."""
+"""`vsetune serve`: it starts, answers and ends with Ctrl-C."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def test_it_answers_until_ctrl_c(vsetune, opened) -> None:
 
     looking = threading.Thread(target=look_and_interrupt)
     looking.start()
-    said = vsetune("leaderboard", "serve", "tiny", "--port", str(port))
+    said = vsetune("serve", "tiny", "--port", str(port))
     looking.join()
     signal.signal(signal.SIGINT, before)
     assert said.code == 0
     assert b"tiny" in heard[0]
-    assert f"leaderboard: http://127.0.0.1:{port}/" in said.lines[0]
+    assert f"studies: http://127.0.0.1:{port}/" in said.lines[0]
     assert said.lines[-1] == "stopped"

@@ -1,0 +1,62 @@
+"""`vsetune serve`: boards, galleries and trained networks in the browser."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from vsetune.cli import messages
+from vsetune.cli.leaderboard_output import HitShare, MlflowUrl, TargetShare, shares_of
+from vsetune.cli.options import Baseline, Device
+from vsetune.cli.output import inform, mlflow_server
+from vsetune.config.study.study_spec import TrackingSpec
+from vsetune.errors import UsageError
+from vsetune.records.studies import Studies
+from vsetune.study.places import mlflow_ui, tracking_uri
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: vsetune serve quickstart --port 8080")
+def serve(
+    studies: Annotated[
+        list[str] | None, typer.Argument(metavar="STUDY", help="default: all of the store", show_default=False)
+    ] = None,
+    port: Annotated[int, typer.Option(help="0: any that is free")] = 8080,
+    host: Annotated[
+        str, typer.Option(help="address to listen on; 0.0.0.0 shows the pages to everybody who can reach this machine")
+    ] = "127.0.0.1",
+    mlflow: MlflowUrl = None,
+    baseline: Baseline = None,
+    hit_share: HitShare = None,
+    target_share: TargetShare = None,
+    device: Device = "auto",
+) -> None:
+    """Show studies in the browser: boards, brought up to date while their studies run, galleries, and a page where a
+    sentence finds images and a photograph finds captions, with two trials side by side. Ends with Ctrl-C."""
+    from vsetune.report.serving import StudyServer
+    from vsetune.study.asked_trials import AskedTrials
+    from vsetune.study.range_ends import board_with_ends
+    from vsetune.training.device import choose_device
+
+    shares = shares_of(hit_share, target_share)
+    if not 0 <= port <= 65535:
+        raise UsageError(messages.BAD_VALUE(option="--port", got=port, need="0 to 65535"))
+    uri, store = tracking_uri(TrackingSpec()), Studies()
+    ui = mlflow_ui(mlflow, uri)
+    for study in studies or [each.name for each in store.studies()]:  # a home that cannot be read is refused here
+        store.record(study)
+    with StudyServer(
+        store, studies or [], host=host, port=port, ask=AskedTrials(store, device=choose_device(device)),
+        baseline=baseline, mlflow_url=ui, told=board_with_ends, hit_share=shares.hit, target_share=shares.target,
+    ) as server:
+        inform(f"studies: {server.url}  (Ctrl-C ends it)")
+        inform(f"ask a trained model: {server.url}search")
+        command = mlflow_server(uri) if ui is None else None
+        if command is not None:
+            inform(f"for links to runs start {command}  and give --mlflow http://127.0.0.1:5000")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            inform("stopped")
