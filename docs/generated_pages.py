@@ -66,7 +66,7 @@ def study_file() -> str:
 def components(plural: str) -> str:
     """All losses or networks with their hyperparameters."""
     found: Sequence[Mapping[str, Any]] = json.loads(_output(plural, "list", "--json"))
-    lines = [f"# {plural.capitalize()}", "", f"As `vsetune {plural} show NAME` prints. Searched: by `search: default`.", ""]
+    lines = [f"# {plural.capitalize()}", "", f"`vsetune {plural} show NAME` prints one of them.", ""]
     for each in found:
         lines += [f"## {each['name']}", "", each["meaning"], ""]
         lines += [f"    {each['equation']}", ""] if each.get("equation") else []

@@ -74,4 +74,4 @@ recorded.figure
 # ## A sentence
 
 # %%
-recorded.trial("vsepp.smooth-c000-s0").search("a green triangle", top=4)
+recorded.trial("vsepp.smooth-c000-s0").search("two red dotted hexagons", top=4)
