@@ -11,7 +11,7 @@ TAKES_LONGER := networks training records jobs cli object_storage dashboards nig
 
 unexport PYTHONDONTWRITEBYTECODE  # without it every test process and every worker of Ray compiles all modules anew
 
-.PHONY: help quickstart install test test-quick test-slow lint benchmark gpu-check chaos mutation dashboards clean
+.PHONY: help quickstart install test test-quick test-slow lint benchmark gpu-check chaos mutation dashboards docs clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -21,7 +21,7 @@ quickstart: $(VENV)/.run  ## make the embedded data, run a sweep on it, show the
 	@$(BIN)/vsetune study run studies/quickstart.yaml --resume
 
 test: $(VENV)/.dev  ## lint, types and the tests that fit into minutes
-	$(BIN)/ruff check platform tests jobs benchmarks dashboards
+	$(BIN)/ruff check platform tests jobs benchmarks dashboards docs
 	$(BIN)/mypy
 	$(IN_PARALLEL)
 
@@ -46,8 +46,12 @@ mutation: $(VENV)/.dev  ## 60 small changes each to metrics, losses, ledger and 
 dashboards: $(VENV)/.run  ## Prometheus on this machine, reading the studies that run here; files ready for Grafana
 	@$(BIN)/python dashboards/up.py
 
+docs: $(VENV)/.docs  ## the site in build/site, its tutorials executed; about 3 minutes
+	VSETUNE_HOME=$$(mktemp -d) NO_MKDOCS_2_WARNING=1 PYTHONPATH=docs $(BIN)/mkdocs build --quiet --strict
+	@echo "to read it: $(BIN)/python -m http.server --directory build/site"
+
 lint: $(VENV)/.dev  ## only ruff and mypy
-	$(BIN)/ruff check platform tests jobs benchmarks dashboards
+	$(BIN)/ruff check platform tests jobs benchmarks dashboards docs
 	$(BIN)/mypy
 
 install: $(VENV)/.dev  ## the environment with every extra
@@ -61,7 +65,11 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cnn,transformers,encoder,parses,jobs,postgres,dashboards,dev,mutation]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cnn,transformers,encoder,parses,jobs,postgres,dashboards,docs,dev,mutation]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.run
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 $(VENV)/.chaos: $(VENV)/.run

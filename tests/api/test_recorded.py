@@ -32,6 +32,12 @@ def test_the_board_has_the_numbers_of_the_command_line(finished) -> None:
             assert one == other or (math.isnan(one) and other is None), name
 
 
+def test_findings_are_those_of_the_terminal(finished) -> None:
+    shown = CliRunner().invoke(app, ["leaderboard", "show", "small"]).stdout
+    for sentence in finished.findings:
+        assert "".join(sentence.split()) in "".join(shown.split())
+
+
 def test_attempts_and_curves_have_a_row_each(finished) -> None:
     attempts, curves = finished.attempts, finished.curves
     assert finished.status == "finished"

@@ -31,6 +31,7 @@ def studies() -> list[str]:
     read.
 
     Example:
+
         vsetune.studies()    # ['quickstart']
     """
     return [record.name for record in Studies().studies()]
@@ -40,6 +41,7 @@ def open_study(name: str) -> RecordedStudy:
     """A study of this home, running or ended. UsageError, with the names that are known, if there is none.
 
     Example:
+
         study = vsetune.open_study("quickstart")
         study.board[["loss", "best_m_recall", "epochs_to_best"]]
     """
@@ -101,6 +103,14 @@ class RecordedStudy:
         from vsetune.study.recorded_boards import recorded_board
 
         return recorded_board(self._store, self.name)
+
+    @property
+    def findings(self) -> list[str]:
+        """What the data support, a sentence per network: `So far` of `vsetune leaderboard show`. UsageError without
+        attempts."""
+        from vsetune.report.board_sentences import headline
+
+        return headline(self.leaderboard)
 
     @property
     def board(self) -> pandas.DataFrame:
@@ -181,6 +191,7 @@ class Asked:
         UsageError for a query that the network cannot read, DataError for a missing split.
 
         Example:
+
             trial.search("two dogs run on grass", top=3).table
         """
         return self._asked().search(sentence, image, top=top, split=split)
@@ -189,6 +200,7 @@ class Asked:
         """All vectors of a split, with ids and texts. UsageError for a network that scores pairs.
 
         Example:
+
             found = trial.embed("validation")
             scores = found.images @ found.captions.T
         """
@@ -207,6 +219,7 @@ class Trial(Asked):
     `cuda:N`, for questions. UsageError for an unknown one.
 
     Example:
+
         trial = vsetune.Trial("quickstart/vsepp.lseh-c000-s0")
         trial.search("two dogs run on grass")
     """

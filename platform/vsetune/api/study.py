@@ -39,6 +39,7 @@ class Study:
     spec: the checked settings. ConfigError lists every problem.
 
     Example:
+
         study = vsetune.Study(
             study="margins", data={"path": "data/scenes", "scenes": {"train": 500}}, networks=["vsepp"],
             losses=["lmh", "info_nce"], baseline="lmh", training={"epochs": 4, "batch_size": 50}, seeds=[0, 1, 2],

@@ -83,6 +83,7 @@ def train(
     NumericError: the training diverged.
 
     Example:
+
         training = vsetune.train(loss="info_nce", data="data/flickr8k", epochs=5, batch_size=128)
         training.curve.plot("epoch", "m_recall")
     """

@@ -25,6 +25,7 @@ class PlainLoss(nn.Module):
     other losses need neither. Learned parameters, such as a temperature, are in `parameters()`.
 
     Example:
+
         loss = vsetune.losses.lmh(margin=0.2)
         value = loss(images, captions, image_ids=ids)    # (n, d), (n, d), (n,) int64
         value.backward()

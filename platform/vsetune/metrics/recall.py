@@ -92,6 +92,7 @@ def matrix_recalls(scores: Tensor, image_ids: Tensor | None = None) -> Retrieval
     not finite. Source: recall at 1, 5 and 10 as in Faghri et al. 2018 (VSE++).
 
     Example:
+
         vsetune.metrics.recall(images @ captions.T).m_recall
     """
     images, captions = scores.shape

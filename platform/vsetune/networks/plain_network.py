@@ -19,6 +19,7 @@ def plain_network(name: str, *, width: int, vocabulary_size: int, regions: int =
     an image. settings: hyperparameters; the others have their defaults. ConfigError lists every wrong setting.
 
     Example:
+
         network = vsetune.networks.vsepp(width=2048, vocabulary_size=8000, embedding_size=512)
         images = network.encode_images(vsetune.ImageInputs(features, counts)).vectors    # (n, 1, 2048), (n,) -> (n, d)
     """

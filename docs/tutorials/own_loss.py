@@ -1,0 +1,77 @@
+# %% [markdown]
+# # A loss of a cell
+#
+# A loss is a class. It is written here, compared with LMH and InfoNCE over three seeds, plotted, and asked a question.
+# The formula is a smooth hinge: the softplus of each violated margin, averaged over all negatives.
+
+# %%
+from typing import ClassVar, Literal
+
+from torch.nn.functional import softplus
+
+import vsetune
+
+
+class SmoothSpec(vsetune.LossSpec):
+    """Smooth hinges of all negatives."""
+
+    equation: ClassVar[str] = "mean over i, j of softplus(k (S_ij - S_ii + alpha)) + softplus(k (S_ji - S_ii + alpha))"
+    source: ClassVar[str] = "this notebook"
+    name: Literal["smooth"] = "smooth"
+    margin: float = vsetune.tunable(
+        0.2, vsetune.Range(low=0.1, high=0.4), ge=0, description="alpha, in units of similarity", paper="none",
+    )
+    steepness: float = vsetune.tunable(
+        20.0, vsetune.Range(low=5, high=50, log=True), gt=0, description="k; a hinge as it grows", paper="none",
+    )
+
+
+class Smooth(vsetune.Loss):
+    spec: SmoothSpec
+
+    def forward(self, inputs):
+        matched = inputs.similarity.diagonal()
+        by_image = inputs.similarity - matched[:, None] + self.spec.margin
+        by_caption = inputs.similarity - matched[None, :] + self.spec.margin
+        value = softplus(self.spec.steepness * by_image) + softplus(self.spec.steepness * by_caption)
+        return vsetune.LossOutput(value=value.mean())
+
+
+# %% [markdown]
+# ## One training first
+#
+# `train` runs one configuration in this process. Nothing is recorded.
+
+# %%
+data = {"path": "data/tutorial", "scenes": {"train": 400, "validation": 100, "test": 100}}
+network = {"name": "vsepp", "fixed": {"embedding_size": 64, "word_size": 32}}
+recipe = {"epochs": 8, "batch_size": 64, "learning_rate": 5e-3, "validate_every_steps": 16}
+
+training = vsetune.train(network=network, loss=Smooth, data=data, progress=False, **recipe)
+training
+
+# %% [markdown]
+# ## Compared over three seeds
+#
+# The class goes into a study as it is. It is written to a plugin folder, so that the workers of the study have it too.
+
+# %%
+lmh = {"name": "lmh", "fixed": {"warmup_epochs": 3}}    # three epochs of the sum of hinges first
+study = vsetune.Study(
+    study="smooth", data=data, networks=[network], losses=[lmh, "info_nce", Smooth], baseline="lmh", training=recipe,
+    search={"configurations": 1}, seeds=[0, 1, 2], resources={"cpus": 1},
+)
+recorded = study.run(progress=False)
+recorded
+
+# %%
+recorded.findings
+
+# %%
+recorded.figure
+
+# %% [markdown]
+# ## A sentence
+
+# %%
+recorded.trial("vsepp.smooth-c000-s0").search("two red dotted hexagons", top=4)
