@@ -265,10 +265,19 @@ def _of_one(store: Studies, study: str, baseline: str | None, shares: Shares) ->
         raise UsageError(messages.NO_ATTEMPTS(studies=f"study {study}"))
     known = {record.name: record for record in store.studies()}
     board = build(
-        attempts, baseline=baseline or str(known[study].config["baseline"]), hit_share=shares.hit,
+        attempts, baseline=baseline_of(known[study], baseline), hit_share=shares.hit,
         target_share=shares.target,
     )
     return ReadBoards(store, _told(board, [known[study]], store), attempts, study)
+
+
+def baseline_of(record: StudyRecord, given: str | None) -> str:
+    """The loss to compare with: the given one, else that of the study. UsageError if there is neither, as in studies
+    that early versions recorded."""
+    named = given or record.config.get("baseline")
+    if not named:
+        raise UsageError(messages.NO_BASELINE(study=record.name))
+    return str(named)
 
 
 def _told(board: Leaderboard, records: Sequence[StudyRecord], store: Studies) -> Leaderboard:

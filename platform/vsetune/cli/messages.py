@@ -53,6 +53,9 @@ NOT_IN_MLFLOW = Message(
 STILL_RUNNING = Message(
     "VSE-X036", "study {study}: is running, and the export has it as it was; export it again when it has ended."
 )
+NO_BASELINE = Message(
+    "VSE-X038", "study {study}: its record names no baseline; name the loss to compare with by --baseline."
+)
 NO_MLFLOW = Message("VSE-X037", "{command}: no MLflow to log to; give --tracking-uri, or set MLFLOW_TRACKING_URI.")
 
 # Single trials and weights

@@ -117,7 +117,7 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """Check a study file without running anything: every problem at once, then its cells."""
-    from vsetune.search.drawing import CellDrawing
+    from vsetune.search.finite_spaces import gaps_of
     from vsetune.study.cell_budget import epochs_of_cell
     from vsetune.study.node_types import known_node_types, unused_gpus
     from vsetune.study.observed import promised_trials
@@ -136,7 +136,7 @@ def validate(
         table.add_row(cell.name, f"{epochs_of_cell(study, cell):g}", searched_text(cell))
     results.print(table)
     for cell in cells:
-        if gaps := CellDrawing(study.search, cell).gaps():
+        if gaps := gaps_of(study.search, cell):
             complain("warning", gaps)
     needs = [study.resources.needs_of(cell.network_name, cell.loss_name) for cell in cells]
     for line in unused_gpus(needs, [kind.resources for kind in known_node_types() or [this_machine()]]):
@@ -150,9 +150,7 @@ def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
     from vsetune.data.stored.dataset import Dataset
     from vsetune.data.stored.manifest import MANIFEST_FILE
     from vsetune.data.stored.storage import exists
-    from vsetune.study.first_stages import check_first_stage
-    from vsetune.study.fitting import require_fit
-    from vsetune.study.preparation import require_scenes, stage_search
+    from vsetune.study.fitting import require_fit, require_scenes
 
     path = under_home(study.data.path)
     if study.data.scenes is not None:
@@ -162,7 +160,11 @@ def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
         return f"; the data set {path} is not there yet, so it was not looked at"
     dataset = Dataset.open(path)
     require_fit(study, cells, dataset, where=str(file))
-    check_first_stage(stage_search(study, dataset, where=str(file)))
+    if study.evaluation.rerank is not None:
+        from vsetune.study.first_stages import check_first_stage
+        from vsetune.study.preparation import stage_search
+
+        check_first_stage(stage_search(study, dataset, where=str(file)))
     return ""
 
 
