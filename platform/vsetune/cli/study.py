@@ -95,16 +95,19 @@ def explain_study(
     study: StudyName,
     output: Annotated[Path | None, place_to_write(help="page to write; default: under VSETUNE_HOME/searches")] = None,
 ) -> None:
-    """Write a web page on the search of a study, running or ended: importances of its settings, what each was tried at,
-    the best so far, where the epochs went, why trials were stopped."""
-    from vsetune.study.explaining import explain, to_html
+    """Say what the search of a study, running or ended, has found, and write a web page on it: importances of its
+    settings, what each was tried at, the best so far, where the epochs went, why trials were stopped."""
+    from vsetune.study.explaining import explain, findings, to_html
 
     studies = Studies()
     attempts = studies.attempts(study)
     if not attempts:
         raise UsageError(messages.NO_ATTEMPTS(studies=f"study {study}"))
     with stderr.status("weighing the settings"):
-        page = to_html(explain(studies.record(study), attempts))
+        explained = explain(studies.record(study), attempts)
+        page = to_html(explained)
+    for line in findings(explained):
+        inform(line)
     path = output or home() / "searches" / f"{study}.html"
     write_text(path, page)
     keep_in_home(path)

@@ -268,3 +268,7 @@ NO_SPREAD = Message(
     "VSE-S085", "study {study}: no tuned loss has two searches with confirming seeds, so it shows no deviation between "
     "searches; name a study with search.repeats of 2 or more"
 )
+SEEDS_CONFIRMED = Message(
+    "VSE-S086", "study {study}: search.repeats: {repeats} would give further searches the seeds {seeds}, which study "
+    "confirm has used; give the changed study another name"
+)

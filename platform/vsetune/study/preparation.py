@@ -21,8 +21,9 @@ from vsetune.data.stored.manifest import MANIFEST_FILE
 from vsetune.data.stored.storage import exists
 from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError, StorageError, StudyConflict
-from vsetune.records.events import PLUGIN_TAG, StudyRecord
+from vsetune.records.events import FIRST_REPEATS, PLUGIN_TAG, StudyRecord
 from vsetune.records.studies import Studies, folder_of_study
+from vsetune.records.writer import first_repeats
 from vsetune.storage.addresses import join, shown_plain
 from vsetune.storage.hashes import fingerprint_of
 from vsetune.storage.home_files import require_usable
@@ -64,12 +65,16 @@ class PreparedStudy:
         folder = self.trial_folder(trial)
         return str(folder if remote_home() is None else folder.relative_to(home()))
 
-    def record(self, code: Mapping[str, str] | None = None) -> StudyRecord:
+    def record(self, code: Mapping[str, str] | None = None, *, known: StudyRecord | None = None) -> StudyRecord:
         """The study for the store, without passwords. Its fingerprint does not depend on where and how fast it runs.
 
-        code: sha256 of its plugins by key; None: of the loaded plugins.
+        code: sha256 of its plugins by key; None: of the loaded plugins. known: the study as it began or was resumed. It
+        may go on with more searches of each loss: they are cells of their own, with seeds of their own, so they change
+        nothing of the first ones. The fingerprint then is that of the study with the searches that it began with.
         """
-        plain = {key: value for key, value in self.spec.fingerprinted().items() if key not in _NOT_IN_FINGERPRINT}
+        first = self.spec.search.repeats if known is None else min(self.spec.search.repeats, first_repeats(known))
+        began = self.spec.model_copy(update={"search": self.spec.search.model_copy(update={"repeats": first})})
+        plain = {key: value for key, value in began.fingerprinted().items() if key not in _NOT_IN_FINGERPRINT}
         plain["data"] = {**plain["data"], "path": None}
         plain["search"] = {**plain["search"], "storage": None}  # a setting of earlier versions
         code = {plugin.key: plugin.sha256 for plugin in self.plugins} if code is None else code
@@ -78,6 +83,7 @@ class PreparedStudy:
         tags = {"data_fingerprint": self.data_fingerprint, "description": self.spec.description}
         tags[PROMISED] = str(promised_trials(self.spec, self.cells))
         tags |= {f"{PLUGIN_TAG}{key}": sha256 for key, sha256 in code.items()}
+        tags |= {FIRST_REPEATS: str(first)} if first < self.spec.search.repeats else {}
         return StudyRecord(self.spec.study, fingerprint, shown_plain(self.spec.to_plain()), tags)
 
 
