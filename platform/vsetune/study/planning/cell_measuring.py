@@ -45,7 +45,7 @@ from vsetune.training.random_state import RandomState
 from vsetune.training.step import Learner
 from vsetune.training.validation import CostOfPair, EncodedSplit, encode_split, pair_scores, split_scores
 
-_WARM_UP, _FEWEST, _MOST = 3, 2, 100
+_WARM_UP, _FEWEST, _MOST = 3, 2, 40
 """Numbers of steps: for warm-up, which makes buffers and the optimizer's state; fewest and most timed in a phase."""
 _FOR_STEPS = 0.4
 """Share of a cell's seconds for steps; the rest goes to the validation."""
