@@ -11,6 +11,7 @@ from vsetune.cli import messages
 from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
+from vsetune.study import messages as of_study
 
 
 @pytest.fixture
@@ -134,3 +135,17 @@ def test_the_share_of_the_target_is_an_option(vsetune, two, tmp_path, studies) -
 ])
 def test_what_cannot_be_shown_is_refused_in_one_line(vsetune, two, words, said) -> None:
     assert vsetune(*words if words[0] == "serve" else ("leaderboard", *words)).refused(*said)
+
+
+def test_a_study_whose_record_names_no_baseline_needs_one(vsetune, opened) -> None:
+    """Early versions recorded none."""
+    store = opened(StudyRecord("old", "ab" * 32, {"study": "old"}))
+    run = store.start_attempt(AttemptStart(
+        study="old", trial="vsepp.lmh-c000-s0", cell="vsepp.lmh", network="vsepp", loss="lmh", number=1, seed=0,
+        phase="search", configuration={}, resolved={}, environment={}, protocol={"images": 8},
+    ))
+    store.record_points(run, [ValidationPoint(1, 1.0, 8, 50.0, 1.0)])
+    store.finish_attempt(run, "finished", summary={}, error=None)
+    for words in (("leaderboard", "show", "old"), ("leaderboard", "explain", "old/vsepp.lmh")):
+        assert vsetune(*words).refused(of_study.NO_BASELINE, "study old", "--baseline")
+    assert vsetune("leaderboard", "show", "old", "--baseline", "lmh").code == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from vsetune.cli.components import count_parameters
 from vsetune.config.component_specs import NETWORKS, NetworkSpec
 from vsetune.errors import ConfigError
 from vsetune.networks.encoded import Encoded, joined
@@ -24,6 +25,18 @@ def test_every_spec_has_a_network_that_says_what_its_spec_says(name: str) -> Non
     assert isinstance(network, Network)
     assert (network.kind, network.embedding_size) == (spec.kind, spec.embedding_size)
     assert all(parameter.device.type == "meta" for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_parameters_that_lists_print_are_those_of_the_network(name: str) -> None:
+    assert vars(NETWORKS[name])["default_parameters"] == count_parameters(NETWORKS[name]())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_is_built_for_the_smallest_data(name: str) -> None:
+    """Checks of a study build a network of ours only where it reads files or needs one region: no other refuses."""
+    with torch.device("meta"):
+        build_network(NETWORKS[name](), regions=1, width=1, vocabulary_size=1)
 
 
 def test_a_spec_has_one_network() -> None:

@@ -12,8 +12,7 @@ from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.search import messages
 from vsetune.search.configurations import ConfigurationSearch, Lesson, Sampled, Suggestion
-from vsetune.search.drawing import CellDrawing
-from vsetune.search.finite_spaces import configurations_in
+from vsetune.search.finite_spaces import configurations_in, gaps_of
 
 SAMPLERS = get_args(SearchSpec.model_fields["sampler"].annotation)
 MARGINS = {"margin": {"choices": [0.1, 0.2, 0.3]}}
@@ -123,9 +122,9 @@ def test_trials_of_other_studies_are_no_trials_of_this_one_and_a_start_that_was_
 
 def test_a_space_smaller_than_its_budget_is_told_before_anything_runs() -> None:
     study, cell = study_of("lmh", MARGINS)
-    assert "has 6 configurations and the budget 30 whole trainings" in CellDrawing(study.search, cell).gaps()
+    assert "has 6 configurations and the budget 30 whole trainings" in gaps_of(study.search, cell)
     smaller, cell = study_of("lmh", MARGINS, configurations=6)
-    assert CellDrawing(smaller.search, cell).gaps() == ""
+    assert gaps_of(smaller.search, cell) == ""
 
 
 def test_configurations_of_a_space_are_counted() -> None:

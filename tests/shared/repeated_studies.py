@@ -32,9 +32,13 @@ def cells_of(study: StudySpec) -> list[Cell]:
     return repeated_cells(study, resolve_cells(study, where="test"))
 
 
-def trained(study: StudySpec, writer: StudyWriter, confirming: Confirming | None = None) -> list[Assignment]:
-    """The trials that a new process runs. M-Recall is the learning rate's and the seed's, so winners differ."""
-    begun(writer, study)
+def trained(
+    study: StudySpec, writer: StudyWriter, confirming: Confirming | None = None, *, is_open: bool = False
+) -> list[Assignment]:
+    """The trials that a new process runs. M-Recall is the learning rate's and the seed's, so winners differ. is_open:
+    the study has been opened in the log."""
+    if not is_open:
+        begun(writer, study)
     search = logged_search(writer, cells_of(study), study.search)
     ledger = StudyLedger(study, cells_of(study), writer, search, confirming=confirming)
     ledger.recover()

@@ -28,7 +28,8 @@ from vsetune.storage.mirror_contents import fetch, read_contents
 from vsetune.storage.paths import home, remote_home, remote_place, under_home
 from vsetune.storage.s3 import delete, find, listing, put_bytes
 from vsetune.study import messages, study_home
-from vsetune.study.preparation import make_scenes, prepare_study, require_home, require_scenes
+from vsetune.study.fitting import require_scenes
+from vsetune.study.preparation import make_scenes, prepare_study, require_home
 from vsetune.study.study_file import load_study
 from vsetune.study.study_home import held_home
 from vsetune.study.trainable import AttemptTrainable, report_of

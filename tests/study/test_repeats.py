@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from refusals import refused
 from repeated_studies import SEARCHED, cells_of, study_of, trained
 
 from vsetune.config import messages
 from vsetune.config.study.cells import cell_of, resolve_cells, unused_seeds
+from vsetune.errors import StudyConflict
+from vsetune.records import messages as record_messages
 from vsetune.records.writer import StudyWriter
+from vsetune.report.building import build
+from vsetune.study import messages as study_messages
 from vsetune.study.cell_goals import target_cell
 from vsetune.study.confirmations import Confirming
 from vsetune.study.observed import promised_trials
+from vsetune.study.preparation import PreparedStudy
+from vsetune.study.recorded_studies import repeated_study
+from vsetune.study.run import require_free_seeds
 
 
 def test_every_repeat_has_its_own_name_and_seeds_and_a_cell_without_a_search_has_them_all() -> None:
@@ -91,3 +99,61 @@ def test_repeats_are_in_the_fingerprint_only_where_there_are_several() -> None:
 def test_repeats_with_a_warm_start_are_refused() -> None:
     with refused(messages.REPEATS_WARM_STARTED):
         study_of(search={"warm_start": ["first"]})
+
+
+def prepared(repeats: int, **changes: Any) -> PreparedStudy:
+    study = study_of(search=SEARCHED | {"repeats": repeats}, **changes)
+    return PreparedStudy(study, cells_of(study), "ab12")
+
+
+def resumed(writer: StudyWriter, again: PreparedStudy) -> list[tuple[str, int, Any]]:
+    """The trials that the study runs when it begins or is resumed in this log: name, seed and configuration."""
+    require_free_seeds(writer, again)
+    writer.open_study(again.record(known=writer.history.record), resume=True)
+    done = trained(again.spec, writer, is_open=True)
+    return [(each.trial.trial, each.trial.seed, dict(each.configuration)) for each in done]
+
+
+def test_a_study_goes_on_with_more_repeats_which_change_nothing_of_the_first() -> None:
+    """It then has the trials of a study that had all repeats from the beginning, and each attempt as it was."""
+    grown = StudyWriter()
+    first = resumed(grown, prepared(1))
+    before = grown.attempts()
+    added = [*resumed(grown, prepared(2)), *resumed(grown, prepared(3))]
+    assert grown.attempts()[: len(before)] == before
+    whole = resumed(StudyWriter(), prepared(3))
+    assert sorted(first + added, key=str) == sorted(whole, key=str)
+    assert all(".r" in name or name.startswith("vsepp.lsh-") for name, *_ in added)
+    assert resumed(grown, prepared(3)) == []
+    assert grown.history.record.fingerprint == prepared(1).record().fingerprint
+    assert grown.history.record.config["search"]["repeats"] == 3
+
+
+@pytest.mark.parametrize(("repeats", "changes"), [(1, {}), (2, {}), (4, {"training": {"epochs": 3}})])
+def test_fewer_repeats_or_another_change_beside_them_are_refused(repeats: int, changes: dict[str, Any]) -> None:
+    writer = StudyWriter()
+    resumed(writer, prepared(1))
+    resumed(writer, prepared(3))
+    with refused(record_messages.STUDY_CHANGED, by=StudyConflict, study="tiny"):
+        resumed(writer, prepared(repeats, **changes))
+
+
+def test_more_repeats_are_refused_where_their_seeds_have_confirmed() -> None:
+    writer = StudyWriter()
+    resumed(writer, prepared(1))
+    trained(prepared(1).spec, writer, Confirming(3), is_open=True)
+    with refused(study_messages.SEEDS_CONFIRMED, by=StudyConflict, study="tiny", repeats=2, seeds="0, 2"):
+        resumed(writer, prepared(2))
+    assert resumed(writer, prepared(1)) == []
+
+
+def test_a_row_of_several_searches_is_trained_again_by_the_seeds_of_its_best_search() -> None:
+    study, writer = study_of(search=SEARCHED, losses=[{"name": "lmh"}]), StudyWriter()
+    trained(study, writer)
+    board = build(writer.attempts(), baseline="lmh")
+    (row,) = board.rows
+    assert row.has_searches
+    again = repeated_study(study, board.rows, writer.attempts(), name="again", epochs=None)
+    assert again.seeds == sorted({seed.seed for seed in row.seeds_of(row.pick) if not seed.chose})
+    (cell,) = resolve_cells(again, where="again")
+    assert cell.training["learning_rate"] == row.configuration["training.learning_rate"]

@@ -14,7 +14,7 @@ from refusals import refused
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.events import ValidationPoint
+from vsetune.records.events import ValidationPoint, has_diverged
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import cost_of, trials_of
 from vsetune.search.configurations import ConfigurationSearch
@@ -241,3 +241,10 @@ def test_a_miss_is_measured_by_the_tightest_of_the_limits() -> None:
 def test_a_search_too_long_to_simulate_is_refused() -> None:
     with refused(messages.SIMULATION_TOO_LONG, where="my.yaml", most_trials=20000):
         require_affordable(make_study(search={"configurations": 100_000}), TWO_WORKERS, where="my.yaml")
+
+
+def test_a_training_that_diverges_is_recorded_as_a_real_one_is() -> None:
+    simulated = Simulated(make_study(scheduler={"kind": "none"}), noisy_course, workers=2).run()
+    failed = [each for each in simulated.writer.attempts() if each.status == "failed"]
+    assert failed
+    assert all(has_diverged(each.status, each.error) for each in failed)

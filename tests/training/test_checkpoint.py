@@ -14,8 +14,9 @@ from refusals import refused
 from torch import Tensor
 
 from vsetune.errors import StorageError
+from vsetune.records.studies import BEST_FILE
 from vsetune.training import messages
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, NAMED_FILE, CheckpointFolder, seal_of
+from vsetune.training.checkpoint import CHECKPOINT_FILE, NAMED_FILE, CheckpointFolder, seal_of
 from vsetune.training.executions import EXECUTIONS_FILE
 
 WEIGHTS = {"w": torch.tensor([1.0, 2.0])}

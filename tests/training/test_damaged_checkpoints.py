@@ -16,9 +16,10 @@ from refusals import refused
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import DamagedCheckpoint, Message, StaleCheckpoint
+from vsetune.records.studies import BEST_FILE
 from vsetune.training import messages
 from vsetune.training.attempt import Attempt
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointFolder, seal_of, set_aside
+from vsetune.training.checkpoint import CHECKPOINT_FILE, CheckpointFolder, seal_of, set_aside
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 
 MakeTrial = Callable[..., TrialSpec]

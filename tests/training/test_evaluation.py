@@ -11,10 +11,10 @@ from trained_here import CPU, fresh_network, train
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions import semantic_sources
-from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.dataset import Dataset, evaluated_split
 from vsetune.metrics.recall import RankingProtocol
 from vsetune.training import evaluation
-from vsetune.training.evaluation import evaluate, evaluated_split
+from vsetune.training.evaluation import evaluate
 from vsetune.training.validation import encode_split
 
 

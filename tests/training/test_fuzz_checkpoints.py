@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import AttemptError, StaleCheckpoint
+from vsetune.records.studies import BEST_FILE
 from vsetune.training.attempt import Attempt
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, NAMED_FILE, seal_of, set_aside
+from vsetune.training.checkpoint import CHECKPOINT_FILE, NAMED_FILE, seal_of, set_aside
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 
 FILES = [CHECKPOINT_FILE, CHECKPOINT_FILE, CHECKPOINT_FILE, BEST_FILE, NAMED_FILE, EXECUTIONS_FILE, PROGRESS_FILE]

@@ -16,11 +16,12 @@ from trained_here import run_through
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import NumericError, Preempted
 from vsetune.records.events import AttemptStart, ValidationPoint
+from vsetune.records.studies import BEST_FILE
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import cost_of, trials_of
 from vsetune.training import messages
 from vsetune.training.attempt import Attempt
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, CheckpointPace
+from vsetune.training.checkpoint import CHECKPOINT_FILE, CheckpointPace
 
 SELDOM = 1e-9
 """Of the time: after the first checkpoint none is due in a lifetime."""

@@ -17,10 +17,10 @@ from vsetune.data.looking.show import Picture, ReadableIds
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.sentence_writing import SentenceWriting, WordFindings, WrittenSentences
+from vsetune.records.studies import BEST_FILE
 from vsetune.report.gallery.gallery import Gallery, make_gallery
 from vsetune.report.gallery.gallery_page import About, to_html
 from vsetune.report.gallery.written_sentences import CaptionLook, Word
-from vsetune.training.checkpoint import BEST_FILE
 from vsetune.training.trained import TrainedTrial, load_trained
 
 FEW = GallerySpec(captions=1, images=4, hardest=2, written=3, sentences=2, corrected=3)

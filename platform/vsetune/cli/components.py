@@ -266,7 +266,8 @@ def _facts_of_network(spec_class: type[NetworkSpec]) -> dict[str, Any]:
     spec = spec_class()
     cost = spec.pair_cost(regions=_REGIONS, words=_WORDS)
     return {
-        "paper": spec.source, "kind": spec.kind, "similarity": spec.score, "parameters": _parameters(spec),
+        "paper": spec.source, "kind": spec.kind, "similarity": spec.score,
+        "parameters": vars(spec_class).get("default_parameters") or count_parameters(spec),
         "flops_per_pair": cost.flops, "needs_dependencies": spec.reads.dependencies, "reads_boxes": spec.reads.boxes,
         "reads_phrases": spec.reads.phrases, "reads_siblings": spec.reads.siblings,
         "may_read_pixels": _may_read_pixels(spec), "stop_gradient": spec.stop_gradient,
@@ -316,8 +317,9 @@ def _may_read_pixels(spec: NetworkSpec) -> bool:
     return field is not None and "pixels" in get_args(field.annotation)
 
 
-def _parameters(spec: NetworkSpec) -> int:
-    import torch  # a second, which no other command of the catalogue should take
+def count_parameters(spec: NetworkSpec) -> int:
+    """Parameters of the network at the sizes above. Loads torch and builds the network, which takes seconds."""
+    import torch
 
     from vsetune.networks.network_building import build_network
 

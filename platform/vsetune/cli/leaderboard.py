@@ -163,10 +163,22 @@ def repeat(
     head = [
         f"# {', '.join(each.cell for each in chosen)} of study {record.name} again"
         + (f", for {epochs:g} epochs." if epochs is not None else "."),
-        f"# Recorded with {_origin(sources)}.", "#", f"#   vsetune study run {output}", "",
+        f"# Recorded with {_origin(sources)}.", *(f"# {line}" for line in _of_several_searches(chosen)), "#",
+        f"#   vsetune study run {output}", "",
     ]
     write_text(output, "\n".join(head) + dump_yaml(spec.to_plain()))
+    for line in _of_several_searches(chosen):
+        inform(line)
     inform(f"written: {output.absolute()}; run it with: vsetune study run {output}")
+
+
+def _of_several_searches(rows: Sequence[Row]) -> list[str]:
+    """For every row of several searches, which of them is trained again."""
+    return [
+        f"{row.cell}: the row is the mean of {len(row.repeats)} searches; this is the pick of the best, search "
+        f"{row.pick.repeat}, alone. To repeat the searches, run the file of the study under another name."
+        for row in rows if row.has_searches
+    ]
 
 
 def _origin(sources: RowSources) -> str:
@@ -190,6 +202,7 @@ def _found(
 ) -> tuple[Sequence[AttemptRecord], StudyRecord, Leaderboard, Row]:
     """Attempts and record of the study, its board, and the row. UsageError for anything that does not exist."""
     from vsetune.report.building import build
+    from vsetune.study.recorded_boards import baseline_of
 
     study, _, cell = name.partition("/")
     if not (study and cell):
@@ -198,7 +211,7 @@ def _found(
     store = Studies()
     record = store.record(study)
     attempts = store.attempts(study)
-    board = build(attempts, baseline=baseline or str(record.config["baseline"]))
+    board = build(attempts, baseline=baseline_of(record, baseline))
     rows = {row.cell: row for row in board.rows}
     return attempts, record, board, rows[require_known(cell, rows, "row", at=name)]
 

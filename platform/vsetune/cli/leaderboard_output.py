@@ -87,9 +87,6 @@ def export(
     """Write the leaderboard of a study, or those of several by data set, to files; without options, the page to
     VSETUNE_HOME/leaderboards."""
     from vsetune.report.export import TEXTS, curves_to_csv, to_json
-    from vsetune.report.page import to_html
-    from vsetune.report.rows import boards_of
-    from vsetune.report.shown_runs import shown_runs
 
     kind = None if profile is None else _picture_kind(profile)
     uri = store_uri(TrackingSpec())
@@ -99,9 +96,7 @@ def export(
     if not (html or csv or json or curves or latex or markdown or profile):
         html = home() / "leaderboards" / f"{read.name}.html"
     wanted: list[tuple[Path | None, Callable[[], str | bytes]]] = [
-        (html, lambda: to_html(read.shown, named, runs=shown_runs(
-            read.store, boards_of(read.shown).boards, read.attempts, mlflow_url=ui,
-        ))),
+        (html, lambda: _page(read, named, ui)),
         (csv, lambda: TEXTS["csv"](read.shown, named).whole()),
         (json, lambda: to_json(read.shown)),
         (markdown, lambda: TEXTS["md"](read.shown, named).whole()),
@@ -116,6 +111,15 @@ def export(
     server = mlflow_server(uri) if html is not None and ui is None else None
     if server is not None:
         inform(f"runs in the MLflow UI: {server}  (with --mlflow http://127.0.0.1:5000 the page links to them)")
+
+
+def _page(read: ReadBoards, columns: Sequence[Column], ui: str | None) -> str:
+    from vsetune.report.page import to_html
+    from vsetune.report.rows import boards_of
+    from vsetune.report.shown_runs import shown_runs
+
+    runs = shown_runs(read.store, boards_of(read.shown).boards, read.attempts, mlflow_url=ui)
+    return to_html(read.shown, columns, runs=runs)
 
 
 def _picture_kind(profile: Path) -> PictureKind:

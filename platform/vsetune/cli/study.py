@@ -95,16 +95,19 @@ def explain_study(
     study: StudyName,
     output: Annotated[Path | None, place_to_write(help="page to write; default: under VSETUNE_HOME/searches")] = None,
 ) -> None:
-    """Write a web page on the search of a study, running or ended: importances of its settings, what each was tried at,
-    the best so far, where the epochs went, why trials were stopped."""
-    from vsetune.study.explaining import explain, to_html
+    """Say what the search of a study, running or ended, has found, and write a web page on it: importances of its
+    settings, what each was tried at, the best so far, where the epochs went, why trials were stopped."""
+    from vsetune.study.explaining import explain, findings, to_html
 
     studies = Studies()
     attempts = studies.attempts(study)
     if not attempts:
         raise UsageError(messages.NO_ATTEMPTS(studies=f"study {study}"))
     with stderr.status("weighing the settings"):
-        page = to_html(explain(studies.record(study), attempts))
+        explained = explain(studies.record(study), attempts)
+        page = to_html(explained)
+    for line in findings(explained):
+        inform(line)
     path = output or home() / "searches" / f"{study}.html"
     write_text(path, page)
     keep_in_home(path)
@@ -117,7 +120,7 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """Check a study file without running anything: every problem at once, then its cells."""
-    from vsetune.search.drawing import CellDrawing
+    from vsetune.search.finite_spaces import gaps_of
     from vsetune.study.cell_budget import epochs_of_cell
     from vsetune.study.node_types import known_node_types, unused_gpus
     from vsetune.study.observed import promised_trials
@@ -136,7 +139,7 @@ def validate(
         table.add_row(cell.name, f"{epochs_of_cell(study, cell):g}", searched_text(cell))
     results.print(table)
     for cell in cells:
-        if gaps := CellDrawing(study.search, cell).gaps():
+        if gaps := gaps_of(study.search, cell):
             complain("warning", gaps)
     needs = [study.resources.needs_of(cell.network_name, cell.loss_name) for cell in cells]
     for line in unused_gpus(needs, [kind.resources for kind in known_node_types() or [this_machine()]]):
@@ -150,9 +153,7 @@ def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
     from vsetune.data.stored.dataset import Dataset
     from vsetune.data.stored.manifest import MANIFEST_FILE
     from vsetune.data.stored.storage import exists
-    from vsetune.study.first_stages import check_first_stage
-    from vsetune.study.fitting import require_fit
-    from vsetune.study.preparation import require_scenes, stage_search
+    from vsetune.study.fitting import require_fit, require_scenes
 
     path = under_home(study.data.path)
     if study.data.scenes is not None:
@@ -162,7 +163,11 @@ def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
         return f"; the data set {path} is not there yet, so it was not looked at"
     dataset = Dataset.open(path)
     require_fit(study, cells, dataset, where=str(file))
-    check_first_stage(stage_search(study, dataset, where=str(file)))
+    if study.evaluation.rerank is not None:
+        from vsetune.study.first_stages import check_first_stage
+        from vsetune.study.preparation import stage_search
+
+        check_first_stage(stage_search(study, dataset, where=str(file)))
     return ""
 
 

@@ -87,9 +87,9 @@ def gallery(
     """Write a web page of what a trial's best network retrieves: queries with their top items, the hardest negatives
     of the split, and heat maps of where in the image it looks. For a network that writes sentences (tags) also its
     sentences, the words it finds wrong, and the captions it corrects. The page is stored with the run, in gallery/."""
+    from vsetune.data.stored.dataset import evaluated_split
     from vsetune.report.gallery.gallery import make_gallery
     from vsetune.report.gallery.gallery_page import to_html
-    from vsetune.training.evaluation import evaluated_split
 
     given = {
         "captions": captions, "images": images, "top": top, "written": written, "corrected": corrected, "seed": seed,
@@ -271,8 +271,9 @@ def rerank(
     """Score a split in two stages: a trial's network that embeds proposes the first candidates of every image and every
     caption, another trial's network that scores pairs decides among them. Prints the recalls of the first stage alone
     beside those of both. Runs are named as for `trial gallery`."""
+    from vsetune.data.stored.dataset import evaluated_split
     from vsetune.metrics.score_blocks import check_top
-    from vsetune.training.evaluation import evaluate_reranked, evaluated_split
+    from vsetune.training.evaluation import evaluate_reranked
     from vsetune.training.reranking import FirstStage
 
     store, attempts = found_attempts(first, second, finished=True)
@@ -354,7 +355,7 @@ def _checkpoint(store: Studies, attempt: RecordedAttempt, into: Path) -> str | N
 
 def _common_split(attempts: Sequence[RecordedAttempt], members: Sequence[TrainedTrial], split: str | None) -> str:
     """UsageError unless all members were trained on the same data and are evaluated on the same split."""
-    from vsetune.training.evaluation import evaluated_split
+    from vsetune.data.stored.dataset import evaluated_split
 
     first = members[0].dataset
     _check_data("trial ensemble", attempts, members)

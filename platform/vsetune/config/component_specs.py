@@ -127,6 +127,9 @@ class NetworkSpec(Spec):
     """What all networks share. `name` selects the network. source: the paper, and where it appeared."""
 
     source: ClassVar[str] = ""
+    default_parameters: ClassVar[int | None] = None
+    """Parameters at the default settings, for 36 regions of 2,048 and 10,000 words, for lists that do not build the
+    network. A subclass has its own. None: it is built to be counted."""
     stop_gradient: ClassVar[str] = ""
     """Quantities that the network treats as constants on purpose although they depend on a parameter."""
     own_loss_weights: ClassVar[tuple[str, ...]] = ()

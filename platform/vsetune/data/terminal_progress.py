@@ -38,7 +38,8 @@ class _TerminalProgress:
 def terminal_progress(console: Console) -> Iterator[ProgressSink]:
     """A bar with count, rate and time left; pass the console of stderr."""
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), _RateColumn(),
+        TimeRemainingColumn(),
     )
     progress = Progress(*columns, console=console)
     try:

@@ -24,6 +24,8 @@ from vsetune.storage.whole_files import make_folder, read_json, unreadable
 
 RUNS = "runs"
 EXPORT_FILE = "mlflow.json"
+BEST_FILE = "best.safetensors"
+"""The best weights of a trial, in its folder."""
 """The exporter's progress, and the ids that MLflow has given to attempts."""
 _STOP_FILE, _KEPT = "stop", "kept"
 _MOST_BYTES = 4096

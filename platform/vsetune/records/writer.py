@@ -11,6 +11,7 @@ from typing import Any
 from vsetune.errors import StudyConflict
 from vsetune.records import messages
 from vsetune.records.events import (
+    FIRST_REPEATS,
     PLUGIN_TAG,
     AttemptRecord,
     AttemptStart,
@@ -120,7 +121,7 @@ class StudyWriter:
 
 def require_same_study(known: StudyRecord, record: StudyRecord, *, resume: bool) -> None:
     """StudyConflict if `record` must not continue `known`, a study of the same name."""
-    if known.fingerprint != record.fingerprint:
+    if known.fingerprint != record.fingerprint or repeats_of(record) < repeats_of(known):
         changes = _changes(known, record)
         shown = ", ".join(changes[:_SHOWN]) + (f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else "")
         raise StudyConflict(messages.STUDY_CHANGED(
@@ -128,6 +129,16 @@ def require_same_study(known: StudyRecord, record: StudyRecord, *, resume: bool)
         ))
     if not resume:
         raise StudyConflict(messages.STUDY_EXISTS(study=record.name))
+
+
+def repeats_of(record: StudyRecord) -> int:
+    """How many searches of each loss a recorded study asks for; 1 for one of a version without that setting."""
+    return int((record.config.get("search") or {}).get("repeats", 1))
+
+
+def first_repeats(record: StudyRecord) -> int:
+    """How many it began with; it may have been resumed with more."""
+    return int(record.tags.get(FIRST_REPEATS, repeats_of(record)))
 
 
 def _changes(known: StudyRecord, record: StudyRecord) -> list[str]:

@@ -52,8 +52,8 @@ def _answer(rows: Sequence[Row], reference: Row, comparisons: Sequence[Compariso
         return "the study is not over: vsetune study run FILE --resume"
     if "one search" in answers:
         return (
-            f"{FEWEST_REPEATS} searches of each tuned loss: give a copy of the study file another name and "
-            f"search.repeats: {FEWEST_REPEATS}, then vsetune study run FILE"
+            f"{FEWEST_REPEATS} searches of each tuned loss: search.repeats: {FEWEST_REPEATS} in the study file, then "
+            "vsetune study run FILE --resume"
         )
     if "too few seeds" in answers:
         needed = max(map(fewest_units, comparisons))
@@ -64,8 +64,8 @@ def _answer(rows: Sequence[Row], reference: Row, comparisons: Sequence[Compariso
         which = f"whether {', '.join(row.loss for row in open_rows)} {'is' if len(open_rows) == 1 else 'are'} different"
         if any(each.by_search for each in comparisons):
             return (
-                f"{which}: twice as many searches narrow the intervals by about 30 %: search.repeats: {2 * units} in a "
-                "copy of the study file under another name, then vsetune study run FILE"
+                f"{which}: twice as many searches narrow the intervals by about 30 %: search.repeats: {2 * units} in "
+                "the study file, then vsetune study run FILE --resume"
             )
         return f"{which}: twice as many seeds narrow the intervals by about 30 %: {_confirm(studies, 2 * units)}"
     return "all comparisons are decided; another network or data set takes a study of its own"

@@ -30,6 +30,7 @@ from vsetune.errors import ConfigError, Problem
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search import messages
 from vsetune.search.drawing import CellDrawing
+from vsetune.search.finite_spaces import gaps_of
 from vsetune.search.sampling.sampler import Draw, distributions_of
 from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT, TrialHistory
 
@@ -112,6 +113,7 @@ class ConfigurationSearch:
         `sampled` belongs to another search space.
         """
         self._keep, self._refuses, self._first_numbers = keep, refuses, first_numbers or {}
+        self._spec, self._cells = spec, {cell.name: cell for cell in cells}
         self._distributions = {cell.name: distributions_of(cell) for cell in cells}
         self._drawings = {cell.name: CellDrawing(spec, cell) for cell in cells}
         self._histories = {cell.name: TrialHistory(applying=cell.applying) for cell in cells}
@@ -160,7 +162,7 @@ class ConfigurationSearch:
         drawing, refuses = self._drawings[cell], self._refuses
         for _ in range(_MOST_REFUSED):
             history = self._histories[cell]
-            if not history and (gaps := drawing.gaps()):
+            if not history and (gaps := gaps_of(self._spec, self._cells[cell])):
                 logger.warning("%s", gaps)
             drawn = drawing.next(history)
             if drawn is None:

@@ -56,18 +56,9 @@ class CellDrawing:
         )]
         self.starts: Sequence[Mapping[str, Value]] = ()
 
-    def gaps(self) -> str:
-        """Why a grid does not cover the space, or that the space is smaller than the budget, in one line; else
-        empty."""
-        if not self._cell.domains:
-            return ""
-        gaps = uncovered(self._spaces[0]) if self._sampler.name == "grid" else ""
-        if self._size is not None and self._size < self._spaces[0].budget:
-            gaps = (
-                f"the space has {self._size} configurations and the budget {self._spaces[0].budget} whole trainings: "
-                f"the search ends early; search more, or lower search.configurations to {self._size}"
-            )
-        return gaps and f"search: cell {self._cell.name}: {gaps}"
+    def uncovered(self) -> str:
+        """Why the budget does not cover a grid, in one line; empty where it does, and for other samplers."""
+        return uncovered(self._spaces[0]) if self._sampler.name == "grid" else ""
 
     def left(self, history: TrialHistory) -> int | None:
         """How many configurations have not been sampled yet; None for an infinite space."""

@@ -26,7 +26,7 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError, StorageError, UsageError
-from vsetune.records.studies import Studies
+from vsetune.records.studies import BEST_FILE, Studies
 from vsetune.storage.hashes import sha256_hex, sha256_of_file
 from vsetune.storage.home_files import bring_mirrored, find_in_home, keep_in_home
 from vsetune.storage.paths import home
@@ -34,7 +34,6 @@ from vsetune.storage.whole_files import make_folder, read_json, whole_file
 from vsetune.study import messages
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.study.recorded import RecordedAttempt, find_attempt, require_best_weights
-from vsetune.training.checkpoint import BEST_FILE
 from vsetune.training.trained import KeptStage, require_embedding
 
 STAGES_FOLDER, STUDY_FILE = "first_stages", "study.yaml"

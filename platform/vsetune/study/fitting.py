@@ -6,27 +6,44 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-import torch
-
+from vsetune.config.component_specs import LossSpec, NetworkSpec
+from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.study.cells import Cell, build_trial, candidates
-from vsetune.config.study.study_spec import StudySpec
+from vsetune.config.study.study_spec import ScenesSpec, StudySpec
 from vsetune.config.study.training import PhaseSpec, TrialSpec
 from vsetune.data.batches.pixels import require_photographs
 from vsetune.data.captions.parses import phrase_codes, require_as_listed, word_heads
-from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.captions.word_pieces import WordPieces
-from vsetune.data.stored.dataset import Dataset
-from vsetune.errors import ConfigError, DataError, Problem
-from vsetune.losses.loss_base import LossContext
-from vsetune.losses.loss_building import build_loss
-from vsetune.networks.network_building import build_network
+from vsetune.data.making.data_place import finished
+from vsetune.data.stored.dataset import Dataset, evaluated_split
+from vsetune.errors import ConfigError, DataError, Problem, StudyConflict
 from vsetune.networks.vsepp.spec import VseppSpec
-from vsetune.storage.paths import under_home
+from vsetune.storage.addresses import is_remote
+from vsetune.storage.paths import remote_home, under_home
 from vsetune.study import messages
-from vsetune.training.batches import training_steps_per_epoch
-from vsetune.training.evaluation import PROTOCOLS, evaluated_split
-from vsetune.training.schedule import require_room_for_warmup
-from vsetune.training.start import check_start
+from vsetune.training.schedule import require_room_for_warmup, training_steps_per_epoch
+
+
+def require_scenes(spec: StudySpec, *, where: str) -> None:
+    """Checks that data at `data.path`, if there are any, are the data that `data.scenes` asks for.
+
+    Makes nothing. Messages name the fields of the study file. ConfigError: the data cannot be made there.
+    StudyConflict: other data are there.
+    """
+    assert spec.data.scenes is not None
+    path = spec.data.path
+    if is_remote(path) and not path.startswith(f"{remote_home()}/"):
+        raise ConfigError(messages.SCENES_REMOTE(where=where, path=path))
+    try:
+        finished(scenes_recipe(".", spec.data.scenes), path)  # the output does not enter its identity
+    except StudyConflict as error:
+        raise StudyConflict(messages.SCENES_OTHER_DATA(where=where, path=path)) from error
+
+
+def scenes_recipe(output: str, sizes: ScenesSpec) -> IngestRecipe:
+    """The recipe of the embedded data that a study asks for."""
+    source = ScenesSource.model_validate(sizes.to_plain())
+    return IngestRecipe(name="scenes", output=output, source=source, features=PixelsSpec())
 
 
 def require_fit(spec: StudySpec, cells: list[Cell], dataset: Dataset, *, where: str) -> None:
@@ -67,17 +84,28 @@ def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Itera
     wanted, split = spec.evaluation, evaluated_split(spec.data, dataset)
     images = dataset.split(split).images
     yield from _ranking_problems(spec, dataset, where)
-    for name in wanted.protocols:
-        needed = PROTOCOLS[name].images
-        if needed is not None and images != needed:
-            yield messages.PROTOCOL_IMAGES(where=where, protocol=name, need=needed, split=split, got=images)
+    yield from _protocol_problems(wanted.protocols, split, images, where)
     for k in wanted.srd_at:
         yield from _too_large(where, "evaluation.srd_at", k, split, images)
     if wanted.relevance is not None:
+        from vsetune.data.captions.relevance_lists import relevant_pairs
+
         try:
             relevant_pairs(dataset, split, under_home(wanted.relevance))
         except DataError as error:
             yield error.problem.at(f"{where}: evaluation.relevance")
+
+
+def _protocol_problems(names: Sequence[str], split: str, images: int, where: str) -> Iterator[Problem]:
+    """Protocols that rank another number of images than the split has."""
+    if not names:
+        return
+    from vsetune.training.evaluation import PROTOCOLS
+
+    for name in names:
+        needed = PROTOCOLS[name].images
+        if needed is not None and images != needed:
+            yield messages.PROTOCOL_IMAGES(where=where, protocol=name, need=needed, split=split, got=images)
 
 
 def _ranking_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[Problem]:
@@ -177,6 +205,13 @@ def _region_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator
 
 def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
     spec = trial.network
+    if not _may_refuse(spec):
+        return
+    import torch
+
+    from vsetune.networks.network_building import build_network
+    from vsetune.training.start import check_start
+
     try:
         with torch.device("meta"):  # shapes without memory or arithmetic
             network = build_network(
@@ -187,10 +222,38 @@ def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterato
         yield error.problem.at(where)
 
 
+def _may_refuse(spec: NetworkSpec) -> bool:
+    """Whether building the network may fail for its data or its files: third-party code, models and weights that it
+    reads, and the one network of ours that does not take every number of regions. Only these are built for the check,
+    because torch takes longer to load than everything else that is checked."""
+    reads = spec.reads
+    is_of_one_vector = isinstance(spec, VseppSpec) and spec.image_input == "global"
+    return (
+        not _is_ours(spec) or is_of_one_vector or spec.start_from is not None or reads.pixels is not None
+        or reads.word_pieces is not None
+    )
+
+
+def _is_ours(spec: NetworkSpec | LossSpec) -> bool:
+    return type(spec).__module__.startswith("vsetune.")
+
+
 def _loss_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
-    """Problems of a loss when it is built for this many images, and phases that would train nothing."""
+    """Problems of a loss when it is built for this many images, and phases that would train nothing. As networks,
+    losses are built only where that may show a problem."""
+    phases = trial.training.phases or [PhaseSpec()]
+    terms = [term for number in range(len(phases)) for term in trial.loss_in(number).terms().values()]
+    if all(_is_ours(term) and not term.lasting_sizes for term in terms) and all(
+        phase.trains != "loss" for phase in phases
+    ):
+        return
+    import torch
+
+    from vsetune.losses.loss_base import LossContext
+    from vsetune.losses.loss_building import build_loss
+
     context = LossContext(trial.network.embedding_size, dataset.split(trial.data.train_split).images)
-    for number, phase in enumerate(trial.training.phases or [PhaseSpec()]):
+    for number, phase in enumerate(phases):
         try:
             with torch.device("meta"):
                 loss = build_loss(trial.loss_in(number), context)

@@ -242,6 +242,9 @@ NO_EMBEDDING = Message(
 SCORES_NOT_FINITE = Message("VSE-S079", "the network gives scores that are not finite for this query")
 NOTHING_TO_SEARCH = Message("VSE-S080", "the index is empty, there is nothing to search in")
 MODEL_FOLDER_TAKEN = Message("VSE-S190", "{folder}: has files already, need a new or an empty folder")
+NO_BASELINE = Message(
+    "VSE-S192", "study {study}: its record names no baseline; name the loss to compare with by --baseline"
+)
 PHOTOGRAPH_FEATURES = Message(
     "VSE-S191", "network {network} reads features made elsewhere ({extractor}), which cannot be made of a photograph "
     "here; ask it with a sentence"
@@ -267,4 +270,8 @@ SIMULATION_TOO_LONG = Message(
 NO_SPREAD = Message(
     "VSE-S085", "study {study}: no tuned loss has two searches with confirming seeds, so it shows no deviation between "
     "searches; name a study with search.repeats of 2 or more"
+)
+SEEDS_CONFIRMED = Message(
+    "VSE-S086", "study {study}: search.repeats: {repeats} would give further searches the seeds {seeds}, which study "
+    "confirm has used; give the changed study another name"
 )

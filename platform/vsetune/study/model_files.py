@@ -24,13 +24,12 @@ from vsetune.errors import DamagedCheckpoint, DataError, UsageError
 from vsetune.networks.importing.imported import network_of
 from vsetune.networks.importing.stored import StoredNetwork, StoredWeights
 from vsetune.networks.network_base import Network
-from vsetune.records.studies import Studies
+from vsetune.records.studies import BEST_FILE, Studies
 from vsetune.storage.hashes import sha256_of_file
 from vsetune.storage.whole_files import make_folder, read_json, write_json
 from vsetune.study import messages
 from vsetune.study.kept_plugins import carry_plugins, load_kept, study_folder_of
 from vsetune.study.recorded import RecordedAttempt, require_best_weights
-from vsetune.training.checkpoint import BEST_FILE
 from vsetune.training.search_index import SearchIndex
 from vsetune.training.trained import TrainedTrial, described, described_by, trial_of
 

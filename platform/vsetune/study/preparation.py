@@ -9,34 +9,32 @@ from pathlib import Path
 from rich.console import Console
 
 from vsetune.config.plugins import Plugin
-from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.study.cells import Cell, build_trial, candidates, repeated_cells, resolve_cells
 from vsetune.config.study.study_spec import ScenesSpec, StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.parses import lacks_phrases, phrase_codes
 from vsetune.data.captions.semantic_sources import semantic_vectors_of
-from vsetune.data.making.data_place import finished
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
-from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.dataset import Dataset, evaluated_split
 from vsetune.data.stored.manifest import MANIFEST_FILE
 from vsetune.data.stored.storage import exists
 from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError, StorageError, StudyConflict
-from vsetune.records.events import PLUGIN_TAG, StudyRecord
+from vsetune.records.events import FIRST_REPEATS, PLUGIN_TAG, StudyRecord
 from vsetune.records.studies import Studies, folder_of_study
-from vsetune.storage.addresses import is_remote, join, shown_plain
+from vsetune.records.writer import first_repeats
+from vsetune.storage.addresses import join, shown_plain
 from vsetune.storage.hashes import fingerprint_of
 from vsetune.storage.home_files import require_usable
 from vsetune.storage.paths import HOME_VARIABLE, home, home_variable, remote_home, remote_place, under_home
 from vsetune.study import messages
 from vsetune.study.first_stages import StageSearch, with_first_stage
-from vsetune.study.fitting import require_fit
+from vsetune.study.fitting import require_fit, require_scenes, scenes_recipe
 from vsetune.study.observed import PROMISED, promised_trials
 from vsetune.study.places import TRACKING_VARIABLE, tracking_uri
 from vsetune.study.study_file import load_study, used_plugins
 from vsetune.study.study_home import TRIALS_FOLDER
-from vsetune.training.evaluation import evaluated_split
 
 _NOT_IN_FINGERPRINT = {"description", "plugins", "resources", "tracking"}
 
@@ -67,12 +65,16 @@ class PreparedStudy:
         folder = self.trial_folder(trial)
         return str(folder if remote_home() is None else folder.relative_to(home()))
 
-    def record(self, code: Mapping[str, str] | None = None) -> StudyRecord:
+    def record(self, code: Mapping[str, str] | None = None, *, known: StudyRecord | None = None) -> StudyRecord:
         """The study for the store, without passwords. Its fingerprint does not depend on where and how fast it runs.
 
-        code: sha256 of its plugins by key; None: of the loaded plugins.
+        code: sha256 of its plugins by key; None: of the loaded plugins. known: the study as it began or was resumed. It
+        may go on with more searches of each loss: they are cells of their own, with seeds of their own, so they change
+        nothing of the first ones. The fingerprint then is that of the study with the searches that it began with.
         """
-        plain = {key: value for key, value in self.spec.fingerprinted().items() if key not in _NOT_IN_FINGERPRINT}
+        first = self.spec.search.repeats if known is None else min(self.spec.search.repeats, first_repeats(known))
+        began = self.spec.model_copy(update={"search": self.spec.search.model_copy(update={"repeats": first})})
+        plain = {key: value for key, value in began.fingerprinted().items() if key not in _NOT_IN_FINGERPRINT}
         plain["data"] = {**plain["data"], "path": None}
         plain["search"] = {**plain["search"], "storage": None}  # a setting of earlier versions
         code = {plugin.key: plugin.sha256 for plugin in self.plugins} if code is None else code
@@ -81,6 +83,7 @@ class PreparedStudy:
         tags = {"data_fingerprint": self.data_fingerprint, "description": self.spec.description}
         tags[PROMISED] = str(promised_trials(self.spec, self.cells))
         tags |= {f"{PLUGIN_TAG}{key}": sha256 for key, sha256 in code.items()}
+        tags |= {FIRST_REPEATS: str(first)} if first < self.spec.search.repeats else {}
         return StudyRecord(self.spec.study, fingerprint, shown_plain(self.spec.to_plain()), tags)
 
 
@@ -143,22 +146,6 @@ def _splits(spec: StudySpec) -> list[str]:
     return [name for name in (data.train_split, data.validation_split, data.test_split) if name is not None]
 
 
-def require_scenes(spec: StudySpec, *, where: str) -> None:
-    """Checks that data at `data.path`, if there are any, are the data that `data.scenes` asks for.
-
-    Makes nothing. Messages name the fields of the study file. ConfigError: the data cannot be made there.
-    StudyConflict: other data are there.
-    """
-    assert spec.data.scenes is not None
-    path = spec.data.path
-    if is_remote(path) and not path.startswith(f"{remote_home()}/"):
-        raise ConfigError(messages.SCENES_REMOTE(where=where, path=path))
-    try:
-        finished(_scenes_recipe(".", spec.data.scenes), path)  # the output does not enter its identity
-    except StudyConflict as error:
-        raise StudyConflict(messages.SCENES_OTHER_DATA(where=where, path=path)) from error
-
-
 def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
     """Makes the data set that `data.scenes` asks for. Errors name the fields of the study file."""
     assert spec.data.scenes is not None
@@ -174,16 +161,11 @@ def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
         raise StorageError(problem.worded(f"{problem}{hint}")) from error
 
 
-def _scenes_recipe(output: str, sizes: ScenesSpec) -> IngestRecipe:
-    source = ScenesSource.model_validate(sizes.to_plain())
-    return IngestRecipe(name="scenes", output=output, source=source, features=PixelsSpec())
-
-
 def make_scenes(place: str | Path, sizes: ScenesSpec, console: Console) -> None:
     """Makes the embedded data set unless it is there already. place: a folder, or a prefix under the remote home.
 
     StudyConflict if another data set is there."""
-    recipe = _scenes_recipe(str(place).removeprefix(f"{remote_home()}/"), sizes)
+    recipe = scenes_recipe(str(place).removeprefix(f"{remote_home()}/"), sizes)
     if exists(join(str(place), MANIFEST_FILE)):
         ingest(recipe, progress=SilentProgress())
         return

@@ -13,7 +13,7 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, DamagedCheckpoint, DataError, StaleCheckpoint, StorageError, UsageError
 from vsetune.records.events import AttemptRecord
 from vsetune.records.log import lines_of, refreshed
-from vsetune.records.studies import EXPORT_FILE, Studies, folder_of_study
+from vsetune.records.studies import BEST_FILE, EXPORT_FILE, Studies, folder_of_study
 from vsetune.records.study_lock import LOCK_FILE
 from vsetune.storage.home_files import bring_mirrored
 from vsetune.storage.paths import remote_place
@@ -83,8 +83,6 @@ def best_weights(studies: Studies, attempt: RecordedAttempt, into: Path) -> Path
 
     DamagedCheckpoint if the file is damaged. into: a folder that must exist as long as the file is needed.
     """
-    from vsetune.training.checkpoint import BEST_FILE  # brings torch, a second that lists and curves do without
-
     bring_mirrored(attempt.folder, lambda name: name == BEST_FILE, into=into)
     kept = next((place / BEST_FILE for place in (into, attempt.folder) if (place / BEST_FILE).is_file()), None)
     if kept is None:
@@ -98,8 +96,6 @@ def best_weights(studies: Studies, attempt: RecordedAttempt, into: Path) -> Path
 
 def require_best_weights(store: Studies, attempt: RecordedAttempt, into: Path) -> Path:
     """The same as `best_weights`, but a StaleCheckpoint of one line if the file is gone."""
-    from vsetune.training.checkpoint import BEST_FILE
-
     weights = best_weights(store, attempt, into)
     if weights is None:
         raise StaleCheckpoint(messages.NO_CHECKPOINT(where=attempt.where, file=BEST_FILE, folder=attempt.folder))

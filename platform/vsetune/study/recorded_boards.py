@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vsetune.errors import UsageError
 from vsetune.metrics.efficiency import TARGET_SHARE
 from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.events import AttemptRecord, StudyRecord
@@ -11,6 +12,7 @@ from vsetune.records.studies import Studies
 from vsetune.report.building import build
 from vsetune.report.recalls import with_recalls
 from vsetune.report.rows import Leaderboard
+from vsetune.study import messages
 from vsetune.study.range_ends import board_with_ends
 
 
@@ -25,10 +27,19 @@ def recorded_board(
     """
     record = store.record(study)
     board = build(
-        store.attempts(study) if attempts is None else attempts, baseline=baseline or str(record.config["baseline"]),
+        store.attempts(study) if attempts is None else attempts, baseline=baseline_of(record, baseline),
         hit_share=hit_share, target_share=target_share,
     )
     return completed_board(board, [record], store)
+
+
+def baseline_of(record: StudyRecord, given: str | None) -> str:
+    """The loss to compare with: the given one, else that of the study. UsageError if there is neither, as in studies
+    that early versions recorded."""
+    named = given or record.config.get("baseline")
+    if not named:
+        raise UsageError(messages.NO_BASELINE(study=record.name))
+    return str(named)
 
 
 def completed_board(board: Leaderboard, records: Sequence[StudyRecord], store: Studies) -> Leaderboard:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.dataset import Dataset, evaluated_split
 from vsetune.errors import DataError, NumericError, UsageError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
@@ -24,7 +24,6 @@ from vsetune.networks.network_base import evaluating
 from vsetune.study import messages
 from vsetune.study.model_files import CarriedNetwork, load_model
 from vsetune.training.device import choose_device, tower_precision
-from vsetune.training.evaluation import evaluated_split
 from vsetune.training.search_index import SearchIndex
 from vsetune.training.validation import EncodedSplit, split_scores
 

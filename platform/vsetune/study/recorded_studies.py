@@ -42,6 +42,8 @@ def repeated_study(
 ) -> StudySpec:
     """The study that trains the configurations of these rows (of one network) again, with the seeds that they show.
 
+    A row of several searches is their mean. Of it the configuration of the best search is trained, with the seeds of
+    that search: the others had other configurations.
     name: of the new study. epochs: of every training, instead of the recorded ones. attempts: the recorded ones.
     UsageError if a trial of the new study would differ from the recorded one, and for rows without a usable trial.
     """
@@ -115,12 +117,20 @@ def _spec(
     changed = {
         "study": name, "networks": networks, "losses": losses, "overrides": overrides,
         "baseline": plain["baseline"] if plain["baseline"] in cells else next(iter(cells)),
-        "seeds": sorted({seed.seed for row in rows for seed in row.headline}),
+        "seeds": _seeds_of(rows),
         "search": SearchSpec(configurations=1).to_plain(), "scheduler": {"kind": "none"},
         "budget": BudgetSpec().to_plain(), "resources": plain["resources"] | {"cells": resources},
     }
     whole = {key: value for key, value in plain.items() if key != "cells"} | changed
     return parse_spec(whole, StudySpec, where=f"repetition of study {study.study}")
+
+
+def _seeds_of(rows: Sequence[Row]) -> list[int]:
+    """The seeds behind the rows; those of the best search of each, where a row is of several searches."""
+    shown = [row.headline for row in rows]
+    if any(row.has_searches for row in rows):
+        shown = [tuple(headline_of(row.seeds_of(row.pick))) for row in rows]
+    return sorted({seed.seed for seeds in shown for seed in seeds})
 
 
 def _hold(entry: dict[str, Any], override: dict[str, Any], settings: Mapping[str, Any]) -> None:

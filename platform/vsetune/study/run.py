@@ -21,7 +21,7 @@ from vsetune.errors import StorageError, StudyConflict, UsageError, one_line
 from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyStatus
 from vsetune.records.studies import Studies
 from vsetune.records.study_lock import LOCK_FILE
-from vsetune.records.writer import StudyWriter
+from vsetune.records.writer import StudyWriter, repeats_of
 from vsetune.report.rows import Leaderboard
 from vsetune.storage.addresses import shown_plain
 from vsetune.storage.whole_files import write_text
@@ -236,19 +236,34 @@ def _print(lines: Sequence[str], console: Console) -> None:
 def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool, changed_plugins: bool) -> None:
     """Opens the study in the log. StudyConflict that names the file if the code of a plugin has changed since the study
     began, unless it is resumed with changed_plugins."""
+    known = writer.history.record
+    require_free_seeds(writer, prepared)
     try:
-        writer.open_study(prepared.record(), resume=resume)
+        writer.open_study(prepared.record(known=known), resume=resume)
     except StudyConflict as error:
-        known = writer.history.record
         tags = known.tags.items() if known is not None and resume and changed_plugins else ()
         first = {tag.removeprefix(PLUGIN_TAG): sha256 for tag, sha256 in tags if tag.startswith(PLUGIN_TAG)}
         if first:
-            writer.open_study(prepared.record(first), resume=True)
+            writer.open_study(prepared.record(first, known=known), resume=True)
             return
         change = changed_since(prepared.spec.study, prepared.folder, prepared.plugins)
         if change is None:
             raise
         raise StudyConflict(change) from error
+
+
+def require_free_seeds(writer: StudyWriter, prepared: PreparedStudy) -> None:
+    """StudyConflict if the study asks for more searches than before, and `study confirm` has used the seeds that these
+    would get: searches that share seeds are not independent."""
+    known = writer.history.record
+    if known is None or repeats_of(known) >= prepared.spec.search.repeats:
+        return
+    own = {cell.name: cell.seeds for cell in prepared.cells}
+    used = {each.start.seed for each in writer.attempts() if each.start.seed not in own.get(each.start.cell, ())}
+    if used:
+        raise StudyConflict(messages.SEEDS_CONFIRMED(
+            study=prepared.spec.study, repeats=prepared.spec.search.repeats, seeds=", ".join(map(str, sorted(used))),
+        ))
 
 
 @contextmanager

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from vsetune.errors import StorageError
 from vsetune.records.log import LOG_FILE, LogWriter
-from vsetune.records.studies import EXPORT_FILE
+from vsetune.records.studies import BEST_FILE, EXPORT_FILE
 from vsetune.records.study_lock import LOCK_FILE, locked_study
 from vsetune.storage.mirror import Mirror, MirroredFiles, is_set_aside
 from vsetune.storage.mirror_contents import DamagedObject, drop_files, fetch
 from vsetune.storage.paths import remote_place
-from vsetune.training.checkpoint import BEST_FILE, CHECKPOINT_FILE, NAMED_FILE
+from vsetune.training.checkpoint import CHECKPOINT_FILE, NAMED_FILE
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ import torch
 from vsetune.config.sources.trial_inputs import STREAMED, Reading
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.freed_memory import give_back_freed_memory, keep_freed_memory
-from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.dataset import Dataset, evaluated_split
 from vsetune.errors import AttemptError, Preempted, StorageError
 from vsetune.records.events import ValidationPoint
 from vsetune.storage.whole_files import make_folder
@@ -25,7 +25,7 @@ from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CheckpointFolder, CheckpointPace
 from vsetune.training.device import choose_device, use_threads
 from vsetune.training.environment import describe_environment, describe_protocol
-from vsetune.training.evaluation import evaluate, evaluated_split, recalls, score_split
+from vsetune.training.evaluation import evaluate, recalls, score_split
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.failures import out_of_memory, scoring
 from vsetune.training.loop import TrainingLoop

@@ -14,7 +14,7 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.assembly import CaptionTables, caption_tables
 from vsetune.data.batches.bank_batches import bank_rows
 from vsetune.data.batches.batch import Batch
-from vsetune.data.batches.reader import steps_per_epoch, training_batches
+from vsetune.data.batches.reader import training_batches
 from vsetune.data.captions.parses import phrases_name, read_parses
 from vsetune.data.captions.semantic_sources import CosineSpread, cosine_spread, semantic_vectors_of, source_name
 from vsetune.data.captions.word_pieces import word_pieces_name
@@ -23,21 +23,13 @@ from vsetune.errors import ConfigError, DataError
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.training import messages
 from vsetune.training.random_state import undisturbed
+from vsetune.training.schedule import training_steps_per_epoch
 from vsetune.training.validation import caption_inputs
 
 _SAMPLED_PAIRS = 20_000
 _MOST_SPREADS = 16
 _spreads: dict[str, CosineSpread] = {}
 """Cache for the next trial of this process, by data set, its settings and source."""
-
-
-def training_steps_per_epoch(trial: TrialSpec, dataset: Dataset) -> int:
-    """Steps of a trial in one epoch; with dropped last batches 0 where no batch is full."""
-    training = trial.training
-    return steps_per_epoch(
-        dataset, trial.data.train_split, batch_size=training.batch_size, batch_unit=training.batch_unit,
-        drop_last=training.drop_last,
-    )
 
 
 class TrainingBatches:

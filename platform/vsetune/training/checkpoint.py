@@ -24,6 +24,7 @@ from torch import Tensor
 
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, StorageError, one_line
 from vsetune.networks.importing.stored import WeightNotes
+from vsetune.records.studies import BEST_FILE
 from vsetune.storage.hashes import sha256_hex, sha256_of_file
 from vsetune.storage.whole_files import (
     free_name,
@@ -63,7 +64,6 @@ _log = logging.getLogger(__name__)
 
 FORMAT = 1
 CHECKPOINT_FILE = "checkpoint.pt"
-BEST_FILE = "best.safetensors"
 NAMED_FILE = "checkpoint-best.safetensors"
 OF_DAMAGE = (
     RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError, EOFError,

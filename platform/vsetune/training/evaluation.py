@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.captions.semantic_sources import semantic_vectors_of, source_name
@@ -29,12 +28,6 @@ from vsetune.training.validation import OnBatch, Report, encode_split, split_sco
 
 PROTOCOLS = {protocol.name: protocol for protocol in (COCO_TEST_5K, COCO_TEST_1K)}
 _SIZES = frozenset({"images", "captions", "folds"})  # stated once, in the protocol
-
-
-def evaluated_split(data: DataSpec, dataset: Dataset) -> str:
-    """The split on which the best checkpoint is scored: test where the data set has it, else validation."""
-    has_test = data.test_split is not None and data.test_split in dataset.manifest.splits
-    return data.test_split if has_test and data.test_split is not None else data.validation_split
 
 
 def recalls(scores: RetrievalScores) -> dict[str, float]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from vsetune.config.study.training import LinearSchedule, TrainingSpec, phase_starts
+from vsetune.config.study.training import LinearSchedule, TrainingSpec, TrialSpec, phase_starts
+from vsetune.data.stored.dataset import Dataset, steps_per_epoch
 from vsetune.errors import ConfigError
 from vsetune.training import messages
 
@@ -34,6 +35,15 @@ def linear_factor(
     grown = (epoch - begin + one_step) / warmup if warmup > 0 else 1.0
     left = max(end - epoch, one_step) / (end - begin - warmup)
     return min(1.0, grown, left)
+
+
+def training_steps_per_epoch(trial: TrialSpec, dataset: Dataset) -> int:
+    """Steps of a trial in one epoch; with dropped last batches 0 where no batch is full."""
+    training = trial.training
+    return steps_per_epoch(
+        dataset, trial.data.train_split, batch_size=training.batch_size, batch_unit=training.batch_unit,
+        drop_last=training.drop_last,
+    )
 
 
 def require_room_for_warmup(training: TrainingSpec, *, steps_per_epoch: int) -> None:

@@ -28,10 +28,15 @@ from vsetune.networks.network_base import (
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.text_transformer import architecture_of
 from vsetune.training import messages
-from vsetune.training.batches import training_steps_per_epoch
 from vsetune.training.device import product_precision, tower_precision
 from vsetune.training.drawn_negatives import Miner
-from vsetune.training.schedule import loss_factor, phase_at, rate_factor, require_room_for_warmup
+from vsetune.training.schedule import (
+    loss_factor,
+    phase_at,
+    rate_factor,
+    require_room_for_warmup,
+    training_steps_per_epoch,
+)
 from vsetune.training.start import known_architecture, start
 from vsetune.training.trained import described
 from vsetune.training.validation import caption_inputs, image_inputs

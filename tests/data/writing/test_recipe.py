@@ -86,3 +86,10 @@ def test_the_terminal_shows_stage_and_count() -> None:
         progress.advance(20)
     assert "scenes train" in capture.get()
     assert "20/20" in capture.get()
+
+
+def test_the_terminal_shows_the_name_of_a_stage_with_its_brackets() -> None:
+    console = Console(record=True, force_terminal=True, width=120)
+    with console.capture() as capture, terminal_progress(console) as progress:
+        progress.stage("captions of [bold]mine[/]", 20)
+    assert "captions of [bold]mine[/]" in capture.get()

@@ -10,7 +10,7 @@ import pytest
 
 from vsetune.config.spec.base import Choices, Range
 from vsetune.records.events import StudyRecord
-from vsetune.study.explaining import explain, to_html
+from vsetune.study.explaining import explain, findings, to_html
 from vsetune.study.explaining.explained import has_levelled, seen_domain
 from vsetune.study.explaining.search_charts import (
     MOST_PLOTTED,
@@ -171,10 +171,10 @@ def test_the_page_stands_alone_and_has_every_cell(explained) -> None:
     assert "default-src 'none'" in page
     assert not re.search(r"https?://|@import|url\(|<script", page)
     links = [attributes["href"] for tag, attributes in Page(page).tags if "href" in attributes]
-    assert links == ["#cell-0", "#cell-1"]
+    assert links == ["#cell-0"]
     text = " ".join(page.split())
     said = (
-        "9 trials in 2 cells.", "No trial yet.", "early stopping <strong>patience</strong>",
+        "9 trials in 1 cell.", "No trial yet: vsepp.lmh.", "early stopping <strong>patience</strong>",
         "9 trials (4 finished, 3 stopped, 1 failed, 1 open) trained 36.0 epochs of 48.0 (not over); 12.0 are left; "
             "1,110 of 2,000 device-seconds.",
         "Best: M-Recall 55.5 % at epoch 5.00, by vsepp.lseh-c002-s0", "at least 10 trials",
@@ -200,3 +200,34 @@ def test_names_and_errors_are_escaped(store, add, study) -> None:
     assert "&lt;img src=x" in page
     assert "<img" not in page
     assert not [attributes for _, attributes in Page(page).tags if any(name.startswith("on") for name in attributes)]
+
+
+def test_what_was_found_is_said_first_on_the_page_and_in_the_terminal(explained) -> None:
+    said = findings(explained)
+    assert said == [
+        "vsepp.lseh: best M-Recall 55.5 % by trial 3 of 9, with loss.margin 0.14, training.learning_rate 0.000196.",
+        "No trial yet: vsepp.lmh.",
+    ]
+    text = " ".join(to_html(explained).split())
+    assert text.index(said[0]) < text.index(said[1]) < text.index("9 trials in 1 cell.")
+
+
+def test_the_setting_that_matters_most_and_ends_of_ranges_are_among_what_was_found(store, add, study) -> None:
+    for number in range(12):
+        add(number, [40.0 + 2 * number], **({"training.learning_rate": 1e-2} if number == 11 else {}))
+    said, _ = findings(explain(study, store.attempts()))
+    assert re.search(r"; training\.learning_rate matters most \(\d+ %, of 12 trials\)", said)
+    assert said.endswith("; training.learning_rate is at the high end of what was searched.")
+
+
+def test_nothing_that_is_empty_is_on_the_page(store, add, study) -> None:
+    """A trial without a result: no charts, no importances, no columns of outcomes that no trial had."""
+    add(0, [], "failed", error="loss is not finite at step 140")
+    page = to_html(explain(study, store.attempts()))
+    assert findings(explain(study, store.attempts()))[0] == "vsepp.lseh: the only trial has no result that counts."
+    headings = re.findall(r"<h[23][^>]*>(.*?)</h[23]>", page)
+    assert headings == ["Where the epochs went", "vsepp.lseh", "Why trials ended early"]
+    columns = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', page)
+    assert columns[:4] == ["Cell", "Best M-Recall", "Failed", "Given"]
+    assert "First setting" not in columns
+    assert '<div class="pair">' not in page

@@ -79,7 +79,7 @@ class SearchSpec(Spec):
     )
     repeats: int = Field(
         1, ge=1, le=100, description="searches of every cell, each with its own samples, budget, winner and confirming "
-        "seeds; tuned losses are compared over them, from 3 on",
+        "seeds; tuned losses are compared over them, from 3 on; a resumed study may have more than before",
     )
     seed: Seed = 0
     include_defaults: bool = Field(True, description="the first configuration of a cell is the papers' defaults")

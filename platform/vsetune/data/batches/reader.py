@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import weakref
 from bisect import bisect_left
@@ -171,15 +170,6 @@ def evaluation_batches(
     in_order = _images_in_order(dataset, dataset.split(split), reads, images)
     batches = _batches(assembly, _items(in_order, "images"), batch_size, threads=threads)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
-
-
-def steps_per_epoch(
-    dataset: Dataset, split: str, *, batch_size: int, batch_unit: BatchUnit, drop_last: bool = False
-) -> int:
-    """Batches that `training_batches` gives per epoch."""
-    info = dataset.split(split)
-    batches = (info.captions if batch_unit == "pairs" else info.images) / batch_size
-    return math.floor(batches) if drop_last else math.ceil(batches)
 
 
 def _images_in_order(

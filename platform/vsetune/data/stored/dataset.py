@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
-from vsetune.config.sources.trial_inputs import STREAMED, Reading
+from vsetune.config.sources.trial_inputs import STREAMED, DataSpec, Reading
 from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, SplitInfo
@@ -227,3 +228,18 @@ def check_first(folder: str) -> str:
 def without_check(problem: Problem, folder: str) -> Problem:
     """The problem without the advice to check the data folder, which was checked."""
     return problem.worded(problem.replace(check_first(folder), ""))
+
+
+def evaluated_split(data: DataSpec, dataset: Dataset) -> str:
+    """The split on which the best checkpoint is scored: test where the data set has it, else validation."""
+    has_test = data.test_split is not None and data.test_split in dataset.manifest.splits
+    return data.test_split if has_test and data.test_split is not None else data.validation_split
+
+
+def steps_per_epoch(
+    dataset: Dataset, split: str, *, batch_size: int, batch_unit: Literal["pairs", "images"], drop_last: bool = False
+) -> int:
+    """Batches that `training_batches` gives per epoch."""
+    info = dataset.split(split)
+    batches = (info.captions if batch_unit == "pairs" else info.images) / batch_size
+    return math.floor(batches) if drop_last else math.ceil(batches)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 import numpy as np
-from webdataset.tariterators import group_by_keys
 
 from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data import messages
@@ -213,6 +212,8 @@ def shard_samples(
 def _samples(
     stream: BinaryIO, need: FeatureInfo, suffixes: tuple[str, ...], one_of: tuple[str, ...]
 ) -> Iterator[tuple[str, dict[str, bytes]]]:
+    from webdataset.tariterators import group_by_keys  # brings torch, which checks of a study do without
+
     array_bytes = HEADER_BYTES + need.regions * need.width * np.dtype(need.dtype).itemsize
     most = {RECORD: _RECORD_BYTES, FEATURES: array_bytes, BOXES: HEADER_BYTES + need.regions * _BOX_BYTES}
     wanted = (*suffixes, *one_of)

@@ -32,6 +32,7 @@ class CgmnSpec(NetworkSpec):
     """
 
     source: ClassVar[str] = "Cheng et al., ACM TOMM 2022"
+    default_parameters: ClassVar[int] = 161_988_288
     later_keys: ClassVar[tuple[str, ...]] = ("norm",)
     own_loss_weights: ClassVar[tuple[str, ...]] = ("matching_weight",)
 

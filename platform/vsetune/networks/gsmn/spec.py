@@ -16,6 +16,7 @@ class GsmnSpec(NetworkSpec):
     """GSMN (Liu et al. 2020): words and regions are matched block by block, matches travel along two graphs."""
 
     source: ClassVar[str] = "Liu et al., CVPR 2020"
+    default_parameters: ClassVar[int] = 13_248_452
 
     def pair_cost(self, *, regions: int, words: int) -> PairCost:
         """Products of all blocks, norms by Gram matrices of both sides, and the layers behind the two graphs."""

@@ -27,6 +27,7 @@ class MalaliKellerSpec(NetworkSpec):
     """
 
     source: ClassVar[str] = "Malali and Keller, IEEE TPAMI 2022"
+    default_parameters: ClassVar[int] = 7_598_784
 
     name: Literal["malali_keller"] = "malali_keller"
     embedding_size: int = Field(

@@ -24,6 +24,7 @@ class MseSpec(NetworkSpec):
     """MSE** (Huteau et al. 2023): the average of a CNN's last map, mapped once; the last state of a GRU per caption."""
 
     source: ClassVar[str] = "Huteau et al., 2023"
+    default_parameters: ClassVar[int] = 9_171_648
     later_keys: ClassVar[tuple[str, ...]] = ("text",)
 
     name: Literal["mse"] = "mse"

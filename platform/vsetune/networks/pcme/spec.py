@@ -14,6 +14,7 @@ class PcmeNetworkSpec(NetworkSpec):
     """PCME (Chun et al. 2021): a Gaussian per item; the mean is PVSE's with one head, the spread has its own layers."""
 
     source: ClassVar[str] = "Chun et al., CVPR 2021"
+    default_parameters: ClassVar[int] = 21_301_116
 
     def pair_cost(self, *, regions: int, words: int) -> PairCost:
         """One dot product, of means or of sums of samples; or the distances of all pairs of samples."""

@@ -14,6 +14,7 @@ class PvseNetworkSpec(NetworkSpec):
     """PVSE (Song and Soleymani 2019): K embeddings per item, global features plus what K attention heads add."""
 
     source: ClassVar[str] = "Song and Soleymani, CVPR 2019"
+    default_parameters: ClassVar[int] = 12_153_780
 
     def pair_cost(self, *, regions: int, words: int) -> PairCost:
         """K x K dot products."""

@@ -21,6 +21,7 @@ class ScanSpec(NetworkSpec):
     """SCAN (Lee et al. 2018): cosines of words with the regions they attend to, or of regions with words, pooled."""
 
     source: ClassVar[str] = "Lee et al., ECCV 2018"
+    default_parameters: ClassVar[int] = 13_245_120
     later_keys: ClassVar[tuple[str, ...]] = ("norm",)
 
     def pair_cost(self, *, regions: int, words: int) -> PairCost:

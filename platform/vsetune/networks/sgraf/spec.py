@@ -49,6 +49,8 @@ class SgrafSpec(NetworkSpec):
 class SgrafSafSpec(SgrafSpec):
     """SGRAF-SAF (Diao et al. 2021): similarity attention filtration, a gated mean of the similarity vectors."""
 
+    default_parameters: ClassVar[int] = 17_973_006
+
     name: Literal["sgraf_saf"] = "sgraf_saf"
     gate_statistics: Literal["per_caption", "pooled"] = Field(
         "per_caption",
@@ -62,6 +64,8 @@ class SgrafSafSpec(SgrafSpec):
 
 class SgrafSgrSpec(SgrafSpec):
     """SGRAF-SGR (Diao et al. 2021): similarity graph reasoning over the similarity vectors."""
+
+    default_parameters: ClassVar[int] = 18_564_875
 
     name: Literal["sgraf_sgr"] = "sgraf_sgr"
     steps: int = Field(3, ge=1, le=1000, description="steps of reasoning, each with weights of its own")

@@ -39,6 +39,7 @@ class TagsSpec(NetworkSpec):
 
     own_loss_weights: ClassVar[tuple[str, ...]] = ("mlm_weight", "istm_weight", "wod_weight", "woc_weight")
     source: ClassVar[str] = "Fan et al., ACM MM 2022 (TAGS-DC); encoder as UNITER, Chen et al., ECCV 2020"
+    default_parameters: ClassVar[int] = 96_512_291
 
     def pair_cost(self, *, regions: int, words: int) -> PairCost:
         """All layers over words and regions; the last one answers at the first token alone.

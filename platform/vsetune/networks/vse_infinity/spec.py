@@ -28,6 +28,7 @@ class VseInfinitySpec(NetworkSpec):
     """
 
     source: ClassVar[str] = "Chen et al., CVPR 2021"
+    default_parameters: ClassVar[int] = 14_845_952
 
     name: Literal["vse_infinity"] = "vse_infinity"
     pooling_size: int = Field(32, ge=2, le=65_536, multiple_of=2, description="positional encoding and GRU size of GPO")

@@ -24,6 +24,7 @@ class VseppSpec(NetworkSpec):
     """VSE++ (Faghri et al. 2018): one linear map per image, last state of a GRU per caption."""
 
     source: ClassVar[str] = "Faghri et al., BMVC 2018"
+    default_parameters: ClassVar[int] = 9_171_648
 
     name: Literal["vsepp"] = "vsepp"
     image_input: Literal["global", "mean", "flatten", "pixels"] = Field(

@@ -15,6 +15,7 @@ class VsrnSpec(NetworkSpec):
     """VSRN (Li et al. 2019): graph reasoning between regions, a GRU over regions, caption generation as second task."""
 
     source: ClassVar[str] = "Li et al., ICCV 2019"
+    default_parameters: ClassVar[int] = 127_292_048
     own_loss_weights: ClassVar[tuple[str, ...]] = ("captioning_weight",)
 
     name: Literal["vsrn"] = "vsrn"

@@ -15,10 +15,9 @@ from enum import StrEnum
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from vsetune.errors import StorageError, UsageError, VsetuneError
 from vsetune.nightly import messages
@@ -32,6 +31,9 @@ from vsetune.nightly.installing.nightly_entry import (
 )
 from vsetune.storage.paths import HOME_VARIABLE
 from vsetune.storage.whole_files import make_folder, write_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 class EntryKind(StrEnum):
@@ -220,6 +222,8 @@ def _rendered(template: str, entry: NightlyEntry, **values: Any) -> str:
 
 @cache
 def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("vsetune.nightly", "templates"), autoescape=False, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,

@@ -2,5 +2,6 @@
 
 from vsetune.study.explaining.explained import ExplainedCell, ExplainedStudy, explain
 from vsetune.study.explaining.explained_page import to_html
+from vsetune.study.explaining.found import findings
 
-__all__ = ["ExplainedCell", "ExplainedStudy", "explain", "to_html"]
+__all__ = ["ExplainedCell", "ExplainedStudy", "explain", "findings", "to_html"]

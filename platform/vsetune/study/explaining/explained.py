@@ -235,6 +235,12 @@ def text_of(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def settings_text(trial: TriedTrial) -> str:
+    """`loss.margin 0.2, training.learning_rate 0.0003`."""
+    values = {name: value for name, value in trial.configuration.items() if name != "seed"}
+    return ", ".join(f"{name} {text_of(value)}" for name, value in values.items()) or "nothing searched"
+
+
 def seen_domain(values: Iterable[Any]) -> Domain:
     """The range or the choices that the values of a setting span, where its domain is not known. values: at least one.
     """

@@ -8,8 +8,16 @@ from dataclasses import dataclass
 
 from vsetune.report.page_templates import render
 from vsetune.report.wording import fixed
-from vsetune.study.explaining.explained import OUTCOMES, Account, ExplainedCell, ExplainedStudy, TriedTrial
-from vsetune.study.explaining.search_charts import MOST_PLOTTED, SearchCharts, charts_of, recall_range, settings_text
+from vsetune.study.explaining.explained import (
+    OUTCOMES,
+    Account,
+    ExplainedCell,
+    ExplainedStudy,
+    TriedTrial,
+    settings_text,
+)
+from vsetune.study.explaining.found import findings
+from vsetune.study.explaining.search_charts import MOST_PLOTTED, SearchCharts, charts_of, recall_range
 
 _FEW_TRIALS, _MOST_NAMED = 30, 3
 
@@ -30,13 +38,16 @@ class _Section:
 
 def to_html(explained: ExplainedStudy) -> str:
     """The whole page as text. It needs no network and no JavaScript."""
-    longest = max((_length(cell.account) for cell in explained.cells), default=0.0) or 1.0
-    cells = len(explained.cells)
+    begun = [cell for cell in explained.cells if cell.trials]
+    longest = max((_length(cell.account) for cell in begun), default=0.0) or 1.0
     return render(
         "explained.html.j2", "vsetune.study.explaining",
-        explained=explained, outcomes=OUTCOMES, fixed=fixed,
-        headline=f"{_trials(sum(len(cell.trials) for cell in explained.cells))} in {cells} cell{'s'[:cells != 1]}.",
-        sections=[_section(cell, number, longest) for number, cell in enumerate(explained.cells)],
+        explained=explained, fixed=fixed, found=findings(explained),
+        outcomes=[each for each in OUTCOMES if any(cell.account.trials[each] for cell in begun)],
+        has_budget=any(cell.account.budget for cell in begun),
+        has_importances=any(cell.importances.shares for cell in begun),
+        headline=f"{_trials(sum(len(cell.trials) for cell in begun))} in {len(begun)} cell{'s'[:len(begun) != 1]}.",
+        sections=[_section(cell, number, longest) for number, cell in enumerate(begun)],
     )
 
 
@@ -53,8 +64,6 @@ def _length(account: Account) -> float:
 
 def _lead(cell: ExplainedCell) -> str:
     """Epochs, budget and best trial of a cell in a few sentences."""
-    if not cell.trials:
-        return "No trial yet."
     counts = ", ".join(f"{cell.account.trials[each]} {each}" for each in OUTCOMES if cell.account.trials[each])
     text = f"{_trials(len(cell.trials))} ({counts}) trained {fixed(cell.account.spent, 1)} epochs"
     budget = cell.account.budget

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from vsetune.config.spec.base import Choices, Domain
 from vsetune.report.vega import svg
 from vsetune.report.wording import fixed
-from vsetune.study.explaining.explained import ExplainedCell, TriedTrial, text_of
+from vsetune.study.explaining.explained import ExplainedCell, TriedTrial, settings_text, text_of
 
 MOST_PLOTTED = 400
 """Most trials of a cell that are plotted; a page with more marks opens slowly."""
@@ -52,12 +52,6 @@ def _words(trial: TriedTrial) -> str:
         f"M-Recall {fixed(trial.best, 2)} % at epoch {fixed(trial.best_epoch, 2)}"
     )
     return f"{trial.name}: {best}, {trial.outcome} after {fixed(trial.epochs, 1)} epochs; {settings_text(trial)}"
-
-
-def settings_text(trial: TriedTrial) -> str:
-    """`loss.margin 0.2, training.learning_rate 0.0003`."""
-    values = {name: value for name, value in trial.configuration.items() if name != "seed"}
-    return ", ".join(f"{name} {text_of(value)}" for name, value in values.items()) or "nothing searched"
 
 
 def recall_range(trials: Iterable[TriedTrial]) -> tuple[float, float] | None:

@@ -27,7 +27,7 @@ from vsetune.config.sources.trial_inputs import STREAMED, Reading
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec, phase_starts
 from vsetune.data.freed_memory import keep_freed_memory
-from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.dataset import Dataset, evaluated_split
 from vsetune.errors import one_line
 from vsetune.metrics.recall import owner_scores
 from vsetune.networks.encoded import Encoded
@@ -39,14 +39,13 @@ from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CheckpointFolder
 from vsetune.training.device import choose_device, peak_memory_bytes, reset_peak_memory, use_threads, wait_for
-from vsetune.training.evaluation import evaluated_split
 from vsetune.training.failures import failure_of
 from vsetune.training.loop import TrainingLoop
 from vsetune.training.random_state import RandomState
 from vsetune.training.step import Learner
 from vsetune.training.validation import CostOfPair, EncodedSplit, encode_split, pair_scores, split_scores
 
-_WARM_UP, _FEWEST, _MOST = 3, 2, 100
+_WARM_UP, _FEWEST, _MOST = 3, 2, 40
 """Numbers of steps: for warm-up, which makes buffers and the optimizer's state; fewest and most timed in a phase."""
 _FOR_STEPS = 0.4
 """Share of a cell's seconds for steps; the rest goes to the validation."""

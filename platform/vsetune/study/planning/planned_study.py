@@ -6,11 +6,12 @@ import heapq
 import itertools
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
-import torch
 
 from vsetune.config.study.cells import Cell, repeated_cells
 from vsetune.config.study.evaluation_settings import EvaluationSpec
@@ -289,11 +290,29 @@ class _Progress:
 def this_machine() -> NodeType:
     """This machine with the resources that Ray would find here."""
     resources = {"CPU": float(os.cpu_count() or 1), "memory": _RAYS_SHARE * psutil.virtual_memory().available}
+    if _has_driver_of_gpus():
+        resources |= _gpus()
+    return NodeType(THIS_MACHINE, resources, most=1, usd_per_hour=None)
+
+
+def _has_driver_of_gpus() -> bool:
+    """Whether torch could find a GPU here. Loading torch to ask takes longer than all else that a command asks of this
+    machine, so a Linux without a driver's device (NVIDIA, its WSL, AMD) does not ask."""
+    if not sys.platform.startswith("linux"):
+        return True
+    return any(Path("/dev").glob("nvidia*")) or any(Path(device).exists() for device in ("/dev/dxg", "/dev/kfd"))
+
+
+def _gpus() -> dict[str, float]:
+    """The GPUs that torch finds, by Ray's names."""
+    import torch
+
+    resources = {}
     if torch.cuda.is_available():
         resources["GPU"] = float(torch.cuda.device_count())
         for word in torch.cuda.get_device_name().replace("-", " ").split():
             resources[f"accelerator_type:{word}"] = 1.0  # Ray names one of them
-    return NodeType(THIS_MACHINE, resources, most=1, usd_per_hour=None)
+    return resources
 
 
 def require_places(needs: Iterable[Needs], types: Sequence[NodeType], *, where: str, advice: str) -> None:

@@ -15,7 +15,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import refusal, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
-from vsetune.records.events import AttemptRecord, StudyRecord
+from vsetune.records.events import DIVERGED, AttemptRecord, StudyRecord
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import winner_of
 from vsetune.search.configurations import ConfigurationSearch
@@ -229,9 +229,6 @@ def _until_divergence(epochs: list[float], m_recalls: list[float]) -> list[tuple
     return list(zip(epochs, m_recalls, strict=True))[: last + 1]
 
 
-DIVERGED = "M-Recall is not finite"
-
-
 class VirtualClock:
     """Seconds since the start of a simulation, advanced by the cluster. The ledger must use the same clock."""
 
@@ -322,7 +319,8 @@ class VirtualCluster:
         seconds = epoch * course.epoch_seconds
         summary = {"epochs": epoch, "train_seconds": seconds, "device_seconds": seconds}
         if not math.isfinite(m_recall):
-            failure = {"event": "failed", "error": f"epoch {epoch:g}: {DIVERGED}", "summary": summary, "done": True}
+            error = f"{DIVERGED} M-Recall is not finite at epoch {epoch:g}"
+            failure = {"event": "failed", "error": error, "summary": summary, "done": True}
             record_report(self._ledger, running.name, failure)
             return
         point = {
