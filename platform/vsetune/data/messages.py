@@ -75,6 +75,18 @@ NO_VOCABULARY = Message(
     "VSE-D033", "{where}: not a vocabulary file (`words` is no list of strings); ingest the data again"
 )
 
+OUTSIDE_SHARD_MISSING = Message(
+    "VSE-D092", "{shard}: shard missing; put it back, or delete {folder}/manifest.json and repeat `vsetune data index`."
+)
+OUTSIDE_SHARD_DAMAGED = Message(
+    "VSE-D093", "{shard}: damaged shard ({reason}); put it back as it was, or delete {folder}/manifest.json and repeat "
+    "`vsetune data index`."
+)
+NO_FEATURES = Message(
+    "VSE-D094", "{folder}: its shards have photographs and no features; name a network that reads photographs, or "
+    "ingest the images with an extractor."
+)
+
 # Ingest: the data set and its place
 
 OUTPUT_OF_ANOTHER_RECIPE = Message(

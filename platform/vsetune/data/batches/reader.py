@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -22,6 +22,7 @@ from vsetune.data import messages
 from vsetune.data.batches.assembly import Assembly, CaptionTables, Decode, Decoded, Item, caption_tables, decoders
 from vsetune.data.batches.bank_batches import BankRows, GatheredBatches, Gathering, rows_in_order, shuffled_rows
 from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.epoch_shards import ShardPart, epoch_parts, epoch_size
 from vsetune.data.batches.pixels import evaluation_pixels, require_photographs, training_pixels
 from vsetune.data.batches.sample_stream import BatchUnit, buffer_size, in_rows, shuffled, shuffled_images
 from vsetune.data.stored.dataset import Dataset
@@ -110,7 +111,8 @@ def training_batches(
     tables: CaptionTables | None = None,
     rows: BankRows | None = None,
 ) -> Batches:
-    """Exactly one epoch: every pair once, a short last batch included, in an order set by (seed, epoch) alone.
+    """Exactly one epoch: every pair once (or as its shard's weight says), a short last batch included, in an order set
+    by (seed, epoch) alone.
 
     batch_size: pairs or images, depending on batch_unit. shuffle_pairs: pairs in the shuffle buffer.
     skip_batches: leave out that many at the start, to resume; the rest equals the uninterrupted epoch.
@@ -140,9 +142,9 @@ def training_batches(
         return GatheredBatches(gathering, in_order, batch_size, skip=skip_batches, drop_last=drop_last)
     decode = None if reads.pixels is None else _training_decoder(dataset, reads.pixels, seed=seed, epoch=epoch)
     assembly = Assembly(dataset, tables, semantics, decode, siblings=reads.siblings)
-    read = partial(read_shard, dataset, reads=reads, mirrored=reads.swaps_sides)
     images = shuffled_images(
-        read, info.shards, seed=seed, epoch=epoch, workers=workers, fetched_ahead=dataset.fetched_ahead
+        partial(_read_part, dataset, reads), epoch_parts(info, seed=seed, epoch=epoch), seed=seed, epoch=epoch,
+        workers=workers, fetched_ahead=partial(_fetched_ahead, dataset),
     )
     rng, size = random.Random(f"items/{seed}/{epoch}"), buffer_size(info, batch_unit, shuffle_pairs)
     items = shuffled(_items(images, batch_unit), size, rng)
@@ -177,9 +179,21 @@ def steps_per_epoch(
     dataset: Dataset, split: str, *, batch_size: int, batch_unit: BatchUnit, drop_last: bool = False
 ) -> int:
     """Batches that `training_batches` gives per epoch."""
-    info = dataset.split(split)
-    batches = (info.captions if batch_unit == "pairs" else info.images) / batch_size
+    size = epoch_size(dataset.split(split))
+    batches = (size.captions if batch_unit == "pairs" else size.images) / batch_size
     return math.floor(batches) if drop_last else math.ceil(batches)
+
+
+def _read_part(dataset: Dataset, reads: NetworkReads, part: ShardPart) -> Iterator[ImageSample]:
+    for image in read_shard(dataset, part.shard, reads=reads, mirrored=reads.swaps_sides):
+        if part.has(image.index):
+            yield image
+
+
+@contextmanager
+def _fetched_ahead(dataset: Dataset, parts: Sequence[ShardPart]) -> Iterator[Iterable[ShardPart]]:
+    with dataset.fetched_ahead([part.shard for part in parts]) as shards:
+        yield (part for part, _ in zip(parts, shards, strict=True))
 
 
 def _images_in_order(

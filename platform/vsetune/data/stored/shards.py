@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import BinaryIO, cast
 
 import numpy as np
@@ -12,10 +13,11 @@ from webdataset.tariterators import group_by_keys
 from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data import messages
 from vsetune.data.stored.dataset import Dataset, damaged_shard, wrong_hash, wrong_size
-from vsetune.data.stored.manifest import FeatureInfo, ShardInfo
+from vsetune.data.stored.manifest import FeatureInfo, OutsideShard, ShardInfo
+from vsetune.data.stored.outside_shards import MOST_CHARACTERS, outside_samples
 from vsetune.data.stored.plain_files import HEADER_BYTES, Flaw, array_from_bytes, is_text, parse_json
 from vsetune.data.stored.tar_members import tar_members
-from vsetune.data.stored.vocabulary import mirrored_words, with_case
+from vsetune.data.stored.vocabulary import mirrored_words, tokenise, with_case
 from vsetune.errors import DataError, one_line
 from vsetune.storage.hashes import HashingReader
 
@@ -56,6 +58,8 @@ def read_shard(
     s3:// prefix is always compared if this node caches it.
     """
     info, images = dataset.manifest.features, reads.pixels is not None
+    if not images and not info.width:
+        raise DataError(messages.NO_FEATURES(folder=dataset.path))
     boxes = reads.boxes and info.boxes and not images
     arrays = () if images else (FEATURES, BOXES) if boxes else (FEATURES,)
     one_of = PHOTOGRAPHS if images else ()
@@ -123,11 +127,42 @@ def checked_records(
     one_of: tuple[str, ...] = (),
 ) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
     """`shard_samples` of an opened shard of this data set; damage is raised as a DataError with the fix."""
-    place, info = dataset.shard_url(shard.file), dataset.manifest.features
+    place, info = dataset.shard_url(shard), dataset.manifest.features
     try:
+        if shard.outside is not None:
+            yield from _outside_records(stream, size, place, shard, shard.outside, with_pictures=bool(one_of))
+            return
         yield from shard_samples(stream, size, place, shard, info, arrays, one_of=one_of)
     except Flaw as error:
         raise damaged_shard(dataset.path, shard, error) from error
+
+
+def _outside_records(
+    stream: BinaryIO, size: int, place: str, shard: ShardInfo, outside: OutsideShard, *, with_pictures: bool
+) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
+    """As `shard_samples`, of a shard that other software wrote. Reading stops after the last image of the manifest."""
+    if size != shard.bytes:
+        raise wrong_size(size, shard)
+    left_out, stem = set(outside.left_out), PurePosixPath(outside.address).stem
+    images = captions = 0
+    for sample in outside_samples(stream, outside.captions, with_pictures=with_pictures):
+        if sample.key in left_out or not sample.captions:
+            continue
+        if with_pictures and sample.picture is None:
+            raise Flaw(f"sample {sample.key}: {sample.flaw}")
+        record = Record(
+            f"{stem}/{sample.key}", shard.first_image + images, shard.first_caption + captions, sample.captions,
+            [tokenise(caption) for caption in sample.captions],
+        )
+        images, captions = images + 1, captions + len(sample.captions)
+        members = {} if sample.picture is None else {PHOTOGRAPHS[0]: sample.picture}
+        yield f"{place}: sample {sample.key}", record, members
+        if images == shard.images:
+            break
+    if (images, captions) != (shard.images, shard.captions):
+        raise Flaw(
+            f"holds {images} images with {captions} captions, the manifest says {shard.images} with {shard.captions}"
+        )
 
 
 def _records(
@@ -152,10 +187,6 @@ def _records(
 
 RECORD, FEATURES, BOXES = "json", "features.npy", "boxes.npy"
 PHOTOGRAPHS = ("jpg", "png")
-MOST_CHARACTERS = 20_000
-"""Limit for the characters of a caption, and for its words: a longer text is not a caption, and every batch with it
-would be padded to it."""
-
 _RECORD_BYTES = 16 << 20
 _PHOTOGRAPH_BYTES = 256 << 20
 _BOX_BYTES = 16

@@ -1,0 +1,80 @@
+"""The shards that one epoch reads: all of a split, or more and fewer of some by their weights."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from vsetune.data.stored.manifest import ShardInfo, SplitInfo
+
+
+@dataclass(frozen=True)
+class ShardPart:
+    """A shard, or some images of it. chosen: their numbers in the shard; None: all."""
+
+    shard: ShardInfo
+    chosen: frozenset[int] | None = None
+
+    @property
+    def images(self) -> int:
+        return self.shard.images if self.chosen is None else len(self.chosen)
+
+    def has(self, image: int) -> bool:
+        """Whether this image of the split, which is in the shard, is in the part."""
+        return self.chosen is None or image - self.shard.first_image in self.chosen
+
+
+class EpochSize(NamedTuple):
+    """Images and captions that an epoch reads, repetitions included."""
+
+    images: int
+    captions: int
+
+
+def epoch_size(info: SplitInfo) -> EpochSize:
+    """The same for every epoch."""
+    found = EpochSize(0, 0)
+    for weight, shards in _by_weight(info):
+        images, captions = sum(shard.images for shard in shards), sum(shard.captions for shard in shards)
+        rest = _rest(weight, images)
+        found = EpochSize(
+            found.images + int(weight) * images + rest,
+            found.captions + int(weight) * captions + rest * captions // images,
+        )
+    return found
+
+
+def epoch_parts(info: SplitInfo, *, seed: int, epoch: int) -> list[ShardPart]:
+    """The shards of an epoch, a function of (seed, epoch); not yet shuffled.
+
+    A weight of 2.3 reads every image of its shards twice, and 3 in 10 of them once more: randomly chosen shards, the
+    last one in part. Every image of such shards has as many captions as the others, as `epoch_size` assumes; `vsetune
+    data index` checks it.
+    """
+    rng, parts = random.Random(f"weights/{seed}/{epoch}"), []
+    for weight, shards in _by_weight(info):
+        parts += [ShardPart(shard) for _ in range(int(weight)) for shard in shards]
+        left = _rest(weight, sum(shard.images for shard in shards))
+        for shard in rng.sample(shards, len(shards)) if left else ():
+            if left >= shard.images:
+                parts.append(ShardPart(shard))
+            elif left:
+                parts.append(ShardPart(shard, frozenset(rng.sample(range(shard.images), left))))
+            left -= min(left, shard.images)
+    return parts
+
+
+def _by_weight(info: SplitInfo) -> Iterator[tuple[float, list[ShardInfo]]]:
+    def weight_of(shard: ShardInfo) -> float:
+        return 1.0 if shard.outside is None else shard.outside.weight
+
+    for weight, shards in groupby(sorted(info.shards, key=weight_of), key=weight_of):
+        yield weight, list(shards)
+
+
+def _rest(weight: float, images: int) -> int:
+    """Images that are read once more than the others."""
+    return round((weight - int(weight)) * images)
