@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from vsetune.config.sources.index_recipe import CAPTIONS_AT
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import describe_problems
 from vsetune.data import messages
@@ -34,10 +35,6 @@ _HEADERS = 1024
 """Fewest bytes of an image in a shard, beside its features: a block of text and a header."""
 _LONGEST_NAME = 200
 _RESTORE = "restore the file, or ingest the data set again."
-
-
-CAPTIONS_AT = r"^(txt|json\.[A-Za-z0-9_-]{1,60})$"
-"""Place of the captions in a sample of other software: the member `txt`, or a field of the member `json`."""
 
 
 class OutsideShard(Spec):
