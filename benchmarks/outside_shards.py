@@ -48,7 +48,7 @@ from vsetune.storage.node_cache import FOLDER_VARIABLE
 
 BATCH, BUFFER, ROUNDS = 128, 2_000, 3
 PIXELS = PixelInput(size=224)
-WORDS = "a the red old small dog man street tree water on in beside with two of running standing blue house".split()
+WORDS = ["a", "the", "red", "old", "small", "dog", "man", "street", "tree", "water", "on", "in", "with", "two"]
 
 
 def main(shards: int, pairs: int, rounds: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import tarfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +26,7 @@ from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import OutsideShard, ShardInfo, SplitInfo
-from vsetune.data.stored.outside_shards import outside_samples
+from vsetune.data.stored.outside_shards import OutsideSample, outside_samples
 from vsetune.data.stored.plain_files import Flaw
 
 __all__ = ["bucket"]
@@ -82,6 +84,31 @@ def test_a_resumed_epoch_goes_on_in_the_middle(dataset, workers):
     options = {**OPTIONS, "reads": PIXELS, "epoch": 3}
     whole = list(training_batches(dataset, "train", **options))
     assert_equal(whole[4:], training_batches(dataset, "train", **options, skip_batches=4, workers=workers))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("captions", ["txt", "json.captions"])
+@pytest.mark.parametrize("unit", ["pairs", "images"])
+def test_a_resumed_epoch_reads_only_shards_that_it_needs(tmp_path, unit, captions, workers):
+    write_shards(tmp_path, shards=8)
+    dataset = make_index(tmp_path, shards=str(tmp_path / "train-{0..7}.tar"), captions=captions)
+    options = {**OPTIONS, "batch_unit": unit, "reads": PIXELS, "shuffle_pairs": 6}
+    whole = list(training_batches(dataset, "train", **options))
+    skip = len(whole) * 3 // 4
+    needed = {number // 8 for batch in whole[skip:] for number in batch.image_ids.tolist()}
+    assert len(needed) < 8
+    for number in set(range(8)) - needed:
+        (tmp_path / f"train-{number}.tar").unlink()
+    assert_equal(whole[skip:], training_batches(dataset, "train", **options, skip_batches=skip, workers=workers))
+
+
+def test_a_resumed_epoch_reads_all_where_numbers_of_captions_differ(tmp_path):
+    write_shards(tmp_path)
+    write_outside(tmp_path / "train-0.tar", [sample(0), sample(1, json='{"captions": ["a", "b", "c"]}')])
+    dataset = make_index(tmp_path, captions="json.captions")
+    whole = list(training_batches(dataset, "train", **OPTIONS, reads=PIXELS))
+    for skip in range(len(whole)):
+        assert_equal(whole[skip:], training_batches(dataset, "train", **OPTIONS, reads=PIXELS, skip_batches=skip))
 
 
 def test_every_epoch_and_seed_has_an_order_of_its_own(dataset):
@@ -178,12 +205,19 @@ def test_nothing_is_unpickled(tmp_path, capsys):
     assert "unpickled" not in capsys.readouterr().out
 
 
+def before_the_flaw(content: bytes) -> list[OutsideSample]:
+    found = []
+    try:
+        for each in outside_samples(io.BytesIO(content), "txt"):
+            found.append(each)
+    except Flaw:
+        return found
+    raise AssertionError("no flaw was found")
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_shard_that_is_cut_anywhere_gives_the_samples_before_the_cut(data):
-    import io
-    import tarfile
-
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for number in range(4):
@@ -195,10 +229,7 @@ def test_a_shard_that_is_cut_anywhere_gives_the_samples_before_the_cut(data):
     whole = list(outside_samples(io.BytesIO(content), "txt"))
     assert [each.key for each in whole] == ["0", "1", "2", "3"]
     end = data.draw(st.integers(0, len(content.rstrip(b"\0")) - 1))
-    found = []
-    with pytest.raises(Flaw):
-        for each in outside_samples(io.BytesIO(content[:end]), "txt"):
-            found.append(each)
+    found = before_the_flaw(content[:end])
     sound = [each for each in found if not each.flaw]
     assert sound == whole[: len(sound)]
     assert len(found) - len(sound) <= 1
@@ -259,7 +290,8 @@ def test_a_part_of_the_images_is_another_one_in_every_epoch(tmp_path):
     assert set(share) == set(range(16))
     whole = list(training_batches(dataset, "train", **OPTIONS, reads=PIXELS))
     assert_equal(whole, training_batches(dataset, "train", **OPTIONS, reads=PIXELS, workers=2))
-    assert_equal(whole[3:], training_batches(dataset, "train", **OPTIONS, reads=PIXELS, skip_batches=3))
+    for skip in range(len(whole)):
+        assert_equal(whole[skip:], training_batches(dataset, "train", **OPTIONS, reads=PIXELS, skip_batches=skip))
 
 
 def test_boxes_are_not_looked_for(dataset):

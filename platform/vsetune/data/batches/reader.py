@@ -6,11 +6,11 @@ import math
 import random
 import weakref
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeVar, cast
@@ -24,7 +24,15 @@ from vsetune.data.batches.bank_batches import BankRows, GatheredBatches, Gatheri
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.epoch_shards import ShardPart, epoch_parts, epoch_size
 from vsetune.data.batches.pixels import evaluation_pixels, require_photographs, training_pixels
-from vsetune.data.batches.sample_stream import BatchUnit, buffer_size, in_rows, shuffled, shuffled_images
+from vsetune.data.batches.sample_stream import (
+    BatchUnit,
+    FetchedAhead,
+    Read,
+    buffer_size,
+    in_rows,
+    shuffled,
+    shuffled_images,
+)
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.data.stored.shards import ImageSample, Photograph, read_shard
@@ -115,7 +123,8 @@ def training_batches(
     by (seed, epoch) alone.
 
     batch_size: pairs or images, depending on batch_unit. shuffle_pairs: pairs in the shuffle buffer.
-    skip_batches: leave out that many at the start, to resume; the rest equals the uninterrupted epoch.
+    skip_batches: leave out that many at the start, to resume; the rest equals the uninterrupted epoch, and shards of
+    which it has no image are not read.
     workers: processes that read shards, and threads that decode photographs; with 0 the background thread does both;
     the batches are the same. drop_last: leave out a last batch that is short.
     semantics: (captions of the split, k), row = caption id. reads: the other contents of a `Batch`; crops and flips of
@@ -142,14 +151,68 @@ def training_batches(
         return GatheredBatches(gathering, in_order, batch_size, skip=skip_batches, drop_last=drop_last)
     decode = None if reads.pixels is None else _training_decoder(dataset, reads.pixels, seed=seed, epoch=epoch)
     assembly = Assembly(dataset, tables, semantics, decode, siblings=reads.siblings)
-    images = shuffled_images(
-        partial(_read_part, dataset, reads), epoch_parts(info, seed=seed, epoch=epoch), seed=seed, epoch=epoch,
-        workers=workers, fetched_ahead=partial(_fetched_ahead, dataset),
+    order = _EpochOrder(info, batch_unit, seed, epoch, shuffle_pairs)
+    passed = order.shards_within(skip_batches * batch_size) if skip_batches else frozenset()
+    items = order.items(
+        partial(_read_part, dataset, reads, passed), workers=workers,
+        fetched_ahead=partial(_fetched_ahead, dataset, passed),
     )
-    rng, size = random.Random(f"items/{seed}/{epoch}"), buffer_size(info, batch_unit, shuffle_pairs)
-    items = shuffled(_items(images, batch_unit), size, rng)
     batches = _batches(assembly, items, batch_size, skip=skip_batches, drop_last=drop_last, threads=workers)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
+
+
+@dataclass(frozen=True)
+class _EpochOrder:
+    """Order of the rows of one epoch."""
+
+    info: SplitInfo
+    unit: BatchUnit
+    seed: int
+    epoch: int
+    shuffle_pairs: int
+
+    def items(
+        self, read: Read[ImageSample], *, workers: int = 0, fetched_ahead: FetchedAhead = nullcontext
+    ) -> Iterator[Item]:
+        images = shuffled_images(
+            read, self._parts, seed=self.seed, epoch=self.epoch, workers=workers, fetched_ahead=fetched_ahead
+        )
+        rng = random.Random(f"items/{self.seed}/{self.epoch}")
+        return shuffled(_items(images, self.unit), buffer_size(self.info, self.unit, self.shuffle_pairs), rng)
+
+    def shards_within(self, rows: int) -> frozenset[str]:
+        """Files of the shards whose rows are all among this many first ones, found without reading a shard. Empty if
+        the order depends on numbers of captions that the manifest does not have."""
+        if self.unit == "pairs" and self.info.captions_min != self.info.captions_max:
+            return frozenset()
+        first = np.fromiter((item.image.index for item in islice(self.items(_stand_ins), rows)), np.int64)
+        shards = self.info.shards
+        places = np.searchsorted([shard.first_image for shard in shards], first, side="right") - 1
+        given = np.bincount(places, minlength=len(shards)).tolist()
+        whole: Counter[str] = Counter()
+        for part in self._parts:
+            an_image = part.shard.captions // part.shard.images if self.unit == "pairs" else 1
+            whole[part.shard.file] += an_image * part.images
+        return frozenset(
+            shard.file for shard, count in zip(shards, given, strict=True) if 0 < count == whole[shard.file]
+        )
+
+    @property
+    def _parts(self) -> list[ShardPart]:
+        return epoch_parts(self.info, seed=self.seed, epoch=self.epoch)
+
+
+def _stand_ins(part: ShardPart) -> Iterator[ImageSample]:
+    """The images of a part without their contents, which are in the order but in no batch."""
+    shard = part.shard
+    each = shard.captions // shard.images
+    for number in range(shard.images):
+        index = shard.first_image + number
+        if part.has(index):
+            yield ImageSample(index, shard.first_caption + each * number, _NOTHING, [_NOTHING] * each)
+
+
+_NOTHING = np.empty(0, np.int64)
 
 
 def evaluation_batches(
@@ -184,16 +247,26 @@ def steps_per_epoch(
     return math.floor(batches) if drop_last else math.ceil(batches)
 
 
-def _read_part(dataset: Dataset, reads: NetworkReads, part: ShardPart) -> Iterator[ImageSample]:
+def _read_part(
+    dataset: Dataset, reads: NetworkReads, passed: frozenset[str], part: ShardPart
+) -> Iterator[ImageSample]:
+    """passed: files of shards that are not read, because none of their images comes into a batch."""
+    if part.shard.file in passed:
+        yield from _stand_ins(part)
+        return
     for image in read_shard(dataset, part.shard, reads=reads, mirrored=reads.swaps_sides):
         if part.has(image.index):
             yield image
 
 
 @contextmanager
-def _fetched_ahead(dataset: Dataset, parts: Sequence[ShardPart]) -> Iterator[Iterable[ShardPart]]:
-    with dataset.fetched_ahead([part.shard for part in parts]) as shards:
-        yield (part for part, _ in zip(parts, shards, strict=True))
+def _fetched_ahead(
+    dataset: Dataset, passed: frozenset[str], parts: Sequence[ShardPart]
+) -> Iterator[Iterable[ShardPart]]:
+    wanted = [part.shard for part in parts if part.shard.file not in passed]
+    with dataset.fetched_ahead(wanted) as shards:
+        coming = iter(shards)
+        yield (part for part in parts if part.shard.file in passed or next(coming))
 
 
 def _images_in_order(
@@ -251,7 +324,7 @@ def _caption_count(image: ImageSample) -> int:
 def _batches(
     assembly: Assembly, items: Iterator[Item], size: int, *, threads: int, skip: int = 0, drop_last: bool = False
 ) -> Generator[Batch, None, None]:
-    for _ in islice(items, skip * size):  # skipped items are read, but not assembled
+    for _ in islice(items, skip * size):  # skipped items are not assembled
         pass
     with decoders(threads if assembly.decode is not None else 0) as mapped:
         while rows := list(islice(items, size)):
