@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -37,13 +39,9 @@ def _as_sources(value: Any) -> Any:
 Sources = Annotated[list[ShardSource], BeforeValidator(_as_sources)]
 
 
-class IndexRecipe(Spec):
-    """Shards as they are in, manifest and vocabulary out. All but `output` fixes the bytes of both."""
+class IndexSpec(Spec):
+    """Shards that are read as they are."""
 
-    name: str = Field(
-        min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the data set",
-    )
-    output: PathText = Field(description="folder for the manifest; relative: under VSETUNE_HOME")
     shards: Sources = Field(min_length=1, max_length=1000, description="of the train split: a pattern, or a list")
     validation: Sources = Field(min_length=1, max_length=1000)
     test: Sources = Field(default_factory=list, max_length=1000, description="empty: there is no test split")
@@ -63,7 +61,7 @@ class IndexRecipe(Spec):
     vocabulary_min_count: Count = Field(4, ge=1, description="times a word must stand in the train captions")
 
     @model_validator(mode="after")
-    def _weights_are_for_training(self) -> IndexRecipe:
+    def _weights_are_for_training(self) -> IndexSpec:
         for split, listed in (("validation", self.validation), ("test", self.test)):
             for source in listed:
                 if source.weight != 1:
@@ -79,6 +77,21 @@ class IndexRecipe(Spec):
                 path = expand_path(source.shards, key=key)
                 yield split, key, source.model_copy(update={"shards": path})
 
+
+class IndexRecipe(IndexSpec):
+    """Shards as they are in, manifest and vocabulary out. All but `output` fixes the bytes of both."""
+
+    name: str = Field(
+        min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the data set",
+    )
+    output: PathText = Field(description="folder for the manifest; relative: under VSETUNE_HOME")
+
+    @classmethod
+    def of(cls, spec: IndexSpec, output: str) -> IndexRecipe:
+        """The recipe of a study's `data.index`, named after its folder."""
+        name = re.sub("[^A-Za-z0-9._-]", "-", PurePosixPath(output).name).lstrip("._-")[:100] or "index"
+        return cls.model_validate({**spec.to_plain(), "name": name, "output": output})
+
     def content_fingerprint(self) -> str:
-        """Fingerprint of all but `output`."""
-        return self.model_copy(update={"output": "."}).fingerprint()
+        """Fingerprint of all but `name` and `output`."""
+        return self.model_copy(update={"name": "index", "output": "."}).fingerprint()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from braceexpand import UnbalancedBracesError, braceexpand
+from braceexpand import braceexpand
 from pydantic import ValidationError
 
 from vsetune.config.sources.index_recipe import IndexRecipe, ShardSource
@@ -142,7 +142,7 @@ def _addresses(pattern: str, key: str) -> list[str]:
     """The shards that a pattern with braces names; absolute paths or s3:// addresses."""
     try:
         found = list(itertools.islice(braceexpand(pattern, escape=False), _MOST_SHARDS + 1))
-    except (UnbalancedBracesError, ValueError) as error:
+    except ValueError as error:
         raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=pattern, reason=one_line(error))) from error
     if len(found) > _MOST_SHARDS:
         raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=pattern, reason=f"more than {_MOST_SHARDS:,} shards"))
