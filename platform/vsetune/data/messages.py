@@ -82,6 +82,10 @@ OUTSIDE_SHARD_DAMAGED = Message(
     "VSE-D093", "{shard}: damaged shard ({reason}); put it back as it was, or delete {folder}/manifest.json and repeat "
     "`vsetune data index`."
 )
+TEXTS_MISSING = Message(
+    "VSE-D102", "{file}: captions file missing; put it back, or delete {folder}/manifest.json and repeat `vsetune data "
+    "index`."
+)
 NO_FEATURES = Message(
     "VSE-D094", "{folder}: its shards have photographs and no features; name a network that reads photographs, or "
     "ingest the images with an extractor."

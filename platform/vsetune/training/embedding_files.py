@@ -31,8 +31,9 @@ def write_embeddings(index: SearchIndex, folder: Path, *, format: Format) -> lis
     encoded = index.encoded
     (texts,) = encoded.captions
     owner = encoded.owner.tolist()
-    images = {"image": index.images}
-    captions = {"image_row": owner, "image": [index.images[row] for row in owner], "caption": index.captions}
+    images: dict[str, Sequence[Any]] = {"image": index.images}
+    named = [index.images[row] for row in owner]
+    captions: dict[str, Sequence[Any]] = {"image_row": owner, "image": named, "caption": index.captions}
     make_folder(folder)
     write = _write_npy if format == "npy" else _write_parquet
     return [

@@ -22,12 +22,15 @@ from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput
 from vsetune.data import messages
 from vsetune.data.batches.epoch_shards import epoch_parts, epoch_size
 from vsetune.data.batches.reader import evaluation_batches, steps_per_epoch, training_batches
+from vsetune.data.looking.verify import verify
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import OutsideShard, ShardInfo, SplitInfo
-from vsetune.data.stored.outside_shards import OutsideSample, outside_samples
-from vsetune.data.stored.plain_files import Flaw
+from vsetune.data.stored.outside_shards import OutsideSample, outside_samples, texts_content, texts_in
+from vsetune.data.stored.plain_files import Flaw, is_text
+from vsetune.data.stored.shards import iter_captions
+from vsetune.errors import DataError
 
 __all__ = ["bucket"]
 
@@ -191,6 +194,39 @@ def test_features_are_refused_by_name(dataset):
         list(training_batches(dataset, "train", **OPTIONS))
 
 
+def test_captions_are_read_without_the_shards(dataset, tmp_path):
+    for path in tmp_path.glob("*.tar"):
+        path.unlink()
+    assert list(iter_captions(dataset, "train")) == [f"thing {number} left of {number % 5}" for number in range(24)]
+
+
+def test_a_file_of_captions_that_is_gone_or_was_changed_is_named(dataset):
+    outside = dataset.split("train").shards[1].outside
+    file = Path(dataset.path) / outside.texts
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"thing 9", b"thing 8"))
+    with refused(messages.OTHER_HASH, file=str(file)):
+        list(iter_captions(dataset, "train"))
+    assert [problem.code for problem in verify(dataset.path)] == [messages.OTHER_HASH.code]
+    file.unlink()
+    with refused(messages.TEXTS_MISSING, file=str(file)):
+        list(iter_captions(dataset, "train"))
+    file.write_bytes(content)
+    assert verify(dataset.path) == []
+
+
+@pytest.mark.parametrize("line", ["{", "[1, []]", '["a", []]', '["a", ["b", 3]]', '["a", "b"]', "null"])
+def test_other_files_of_captions_are_refused(line):
+    with pytest.raises(DataError):
+        list(texts_in(f'["k", ["a caption"]]\n{line}\n'.encode(), where="captions"))
+
+
+@given(st.lists(st.tuples(st.text(), st.lists(st.text(), min_size=1))))
+def test_captions_come_back_from_their_file(texts):
+    texts = [(key, captions) for key, captions in texts if all(is_text(each) for each in (key, *captions))]
+    assert list(texts_in(texts_content(texts), where="captions")) == texts
+
+
 class Loud:
     def __reduce__(self):
         return (print, ("unpickled",))
@@ -242,7 +278,7 @@ def split_of(*shards: tuple[int, float], captions: int = 1) -> SplitInfo:
         infos.append(ShardInfo(
             file=f"{number}.tar", sha256="0", bytes=1 << 20, images=images, captions=images * captions,
             first_image=first, first_caption=first * captions,
-            outside=OutsideShard(address=f"/{number}", weight=weight),
+            outside=OutsideShard(address=f"/{number}", texts="a", texts_sha256="0", weight=weight),
         ))
         first += images
     return SplitInfo(

@@ -23,6 +23,7 @@ from vsetune.data.stored.shards import (
     PHOTOGRAPHS,
     Photograph,
     boxes_of,
+    caption_records,
     checked_records,
     features_of,
     photograph_of,
@@ -115,8 +116,14 @@ def _read_all(dataset: Dataset, stream: BinaryIO, size: int, shard: ShardInfo, w
     manifest = dataset.manifest
     arrays = (FEATURES, BOXES) if manifest.features.boxes else (FEATURES,)
     one_of = PHOTOGRAPHS if manifest.images_stored else ()
+    texts = iter(()) if shard.outside is None else caption_records(dataset, shard, shard.outside)
     for place, record, members in checked_records(dataset, shard, stream, size, arrays, one_of=one_of):
         words.extend(map(len, record.tokens))
+        if shard.outside is not None and next(texts, ("", None))[1] != record:
+            raise DataError(messages.MISFIT(
+                where=join(dataset.path, shard.outside.texts), found="other captions", need=f"those of {place}",
+                fix="index the shards again.",
+            ))
         if shard.outside is None:
             features = features_of(place, members, manifest.features)
             if manifest.features.boxes:

@@ -39,6 +39,7 @@ from vsetune.data.stored.manifest import (
     SplitInfo,
     VocabularyInfo,
 )
+from vsetune.data.stored.outside_shards import texts_content
 from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import ConfigError, DataError, Problem, StorageError, StudyConflict, one_line
 from vsetune.storage import s3
@@ -48,7 +49,7 @@ from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import under_home
 from vsetune.storage.whole_files import make_folder, write_whole
 
-RECORDS, LEFT_OUT_FILE = ".index", "left_out.csv"
+RECORDS, TEXTS, LEFT_OUT_FILE = ".index", "captions", "left_out.csv"
 _MOST_SHARDS = 1_000_000
 _RECORD_BYTES = 1 << 30
 
@@ -108,11 +109,13 @@ def index(recipe: IndexRecipe, *, progress: ProgressSink, place_tasks: Place | N
 
 @dataclass(frozen=True)
 class _Listed:
-    """A shard of the recipe. found: after it was read, without its words."""
+    """A shard of the recipe. found: after it was read, without its texts and words. texts_sha256: of the file with its
+    captions."""
 
     task: IndexTask
     source: ShardSource
     found: IndexedShard | None = None
+    texts_sha256: str = ""
 
     @property
     def shard(self) -> IndexedShard:
@@ -171,23 +174,27 @@ def _read(
         if record is None:
             to_read[each.task.name] = each
             continue
-        found[each.task.name] = _counted(recipe, each, record, words)
+        found[each.task.name] = _counted(recipe, each, record, place, words)
         progress.advance(1)
     for task, record in spread(index_shard, [each.task for each in to_read.values()]):
         if record.damage != MISSING:
             _write(place, f"{RECORDS}/{task.record}", record.model_dump_json().encode())
-        found[task.name] = _counted(recipe, to_read[task.name], record, words)
+        found[task.name] = _counted(recipe, to_read[task.name], record, place, words)
         progress.advance(1)
     return [found[each.task.name] for each in listed]
 
 
-def _counted(recipe: IndexRecipe, each: _Listed, record: IndexedShard, words: Counter[str]) -> _Listed:
-    """The shard with its record, whose words are only added up: those of a thousand shards would fill the memory."""
+def _counted(recipe: IndexRecipe, each: _Listed, record: IndexedShard, place: str, words: Counter[str]) -> _Listed:
+    """The shard with its record, whose words are added up, and whose texts are written to a file: those of a thousand
+    shards would fill the memory."""
     words.update(record.words)
-    if recipe.duplicates == "leave_out":
-        for duplicate in record.duplicates.values():
-            words.subtract(duplicate.words)
-    return replace(each, found=record.model_copy(update={"words": {}}))
+    left_out = record.duplicates if recipe.duplicates == "leave_out" else {}
+    for duplicate in left_out.values():
+        words.subtract(duplicate.words)
+    content = texts_content((key, texts) for key, texts in record.texts.items() if key not in left_out)
+    sha256 = sha256_hex(content)
+    _write(place, f"{TEXTS}/{sha256}.jsonl", content)
+    return replace(each, found=record.model_copy(update={"texts": {}, "words": {}}), texts_sha256=sha256)
 
 
 def _stored(place: str, task: IndexTask) -> IndexedShard | None:
@@ -264,7 +271,8 @@ def _split_info(recipe: IndexRecipe, split: str, listed: Sequence[_Listed]) -> S
             file=f"{each.task.name}.tar", sha256=each.shard.sha256, bytes=each.shard.bytes, images=count,
             captions=texts, first_image=images, first_caption=captions,
             outside=OutsideShard(
-                address=each.task.address, captions=each.task.captions, left_out=left_out, weight=each.source.weight
+                address=each.task.address, captions=each.task.captions, texts=f"{TEXTS}/{each.texts_sha256}.jsonl",
+                texts_sha256=each.texts_sha256, left_out=left_out, weight=each.source.weight,
             ),
         ))
         images, captions = images + count, captions + texts
@@ -340,6 +348,7 @@ def _locked(place: str) -> ExitStack:
     if not folder.is_dir() and Path(place).is_dir() and (others := sorted(os.listdir(place))):
         raise StudyConflict(messages.OUTPUT_NOT_EMPTY(place=place, file=others[0]))
     make_folder(folder)
+    make_folder(Path(place) / TEXTS)
     try:
         return take_lock(folder / "lock", wait_s=0)
     except BlockingIOError as error:

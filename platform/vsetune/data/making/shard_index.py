@@ -73,9 +73,10 @@ class IndexedShard(Spec):
     """What is known of a shard.
 
     damage: empty for a sound shard; the samples before the damage are counted. left_out: reasons by key of sample.
-    captions_min, captions_max: of one image. words: counts in all captions, of the train split alone. duplicates: by
-    key; they are counted in images, captions and words. pictures: of evaluation splits alone, by key, the SHA-256 (16
-    hex digits) and the difference hash of the image (empty unless requested).
+    captions_min, captions_max: of one image. texts: the captions of each image, by key. words: counts in all captions,
+    of the train split alone. duplicates: by key; they are counted in images, captions, texts and words. pictures: of
+    evaluation splits alone, by key, the SHA-256 (16 hex digits) and the difference hash of the image (empty unless
+    requested).
     """
 
     sha256: str = ""
@@ -87,6 +88,7 @@ class IndexedShard(Spec):
     captions_max: int = 0
     left_out: dict[str, str] = Field(default_factory=dict)
     duplicates: dict[str, Duplicate] = Field(default_factory=dict)
+    texts: dict[str, list[str]] = Field(default_factory=dict)
     words: dict[str, int] = Field(default_factory=dict)
     pictures: dict[str, tuple[str, str]] = Field(default_factory=dict)
 
@@ -127,7 +129,7 @@ class _Found:
 
     task: IndexTask
     known: KnownPictures
-    counts: list[int] = field(default_factory=list)
+    texts: dict[str, list[str]] = field(default_factory=dict)
     words: Counter[str] = field(default_factory=Counter)
     left_out: dict[str, str] = field(default_factory=dict)
     duplicates: dict[str, Duplicate] = field(default_factory=dict)
@@ -142,7 +144,7 @@ class _Found:
         except Flaw as flaw:
             self.left_out[sample.key] = f"picture cannot be decoded: {flaw}"
             return
-        self.counts.append(len(sample.captions))
+        self.texts[sample.key] = sample.captions
         digest, look = sha256_hex(sample.picture)[:16], difference_hash(image) if self.task.perceptual else ""
         if self.task.split != "train":
             self.pictures[sample.key] = digest, look
@@ -156,10 +158,11 @@ class _Found:
             )
 
     def shard(self, sha256: str, size: int, damage: str) -> IndexedShard:
+        counts = [len(captions) for captions in self.texts.values()]
         return IndexedShard(
-            sha256=sha256, bytes=size, damage=damage, images=len(self.counts), captions=sum(self.counts),
-            captions_min=min(self.counts, default=0), captions_max=max(self.counts, default=0),
-            left_out=self.left_out, duplicates=self.duplicates, words=dict(self.words), pictures=self.pictures,
+            sha256=sha256, bytes=size, damage=damage, images=len(counts), captions=sum(counts),
+            captions_min=min(counts, default=0), captions_max=max(counts, default=0), left_out=self.left_out,
+            duplicates=self.duplicates, texts=self.texts, words=dict(self.words), pictures=self.pictures,
         )
 
 

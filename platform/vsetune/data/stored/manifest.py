@@ -42,10 +42,17 @@ class OutsideShard(Spec):
 
     address: PathText = Field(description="absolute path or s3:// address")
     captions: str = Field("txt", pattern=CAPTIONS_AT)
+    texts: str = Field(max_length=_LONGEST_NAME, description="file with its captions, relative to the manifest")
+    texts_sha256: str
     left_out: list[str] = Field(default_factory=list, description="keys of samples that are not in the data set")
     weight: float = Field(
         1.0, gt=0, le=1000, description="how often an epoch reads each of its images; 0.5: half of them",
     )
+
+    @field_validator("texts")
+    @classmethod
+    def _inside(cls, name: str) -> str:
+        return _file_name(name)
 
 
 class ShardInfo(Spec):

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import BinaryIO
 
 from webdataset.tariterators import base_plus_ext
 
-from vsetune.data.stored.plain_files import Flaw, is_text
+from vsetune.data import messages
+from vsetune.data.stored.plain_files import Flaw, is_text, parse_json
 from vsetune.data.stored.tar_members import tar_members
+from vsetune.errors import DataError
 
 PICTURES = ("jpg", "jpeg", "png", "webp")
 """Suffixes of pictures; the first one that a sample has is its picture."""
@@ -32,7 +34,7 @@ _SETTINGS = re.compile(r"__[^/]*__($|/)")
 
 @dataclass(frozen=True)
 class OutsideSample:
-    """picture: encoded; None if there is none or it was not requested. captions: without surrounding blanks; empty if
+    """picture: encoded; None if there is none. captions: without surrounding blanks; empty if
     the sample has none that can be used. flaw: why a part is missing, empty if none is."""
 
     key: str
@@ -41,18 +43,18 @@ class OutsideSample:
     flaw: str
 
 
-def outside_samples(stream: BinaryIO, captions: str, *, with_pictures: bool = True) -> Iterator[OutsideSample]:
+def outside_samples(stream: BinaryIO, captions: str) -> Iterator[OutsideSample]:
     """The samples of a shard in order. captions: as in `OutsideShard`.
 
     Flaw, after the last sample before it, for a shard that is cut short or damaged.
     """
-    members = _UntilFlaw(stream, captions.partition(".")[0], PICTURES if with_pictures else ())
+    members = _UntilFlaw(stream, captions.partition(".")[0])
     seen: set[str] = set()
     for key, parts in groupby(members, key=lambda member: base_plus_ext(member[0])[0]):
         found = {_suffix(name): content for name, content in parts}
         if key not in seen:
             seen.add(key)
-            yield _sample(key, found, captions, with_pictures)
+            yield _sample(key, found, captions)
     if members.flaw is not None:
         raise members.flaw
 
@@ -60,9 +62,9 @@ def outside_samples(stream: BinaryIO, captions: str, *, with_pictures: bool = Tr
 class _UntilFlaw:
     """(name, content) of the members of samples up to the first damage, which is then in `flaw`."""
 
-    def __init__(self, stream: BinaryIO, text: str, pictures: tuple[str, ...]) -> None:
+    def __init__(self, stream: BinaryIO, text: str) -> None:
         self.flaw: Flaw | None = None
-        most = dict.fromkeys(pictures, _PICTURE_BYTES) | {text: _TEXT_BYTES}
+        most = dict.fromkeys(PICTURES, _PICTURE_BYTES) | {text: _TEXT_BYTES}
         self._members = tar_members(
             stream, extended=True, limit=lambda name: None if _SETTINGS.match(name) else most.get(_suffix(name)),
         )
@@ -74,11 +76,31 @@ class _UntilFlaw:
             self.flaw = flaw
 
 
+def texts_content(texts: Iterable[tuple[str, list[str]]]) -> bytes:
+    """File of the (key, captions) of a shard's images: JSON, a line each. With it, captions are read without pictures.
+    """
+    return "".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in texts).encode()
+
+
+def texts_in(content: bytes, *, where: str) -> Iterator[tuple[str, list[str]]]:
+    """Reads `texts_content` back. DataError for other content."""
+    for number, line in enumerate(content.splitlines(), start=1):
+        plain = parse_json(line, where=f"{where}: line {number}", fix="index the shards again.")
+        match plain:
+            case [str(key), [*captions]] if captions and all(map(is_text, captions)):
+                yield key, captions
+            case _:
+                raise DataError(messages.MISFIT(
+                    where=f"{where}: line {number}", found="another line", need="a key with captions",
+                    fix="index the shards again.",
+                ))
+
+
 def _suffix(name: str) -> str:
     return str(base_plus_ext(name)[1] or "").lower()
 
 
-def _sample(key: str, parts: dict[str, bytes], captions: str, with_pictures: bool) -> OutsideSample:
+def _sample(key: str, parts: dict[str, bytes], captions: str) -> OutsideSample:
     picture = next((parts[suffix] for suffix in PICTURES if suffix in parts), None)
     member, _, field = captions.partition(".")
     if member not in parts:
@@ -90,7 +112,7 @@ def _sample(key: str, parts: dict[str, bytes], captions: str, with_pictures: boo
     usable = [text.strip() for text in texts if is_text(text) and 0 < len(text.strip()) <= MOST_CHARACTERS]
     if not usable:
         return OutsideSample(key, picture, [], "no caption")
-    return OutsideSample(key, picture, usable, "no picture" if with_pictures and picture is None else "")
+    return OutsideSample(key, picture, usable, "no picture" if picture is None else "")
 
 
 def _field(content: bytes, field: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import BinaryIO, cast
 
@@ -12,14 +13,17 @@ from webdataset.tariterators import group_by_keys
 
 from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data import messages
+from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset, damaged_shard, wrong_hash, wrong_size
-from vsetune.data.stored.manifest import FeatureInfo, OutsideShard, ShardInfo
-from vsetune.data.stored.outside_shards import MOST_CHARACTERS, outside_samples
+from vsetune.data.stored.manifest import MANIFEST_FILE, FeatureInfo, OutsideShard, ShardInfo
+from vsetune.data.stored.outside_shards import MOST_CHARACTERS, outside_samples, texts_in
 from vsetune.data.stored.plain_files import HEADER_BYTES, Flaw, array_from_bytes, is_text, parse_json
 from vsetune.data.stored.tar_members import tar_members
 from vsetune.data.stored.vocabulary import mirrored_words, tokenise, with_case
 from vsetune.errors import DataError, one_line
-from vsetune.storage.hashes import HashingReader
+from vsetune.storage.addresses import join
+from vsetune.storage.hashes import HashingReader, sha256_hex
+from vsetune.storage.s3 import NothingThere
 
 
 @dataclass(frozen=True)
@@ -116,9 +120,14 @@ def split_records(dataset: Dataset, split: str) -> Iterator[tuple[str, Record]]:
 
     Hashes are compared: data derived from captions is stored under the manifest's hashes, and would outlast the damage.
     """
-    with dataset.fetched_ahead(dataset.split(split).shards) as shards:
-        for shard in shards:
-            for where, record, _ in _records(dataset, shard, hashed=True):
+    listed = dataset.split(split).shards
+    with dataset.fetched_ahead([shard for shard in listed if shard.outside is None]) as ahead:
+        coming = iter(ahead)
+        for shard in listed:
+            if shard.outside is not None:
+                yield from caption_records(dataset, shard, shard.outside)
+                continue
+            for where, record, _ in _records(dataset, next(coming), hashed=True):
                 yield where, record
 
 
@@ -130,7 +139,7 @@ def checked_records(
     place, info = dataset.shard_url(shard), dataset.manifest.features
     try:
         if shard.outside is not None:
-            yield from _outside_records(stream, size, place, shard, shard.outside, with_pictures=bool(one_of))
+            yield from _outside_records(stream, size, place, shard, shard.outside)
             return
         yield from shard_samples(stream, size, place, shard, info, arrays, one_of=one_of)
     except Flaw as error:
@@ -138,27 +147,55 @@ def checked_records(
 
 
 def _outside_records(
-    stream: BinaryIO, size: int, place: str, shard: ShardInfo, outside: OutsideShard, *, with_pictures: bool
+    stream: BinaryIO, size: int, place: str, shard: ShardInfo, outside: OutsideShard
 ) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
     """As `shard_samples`, of a shard that other software wrote. Reading stops after the last image of the manifest."""
     if size != shard.bytes:
         raise wrong_size(size, shard)
-    left_out, stem = set(outside.left_out), PurePosixPath(outside.address).stem
+    left_out = set(outside.left_out)
+    kept = (each for each in outside_samples(stream, outside.captions) if each.key not in left_out)
     images = captions = 0
-    for sample in outside_samples(stream, outside.captions, with_pictures=with_pictures):
-        if sample.key in left_out or not sample.captions:
-            continue
-        if with_pictures and sample.picture is None:
+    for sample in islice(kept, shard.images):
+        if sample.picture is None or sample.flaw:
             raise Flaw(f"sample {sample.key}: {sample.flaw}")
-        record = Record(
-            f"{stem}/{sample.key}", shard.first_image + images, shard.first_caption + captions, sample.captions,
-            [tokenise(caption) for caption in sample.captions],
-        )
+        record = _outside_record(shard, outside, sample.key, sample.captions, (images, captions))
         images, captions = images + 1, captions + len(sample.captions)
-        members = {} if sample.picture is None else {PHOTOGRAPHS[0]: sample.picture}
-        yield f"{place}: sample {sample.key}", record, members
-        if images == shard.images:
-            break
+        yield f"{place}: sample {sample.key}", record, {PHOTOGRAPHS[0]: sample.picture}
+    _require_counts(shard, images, captions)
+
+
+def caption_records(dataset: Dataset, shard: ShardInfo, outside: OutsideShard) -> Iterator[tuple[str, Record]]:
+    """(place for messages, record) of each image of a shard that other software wrote, from the file with its captions:
+    the shard is not read. DataError for a file that is missing or was changed."""
+    where = join(dataset.path, outside.texts)
+    try:
+        content = storage.read_hashed(dataset.path, outside.texts, sha256=outside.texts_sha256, most=_TEXTS_BYTES)
+    except NothingThere as error:
+        raise DataError(messages.TEXTS_MISSING(file=where, folder=dataset.path)) from error
+    if sha256_hex(content) != outside.texts_sha256:
+        fix = f"delete {dataset.path}/manifest.json and repeat `vsetune data index`."
+        raise DataError(messages.OTHER_HASH(file=where, listed=MANIFEST_FILE, fix=fix))
+    images = captions = 0
+    try:
+        for key, texts in texts_in(content, where=where):
+            yield f"{where}: sample {key}", _outside_record(shard, outside, key, texts, (images, captions))
+            images, captions = images + 1, captions + len(texts)
+        _require_counts(shard, images, captions)
+    except Flaw as error:
+        raise damaged_shard(dataset.path, shard, error) from error
+
+
+def _outside_record(
+    shard: ShardInfo, outside: OutsideShard, key: str, captions: list[str], before: tuple[int, int]
+) -> Record:
+    """before: images and captions of the shard before this one."""
+    images, texts = before
+    name = f"{PurePosixPath(outside.address).stem}/{key}"
+    tokens = [tokenise(caption) for caption in captions]
+    return Record(name, shard.first_image + images, shard.first_caption + texts, captions, tokens)
+
+
+def _require_counts(shard: ShardInfo, images: int, captions: int) -> None:
     if (images, captions) != (shard.images, shard.captions):
         raise Flaw(
             f"holds {images} images with {captions} captions, the manifest says {shard.images} with {shard.captions}"
@@ -188,6 +225,7 @@ def _records(
 RECORD, FEATURES, BOXES = "json", "features.npy", "boxes.npy"
 PHOTOGRAPHS = ("jpg", "png")
 _RECORD_BYTES = 16 << 20
+_TEXTS_BYTES = 1 << 30
 _PHOTOGRAPH_BYTES = 256 << 20
 _BOX_BYTES = 16
 _AGAIN = "ingest the data set again."
