@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import BinaryIO, cast
@@ -36,7 +37,8 @@ class Photograph:
 
 @dataclass(frozen=True)
 class ImageSample:
-    """One image with its captions. features: (regions, width) as stored; tokens: one int64 array per caption.
+    """One image with its captions. features: (regions, width) as stored; tokens: one int64 array per caption, without
+    ids if the network reads word pieces.
 
     An image may have its photograph instead of its features (then one region of width 0); mirrored_tokens are then the
     captions of the mirrored photograph, or None if not requested.
@@ -67,10 +69,11 @@ def read_shard(
     boxes = reads.boxes and info.boxes and not images
     arrays = () if images else (FEATURES, BOXES) if boxes else (FEATURES,)
     one_of = PHOTOGRAPHS if images else ()
+    reads_words = reads.word_pieces is None or reads.phrases
     for where, record, members in _records(dataset, shard, arrays, one_of=one_of, hashed=hashed):
-        tokens = _encoded(dataset, record.tokens)
+        tokens = _encoded(dataset, record.tokens) if reads_words else [_NO_IDS] * len(record.captions)
         if images:
-            turned = _encoded(dataset, map(mirrored_words, record.tokens)) if mirrored else None
+            turned = _encoded(dataset, map(mirrored_words, record.tokens)) if mirrored and reads_words else None
             photograph = Photograph(photograph_of(members), where)
             yield ImageSample(record.index, record.first_caption, _NO_FEATURES, tokens, None, photograph, turned)
             continue
@@ -80,6 +83,8 @@ def read_shard(
 
 
 _NO_FEATURES = np.empty((1, 0), np.float16)
+_NO_IDS = np.empty(0, np.int64)
+"""Words of a caption whose word pieces are read, from a table of the split."""
 
 
 def _encoded(dataset: Dataset, captions: Iterable[list[str]]) -> list[np.ndarray]:
@@ -191,8 +196,7 @@ def _outside_record(
     """before: images and captions of the shard before this one."""
     images, texts = before
     name = f"{PurePosixPath(outside.address).stem}/{key}"
-    tokens = [tokenise(caption) for caption in captions]
-    return Record(name, shard.first_image + images, shard.first_caption + texts, captions, tokens)
+    return Record(name, shard.first_image + images, shard.first_caption + texts, captions, None)
 
 
 def _require_counts(shard: ShardInfo, images: int, captions: int) -> None:
@@ -235,13 +239,18 @@ _INFINITE = np.uint16(0x7C00)
 
 @dataclass(frozen=True)
 class Record:
-    """The JSON member. name: id as ingested, perhaps empty. tokens: the words of each caption."""
+    """The JSON member. name: id as ingested, perhaps empty. words: of each caption, as stored; None: not stored."""
 
     name: str
     index: int
     first_caption: int
     captions: list[str]
-    tokens: list[list[str]]
+    words: list[list[str]] | None
+
+    @cached_property
+    def tokens(self) -> list[list[str]]:
+        """The words of each caption."""
+        return [tokenise(caption) for caption in self.captions] if self.words is None else self.words
 
     @property
     def image_id(self) -> str:
