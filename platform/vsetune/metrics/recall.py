@@ -186,7 +186,7 @@ class RankingProtocol:
 
     def as_dict(self) -> dict[str, str | int | None]:
         """Entries to store with a result, which must match before numbers are compared."""
-        found = {
+        found: dict[str, str | int | None] = {
             "protocol": self.name, "protocol_version": self.version, "protocol_images": self.images,
             "folds": self.folds, "tie_rule": RANKING_PROTOCOL["tie_rule"],
             "score_dtype": RANKING_PROTOCOL["score_dtype"], "ranking_version": RANKING_PROTOCOL["version"],

@@ -171,7 +171,7 @@ def shuffled_rows(
 ) -> Rows:
     """Rows of one epoch, in the order of the shard reader."""
     parts = epoch_parts(info, seed=seed, epoch=epoch)
-    images: Iterable[int] = shuffled_images(_indices, parts, seed=seed, epoch=epoch, workers=0)
+    images: Iterable[int] = shuffled_images(ShardPart.indices, parts, seed=seed, epoch=epoch, workers=0)
     numbers = images
     if batch_unit == "pairs":
         firsts = bank.first_captions.tolist()
@@ -219,7 +219,3 @@ def _gathered(gathering: Gathering, rows: Rows, size: int, *, drop_last: bool) -
         if numbers:
             yield from gathering.batches(numbers, rows.unit, size)
 
-
-def _indices(part: ShardPart) -> Iterator[int]:
-    first = part.shard.first_image
-    return filter(part.has, range(first, first + part.shard.images))

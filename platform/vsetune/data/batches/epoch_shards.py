@@ -22,6 +22,11 @@ class ShardPart:
     def images(self) -> int:
         return self.shard.images if self.chosen is None else len(self.chosen)
 
+    def indices(self) -> Iterator[int]:
+        """Of its images in the split."""
+        first = self.shard.first_image
+        return filter(self.has, range(first, first + self.shard.images))
+
     def has(self, image: int) -> bool:
         """Whether this image of the split, which is in the shard, is in the part."""
         return self.chosen is None or image - self.shard.first_image in self.chosen

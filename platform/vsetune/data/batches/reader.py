@@ -7,12 +7,12 @@ import random
 import weakref
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -153,11 +153,11 @@ def training_batches(
     assembly = Assembly(dataset, tables, semantics, decode, siblings=reads.siblings)
     order = _EpochOrder(info, batch_unit, seed, epoch, shuffle_pairs)
     passed = order.shards_within(skip_batches * batch_size) if skip_batches else frozenset()
-    items = order.items(
-        partial(_read_part, dataset, reads, passed), workers=workers,
+    in_order = order.rows(
+        partial(_read_part, dataset, reads, passed), _caption_count, workers=workers,
         fetched_ahead=partial(_fetched_ahead, dataset, passed),
     )
-    batches = _batches(assembly, items, batch_size, skip=skip_batches, drop_last=drop_last, threads=workers)
+    batches = _batches(assembly, in_order, batch_size, skip=skip_batches, drop_last=drop_last, threads=workers)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
 
 
@@ -171,21 +171,25 @@ class _EpochOrder:
     epoch: int
     shuffle_pairs: int
 
-    def items(
-        self, read: Read[ImageSample], *, workers: int = 0, fetched_ahead: FetchedAhead = nullcontext
-    ) -> Iterator[Item]:
+    def rows(
+        self, read: Read[T], captions_of: Callable[[T], int], *, workers: int = 0,
+        fetched_ahead: FetchedAhead = nullcontext,
+    ) -> Iterator[tuple[T, range]]:
+        """Each row's image, or its stand-in, with the captions that come with it."""
         images = shuffled_images(
             read, self._parts, seed=self.seed, epoch=self.epoch, workers=workers, fetched_ahead=fetched_ahead
         )
         rng = random.Random(f"items/{self.seed}/{self.epoch}")
-        return shuffled(_items(images, self.unit), buffer_size(self.info, self.unit, self.shuffle_pairs), rng)
+        size = buffer_size(self.info, self.unit, self.shuffle_pairs)
+        return shuffled(in_rows(images, captions_of, self.unit), size, rng)
 
     def shards_within(self, rows: int) -> frozenset[str]:
         """Files of the shards whose rows are all among this many first ones, found without reading a shard. Empty if
         the order depends on numbers of captions that the manifest does not have."""
         if self.unit == "pairs" and self.info.captions_min != self.info.captions_max:
             return frozenset()
-        first = np.fromiter((item.image.index for item in islice(self.items(_stand_ins), rows)), np.int64)
+        in_order = self.rows(ShardPart.indices, lambda _: self.info.captions_min)
+        first = np.fromiter((index for index, _ in islice(in_order, rows)), np.int64)
         shards = self.info.shards
         places = np.searchsorted([shard.first_image for shard in shards], first, side="right") - 1
         given = np.bincount(places, minlength=len(shards)).tolist()
@@ -200,19 +204,6 @@ class _EpochOrder:
     @property
     def _parts(self) -> list[ShardPart]:
         return epoch_parts(self.info, seed=self.seed, epoch=self.epoch)
-
-
-def _stand_ins(part: ShardPart) -> Iterator[ImageSample]:
-    """The images of a part without their contents, which are in the order but in no batch."""
-    shard = part.shard
-    each = shard.captions // shard.images
-    for number in range(shard.images):
-        index = shard.first_image + number
-        if part.has(index):
-            yield ImageSample(index, shard.first_caption + each * number, _NOTHING, [_NOTHING] * each)
-
-
-_NOTHING = np.empty(0, np.int64)
 
 
 def evaluation_batches(
@@ -234,7 +225,8 @@ def evaluation_batches(
     decode = None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
     assembly = Assembly(dataset, tables, decode=decode, siblings=reads.siblings)
     in_order = _images_in_order(dataset, dataset.split(split), reads, images)
-    batches = _batches(assembly, _items(in_order, "images"), batch_size, threads=threads)
+    with_captions = in_rows(in_order, _caption_count, "images")
+    batches = _batches(assembly, with_captions, batch_size, threads=threads)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
 
 
@@ -252,11 +244,15 @@ def _read_part(
 ) -> Iterator[ImageSample]:
     """passed: files of shards that are not read, because none of their images comes into a batch."""
     if part.shard.file in passed:
-        yield from _stand_ins(part)
+        each = part.shard.captions // part.shard.images
+        yield from repeat(ImageSample(0, 0, _NOTHING, [_NOTHING] * each), part.images)
         return
     for image in read_shard(dataset, part.shard, reads=reads, mirrored=reads.swaps_sides):
         if part.has(image.index):
             yield image
+
+
+_NOTHING = np.empty(0, np.int64)
 
 
 @contextmanager
@@ -312,22 +308,18 @@ def _photograph(item: Item) -> Photograph:
     return item.image.photograph
 
 
-def _items(images: Iterable[ImageSample], batch_unit: BatchUnit) -> Iterator[Item]:
-    for image, captions in in_rows(images, _caption_count, batch_unit):
-        yield Item(image, captions)
-
-
 def _caption_count(image: ImageSample) -> int:
     return len(image.tokens)
 
 
 def _batches(
-    assembly: Assembly, items: Iterator[Item], size: int, *, threads: int, skip: int = 0, drop_last: bool = False
+    assembly: Assembly, in_order: Iterator[tuple[ImageSample, range]], size: int, *, threads: int, skip: int = 0,
+    drop_last: bool = False,
 ) -> Generator[Batch, None, None]:
-    for _ in islice(items, skip * size):  # skipped items are not assembled
+    for _ in islice(in_order, skip * size):  # skipped rows are not assembled
         pass
     with decoders(threads if assembly.decode is not None else 0) as mapped:
-        while rows := list(islice(items, size)):
+        while rows := [Item(*row) for row in islice(in_order, size)]:
             if drop_last and len(rows) < size:
                 return
             yield assembly.batch(rows, mapped)
