@@ -1,3 +1,87 @@
-"""vsetune: fair, resumable comparison of losses and networks for image-text retrieval."""
+"""vsetune: fair, resumable comparison of losses and networks for image-text retrieval.
+
+    import vsetune
+
+    vsetune.Study.from_file("studies/quickstart.yaml").run()      # every trial, on Ray
+    study = vsetune.open_study("quickstart")                      # board, curves, attempts, figure
+    study.trial("vsepp.lseh-c000-s0").search("two dogs run on grass")
+    vsetune.train(loss="info_nce", data="data/flickr8k")          # one training, in this process
+    loss = vsetune.losses.lmh(margin=0.2)                         # a torch module for any training loop
+
+Names are imported when they are first used, so that `import vsetune` stays fast; see docs/python.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
+
+if TYPE_CHECKING:
+    from vsetune import losses, metrics, networks
+    from vsetune.api.charts import Figure
+    from vsetune.api.recorded import RecordedStudy, Trial, open_study, studies
+    from vsetune.api.retrieval import Embedded, Found
+    from vsetune.api.study import Study
+    from vsetune.api.training import Training, train
+    from vsetune.config.component_specs import LossSpec, NetworkSpec
+    from vsetune.config.spec.base import Choices, Range, tunable
+    from vsetune.data.stored.dataset import Dataset
+    from vsetune.errors import (
+        AttemptError,
+        ConfigError,
+        DataError,
+        NumericError,
+        StorageError,
+        UsageError,
+        VsetuneError,
+    )
+    from vsetune.losses.loss_base import Loss, LossInputs, LossOutput
+    from vsetune.losses.plain_loss import PlainLoss
+    from vsetune.networks.encoded import Encoded
+    from vsetune.networks.inputs import CaptionInputs, ImageInputs
+    from vsetune.networks.network_base import Network
+
+_PLACES = {
+    "vsetune.api.charts": ("Figure",),
+    "vsetune.api.recorded": ("RecordedStudy", "Trial", "open_study", "studies"),
+    "vsetune.api.retrieval": ("Embedded", "Found"),
+    "vsetune.api.study": ("Study",),
+    "vsetune.api.training": ("Training", "train"),
+    "vsetune.config.component_specs": ("LossSpec", "NetworkSpec"),
+    "vsetune.config.spec.base": ("Choices", "Range", "tunable"),
+    "vsetune.data.stored.dataset": ("Dataset",),
+    "vsetune.errors": (
+        "AttemptError", "ConfigError", "DataError", "NumericError", "StorageError", "UsageError", "VsetuneError",
+    ),
+    "vsetune.losses.loss_base": ("Loss", "LossInputs", "LossOutput"),
+    "vsetune.losses.plain_loss": ("PlainLoss",),
+    "vsetune.networks.encoded": ("Encoded",),
+    "vsetune.networks.inputs": ("CaptionInputs", "ImageInputs"),
+    "vsetune.networks.network_base": ("Network",),
+}
+"""Module of every public name."""
+_NAMES = {name: place for place, names in _PLACES.items() for name in names}
+_PACKAGES = ("losses", "metrics", "networks")
+
+__all__ = [  # noqa: RUF022
+    "Study", "train", "Training", "open_study", "studies", "RecordedStudy", "Trial", "Found", "Embedded", "Figure",
+    "Dataset", "losses", "networks", "metrics", "PlainLoss", "Loss", "LossSpec", "LossInputs", "LossOutput", "Network",
+    "NetworkSpec", "Encoded", "ImageInputs", "CaptionInputs", "tunable", "Range", "Choices", "VsetuneError",
+    "UsageError", "ConfigError", "DataError", "StorageError", "AttemptError", "NumericError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"vsetune.{name}")
+    if name not in _NAMES:
+        raise AttributeError(f"module 'vsetune' has no attribute {name!r}")
+    found = getattr(importlib.import_module(_NAMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

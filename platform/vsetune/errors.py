@@ -1,7 +1,7 @@
 """The errors that users see, with their exit codes, and the messages they carry, with their stable codes.
 
 Each package words its messages in its `messages.py`, as constants: `SHARD_CUT = Message("VSE-D004", "{shard}: ...")`,
-raised by `raise DataError(messages.SHARD_CUT(shard=path))`. The letter names the package: C config, O storage,
+raised by `raise DataError(messages.SHARD_CUT(shard=path))`. The letter names the package: A api, C config, O storage,
 M metrics, L losses, N networks, R records, D data, E search, T training, B report, Q quality, S study, G nightly,
 X cli. A code keeps its meaning for ever and is not used again.
 """

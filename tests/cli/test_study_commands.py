@@ -86,7 +86,8 @@ def test_a_gpu_of_this_machine_that_no_trial_uses_is_a_warning_with_the_line_to_
     command, vsetune, study, monkeypatch
 ) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")  # nothing is measured
-    monkeypatch.setattr("vsetune.study.planning.planned_study.this_machine", machine_with_a_gpu)
+    for place in ("planned_study", "measured_plan"):
+        monkeypatch.setattr(f"vsetune.study.planning.{place}.this_machine", machine_with_a_gpu)
     (line,) = [line for line in vsetune("study", command, str(study())).lines if line.startswith("warning ")]
     assert "`resources: {gpus: 1}`" in line
     quiet = vsetune("study", command, str(study(resources={"gpus": 0.5})))

@@ -17,8 +17,9 @@ from vsetune.errors import ConfigError, DataError, Message
 
 SOURCES = Path(vsetune.__file__).parent
 LETTERS = {
-    "config": "C", "storage": "O", "metrics": "M", "losses": "L", "networks": "N", "records": "R", "data": "D",
-    "search": "E", "training": "T", "report": "B", "quality": "Q", "study": "S", "nightly": "G", "cli": "X",
+    "api": "A", "config": "C", "storage": "O", "metrics": "M", "losses": "L", "networks": "N", "records": "R",
+    "data": "D", "search": "E", "training": "T", "report": "B", "quality": "Q", "study": "S", "nightly": "G",
+    "cli": "X",
 }
 CUT = Message("VSE-D999", "{shard}: {missing} bytes are missing; copy it again.")
 

@@ -26,7 +26,7 @@ from vsetune.study.places import tracking_uri as store_uri
 if TYPE_CHECKING:
     from vsetune.report.columns import Column
     from vsetune.report.many_studies import StudyAttempts
-    from vsetune.report.rows import Leaderboard, Shown
+    from vsetune.report.rows import Shown
     from vsetune.report.vega import PictureKind
 
 
@@ -258,31 +258,20 @@ def columns_named(keys: str | None) -> Sequence[Column]:
 
 
 def _of_one(store: Studies, study: str, baseline: str | None, shares: Shares) -> ReadBoards:
-    from vsetune.report.building import build
+    from vsetune.study.recorded_boards import recorded_board
 
     attempts = store.attempts(study)
     if not attempts:
         raise UsageError(messages.NO_ATTEMPTS(studies=f"study {study}"))
-    known = {record.name: record for record in store.studies()}
-    board = build(
-        attempts, baseline=baseline or str(known[study].config["baseline"]), hit_share=shares.hit,
-        target_share=shares.target,
-    )
-    return ReadBoards(store, _told(board, [known[study]], store), attempts, study)
-
-
-def _told(board: Leaderboard, records: Sequence[StudyRecord], store: Studies) -> Leaderboard:
-    """The board with what its studies and logs tell beside its attempts: range ends and recalls."""
-    from vsetune.report.recalls import with_recalls
-    from vsetune.study.range_ends import board_with_ends
-
-    return with_recalls(board_with_ends(board, records), store)
+    board = recorded_board(store, study, attempts, baseline=baseline, hit_share=shares.hit, target_share=shares.target)
+    return ReadBoards(store, board, attempts, study)
 
 
 def _of_several(
     store: Studies, names: Sequence[str], baseline: str | None, shares: Shares
 ) -> ReadBoards:
     from vsetune.report.many_studies import build_many
+    from vsetune.study.recorded_boards import completed_board
 
     records = named_records(store, names)
     studies = read_studies(store, records)
@@ -292,7 +281,7 @@ def _of_several(
     attempts = [attempt for study in studies for attempt in study.attempts]
     name = f"{names[0]}_and_{len(names) - 1}_more" if names else "all_studies"
     found = build_many(studies, baseline=baseline, hit_share=shares.hit, target_share=shares.target)
-    shown = replace(found, boards=tuple(_told(board, records, store) for board in found.boards))
+    shown = replace(found, boards=tuple(completed_board(board, records, store) for board in found.boards))
     return ReadBoards(store, shown, attempts, name)
 
 

@@ -80,41 +80,30 @@ def plan_study(
 
     Exit codes: 0, 1 some cell could not be measured, 2 the input is wrong.
     """
-    from vsetune.study.node_types import known_node_types, unused_gpus
-    from vsetune.study.planning.cell_times import measure_cells
     from vsetune.study.planning.claims import ASSUMED, claims_of, recorded_spread
-    from vsetune.study.planning.planned_study import places_for, require_places, this_machine
-    from vsetune.study.planning.planned_study import plan_study as plan_of
+    from vsetune.study.planning.measured_plan import measured_plan
     from vsetune.study.preparation import prepare_study
 
     spread = ASSUMED if like is None else recorded_spread(like)
     with interruptible("nothing was recorded"):
         prepared = prepare_study(file, stderr)
-        study, here = prepared.spec, this_machine()
-        cells = [cell for cell in prepared.cells if cell.repeat == 1]
-        needs = [study.resources.needs_of(cell.network_name, cell.loss_name) for cell in cells]
-        require_places(needs, [here], where=str(file), advice="measure on a machine that has it")
-        types = known_node_types()
-        require_places(needs, types or [here], where=str(file), advice="lower `resources`, or add a node that has it")
-        unused = unused_gpus(needs, [kind.resources for kind in types or [here] if kind.most])
-        limit = workers or study.resources.concurrent_trials
-        at_once = min(len(cells), limit or len(cells), *(places_for(each, [here]) for each in needs))
+        study = prepared.spec
         with stderr.status("measuring") as status:
-            measured = measure_cells(
-                study, cells, seconds=seconds_per_cell, at_once=at_once,
-                on_progress=lambda progress: status.update(_progress_text(progress, len(cells))),
+            measured = measured_plan(
+                prepared, where=str(file), seconds_per_cell=seconds_per_cell, workers=workers,
+                on_progress=lambda progress, cells: status.update(_progress_text(progress, cells)),
             )
-    plan = plan_of(study, cells, measured, types or [replace(here, most=workers or 1)], limit=limit)
+    plan, cells = measured.plan, measured.cells
     claims = claims_of(study, cells, plan, points=points, per_cent=percent, spread=spread)
     if as_json:
-        print_json(_plain(plan, cells, at_once) | {"claims": asdict(claims)})
+        print_json(_plain(plan, cells, measured.measured_at_once) | {"claims": asdict(claims)})
     else:
         spaces = {cell.name: searched_text(cell) for cell in cells}
         is_wide = results.width >= _WIDE
         results.print(_table(plan, spaces if is_wide else None))
         for name, space in () if is_wide else spaces.items():
             results.print(f"{name}: {space}", soft_wrap=True)
-    for line in unused:
+    for line in measured.unused:
         complain("warning", line)
     for line in plan.remarks:
         inform(line)

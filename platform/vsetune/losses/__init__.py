@@ -1,3 +1,68 @@
 """Losses: similarity in, one number out. One folder per loss: `spec.py` (hyperparameters, formula, source; no torch),
 `loss.py` (pure functions with the formula, and a module that keeps its schedule). `loss_building.build_loss` makes one.
+
+Outside of vsetune, `vsetune.losses.NAME(...)` makes a loss for any training loop, see `PlainLoss`:
+
+    loss = vsetune.losses.lseh(margin=0.2)
+    value = loss(images, captions, image_ids=ids, semantic_vectors=vectors)    # (n, d), (n, d), (n,), (n, k)
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vsetune.config.callable_modules import make_callable, no_attribute, submodule
+
+if TYPE_CHECKING:
+    from vsetune.losses.plain_loss import PlainLoss
+
+    adaptive_margin: Callable[..., PlainLoss]
+    additive_margin: Callable[..., PlainLoss]
+    contrastive: Callable[..., PlainLoss]
+    info_nce: Callable[..., PlainLoss]
+    irtm: Callable[..., PlainLoss]
+    lmh: Callable[..., PlainLoss]
+    lseh: Callable[..., PlainLoss]
+    lsh: Callable[..., PlainLoss]
+    luwm: Callable[..., PlainLoss]
+    many_to_many: Callable[..., PlainLoss]
+    margin_based: Callable[..., PlainLoss]
+    nt_xent: Callable[..., PlainLoss]
+    order: Callable[..., PlainLoss]
+    pcme: Callable[..., PlainLoss]
+    pvse: Callable[..., PlainLoss]
+    semantic_center: Callable[..., PlainLoss]
+    top_f: Callable[..., PlainLoss]
+
+
+def _maker(name: str) -> Callable[..., Any]:
+    """The function that makes the loss of a name."""
+
+    def make(**settings: Any) -> PlainLoss:
+        from vsetune.losses.plain_loss import plain_loss
+
+        return plain_loss(name, **settings)
+
+    return make
+
+
+def __getattr__(name: str) -> Any:
+    found = None if name.startswith("_") else submodule(__name__, name)
+    if found is not None:
+        return found
+    from vsetune.config.component_specs import LOSSES  # which may have plugins, and several of one folder
+
+    if name not in LOSSES:
+        raise no_attribute(__name__, name)
+    return _maker(name)
+
+
+def __dir__() -> list[str]:
+    from vsetune.config.component_specs import LOSSES
+
+    return sorted(LOSSES)
+
+
+make_callable(__name__, lambda name: _maker(name) if (Path(__file__).parent / name / "spec.py").is_file() else None)

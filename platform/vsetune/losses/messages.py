@@ -81,3 +81,16 @@ TOO_FEW_MET = Message(
     "loss.quantised_centers: got {centers} centres, but the phase before met only {met} training images; train it for "
     "a whole epoch, or set quantised_start to random",
 )
+
+# what a batch from somebody else's training loop may lack
+NO_BATCH = Message(
+    "VSE-L021", "loss {loss}: got {got}, need embeddings of images and captions, or scores (images, captions)"
+)
+SCORES_NEEDED = Message(
+    "VSE-L022", "loss {loss}: got embeddings, which are compared by cosine, need `scores=` of kind {scores}"
+)
+ROWS_NEEDED = Message(
+    "VSE-L023", "loss {loss}: got {images} images x {captions} captions, need `caption_rows=`, the row of each "
+    "caption's image",
+)
+IDS_SHAPE = Message("VSE-L024", "loss {loss}: got {what} of shape {got}, need {need} numbers")

@@ -36,3 +36,6 @@ CADENCES_DIFFER = Message(
     "VSE-M015", "cadence: one curve was validated every {first:.6g} epochs, the other every {second:.6g}; need equal "
     "gaps, set the same training.validate_every_steps and batch_size",
 )
+OWNERS_NEEDED = Message(
+    "VSE-M016", "retrieval: got {captions} captions for {images} images, need `image_ids`, the row of each one's image"
+)

@@ -14,7 +14,7 @@ from vsetune.errors import DataError
 from vsetune.metrics import messages
 from vsetune.metrics.positives import Positives, check_owner
 from vsetune.metrics.ranks import RANKING_PROTOCOL, RetrievalRanks, retrieval_ranks
-from vsetune.metrics.score_blocks import PartOfScores, Scores
+from vsetune.metrics.score_blocks import MatrixScores, PartOfScores, Scores
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +82,26 @@ def owner_scores(scores: Scores, owner: Tensor) -> RetrievalScores:
     images, captions = scores.shape
     positives = Positives.of_owner(owner, images=images, captions=captions)
     return scores_of_ranks(retrieval_ranks(scores, positives), candidates=min(images, captions))
+
+
+def matrix_recalls(scores: Tensor, image_ids: Tensor | None = None) -> RetrievalScores:
+    """The recalls of a matrix of scores, in per cent, with ranks and their sum (`rsum`, at most 600).
+
+    scores: (n, m) of images (rows) and captions (columns), larger is closer. image_ids: (m,) int64, the row of each
+    caption's image; None: every image has m / n captions, in the order of the images (n = m: row i belongs to column
+    i). Ties count against the query. DataError where captions and images do not fit, NumericError for scores that are
+    not finite. Source: recall at 1, 5 and 10 as in Faghri et al. 2018 (VSE++).
+
+    Example:
+        vsetune.metrics.recall(images @ captions.T).m_recall
+    """
+    images, captions = scores.shape
+    if image_ids is None:
+        each, rest = divmod(captions, images) if images else (0, 1)
+        if rest:
+            raise DataError(messages.OWNERS_NEEDED(images=images, captions=captions))
+        image_ids = torch.arange(captions, device=scores.device) // max(each, 1)
+    return owner_scores(MatrixScores(scores), image_ids)
 
 
 def owner_fold_scores(scores: Scores, owner: Tensor, *, folds: int) -> RetrievalScores:

@@ -1,4 +1,62 @@
 """Networks: image and caption encoders and their similarity. No retrieval loss, no training. One folder per network:
 `spec.py` (hyperparameters, source; no torch), `network.py`, and further modules of this network, such as the names of
 released weights (`released.py`). `network_building.build_network` makes one.
+
+Outside of vsetune, `vsetune.networks.NAME(width=..., vocabulary_size=...)` makes one, see `plain_network`.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vsetune.config.callable_modules import make_callable, no_attribute, submodule
+
+if TYPE_CHECKING:
+    from vsetune.networks.network_base import Network
+
+    cgmn: Callable[..., Network]
+    gsmn: Callable[..., Network]
+    malali_keller: Callable[..., Network]
+    mse: Callable[..., Network]
+    pcme: Callable[..., Network]
+    pvse: Callable[..., Network]
+    scan: Callable[..., Network]
+    sgraf_saf: Callable[..., Network]
+    sgraf_sgr: Callable[..., Network]
+    tags: Callable[..., Network]
+    vse_infinity: Callable[..., Network]
+    vsepp: Callable[..., Network]
+    vsrn: Callable[..., Network]
+
+
+def _maker(name: str) -> Callable[..., Any]:
+    """The function that makes the network of a name."""
+
+    def make(**settings: Any) -> Network:
+        from vsetune.networks.plain_network import plain_network
+
+        return plain_network(name, **settings)
+
+    return make
+
+
+def __getattr__(name: str) -> Any:
+    found = None if name.startswith("_") else submodule(__name__, name)
+    if found is not None:
+        return found
+    from vsetune.config.component_specs import NETWORKS  # which may have plugins, and several of one folder
+
+    if name not in NETWORKS:
+        raise no_attribute(__name__, name)
+    return _maker(name)
+
+
+def __dir__() -> list[str]:
+    from vsetune.config.component_specs import NETWORKS
+
+    return sorted(NETWORKS)
+
+
+make_callable(__name__, lambda name: _maker(name) if (Path(__file__).parent / name / "spec.py").is_file() else None)

@@ -87,13 +87,18 @@ def svg(spec: Mapping[str, Any], summary: str) -> Markup:
     return Markup(re.sub(r"<svg [^>]*?(?=width=)", f'<svg role="img" aria-label="{escape(summary)}" ', text, count=1))
 
 
+def on_white(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A chart with our theme on white, complete in itself."""
+    return {**spec, "config": _merged(theme(LIGHT) | {"background": "white"}, spec.get("config", {}))}
+
+
 PictureKind = Literal["svg", "png"]
 _PNG_SCALE = 2.0
 
 
 def picture(spec: Mapping[str, Any], kind: PictureKind) -> bytes:
     """A chart on white as the content of a file: SVG in UTF-8, or PNG with two pixels per unit of length."""
-    whole = {**spec, "config": _merged(theme(LIGHT) | {"background": "white"}, spec.get("config", {}))}
+    whole = on_white(spec)
     if kind == "svg":
         return vl_convert.vegalite_to_svg(whole).encode()
     return bytes(vl_convert.vegalite_to_png(whole, scale=_PNG_SCALE))

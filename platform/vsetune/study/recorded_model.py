@@ -216,9 +216,14 @@ def feature_inputs(asked: CarriedNetwork, features: Sequence[Any]) -> ImageInput
 
 def embeddings(asked: CarriedNetwork, items: Encoded) -> list[Any]:
     """The vector or vectors of each item that the network compares. UsageError for a network that scores pairs."""
+    require_embeddings(asked)
+    return list(items.vectors.tolist())
+
+
+def require_embeddings(asked: CarriedNetwork) -> None:
+    """UsageError for a network that scores pairs, whose items have no vector that is compared."""
     if asked.network.kind == "score":
         raise UsageError(messages.NO_EMBEDDING(network=asked.described.name))
-    return list(items.vectors.tolist())
 
 
 def images_for(asked: CarriedNetwork, index: SearchIndex, captions: Encoded, *, top: int) -> list[Answer]:

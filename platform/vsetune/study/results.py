@@ -15,7 +15,6 @@ from vsetune.records.studies import Studies
 from vsetune.report.building import build
 from vsetune.report.export import curves_to_csv, to_csv, to_latex
 from vsetune.report.page import to_html
-from vsetune.report.recalls import with_recalls
 from vsetune.report.rows import Leaderboard
 from vsetune.report.selection import Trial, trials_of, winner_of
 from vsetune.report.shown_runs import shown_runs
@@ -23,8 +22,8 @@ from vsetune.storage.whole_files import write_text
 from vsetune.study.model_files import log_model
 from vsetune.study.places import mlflow_ui, tracking_uri
 from vsetune.study.preparation import PreparedStudy
-from vsetune.study.range_ends import board_with_ends
 from vsetune.study.recorded import RecordedAttempt
+from vsetune.study.recorded_boards import completed_board
 
 if TYPE_CHECKING:
     from vsetune.records.mlflow_models import MlflowModels
@@ -57,7 +56,7 @@ def write_results(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) ->
         board = build(attempts, baseline=prepared.spec.baseline)
     except UsageError as error:
         return Results(None, remark=str(error).removeprefix("leaderboard: "))
-    board = with_recalls(board_with_ends(board, [prepared.record()]), Studies())
+    board = completed_board(board, [prepared.record()], Studies())
     made: dict[str, Callable[[], str]] = {
         _PAGE: lambda: _page(prepared, board, attempts), "leaderboard.csv": lambda: to_csv(board),
         "curves.csv": lambda: curves_to_csv(board), "leaderboard.tex": lambda: to_latex(board),

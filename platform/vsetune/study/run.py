@@ -7,9 +7,10 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from signal import SIGTERM, Signals
 from typing import Literal
 
 from rich.console import Console
@@ -34,7 +35,7 @@ from vsetune.study.ledger import StudyLedger
 from vsetune.study.placement import credentials_not_forwarded, place_trials, require_places
 from vsetune.study.preparation import PreparedStudy
 from vsetune.study.results import log_winners, write_results
-from vsetune.study.stopping import StopRequest, sigterm_like_ctrl_c
+from vsetune.study.stopping import SIGNALS, StopRequest, sigterm_like_ctrl_c
 from vsetune.study.study_home import StudyHome, held_home
 from vsetune.study.study_metrics import exported
 from vsetune.study.study_progress import resumed_line
@@ -96,6 +97,7 @@ class StudyOutcome:
 def run_study(
     prepared: PreparedStudy, *, resume: bool, retry_failed: bool, address: str | None, console: Console,
     confirming: Confirming | None = None, changed_plugins: bool = False,
+    signals: Sequence[Signals] = SIGNALS,
 ) -> StudyOutcome:
     """Runs every promised trial of a study.
 
@@ -106,12 +108,13 @@ def run_study(
     address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set. confirming: the trials
     to run again, of a study whose search is over (else UsageError); None: those that the study itself promises.
     changed_plugins: if plugins have changed since the study began, cells that have not begun run with the new code, and
-    cells that have begun stay as they are.
+    cells that have begun stay as they are. signals: those that stop the run; their handlers are as before afterwards.
     """
     cluster_address(address)  # a wrong one is refused before anything is done
-    spec, folder, stop = prepared.spec, prepared.folder, StopRequest()
+    spec, folder, stop = prepared.spec, prepared.folder, StopRequest(signals)
     with (
-        held_home(folder, on_lost=stop.request) as held, sigterm_like_ctrl_c(),
+        held_home(folder, on_lost=stop.request) as held,
+        sigterm_like_ctrl_c() if SIGTERM in signals else nullcontext(),
         _cleared_unless_begun(folder) as begun, ExitStack() as connected,
     ):
         def connect() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Signals that end a command."""
 _heard: list[int] = []
 
 
@@ -29,13 +31,16 @@ def forget_interruptions() -> None:
 
 class StopRequest:
     """A request that is set once, by a signal or by another thread. reason: one phrase to print. since: on the
-    monotonic clock. leaves_time: whether trials may first write a checkpoint.
+    monotonic clock. leaves_time: whether trials may first write a checkpoint. signals: those that request it inside
+    `listening`; a notebook or a server keeps SIGTERM to itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, signals: Sequence[signal.Signals] = SIGNALS) -> None:
+        self.signals = signals
         self.reason: str | None = None
         self.since = float("inf")
         self.leaves_time = True
+        self._before: dict[signal.Signals, Any] = {}
 
     @property
     def is_requested(self) -> bool:
@@ -49,15 +54,14 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Inside the context, Ctrl-C and SIGTERM request the stop; a second one raises KeyboardInterrupt at once. Does
-        not nest.
+        """Inside the context, `signals` request the stop; a second one raises KeyboardInterrupt at once. Does not nest.
 
         Only the main thread can listen; elsewhere nothing changes. An earlier signal that was swallowed counts.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        before = self._before = {number: signal.getsignal(number) for number in SIGNALS}
         self.listen_again()
         if _heard:
             self.request(_named(_heard[0]))
@@ -71,8 +75,8 @@ class StopRequest:
         """Sets the handlers again. To be called inside `listening` after Ray has connected, because Ray sets its own
         handler of SIGTERM, which raises SystemExit at any point of the process."""
         if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                signal.signal(number, self._asked)
+            for number, handler in self._before.items():
+                signal.signal(number, self._asked if number in self.signals else handler)
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         if self.is_requested:

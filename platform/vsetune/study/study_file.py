@@ -57,17 +57,20 @@ def load_sweep(path: Path, spec: type[SweepT]) -> SweepT:
     """
     content = read_yaml(path)
     require_kind(content, spec, where=str(path))
+    return parse_sweep(content, spec, where=str(path), base=path.absolute().parent)
+
+
+def parse_sweep(content: dict[str, Any], spec: type[SweepT], *, where: str, base: Path) -> SweepT:
+    """The same from the content of a file. where: opens every message. base: folder of relative `plugins`."""
     try:
-        _load_plugins(content, path.absolute().parent)
-        sweep = parse_spec(content, spec, where=str(path))
+        _load_plugins(content, base)
+        sweep = parse_spec(content, spec, where=where)
         named = cast(NamesComponents, sweep)
         _require_code(named)
     except ConfigError as error:
         problems = [each if isinstance(each, Problem) else Problem(each) for each in error.problems]
-        raise ConfigError([each if each.startswith(str(path)) else each.at(path) for each in problems]) from error
-    return sweep.model_copy(
-        update={"plugins": [resolved_reference(each, base=path.absolute().parent) for each in named.plugins]}
-    )
+        raise ConfigError([each if each.startswith(where) else each.at(where) for each in problems]) from error
+    return sweep.model_copy(update={"plugins": [resolved_reference(each, base=base) for each in named.plugins]})
 
 
 def used_specs(study: NamesComponents) -> list[tuple[str, type[Any]]]:

@@ -1,0 +1,39 @@
+"""Boards of recorded studies: their attempts, with what study files and logs add to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vsetune.metrics.efficiency import TARGET_SHARE
+from vsetune.metrics.performance_profiles import HIT_SHARE
+from vsetune.records.events import AttemptRecord, StudyRecord
+from vsetune.records.studies import Studies
+from vsetune.report.building import build
+from vsetune.report.recalls import with_recalls
+from vsetune.report.rows import Leaderboard
+from vsetune.study.range_ends import board_with_ends
+
+
+def recorded_board(
+    store: Studies, study: str, attempts: Sequence[AttemptRecord] | None = None, *, baseline: str | None = None,
+    hit_share: float = HIT_SHARE, target_share: float = TARGET_SHARE,
+) -> Leaderboard:
+    """The board of a recorded study, as `vsetune leaderboard show` prints it.
+
+    attempts: of the study, read if None. baseline: a loss, by default the study's own. Shares as of `building.build`.
+    UsageError for an unknown study, one without attempts, and a baseline that was not run.
+    """
+    record = store.record(study)
+    board = build(
+        store.attempts(study) if attempts is None else attempts, baseline=baseline or str(record.config["baseline"]),
+        hit_share=hit_share, target_share=target_share,
+    )
+    return completed_board(board, [record], store)
+
+
+def completed_board(board: Leaderboard, records: Sequence[StudyRecord], store: Studies) -> Leaderboard:
+    """The board with marks where a winner lies at an end of its range, and with recalls. records: of its studies.
+
+    Raises StorageError if a log cannot be read.
+    """
+    return with_recalls(board_with_ends(board, records), store)

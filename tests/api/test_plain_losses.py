@@ -1,0 +1,142 @@
+"""Losses for other people's loops: the same number as the trainer's on its batches, and what a batch may look like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from loss_values import close, unit
+from refusals import refused
+
+import vsetune
+from vsetune.config.component_specs import LOSSES
+from vsetune.config.study.cells import build_trial, resolve_cells
+from vsetune.data.stored.dataset import Dataset
+from vsetune.losses import messages
+from vsetune.losses.plain_loss import PlainLoss
+from vsetune.metrics import messages as of_metrics
+from vsetune.networks.inputs import CaptionInputs
+from vsetune.storage.paths import under_home
+from vsetune.training.batches import TrainingBatches
+from vsetune.training.step import Learner
+from vsetune.training.validation import caption_inputs, image_inputs
+
+CPU = torch.device("cpu")
+DATA = {"path": "data/scenes"}
+
+
+def learner_of(name: str, images: str) -> tuple[Learner, Any]:
+    """A fresh learner of the loss on the small data set, and its first batch."""
+    order = {"network": {"similarity": "order", "absolute": True}} if LOSSES[name].scores == {"order"} else {}
+    study = vsetune.Study(
+        study="one", data={"path": under_home(DATA["path"])}, baseline=name, losses=[{"name": name, **order}],
+        networks=[{"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}}],
+        training={"epochs": 2, "batch_size": 24, "batch_unit": images, "learning_rate": 1e-3},
+    )
+    (cell,) = resolve_cells(study.spec, where="test")
+    trial = build_trial(study.spec, cell, cell.defaults(), trial="one", seed=0)
+    dataset = Dataset.open(trial.data.path)
+    torch.manual_seed(0)
+    learner = Learner.build(trial, dataset, CPU)
+    batches = TrainingBatches(trial, dataset, CPU)
+    batch = batches.take(0)
+    batches.close()
+    return learner, batch
+
+
+@pytest.mark.parametrize(("name", "images"), [
+    *((name, "pairs") for name in sorted(LOSSES)),
+    *((name, "images") for name, spec in sorted(LOSSES.items()) if spec.several_positives),
+])
+def test_a_loss_gives_the_number_of_the_trainer(name: str, images: str, with_data) -> None:
+    learner, batch = learner_of(name, images)
+    words: CaptionInputs = caption_inputs(batch)
+    with torch.no_grad():
+        ours = learner.network.encode_images(image_inputs(batch)).vectors
+        theirs = learner.network.encode_captions(words).vectors
+        scores = learner.network.similarity(*(vsetune.Encoded(each) for each in (ours, theirs)))
+    sizes = {"embedding_size": 16, "images": learner.context.concepts}
+    plain: PlainLoss = getattr(vsetune.losses, name)(**sizes)
+    plain.loss.load_state_dict(learner.loss.state_dict())
+    more = {
+        "image_ids": batch.image_ids, "caption_rows": batch.caption_rows, "semantic_vectors": batch.semantic_vectors,
+    }
+    given = {"scores": scores} if LOSSES[name].scores == {"order"} else {}
+    torch.manual_seed(5)
+    value = plain(ours, theirs, **given, **more)
+    torch.manual_seed(5)
+    expected = learner.step(batch).loss
+    assert float(expected) > 0
+    close(value, expected, tolerance=1e-5 * max(1.0, abs(float(expected))))
+
+
+def test_scores_alone_give_the_number_of_embeddings() -> None:
+    images, captions = (unit(6, 5, seed=seed) for seed in (1, 2))
+    loss = vsetune.losses.lmh(margin=0.3)
+    scores = images @ captions.T
+    matched = scores.diagonal()
+    by_hand = 0.0
+    for i in range(6):
+        others = [j for j in range(6) if j != i]
+        by_hand += max(0.0, *(0.3 + float(scores[i, j] - matched[i]) for j in others))
+        by_hand += max(0.0, *(0.3 + float(scores[j, i] - matched[i]) for j in others))
+    close(loss(images, captions), by_hand)
+    close(loss(scores), by_hand)
+    close(loss(scores=scores), by_hand)
+    close(loss(3 * images, 0.5 * captions), by_hand)
+    one_image = loss(scores, image_ids=torch.zeros(6, dtype=torch.int64))
+    close(one_image, 0.0)  # nothing is wrong where all captions are of one image
+
+
+def test_it_is_a_module_with_gradient_schedule_and_settings() -> None:
+    images, captions = (unit(4, 3, seed=seed).requires_grad_() for seed in (1, 2))
+    loss = vsetune.losses.info_nce(softmax_temperature=0.1, learned=True)
+    loss(images, captions).backward()
+    assert images.grad is not None
+    assert [name for name, _ in loss.named_parameters()] == ["loss.log_scale"]
+    warming = vsetune.losses.lmh(warmup_epochs=1)
+    first = warming(images, captions).item()
+    warming.start_epoch(1)
+    assert warming(images, captions).item() < first
+    assert "margin=0.25" in repr(vsetune.losses.lmh(margin=0.25))
+
+
+def test_several_embeddings_are_compared_by_their_closest_pair() -> None:
+    images, captions = unit(3, 2, 4, seed=1), unit(3, 2, 4, seed=2)
+    scores = torch.stack([
+        torch.stack([max((images[i] @ captions[j].T).flatten()) for j in range(3)]) for i in range(3)
+    ])
+    loss = vsetune.losses.pvse(diversity_weight=0, discrepancy_weight=0)
+    close(loss(images, captions), loss(scores))
+
+
+def test_batches_that_a_loss_cannot_read_are_refused() -> None:
+    pairs = unit(4, 3, seed=1), unit(4, 3, seed=2)
+    with refused(messages.NO_BATCH, loss="lmh", got="nothing"):
+        vsetune.losses.lmh()()
+    with refused(messages.ROWS_NEEDED, loss="lmh", images=4, captions=8):
+        vsetune.losses.lmh()(torch.zeros(4, 8))
+    with refused(messages.IDS_SHAPE, what="image_ids", got="(3,)", need=4):
+        vsetune.losses.lmh()(*pairs, image_ids=torch.arange(3))
+    with refused(messages.SCORES_NEEDED, loss="order", scores="order"):
+        vsetune.losses.order()(*pairs)
+    with refused(messages.NO_SEMANTICS, loss="lseh"):
+        vsetune.losses.lseh(margin=0.2)(*pairs)
+    with refused(messages.NO_SIZES):
+        vsetune.losses.semantic_center()
+    with pytest.raises(vsetune.ConfigError, match="vsetune.losses.lmh: margn"):
+        vsetune.losses.lmh(margn=0.2)
+
+
+def test_recall_of_a_matrix() -> None:
+    scores = torch.eye(20)
+    scores[0, 0] = -1.0  # the last for both queries
+    found = vsetune.metrics.recall(scores)
+    assert (found.i2t_r1, found.t2i_r10) == (95.0, 95.0)
+    twice = vsetune.metrics.recall(torch.eye(12).repeat_interleave(2, dim=1))
+    assert (twice.i2t_r1, twice.captions) == (100.0, 24)
+    owner = torch.arange(12).flip(0)
+    assert vsetune.metrics.recall(torch.eye(12).flip(1), owner).rsum == 600.0
+    with refused(of_metrics.OWNERS_NEEDED, images=4, captions=6):
+        vsetune.metrics.recall(torch.zeros(4, 6))
