@@ -153,11 +153,11 @@ def training_batches(
     assembly = Assembly(dataset, tables, semantics, decode, siblings=reads.siblings)
     order = _EpochOrder(info, batch_unit, seed, epoch, shuffle_pairs)
     passed = order.shards_within(skip_batches * batch_size) if skip_batches else frozenset()
-    in_order = order.rows(
+    image_rows = order.rows(
         partial(_read_part, dataset, reads, passed), _caption_count, workers=workers,
         fetched_ahead=partial(_fetched_ahead, dataset, passed),
     )
-    batches = _batches(assembly, in_order, batch_size, skip=skip_batches, drop_last=drop_last, threads=workers)
+    batches = _batches(assembly, image_rows, batch_size, skip=skip_batches, drop_last=drop_last, threads=workers)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
 
 
