@@ -27,6 +27,7 @@ OWNERS = {
     "boto3": ["storage/s3.py"],
     "starlette": ["report/serving"],
     "uvicorn": ["report/serving.py"],
+    "pyarrow": ["training/embedding_files.py"],
     "spacy": ["data/captions/spacy_parser.py"],
     "typer": ["cli/"],
     "vl_convert": ["report/vega.py"],

@@ -37,6 +37,7 @@ def fewer_regions(scenes) -> None:
     (VALIDATE, "cluster.yaml", "cluster file"),
     (("nightly", "run"), "studies/quickstart.yaml", "study file"),
     (("data", "ingest"), "studies/quickstart.yaml", "study file"),
+    (("data", "index"), "studies/data/scenes.yaml", "ingest recipe"),
     (("study", "run"), "studies/data/scenes.yaml", "ingest recipe"),
 ])
 def test_a_file_of_another_kind_is_called_by_its_kind(vsetune, words, file, kind) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from outside_files import jpeg, sample, write_outside, write_shards
 
 from vsetune.cli import messages
 from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
@@ -95,3 +96,36 @@ def test_an_encoder_works_on_any_split(vsetune, scenes) -> None:
 ])
 def test_a_wrong_option_is_refused(vsetune, scenes, words, said) -> None:
     assert vsetune("data", *words).refused(*said)
+
+
+@pytest.fixture
+def index_file(home, tmp_path) -> Path:
+    """A recipe of three train shards with a broken sample, one of them with a picture of the validation split too."""
+    write_shards(tmp_path)
+    write_outside(tmp_path / "train-1.tar", [sample(1, jpg=jpeg(1003)), sample(2, jpg=b"none")])
+    file = tmp_path / "web.yaml"
+    file.write_text(json.dumps({
+        "name": "web", "output": "data/web", "shards": str(tmp_path / "train-{0..2}.tar"),
+        "validation": str(tmp_path / "val-0.tar"), "vocabulary_min_count": 1,
+    }))
+    return file
+
+
+def test_shards_of_other_software_are_indexed_with_their_counts(vsetune, index_file, home) -> None:
+    said = vsetune("data", "index", str(index_file))
+    assert said.code == 0, said.err
+    assert [line for line in said.lines if "shards ━" not in line][-5:] == [
+        "train: 17 images, 17 captions, 3 shards", "validation: 6 images, 6 captions, 1 shards",
+        "train: 1 of 18 samples are broken and left out (1 picture cannot be decoded); left_out.csv lists them",
+        "train: 1 images are in an evaluation split too (1 same bytes), kept; duplicates: leave_out leaves them out; "
+        "left_out.csv lists them",
+        f"written: {home}/data/web; in a study: data.path data/web",
+    ]
+    assert "complete since an earlier run" in vsetune("data", "index", str(index_file)).err
+    assert vsetune("data", "verify", "data/web").code == 0
+    assert "web: photographs" in vsetune("data", "show", "data/web").out
+
+
+def test_a_missing_shard_is_one_line(vsetune, index_file, tmp_path) -> None:
+    (tmp_path / "train-2.tar").unlink()
+    assert vsetune("data", "index", str(index_file)).refused(f"{tmp_path}/train-2.tar: missing", "on_damaged")

@@ -14,6 +14,7 @@ from vsetune.metrics import messages
 from vsetune.metrics.recall import (
     COCO_TEST_1K,
     COCO_TEST_5K,
+    FIRST_CAPTION,
     RankingProtocol,
     owner_scores,
 )
@@ -76,6 +77,34 @@ def test_a_fold_takes_the_captions_of_its_images_wherever_they_stand() -> None:
     assert fold_scores(images, captions[shuffled], owner[shuffled], similarity=product, folds=4) == fold_scores(
         images, captions, owner, similarity=product, folds=4
     )
+
+
+def test_the_first_caption_of_every_image_is_ranked_alone() -> None:
+    # image 0 has captions 1 and 2, image 1 has 0 and 4, image 2 has 3: the first ones are 1, 0 and 3
+    owner = torch.tensor([1, 0, 0, 2, 1])
+    similarity = torch.tensor([
+        [0.9, 0.1, 1.0, 0.0, 0.0],  # the best is 2, an own caption, but of 1, 0 and 3 it is 0, of image 1
+        [0.5, 0.2, 0.0, 0.1, 0.0],  # 0, its first
+        [0.1, 0.2, 0.0, 0.3, 0.9],  # the best is 4, of image 1; of 1, 0 and 3 it is 3, its own
+    ])
+    found = FIRST_CAPTION.scores(MatrixScores(similarity), owner)
+    assert (found.images, found.captions) == (3, 3)
+    assert found.i2t_r1 == pytest.approx(200 / 3)  # images 1 and 2
+    assert found.t2i_r1 == pytest.approx(100 / 3)  # caption 3; 1 finds image 1 or 2, 0 finds image 0
+    chosen = torch.tensor([1, 0, 3])
+    assert found == owner_scores(MatrixScores(similarity[:, chosen]), torch.arange(3))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 8), st.integers(1, 4), st.integers(0, 2**31))
+def test_first_captions_are_those_with_the_lowest_places(images, each, seed) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    owner = torch.arange(images).repeat_interleave(each)[torch.randperm(images * each, generator=generator)]
+    similarity = torch.randn(images, images * each, generator=generator)
+    firsts = [owner.tolist().index(image) for image in range(images)]
+    expected = owner_scores(MatrixScores(similarity[:, firsts]), torch.arange(images))
+    assert FIRST_CAPTION.scores(MatrixScores(similarity), owner) == expected
+    assert FIRST_CAPTION.as_dict()["captions"] == "first"
 
 
 def test_an_ensemble_is_ranked_by_the_mean_of_its_scores() -> None:

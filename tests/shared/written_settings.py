@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from vsetune.config.sources.index_recipe import IndexRecipe
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.study.cells import resolve_cells
@@ -62,6 +63,8 @@ def _check(content: dict[str, Any]) -> None:
                 loss | {"name": STANDS_IN} if loss["name"] == "my_loss" else loss for loss in whole["losses"]
             ]
         resolve_cells(parse_spec(whole, StudySpec, where="study file"), where="study file")
+    elif "shards" in content:
+        parse_spec(content, IndexRecipe, where="index recipe")
     elif set(content) <= set(IngestRecipe.model_fields):
         parse_spec(EXAMPLE_RECIPE | content, IngestRecipe, where="recipe")
     else:

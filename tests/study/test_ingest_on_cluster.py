@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from outside_files import jpeg, sample, write_outside, write_shards
+from outside_files import recipe as index_recipe
 from rich.console import Console
 
 from vsetune.config.sources.recipe import IngestRecipe
+from vsetune.data.making.index import index
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.errors import DataError
-from vsetune.study.ingest_on_cluster import ingest_on_cluster
+from vsetune.study.ingest_on_cluster import index_on_cluster, ingest_on_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -78,3 +81,13 @@ def test_what_is_wrong_with_the_source_is_one_line(tmp_path: Path) -> None:
         ingest_on_cluster(
             recipe(tmp_path / "out", source=source), address=None, console=Console(file=io.StringIO())
         )
+
+
+def test_an_index_of_many_processes_equals_that_of_one(tmp_path: Path) -> None:
+    write_shards(tmp_path)
+    write_outside(tmp_path / "train-1.tar", [sample(1, jpg=jpeg(1003)), sample(2, jpg=b"none")])
+    one = index_recipe(tmp_path, duplicates="leave_out")
+    many = index_recipe(tmp_path, duplicates="leave_out", output=str(tmp_path / "many"))
+    index(one, progress=SilentProgress())
+    index_on_cluster(many, address=None, console=Console(file=io.StringIO()))
+    assert contents(tmp_path / "many") == contents(tmp_path / "indexed")

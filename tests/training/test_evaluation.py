@@ -53,12 +53,14 @@ def test_everything_that_is_asked_for_is_there_under_its_name(
     listed = tmp_path / "more.csv"
     listed.write_text("image,caption_image,caption\nimage-0,image-1,0\n")
     trial = with_evaluation(
-        make_trial(), positive_ranks=True, srd_at=[1, 5], relevance=str(listed), protocols=["coco_test_1k"]
+        make_trial(), positive_ranks=True, srd_at=[1, 5], relevance=str(listed),
+        protocols=["coco_test_1k", "first_caption"],
     )
     found = numbers(trial)
     plain = numbers(make_trial())
     assert all(found[name] == value for name, value in plain.items())
     assert found["coco_test_1k_m_recall"] >= found["m_recall"]
+    assert found["first_caption_t2i_r5"] > 0
     assert found["i2t_mean_worst_rank"] >= found["i2t_mean_positive_rank"] >= found["i2t_mean_rank"]
     assert found["relevance_m_recall"] >= found["m_recall"]
     assert 0 <= found["srd_1_tiny-1"] <= 11

@@ -12,9 +12,11 @@ from rich.table import Table
 from vsetune.cli import messages
 from vsetune.cli.options import DataPath, Json, flag, place_to_write
 from vsetune.cli.output import complain, inform, interruptible, print_json, results, stderr
+from vsetune.config.sources.index_recipe import IndexRecipe
 from vsetune.config.sources.recipe import IngestRecipe, ParsesSpec
 from vsetune.config.sources.trial_inputs import DataSpec
-from vsetune.config.spec.loading import parse_spec
+from vsetune.config.spec.loading import parse_spec, read_yaml
+from vsetune.config.spec.yaml_files import require_kind
 from vsetune.config.study.study_spec import ScenesSpec
 from vsetune.errors import UsageError
 from vsetune.storage.paths import home, remote_home, under_home
@@ -68,10 +70,7 @@ def ingest(
     loaded = load_recipe(recipe)
     with interruptible("the same command goes on"):
         manifest, place, was_there = _ingested(loaded, address)
-    for name, split in manifest.splits.items():
-        inform(f"{name}: {split.images:,} images, {split.captions:,} captions, {len(split.shards)} shards")
-    for note in manifest.notes:
-        inform(note)
+    _inform_made(manifest)
     if was_there:
         inform(f"complete since an earlier run: {place}; its source was not read again; if captions or images "
             "have changed, or `vsetune data verify` finds damage, delete that folder, or choose another output")
@@ -95,6 +94,51 @@ def _ingested(recipe: IngestRecipe, address: str | None) -> tuple[Manifest, str,
         return ingest_on_cluster(recipe, address=cluster, console=stderr), place, was_there
     with terminal_progress(stderr) as progress:
         return ingest(recipe, progress=progress), place, was_there
+
+
+@app.command(epilog="Example: vsetune data index recipes/cc3m.yaml --address local")
+def index(
+    recipe: Annotated[Path, typer.Argument(help="index recipe (YAML)", show_default=False)],
+    address: Annotated[
+        str | None,
+        typer.Option(help="of a Ray cluster to read the shards, auto, or local: all cores; default: one core"),
+    ] = None,
+) -> None:
+    """Make a data set of WebDataset shards as they are, such as img2dataset's: every shard is read once, none written.
+
+    Killed at any moment, the same command goes on. Broken samples are left out and listed, duplicates of the
+    evaluation splits are reported.
+    """
+    from vsetune.data.making.index import index as make_index
+    from vsetune.data.making.index import index_place, indexed
+    from vsetune.data.terminal_progress import terminal_progress
+
+    content = read_yaml(recipe)
+    require_kind(content, IndexRecipe, where=str(recipe))
+    loaded = parse_spec(content, IndexRecipe, where=str(recipe))
+    place = index_place(loaded)
+    was_there = indexed(loaded, place) is not None
+    with interruptible("the same command goes on"):
+        if address is not None:
+            from vsetune.study.ingest_on_cluster import index_on_cluster
+
+            manifest = index_on_cluster(loaded, address=None if address == "local" else address, console=stderr)
+        else:
+            with terminal_progress(stderr) as progress:
+                manifest = make_index(loaded, progress=progress)
+    _inform_made(manifest)
+    if was_there:
+        inform(f"complete since an earlier run: {place}; its shards were not read again; delete its manifest.json to "
+            "index again what has changed")
+    else:
+        inform(f"written: {place}; in a study: data.path {loaded.output}")
+
+
+def _inform_made(manifest: Manifest) -> None:
+    for name, split in manifest.splits.items():
+        inform(f"{name}: {split.images:,} images, {split.captions:,} captions, {len(split.shards)} shards")
+    for note in manifest.notes:
+        inform(note)
 
 
 @app.command(epilog="Example: vsetune data parse data/flickr8k")
@@ -165,7 +209,8 @@ def show(
     manifest = load_manifest(where)
     features = manifest.features
     table = Table("split", "images", "captions", "captions per image", "shards", "MiB", title_justify="left")
-    table.title = f"{manifest.name}: {features.regions} regions x {features.width}, {features.extractor}"
+    of_regions = f"{features.regions} regions x {features.width}, {features.extractor}"
+    table.title = f"{manifest.name}: {of_regions if features.width else 'photographs'}"
     for each in summary(where):
         table.add_row(
             each.split, f"{each.images:,}", f"{each.captions:,}", f"{each.captions_mean:g}", str(each.shards),

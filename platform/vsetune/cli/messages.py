@@ -87,3 +87,7 @@ FILE_NEEDED = Message("VSE-X050", "{name}: got the name of a sweep, need its nig
 NO_HISTORY = Message(
     "VSE-X051", "{name}: no nightly sweep has a history in {home}; give its file, or run a night first."
 )
+NO_EMBEDDINGS = Message(
+    "VSE-X052", "{run}: network {network} scores pairs and has no embedding of one item; name a trial of a network "
+    "that embeds."
+)

@@ -158,7 +158,8 @@ def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
     path = under_home(study.data.path)
     if study.data.scenes is not None:
         require_scenes(study.model_copy(update={"data": study.data.model_copy(update={"path": path})}), where=str(file))
-    is_made = study.data.scenes is None and is_remote(path)  # scenes are made when the study runs
+    is_made_by_study = study.data.scenes is not None or study.data.index is not None
+    is_made = is_remote(path) and not is_made_by_study
     if not is_made and not exists(join(path, MANIFEST_FILE)):
         return f"; the data set {path} is not there yet, so it was not looked at"
     dataset = Dataset.open(path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from vsetune.cli import messages, trial_search
+from vsetune.cli import messages, trial_embed, trial_search
 from vsetune.cli.options import (
     Device,
     Json,
@@ -57,6 +57,7 @@ app = typer.Typer(
     epilog="Example: vsetune trial gallery quickstart/vsepp.lseh-c000-s0",
 )
 app.add_typer(trial_search.app)
+app.add_typer(trial_embed.app)
 
 _DEFAULTS = GallerySpec()
 

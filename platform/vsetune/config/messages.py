@@ -15,6 +15,8 @@ TRUTH_VALUE = Message("VSE-C007", "got {got}, as YAML also reads yes, no, on and
 REPEATED = Message("VSE-C008", "{names} is listed twice; {fix}")
 FIXED_NAME = Message("VSE-C009", "name: would make another component of this one; remove it")
 
+SCENES_AND_INDEX = Message("VSE-C018", "got scenes and index, need one of them, which makes the data set")
+
 # Ranges of a search.
 RANGE_ENDS = Message("VSE-C010", "low {low:g} is above high {high:g}; exchange them")
 RANGE_WIDTH = Message("VSE-C011", "low {low:g} and high {high:g} are too far apart; bring them closer")

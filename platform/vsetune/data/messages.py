@@ -75,6 +75,22 @@ NO_VOCABULARY = Message(
     "VSE-D033", "{where}: not a vocabulary file (`words` is no list of strings); ingest the data again"
 )
 
+OUTSIDE_SHARD_MISSING = Message(
+    "VSE-D092", "{shard}: shard missing; put it back, or delete {folder}/manifest.json and repeat `vsetune data index`."
+)
+OUTSIDE_SHARD_DAMAGED = Message(
+    "VSE-D093", "{shard}: damaged shard ({reason}); put it back as it was, or delete {folder}/manifest.json and repeat "
+    "`vsetune data index`."
+)
+TEXTS_MISSING = Message(
+    "VSE-D102", "{file}: captions file missing; put it back, or delete {folder}/manifest.json and repeat `vsetune data "
+    "index`."
+)
+NO_FEATURES = Message(
+    "VSE-D094", "{folder}: its shards have photographs and no features; name a network that reads photographs, or "
+    "ingest the images with an extractor."
+)
+
 # Ingest: the data set and its place
 
 OUTPUT_OF_ANOTHER_RECIPE = Message(
@@ -117,6 +133,30 @@ SPLITS_OF_OTHER_SHAPES = Message(
     "VSE-D045", "source.folder: splits differ in regions or width ({found}), need one shape."
 )
 NO_TRAIN_SPLIT = Message("VSE-D046", "splits: found {splits}, need one called train; rename it in `splits`.")
+
+# Index of shards that other software wrote
+
+INDEX_OF_ANOTHER = Message(
+    "VSE-D095", "output: {place}: holds data set {data_set} of another recipe; choose another output, or delete its "
+    "manifest.json to index again (shards that were read are not read again)."
+)
+INDEX_SHARD_MISSING = Message(
+    "VSE-D096", "{shard}: missing; put it there and repeat the command, which reads it alone, or set on_damaged: skip."
+)
+INDEX_SHARD_DAMAGED = Message(
+    "VSE-D097", "{shard}: damaged behind {images:,} images ({reason}); repair it and repeat the command, which reads "
+    "it alone, or set on_damaged: skip to use these."
+)
+SHARD_PATTERN = Message("VSE-D098", "{key}: {pattern} names no shards ({reason}); need braces like {{000..299}}.")
+SHARD_TWICE = Message("VSE-D099", "{key}: {shard} is listed under {other} too; name each shard once.")
+INDEX_SPLIT_EMPTY = Message(
+    "VSE-D100", "split {split}: none of its samples has a picture and a caption ({reasons}); check its shards and "
+    "`captions` of the recipe."
+)
+WEIGHT_UNEVEN = Message(
+    "VSE-D101", "shards: weight {weight:g} needs images with equal numbers of captions, those of {shard} differ; use a "
+    "whole number."
+)
 
 # Ingest: sources
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -180,13 +181,15 @@ class RankingProtocol:
     """How a split is ranked; the split itself (its images, in order) is recorded beside it.
 
     version: raise it when numbers under this name change. folds: equal parts of consecutive images, ranked separately
-    and averaged. images: the number that the protocol is defined for, None for any.
+    and averaged. images: the number that the protocol is defined for, None for any. captions: `first` ranks only the
+    first caption of every image, as benchmarks with one caption an image do; with `all`, an image finds any of its own.
     """
 
     name: str
     version: int
     folds: int
     images: int | None = None
+    captions: Literal["all", "first"] = "all"
 
     def scores(self, scores: Scores, owner: Tensor) -> RetrievalScores:
         """Recalls under this protocol. owner and errors as in owner_scores.
@@ -196,19 +199,31 @@ class RankingProtocol:
         images, _ = scores.shape
         if self.images is not None and images != self.images:
             raise DataError(messages.IMAGES_OF_PROTOCOL(protocol=self.name, images=images, need=self.images))
+        if self.captions == "first":
+            check_owner(owner, images=images, captions=len(owner))
+            firsts = _firsts(owner, images)
+            scores, owner = PartOfScores(scores, torch.arange(images, device=owner.device), firsts), owner[firsts]
         return owner_fold_scores(scores, owner, folds=self.folds)
 
     def as_dict(self) -> dict[str, str | int | None]:
         """Entries to store with a result, which must match before numbers are compared."""
-        return {
+        found: dict[str, str | int | None] = {
             "protocol": self.name, "protocol_version": self.version, "protocol_images": self.images,
             "folds": self.folds, "tie_rule": RANKING_PROTOCOL["tie_rule"],
             "score_dtype": RANKING_PROTOCOL["score_dtype"], "ranking_version": RANKING_PROTOCOL["version"],
         }
+        return found if self.captions == "all" else {**found, "captions": self.captions}
+
+
+def _firsts(owner: Tensor, images: int) -> Tensor:
+    """(images,) int64, the first caption of each image. owner: (captions,) row of each one's image, in any order."""
+    places = torch.arange(len(owner), device=owner.device)
+    return torch.full((images,), len(owner), device=owner.device).scatter_reduce(0, owner, places, "amin")
 
 
 COCO_TEST_5K = RankingProtocol("coco_test_5k", version=1, folds=1, images=5000)
 COCO_TEST_1K = RankingProtocol("coco_test_1k", version=1, folds=5, images=5000)
+FIRST_CAPTION = RankingProtocol("first_caption", version=1, folds=1, captions="first")
 
 
 @dataclass(frozen=True)

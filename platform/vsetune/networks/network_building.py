@@ -27,7 +27,7 @@ def build_network(
     spec does not fit the data, or has no network, and where a plugin's code fails.
     """
     for name, size in (("regions", regions), ("width", width), ("vocabulary_size", vocabulary_size)):
-        if size < 1:
+        if size < 1 and (name != "width" or spec.reads.pixels is None):
             raise ConfigError(messages.EMPTY_DATA(size=name, got=size))
     network: type[Network] = NETWORKS.class_of(type(spec))
     build: Callable[..., Network] = network

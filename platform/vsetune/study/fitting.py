@@ -11,6 +11,8 @@ from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.study.cells import Cell, build_trial, candidates
 from vsetune.config.study.study_spec import ScenesSpec, StudySpec
 from vsetune.config.study.training import PhaseSpec, TrialSpec
+from vsetune.data import messages as data_messages
+from vsetune.data.batches.epoch_shards import epoch_size
 from vsetune.data.batches.pixels import require_photographs
 from vsetune.data.captions.parses import phrase_codes, require_as_listed, word_heads
 from vsetune.data.captions.word_pieces import WordPieces
@@ -147,8 +149,11 @@ def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) ->
 def _reading_problems(trial: TrialSpec, dataset: Dataset, where: str, *, is_trained: bool) -> Iterator[Problem]:
     """Problems of a network whose inputs the data set does not have, has damaged, or has of other captions. Phrases are
     read in training only; data without phrases are no problem."""
-    yield from _region_problems(trial, dataset, where)
     reads, data = trial.network.reads, trial.data
+    if reads.pixels is None and not dataset.width:
+        yield data_messages.NO_FEATURES(folder=dataset.path).at(where)
+        return
+    yield from _region_problems(trial, dataset, where)
     checks: list[Callable[[], object]]
     if reads.dependencies:
         for split in (data.train_split, data.validation_split, evaluated_split(data, dataset)):
@@ -177,7 +182,8 @@ def _failing(checks: Sequence[Callable[[], object]], where: str) -> Iterator[Pro
 def _batch_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
     split = dataset.split(trial.data.train_split)
     unit, size = trial.training.batch_unit, trial.training.batch_size
-    available = split.captions if unit == "pairs" else split.images
+    in_epoch = epoch_size(split)
+    available = in_epoch.captions if unit == "pairs" else in_epoch.images
     if size > available:
         split_name = f"{trial.data.train_split} of {trial.data.path}"
         yield from _too_large(where, "training.batch_size", size, split_name, available, unit=unit)

@@ -1,4 +1,4 @@
-"""Ingest on a Ray cluster: shards are made on its nodes, one task each."""
+"""Ingest and index on a Ray cluster: shards are made and read on its nodes, one task each."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import ray
 from ray.exceptions import RayError
 from rich.console import Console
 
+from vsetune.config.sources.index_recipe import IndexRecipe
 from vsetune.config.sources.recipe import READERS, IngestRecipe
-from vsetune.data.making.ingest import ShardTask, ingest
+from vsetune.data.making.index import index
+from vsetune.data.making.ingest import ingest
 from vsetune.data.stored.manifest import Manifest
 from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError, StorageError, VsetuneError
@@ -23,6 +25,16 @@ from vsetune.study.cluster import ray_cluster
 from vsetune.study.stopping import StopRequest, sigterm_like_ctrl_c
 
 T = TypeVar("T")
+
+
+class _Named(Protocol):
+    """A task for a shard. name: of the shard."""
+
+    @property
+    def name(self) -> str: ...
+
+
+Task = TypeVar("Task", bound=_Named)
 
 _WAITING = 1000
 """Tasks submitted to Ray at a time: enough to trigger any autoscaler, and to keep as many CPUs busy."""
@@ -56,9 +68,23 @@ def ingest_on_cluster(
         return ingest(recipe, progress=progress, place_tasks=placed)
 
 
+def index_on_cluster(recipe: IndexRecipe, *, address: str | None, console: Console) -> Manifest:
+    """The index of a recipe, its shards read in parallel on the nodes of a cluster; equal to that of `index`.
+
+    Every node must reach the shards and the output. address, kills and losses: as in `ingest_on_cluster`.
+    """
+    stop = StopRequest()
+    farewell = "shards that were read are not read again, the same command goes on"
+    with (
+        sigterm_like_ctrl_c(), ray_cluster(address, stop, farewell=farewell),
+        terminal_progress(console) as progress,
+    ):
+        return index(recipe, progress=progress, place_tasks=partial(_placed, stop, {"num_cpus": 1, "num_gpus": 0}))
+
+
 def _placed(
-    stop: StopRequest, resources: dict[str, int], function: Callable[[ShardTask], T], tasks: Sequence[ShardTask], /
-) -> Iterator[tuple[ShardTask, T]]:
+    stop: StopRequest, resources: dict[str, int], function: Callable[[Task], T], tasks: Sequence[Task], /
+) -> Iterator[tuple[Task, T]]:
     """A `Place` that runs Ray tasks. The first error of a task ends all."""
     run = ray.remote(max_retries=_LOST, **resources)(_run)
     coming = iter(tasks)
@@ -78,7 +104,7 @@ def _placed(
                 ray.cancel(reference)
 
 
-def _run(function: Callable[[ShardTask], Any], task: ShardTask) -> Any:
+def _run(function: Callable[[Task], Any], task: Task) -> Any:
     """Runs a task in a worker. Returns the result, or a VsetuneError, whose message Ray would hide in a traceback."""
     mask_output()
     try:
@@ -87,14 +113,14 @@ def _run(function: Callable[[ShardTask], Any], task: ShardTask) -> Any:
         return error
 
 
-def _result(reference: Any, task: ShardTask) -> Any:
+def _result(reference: Any, task: _Named) -> Any:
     try:
         found = ray.get(reference)
     except RayError as error:
         if getattr(error, "cause", None) is not None:  # a bug in our code: keep its traceback
             raise
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise StorageError(messages.SHARD_LOST(shard=task.plan.name, reason=reason)) from error
+        raise StorageError(messages.SHARD_LOST(shard=task.name, reason=reason)) from error
     if isinstance(found, VsetuneError):
         raise found
     return found

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from vsetune.config.plugins import Plugin
+from vsetune.config.sources.index_recipe import IndexRecipe, IndexSpec
 from vsetune.config.study.cells import Cell, build_trial, candidates, repeated_cells, resolve_cells
 from vsetune.config.study.study_spec import ScenesSpec, StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions.parses import lacks_phrases, phrase_codes
 from vsetune.data.captions.semantic_sources import semantic_vectors_of
+from vsetune.data.making.index import index, indexed
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset, evaluated_split
 from vsetune.data.stored.manifest import MANIFEST_FILE
 from vsetune.data.stored.storage import exists
 from vsetune.data.terminal_progress import terminal_progress
-from vsetune.errors import ConfigError, StorageError, StudyConflict
+from vsetune.errors import ConfigError, DataError, Problem, StorageError, StudyConflict
 from vsetune.records.events import FIRST_REPEATS, PLUGIN_TAG, StudyRecord
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import first_repeats
@@ -76,6 +79,7 @@ class PreparedStudy:
         began = self.spec.model_copy(update={"search": self.spec.search.model_copy(update={"repeats": first})})
         plain = {key: value for key, value in began.fingerprinted().items() if key not in _NOT_IN_FINGERPRINT}
         plain["data"] = {**plain["data"], "path": None}
+        plain["data"].pop("index", None)  # the data set's own fingerprint covers it
         plain["search"] = {**plain["search"], "storage": None}  # a setting of earlier versions
         code = {plugin.key: plugin.sha256 for plugin in self.plugins} if code is None else code
         plain |= {"plugins": code} if code else {}
@@ -99,6 +103,8 @@ def prepare_spec(spec: StudySpec, console: Console, *, where: str) -> PreparedSt
     spec = spec.model_copy(update={"data": spec.data.model_copy(update={"path": under_home(spec.data.path)})})
     if spec.data.scenes is not None:
         _make_scenes_of(spec, console, where=where)
+    if spec.data.index is not None:
+        _make_index_of(spec, spec.data.index, console, where=where)
     dataset = Dataset.open(spec.data.path)
     require_fit(spec, cells, dataset, where=where)
     spec = with_first_stage(stage_search(spec, dataset, where=where))
@@ -159,6 +165,22 @@ def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
         is_busy = isinstance(error.__cause__, BlockingIOError)
         hint = "" if is_busy else f": set {home_variable()}, or data.path"
         raise StorageError(problem.worded(f"{problem}{hint}")) from error
+
+
+def _make_index_of(spec: StudySpec, shards: IndexSpec, console: Console, *, where: str) -> None:
+    """Indexes the shards of `data.index`, unless that was done. Errors name the study file."""
+    recipe = IndexRecipe.of(shards, spec.data.path)
+    try:
+        is_there = indexed(recipe, spec.data.path) is not None
+        with nullcontext(SilentProgress()) if is_there else terminal_progress(console) as progress:
+            manifest = index(recipe, progress=progress)
+    except ConfigError as error:
+        problems = [line if isinstance(line, Problem) else Problem(line) for line in error.problems]
+        raise ConfigError([problem.at(f"{where}: data.index") for problem in problems]) from error
+    except (DataError, StudyConflict) as error:
+        raise type(error)(error.problem.at(f"{where}: data.index")) from error
+    for note in () if is_there else manifest.notes:
+        console.print(f"{spec.data.path}: {note}", markup=False, highlight=False, soft_wrap=True)
 
 
 def make_scenes(place: str | Path, sizes: ScenesSpec, console: Console) -> None:

@@ -14,6 +14,7 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.assembly import CaptionTables, caption_tables
 from vsetune.data.batches.bank_batches import bank_rows
 from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.epoch_shards import epoch_size
 from vsetune.data.batches.reader import training_batches
 from vsetune.data.captions.parses import phrases_name, read_parses
 from vsetune.data.captions.semantic_sources import CosineSpread, cosine_spread, semantic_vectors_of, source_name
@@ -41,14 +42,15 @@ class TrainingBatches:
     def __init__(self, trial: TrialSpec, dataset: Dataset, device: torch.device) -> None:
         training, split = trial.training, trial.data.train_split
         info = dataset.split(split)
-        available = info.captions if training.batch_unit == "pairs" else info.images
+        size = epoch_size(info)
+        available = size.captions if training.batch_unit == "pairs" else size.images
         if training.batch_size > available:
             raise ConfigError(messages.TOO_FEW_ITEMS(
                 key="training.batch_size", got=training.batch_size, split=split, data=trial.data.path,
                 available=available, unit=training.batch_unit,
             ))
         self.steps_per_epoch = training_steps_per_epoch(trial, dataset)
-        self.pairs = self.steps_per_epoch * training.batch_size if training.drop_last else info.captions
+        self.pairs = self.steps_per_epoch * training.batch_size if training.drop_last else size.captions
         self._trial, self._dataset, self._device = trial, dataset, device
         self._semantics = _semantics(trial, dataset)
         reads = trial.network.reads

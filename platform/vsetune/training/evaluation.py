@@ -17,7 +17,14 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import rank_averages
-from vsetune.metrics.recall import COCO_TEST_1K, COCO_TEST_5K, RetrievalScores, owner_scores, pair_scores
+from vsetune.metrics.recall import (
+    COCO_TEST_1K,
+    COCO_TEST_5K,
+    FIRST_CAPTION,
+    RetrievalScores,
+    owner_scores,
+    pair_scores,
+)
 from vsetune.metrics.score_blocks import MeanScores, Scores
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 from vsetune.networks.network_base import Network, evaluating
@@ -26,7 +33,7 @@ from vsetune.training import messages
 from vsetune.training.reranking import FirstStage, reranked_scores
 from vsetune.training.validation import OnBatch, Report, encode_split, split_scores
 
-PROTOCOLS = {protocol.name: protocol for protocol in (COCO_TEST_5K, COCO_TEST_1K)}
+PROTOCOLS = {protocol.name: protocol for protocol in (COCO_TEST_5K, COCO_TEST_1K, FIRST_CAPTION)}
 _SIZES = frozenset({"images", "captions", "folds"})  # stated once, in the protocol
 
 

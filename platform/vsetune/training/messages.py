@@ -67,3 +67,4 @@ WEIGHTS_UNUSABLE = Message("VSE-T027",
     "another version or other data; train again.")
 OTHER_FEATURES = Message("VSE-T028",
     "{file}: reads {reads}, {data} has {has}; ingest the features that the weights were trained with.")
+EMBEDDINGS_UNWRITABLE = Message("VSE-T040", "{file}: cannot write ({reason}); free space, or choose another --output.")

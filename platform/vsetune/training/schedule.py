@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from vsetune.config.study.training import LinearSchedule, TrainingSpec, TrialSpec, phase_starts
-from vsetune.data.stored.dataset import Dataset, steps_per_epoch
+from vsetune.data.batches.epoch_shards import steps_per_epoch
+from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError
 from vsetune.training import messages
 

@@ -16,8 +16,8 @@ from started_threads import StartedThreads
 
 from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput
 from vsetune.data import messages
+from vsetune.data.batches.epoch_shards import steps_per_epoch
 from vsetune.data.batches.reader import evaluation_batches, training_batches
-from vsetune.data.stored.dataset import steps_per_epoch
 from vsetune.data.stored.vocabulary import PAD
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}

@@ -208,6 +208,7 @@ _KINDS = {
     "study": ("a study file", "vsetune study run"),
     "nightly": ("a nightly file", "vsetune nightly run"),
     "source": ("an ingest recipe", "vsetune data ingest"),
+    "shards": ("an index recipe", "vsetune data index"),
     "available_node_types": ("a cluster file", "ray up"),
 }
 """For each kind of file: its name, and the command that takes it. No spec has the key of another kind."""

@@ -35,9 +35,10 @@ class EvaluationSpec(Spec):
 
     later_keys: ClassVar[tuple[str, ...]] = ("rerank", "validation_images")
 
-    protocols: list[Literal["coco_test_5k", "coco_test_1k"]] = Field(
+    protocols: list[Literal["coco_test_5k", "coco_test_1k", "first_caption"]] = Field(
         default_factory=list, max_length=10,
-        description="named test protocols of MS-COCO; the split must have their 5,000 images",
+        description="named protocols beside the recalls over all captions. coco_test_5k, coco_test_1k: of MS-COCO, the "
+        "split must have its 5,000 images; first_caption: over the first caption of every image alone",
     )
     positive_ranks: bool = Field(False, description="MeanR, MeanWorstR and coverage@k over all positives (MSE**)")
     srd_at: list[Annotated[Count, Field(ge=1)]] = Field(

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from vsetune.config import messages
+from vsetune.config.sources.index_recipe import IndexSpec
 from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.spec.base import Name, Problems, SearchDomain, Seed, Spec, did_you_mean
 from vsetune.config.study.domains import known_table
@@ -35,7 +36,19 @@ class ScenesSpec(Spec):
 class StudyDataSpec(DataSpec):
     """The data set of a study. Relative paths are under VSETUNE_HOME (default ~/vsetune)."""
 
+    later_keys: ClassVar[tuple[str, ...]] = ("index",)
+
     scenes: ScenesSpec | None = Field(None, description="make the embedded data set at `path` when it is missing")
+    index: IndexSpec | None = Field(
+        None, description="index these shards of other software when `path` has no index of them yet; as in an index "
+        "recipe, where relative paths are under the working directory",
+    )
+
+    @model_validator(mode="after")
+    def _is_made_in_one_way(self) -> StudyDataSpec:
+        if self.scenes is not None and self.index is not None:
+            raise ValueError(messages.SCENES_AND_INDEX())
+        return self
 
 
 ObjectiveName = Literal["best_m_recall", "epochs_to_target", "area_under_curve"]

@@ -15,13 +15,14 @@ from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data.batches.assembly import CaptionTables, padded_groups, phrases_of
 from vsetune.data.batches.bank_arrays import BankArrays, bank_arrays
 from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.epoch_shards import ShardPart, epoch_parts
 from vsetune.data.batches.sample_stream import BatchUnit, buffer_size, shuffled, shuffled_images
 from vsetune.data.captions.parses import joined_words
 from vsetune.data.captions.word_pieces import words_of_ids
 from vsetune.data.stored.bank_file import SplitBank
 from vsetune.data.stored.banks import bank_of
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.manifest import ShardInfo, SplitInfo
+from vsetune.data.stored.manifest import SplitInfo
 
 Numbers = TypeVar("Numbers", np.ndarray, torch.Tensor)
 
@@ -169,7 +170,8 @@ def shuffled_rows(
     bank: SplitBank, info: SplitInfo, *, batch_unit: BatchUnit, seed: int, epoch: int, shuffle_pairs: int
 ) -> Rows:
     """Rows of one epoch, in the order of the shard reader."""
-    images: Iterable[int] = shuffled_images(_indices, info.shards, seed=seed, epoch=epoch, workers=0)
+    parts = epoch_parts(info, seed=seed, epoch=epoch)
+    images: Iterable[int] = shuffled_images(ShardPart.indices, parts, seed=seed, epoch=epoch, workers=0)
     numbers = images
     if batch_unit == "pairs":
         firsts = bank.first_captions.tolist()
@@ -217,6 +219,3 @@ def _gathered(gathering: Gathering, rows: Rows, size: int, *, drop_last: bool) -
         if numbers:
             yield from gathering.batches(numbers, rows.unit, size)
 
-
-def _indices(shard: ShardInfo) -> Iterator[int]:
-    return iter(range(shard.first_image, shard.first_image + shard.images))

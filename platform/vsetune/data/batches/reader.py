@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import weakref
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -21,8 +21,17 @@ from vsetune.data import messages
 from vsetune.data.batches.assembly import Assembly, CaptionTables, Decode, Decoded, Item, caption_tables, decoders
 from vsetune.data.batches.bank_batches import BankRows, GatheredBatches, Gathering, rows_in_order, shuffled_rows
 from vsetune.data.batches.batch import Batch
+from vsetune.data.batches.epoch_shards import ShardPart, epoch_parts
 from vsetune.data.batches.pixels import evaluation_pixels, require_photographs, training_pixels
-from vsetune.data.batches.sample_stream import BatchUnit, buffer_size, in_rows, shuffled, shuffled_images
+from vsetune.data.batches.sample_stream import (
+    BatchUnit,
+    FetchedAhead,
+    Read,
+    buffer_size,
+    in_rows,
+    shuffled,
+    shuffled_images,
+)
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.data.stored.shards import ImageSample, Photograph, read_shard
@@ -109,10 +118,12 @@ def training_batches(
     tables: CaptionTables | None = None,
     rows: BankRows | None = None,
 ) -> Batches:
-    """Exactly one epoch: every pair once, a short last batch included, in an order set by (seed, epoch) alone.
+    """Exactly one epoch: every pair once (or as its shard's weight says), a short last batch included, in an order set
+    by (seed, epoch) alone.
 
     batch_size: pairs or images, depending on batch_unit. shuffle_pairs: pairs in the shuffle buffer.
-    skip_batches: leave out that many at the start, to resume; the rest equals the uninterrupted epoch.
+    skip_batches: leave out that many at the start, to resume; the rest equals the uninterrupted epoch, and shards of
+    which it has no image are not read.
     workers: processes that read shards, and threads that decode photographs; with 0 the background thread does both;
     the batches are the same. drop_last: leave out a last batch that is short.
     semantics: (captions of the split, k), row = caption id. reads: the other contents of a `Batch`; crops and flips of
@@ -139,14 +150,59 @@ def training_batches(
         return GatheredBatches(gathering, in_order, batch_size, skip=skip_batches, drop_last=drop_last)
     decode = None if reads.pixels is None else _training_decoder(dataset, reads.pixels, seed=seed, epoch=epoch)
     assembly = Assembly(dataset, tables, semantics, decode, siblings=reads.siblings)
-    read = partial(read_shard, dataset, reads=reads, mirrored=reads.swaps_sides)
-    images = shuffled_images(
-        read, info.shards, seed=seed, epoch=epoch, workers=workers, fetched_ahead=dataset.fetched_ahead
+    order = _EpochOrder(info, batch_unit, seed, epoch, shuffle_pairs)
+    passed = order.shards_within(skip_batches * batch_size) if skip_batches else frozenset()
+    image_rows = order.rows(
+        partial(_read_part, dataset, reads, passed), _caption_count, workers=workers,
+        fetched_ahead=partial(_fetched_ahead, dataset, passed),
     )
-    rng, size = random.Random(f"items/{seed}/{epoch}"), buffer_size(info, batch_unit, shuffle_pairs)
-    items = shuffled(_items(images, batch_unit), size, rng)
-    batches = _batches(assembly, items, batch_size, skip=skip_batches, drop_last=drop_last, threads=workers)
+    batches = _batches(assembly, image_rows, batch_size, skip=skip_batches, drop_last=drop_last, threads=workers)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
+
+
+@dataclass(frozen=True)
+class _EpochOrder:
+    """Order of the rows of one epoch."""
+
+    info: SplitInfo
+    unit: BatchUnit
+    seed: int
+    epoch: int
+    shuffle_pairs: int
+
+    def rows(
+        self, read: Read[T], captions_of: Callable[[T], int], *, workers: int = 0,
+        fetched_ahead: FetchedAhead = nullcontext,
+    ) -> Iterator[tuple[T, range]]:
+        """Each row's image, or its stand-in, with the captions that come with it."""
+        images = shuffled_images(
+            read, self._parts, seed=self.seed, epoch=self.epoch, workers=workers, fetched_ahead=fetched_ahead
+        )
+        rng = random.Random(f"items/{self.seed}/{self.epoch}")
+        size = buffer_size(self.info, self.unit, self.shuffle_pairs)
+        return shuffled(in_rows(images, captions_of, self.unit), size, rng)
+
+    def shards_within(self, rows: int) -> frozenset[str]:
+        """Files of the shards whose rows are all among this many first ones, found without reading a shard. Empty if
+        the order depends on numbers of captions that the manifest does not have."""
+        if self.unit == "pairs" and self.info.captions_min != self.info.captions_max:
+            return frozenset()
+        in_order = self.rows(ShardPart.indices, lambda _: self.info.captions_min)
+        first = np.fromiter((index for index, _ in islice(in_order, rows)), np.int64)
+        shards = self.info.shards
+        places = np.searchsorted([shard.first_image for shard in shards], first, side="right") - 1
+        given = np.bincount(places, minlength=len(shards)).tolist()
+        whole: Counter[str] = Counter()
+        for part in self._parts:
+            an_image = part.shard.captions // part.shard.images if self.unit == "pairs" else 1
+            whole[part.shard.file] += an_image * part.images
+        return frozenset(
+            shard.file for shard, count in zip(shards, given, strict=True) if 0 < count == whole[shard.file]
+        )
+
+    @property
+    def _parts(self) -> list[ShardPart]:
+        return epoch_parts(self.info, seed=self.seed, epoch=self.epoch)
 
 
 def evaluation_batches(
@@ -168,8 +224,35 @@ def evaluation_batches(
     decode = None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
     assembly = Assembly(dataset, tables, decode=decode, siblings=reads.siblings)
     in_order = _images_in_order(dataset, dataset.split(split), reads, images)
-    batches = _batches(assembly, _items(in_order, "images"), batch_size, threads=threads)
+    with_captions = in_rows(in_order, _caption_count, "images")
+    batches = _batches(assembly, with_captions, batch_size, threads=threads)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
+
+
+def _read_part(
+    dataset: Dataset, reads: NetworkReads, passed: frozenset[str], part: ShardPart
+) -> Iterator[ImageSample]:
+    """passed: files of shards that are not read, because none of their images comes into a batch."""
+    if part.shard.file in passed:
+        each = part.shard.captions // part.shard.images
+        yield from repeat(ImageSample(0, 0, _NOTHING, [_NOTHING] * each), part.images)
+        return
+    for image in read_shard(dataset, part.shard, reads=reads, mirrored=reads.swaps_sides):
+        if part.has(image.index):
+            yield image
+
+
+_NOTHING = np.empty(0, np.int64)
+
+
+@contextmanager
+def _fetched_ahead(
+    dataset: Dataset, passed: frozenset[str], parts: Sequence[ShardPart]
+) -> Iterator[Iterable[ShardPart]]:
+    wanted = [part.shard for part in parts if part.shard.file not in passed]
+    with dataset.fetched_ahead(wanted) as shards:
+        coming = iter(shards)
+        yield (part for part in parts if part.shard.file in passed or next(coming))
 
 
 def _images_in_order(
@@ -215,22 +298,18 @@ def _photograph(item: Item) -> Photograph:
     return item.image.photograph
 
 
-def _items(images: Iterable[ImageSample], batch_unit: BatchUnit) -> Iterator[Item]:
-    for image, captions in in_rows(images, _caption_count, batch_unit):
-        yield Item(image, captions)
-
-
 def _caption_count(image: ImageSample) -> int:
     return len(image.tokens)
 
 
 def _batches(
-    assembly: Assembly, items: Iterator[Item], size: int, *, threads: int, skip: int = 0, drop_last: bool = False
+    assembly: Assembly, in_order: Iterator[tuple[ImageSample, range]], size: int, *, threads: int, skip: int = 0,
+    drop_last: bool = False,
 ) -> Generator[Batch, None, None]:
-    for _ in islice(items, skip * size):  # skipped items are read, but not assembled
+    for _ in islice(in_order, skip * size):  # skipped rows are not assembled
         pass
     with decoders(threads if assembly.decode is not None else 0) as mapped:
-        while rows := list(islice(items, size)):
+        while rows := [Item(*row) for row in islice(in_order, size)]:
             if drop_last and len(rows) < size:
                 return
             yield assembly.batch(rows, mapped)

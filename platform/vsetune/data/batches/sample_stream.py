@@ -15,7 +15,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from vsetune.data import messages
-from vsetune.data.stored.manifest import ShardInfo, SplitInfo
+from vsetune.data.batches.epoch_shards import ShardPart
+from vsetune.data.stored.manifest import SplitInfo
 from vsetune.errors import StorageError, VsetuneError, one_line
 
 T = TypeVar("T")
@@ -61,10 +62,10 @@ def buffer_size(info: SplitInfo, unit: BatchUnit, shuffle_pairs: int) -> int:
 
 
 Chunk = list[T]
-Lane = list[ShardInfo]
-Read = Callable[[ShardInfo], Iterator[T]]
+Lane = list[ShardPart]
+Read = Callable[[ShardPart], Iterator[T]]
 """Gives the images of a shard, or stand-ins for them, in order; sent to worker processes."""
-FetchedAhead = Callable[[Lane], AbstractContextManager[Iterable[ShardInfo]]]
+FetchedAhead = Callable[[Lane], AbstractContextManager[Iterable[ShardPart]]]
 """The shards of a lane in reading order, while the next one is downloaded; sent to worker processes."""
 
 LANES = 4
@@ -74,7 +75,7 @@ _CHUNKS_AHEAD = 2
 
 
 def shuffled_images(
-    read: Read[T], shards: Iterable[ShardInfo], *, seed: int, epoch: int, workers: int,
+    read: Read[T], shards: Iterable[ShardPart], *, seed: int, epoch: int, workers: int,
     fetched_ahead: FetchedAhead = nullcontext,
 ) -> Generator[T, None, None]:
     """Every image of the shards once. The order is a function of (seed, epoch); the same for any number of workers."""
@@ -98,7 +99,7 @@ def _chunks_of(read: Read[T], lanes: list[Lane], fetched_ahead: FetchedAhead) ->
         yield from _in_turn([_lane_chunks(read, lane) for lane in coming])
 
 
-def _lane_chunks(read: Read[T], lane: Iterable[ShardInfo]) -> Iterator[Chunk[T]]:
+def _lane_chunks(read: Read[T], lane: Iterable[ShardPart]) -> Iterator[Chunk[T]]:
     for shard in lane:
         images = read(shard)
         while chunk := list(islice(images, _CHUNK)):

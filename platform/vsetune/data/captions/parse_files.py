@@ -10,8 +10,8 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from vsetune.config.spec.base import Spec
 from vsetune.data import messages
 from vsetune.data.stored import storage
+from vsetune.data.stored.outside_shards import MOST_CHARACTERS
 from vsetune.data.stored.plain_files import HEADER_BYTES, Flaw, array_from_bytes
-from vsetune.data.stored.shards import MOST_CHARACTERS
 from vsetune.errors import DataError
 from vsetune.storage import s3
 from vsetune.storage.addresses import join

@@ -14,7 +14,6 @@ from vsetune.data.batches.pixels import decoded
 from vsetune.data.captions.parse_files import SplitParses, again, fetched_array
 from vsetune.data.captions.parses import read_parses
 from vsetune.data.captions.phrase_rules import decoded as phrases_of
-from vsetune.data.stored import storage
 from vsetune.data.stored.array_cache import damaged_arrays
 from vsetune.data.stored.dataset import Dataset, damaged_shard, load_manifest, without_check, wrong_hash, wrong_size
 from vsetune.data.stored.manifest import Manifest, ShardInfo
@@ -24,6 +23,7 @@ from vsetune.data.stored.shards import (
     PHOTOGRAPHS,
     Photograph,
     boxes_of,
+    caption_records,
     checked_records,
     features_of,
     photograph_of,
@@ -90,7 +90,7 @@ def verify(path: str) -> list[Problem]:
 def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Iterator[Problem]:
     """Problems of one shard. words: receives the number of words of each caption."""
     try:
-        stream, size = storage.open_inside(dataset.path, shard.file)
+        stream, size = dataset.open_original(shard)
     except NothingThere:
         yield dataset.missing(shard).problem
         return
@@ -116,11 +116,18 @@ def _read_all(dataset: Dataset, stream: BinaryIO, size: int, shard: ShardInfo, w
     manifest = dataset.manifest
     arrays = (FEATURES, BOXES) if manifest.features.boxes else (FEATURES,)
     one_of = PHOTOGRAPHS if manifest.images_stored else ()
+    texts = iter(()) if shard.outside is None else caption_records(dataset, shard, shard.outside)
     for place, record, members in checked_records(dataset, shard, stream, size, arrays, one_of=one_of):
         words.extend(map(len, record.tokens))
-        features = features_of(place, members, manifest.features)
-        if manifest.features.boxes:
-            boxes_of(place, members, len(features))
+        if shard.outside is not None and next(texts, ("", None))[1] != record:
+            raise DataError(messages.MISFIT(
+                where=join(dataset.path, shard.outside.texts), found="other captions", need=f"those of {place}",
+                fix="index the shards again.",
+            ))
+        if shard.outside is None:
+            features = features_of(place, members, manifest.features)
+            if manifest.features.boxes:
+                boxes_of(place, members, len(features))
         if manifest.images_stored:
             decoded(Photograph(photograph_of(members), place))
 

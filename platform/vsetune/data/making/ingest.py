@@ -83,6 +83,10 @@ class ShardTask:
     first: FirstIndices
     place: str
 
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
 
 class Place(Protocol):
     """Runs each task in some process. Results in order of completion; a task whose process was lost is run again."""

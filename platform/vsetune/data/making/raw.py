@@ -18,9 +18,9 @@ from PIL import Image
 from vsetune.config.sources.recipe import expand_path
 from vsetune.data import messages
 from vsetune.data.stored import storage
+from vsetune.data.stored.outside_shards import MOST_CHARACTERS
 from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.plain_files import Flaw, is_regular, is_text
-from vsetune.data.stored.shards import MOST_CHARACTERS
 from vsetune.data.stored.tar_members import file_places
 from vsetune.errors import DataError, one_line
 from vsetune.storage.hashes import sha256_of_pieces

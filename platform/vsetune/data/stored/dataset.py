@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 from vsetune.config.sources.trial_inputs import STREAMED, DataSpec, Reading
 from vsetune.data import messages
@@ -95,18 +95,19 @@ class Dataset:
         request per shard: a missing one is found when it is read.
         """
         for shard in [shard for name in splits for shard in self.split(name).shards]:
-            if not is_remote(self.path):
+            if not is_remote(self.shard_url(shard)):
                 self._check_file(shard)
 
     def require_unchanged(self, splits: Iterable[str]) -> None:
         """DataError for the first shard of these splits that differs from what was ingested. Local data only.
 
-        Shards of an s3:// prefix are compared with their hashes when a node downloads them.
+        Shards of an s3:// prefix are compared with their hashes when a node downloads them. Of shards that other
+        software wrote only the size is compared: they are too large to be read before every study.
         """
         names = list(splits)
         self.check_files(names)
         for shard in [] if is_remote(self.path) else [shard for name in names for shard in self.split(name).shards]:
-            if storage.sha256_of(self.shard_url(shard.file)) != shard.sha256:
+            if shard.outside is None and storage.sha256_of(self.shard_url(shard)) != shard.sha256:
                 raise damaged_shard(self.path, shard, wrong_hash())
 
     def count_problems(self, name: str, split: SplitInfo) -> Iterator[Problem]:
@@ -129,9 +130,9 @@ class Dataset:
                 need=f"{split.images} and {split.captions}", fix="ingest the data set again.",
             )
 
-    def shard_url(self, file: str) -> str:
+    def shard_url(self, shard: ShardInfo) -> str:
         """Address of a shard of the manifest."""
-        return join(self.path, file)
+        return join(self.path, shard.file) if shard.outside is None else shard.outside.address
 
     def open_shard(self, shard: ShardInfo) -> tuple[BinaryIO, int]:
         """(stream, length in bytes). DataError when it is missing or not a file of this data set.
@@ -139,28 +140,43 @@ class Dataset:
         A shard of an s3:// prefix is downloaded once for all processes of this node, its size and hash compared.
         """
         try:
-            return storage.open_hashed(self.path, shard.file, sha256=shard.sha256, size=shard.bytes)
+            return storage.open_hashed(*self._place(shard), sha256=shard.sha256, size=shard.bytes)
         except WrongContent as error:
             raise damaged_shard(self.path, shard, Flaw(error.reason)) from error
         except s3.NothingThere as error:
             raise self.missing(shard) from error
 
+    def open_original(self, shard: ShardInfo) -> tuple[BinaryIO, int]:
+        """(stream, length in bytes) of the file or object itself, never of this node's copy. NothingThere, DataError.
+        """
+        return storage.open_inside(*self._place(shard))
+
+    def _place(self, shard: ShardInfo) -> tuple[str, str]:
+        """(folder or prefix, name in it)."""
+        if shard.outside is None:
+            return self.path, shard.file
+        address = shard.outside.address
+        folder, _, name = (address if is_remote(address) else os.path.realpath(address)).rpartition("/")
+        return folder, name
+
     def missing(self, shard: ShardInfo) -> DataError:
         """The error for a missing shard, in one line."""
+        if shard.outside is not None:
+            return DataError(messages.OUTSIDE_SHARD_MISSING(shard=shard.outside.address, folder=self.path))
         return DataError(messages.FILE_MISSING(
-            file=self.shard_url(shard.file), kind="shard", check=check_first(self.path),
+            file=self.shard_url(shard), kind="shard", check=check_first(self.path),
         ))
 
     def require_sound_copy(self, shard: ShardInfo) -> None:
         """StorageError if only this node's copy of a damaged shard is damaged; the copy is then fetched again."""
-        if is_remote(self.path):
-            node_cache().require_sound(self.shard_url(shard.file), sha256=shard.sha256)
+        if is_remote(self.shard_url(shard)):
+            node_cache().require_sound(self.shard_url(shard), sha256=shard.sha256)
 
     @contextmanager
     def fetched_ahead(self, shards: Sequence[ShardInfo]) -> Iterator[Iterable[ShardInfo]]:
         """These shards in this order, to be read one after the other; for an s3:// prefix a thread downloads the next
         one meanwhile. A failed download is reported when that shard is read."""
-        if not is_remote(self.path):
+        if not any(is_remote(self.shard_url(shard)) for shard in shards):
             yield shards
             return
         stop, pool = threading.Event(), ThreadPoolExecutor(1, thread_name_prefix="vsetune-fetch")
@@ -180,11 +196,12 @@ class Dataset:
             pool.shutdown(cancel_futures=True)
 
     def _fetch(self, shard: ShardInfo, stop: threading.Event) -> None:
-        node_cache().fetch(self.shard_url(shard.file), sha256=shard.sha256, size=shard.bytes, stop=stop)
+        if is_remote(self.shard_url(shard)):
+            node_cache().fetch(self.shard_url(shard), sha256=shard.sha256, size=shard.bytes, stop=stop)
 
     def _check_file(self, shard: ShardInfo) -> None:
         try:
-            found = storage.size_inside(self.path, shard.file)
+            found = storage.size_inside(*self._place(shard))
         except DataError as error:
             advice = f"The whole data set is checked by `vsetune data verify {self.path}`."
             raise DataError(error.problem.worded(f"{error} {advice}")) from error
@@ -217,6 +234,8 @@ def wrong_hash() -> Flaw:
 
 def damaged_shard(folder: str, shard: ShardInfo, reason: Flaw) -> DataError:
     """The error for a damaged shard of this data folder, in one line."""
+    if shard.outside is not None:
+        return DataError(messages.OUTSIDE_SHARD_DAMAGED(shard=shard.outside.address, reason=reason, folder=folder))
     return DataError(messages.SHARD_DAMAGED(shard=join(folder, shard.file), reason=reason, check=check_first(folder)))
 
 
@@ -234,12 +253,3 @@ def evaluated_split(data: DataSpec, dataset: Dataset) -> str:
     """The split on which the best checkpoint is scored: test where the data set has it, else validation."""
     has_test = data.test_split is not None and data.test_split in dataset.manifest.splits
     return data.test_split if has_test and data.test_split is not None else data.validation_split
-
-
-def steps_per_epoch(
-    dataset: Dataset, split: str, *, batch_size: int, batch_unit: Literal["pairs", "images"], drop_last: bool = False
-) -> int:
-    """Batches that `training_batches` gives per epoch."""
-    info = dataset.split(split)
-    batches = (info.captions if batch_unit == "pairs" else info.images) / batch_size
-    return math.floor(batches) if drop_last else math.ceil(batches)

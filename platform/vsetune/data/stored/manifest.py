@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from vsetune.config.sources.index_recipe import CAPTIONS_AT
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import describe_problems
 from vsetune.data import messages
@@ -18,6 +19,7 @@ from vsetune.data.stored.plain_files import parse_shallow_json
 from vsetune.data.stored.storage import is_inside
 from vsetune.errors import DataError, one_line
 from vsetune.storage.hashes import sha256_hex
+from vsetune.storage.paths import PathText
 from vsetune.storage.whole_files import readable_json, write_whole
 
 FORMAT_NAME = "vsetune-data"
@@ -35,8 +37,29 @@ _LONGEST_NAME = 200
 _RESTORE = "restore the file, or ingest the data set again."
 
 
+class OutsideShard(Spec):
+    """A shard that other software wrote, read from where it is; see `outside_shards`."""
+
+    address: PathText = Field(description="absolute path or s3:// address")
+    captions: str = Field("txt", pattern=CAPTIONS_AT)
+    texts: str = Field(max_length=_LONGEST_NAME, description="file with its captions, relative to the manifest")
+    texts_sha256: str
+    left_out: list[str] = Field(default_factory=list, description="keys of samples that are not in the data set")
+    weight: float = Field(
+        1.0, gt=0, le=1000, description="how often an epoch reads each of its images; 0.5: half of them",
+    )
+
+    @field_validator("texts")
+    @classmethod
+    def _inside(cls, name: str) -> str:
+        return _file_name(name)
+
+
 class ShardInfo(Spec):
-    """One tar archive; `file` is relative to the manifest."""
+    """One tar archive; `file` is relative to the manifest. outside: the archive is elsewhere, `file` is only its name.
+    """
+
+    later_keys: ClassVar[tuple[str, ...]] = ("outside",)
 
     file: str = Field(max_length=_LONGEST_NAME)
     sha256: str
@@ -45,6 +68,7 @@ class ShardInfo(Spec):
     captions: int = Field(ge=1, le=_MOST)
     first_image: int = Field(ge=0, le=_MOST, description="index in the split of the first image in this shard")
     first_caption: int = Field(ge=0, le=_MOST, description="index in the split of the first caption in this shard")
+    outside: OutsideShard | None = None
 
     @field_validator("file")
     @classmethod
@@ -74,7 +98,7 @@ class FeatureInfo(Spec):
     extractor: str
     regions: int = Field(ge=1, description="regions of an image; the most of any image when they differ")
     regions_min: int = Field(ge=1, description="fewest regions of one image")
-    width: int = Field(ge=1)
+    width: int = Field(ge=0, description="0: the shards have photographs alone")
     dtype: str = Field("float16", pattern="^float(16|32)$")
     boxes: bool = Field(False, description="KEY.boxes.npy stands beside the features")
     recipe: dict[str, Any] = Field(default_factory=dict, description="extractor, grid, model, ... as resolved")

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import PurePosixPath
 from typing import BinaryIO, cast
 
 import numpy as np
 
 from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data import messages
+from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset, damaged_shard, wrong_hash, wrong_size
-from vsetune.data.stored.manifest import FeatureInfo, ShardInfo
+from vsetune.data.stored.manifest import MANIFEST_FILE, FeatureInfo, OutsideShard, ShardInfo
+from vsetune.data.stored.outside_shards import MOST_CHARACTERS, outside_samples, texts_in
 from vsetune.data.stored.plain_files import HEADER_BYTES, Flaw, array_from_bytes, is_text, parse_json
 from vsetune.data.stored.tar_members import tar_members
-from vsetune.data.stored.vocabulary import mirrored_words, with_case
+from vsetune.data.stored.vocabulary import mirrored_words, tokenise, with_case
 from vsetune.errors import DataError, one_line
-from vsetune.storage.hashes import HashingReader
+from vsetune.storage.addresses import join
+from vsetune.storage.hashes import HashingReader, sha256_hex
+from vsetune.storage.s3 import NothingThere
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,8 @@ class Photograph:
 
 @dataclass(frozen=True)
 class ImageSample:
-    """One image with its captions. features: (regions, width) as stored; tokens: one int64 array per caption.
+    """One image with its captions. features: (regions, width) as stored; tokens: one int64 array per caption, without
+    ids if the network reads word pieces.
 
     An image may have its photograph instead of its features (then one region of width 0); mirrored_tokens are then the
     captions of the mirrored photograph, or None if not requested.
@@ -55,13 +63,16 @@ def read_shard(
     s3:// prefix is always compared if this node caches it.
     """
     info, images = dataset.manifest.features, reads.pixels is not None
+    if not images and not info.width:
+        raise DataError(messages.NO_FEATURES(folder=dataset.path))
     boxes = reads.boxes and info.boxes and not images
     arrays = () if images else (FEATURES, BOXES) if boxes else (FEATURES,)
     one_of = PHOTOGRAPHS if images else ()
+    reads_words = reads.word_pieces is None or reads.phrases
     for where, record, members in _records(dataset, shard, arrays, one_of=one_of, hashed=hashed):
-        tokens = _encoded(dataset, record.tokens)
+        tokens = _encoded(dataset, record.tokens) if reads_words else [_NO_IDS] * len(record.captions)
         if images:
-            turned = _encoded(dataset, map(mirrored_words, record.tokens)) if mirrored else None
+            turned = _encoded(dataset, map(mirrored_words, record.tokens)) if mirrored and reads_words else None
             photograph = Photograph(photograph_of(members), where)
             yield ImageSample(record.index, record.first_caption, _NO_FEATURES, tokens, None, photograph, turned)
             continue
@@ -71,6 +82,8 @@ def read_shard(
 
 
 _NO_FEATURES = np.empty((1, 0), np.float16)
+_NO_IDS = np.empty(0, np.int64)
+"""Words of a caption whose word pieces are read, from a table of the split."""
 
 
 def _encoded(dataset: Dataset, captions: Iterable[list[str]]) -> list[np.ndarray]:
@@ -111,9 +124,14 @@ def split_records(dataset: Dataset, split: str) -> Iterator[tuple[str, Record]]:
 
     Hashes are compared: data derived from captions is stored under the manifest's hashes, and would outlast the damage.
     """
-    with dataset.fetched_ahead(dataset.split(split).shards) as shards:
-        for shard in shards:
-            for where, record, _ in _records(dataset, shard, hashed=True):
+    listed = dataset.split(split).shards
+    with dataset.fetched_ahead([shard for shard in listed if shard.outside is None]) as ahead:
+        coming = iter(ahead)
+        for shard in listed:
+            if shard.outside is not None:
+                yield from caption_records(dataset, shard, shard.outside)
+                continue
+            for where, record, _ in _records(dataset, next(coming), hashed=True):
                 yield where, record
 
 
@@ -122,11 +140,69 @@ def checked_records(
     one_of: tuple[str, ...] = (),
 ) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
     """`shard_samples` of an opened shard of this data set; damage is raised as a DataError with the fix."""
-    place, info = dataset.shard_url(shard.file), dataset.manifest.features
+    place, info = dataset.shard_url(shard), dataset.manifest.features
     try:
+        if shard.outside is not None:
+            yield from _outside_records(stream, size, place, shard, shard.outside)
+            return
         yield from shard_samples(stream, size, place, shard, info, arrays, one_of=one_of)
     except Flaw as error:
         raise damaged_shard(dataset.path, shard, error) from error
+
+
+def _outside_records(
+    stream: BinaryIO, size: int, place: str, shard: ShardInfo, outside: OutsideShard
+) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
+    """As `shard_samples`, of a shard that other software wrote. Reading stops after the last image of the manifest."""
+    if size != shard.bytes:
+        raise wrong_size(size, shard)
+    left_out = set(outside.left_out)
+    kept = (each for each in outside_samples(stream, outside.captions) if each.key not in left_out)
+    images = captions = 0
+    for sample in islice(kept, shard.images):
+        if sample.picture is None or sample.flaw:
+            raise Flaw(f"sample {sample.key}: {sample.flaw}")
+        record = _outside_record(shard, outside, sample.key, sample.captions, (images, captions))
+        images, captions = images + 1, captions + len(sample.captions)
+        yield f"{place}: sample {sample.key}", record, {PHOTOGRAPHS[0]: sample.picture}
+    _require_counts(shard, images, captions)
+
+
+def caption_records(dataset: Dataset, shard: ShardInfo, outside: OutsideShard) -> Iterator[tuple[str, Record]]:
+    """(place for messages, record) of each image of a shard that other software wrote, from the file with its captions:
+    the shard is not read. DataError for a file that is missing or was changed."""
+    where = join(dataset.path, outside.texts)
+    try:
+        content = storage.read_hashed(dataset.path, outside.texts, sha256=outside.texts_sha256, most=_TEXTS_BYTES)
+    except NothingThere as error:
+        raise DataError(messages.TEXTS_MISSING(file=where, folder=dataset.path)) from error
+    if sha256_hex(content) != outside.texts_sha256:
+        fix = f"delete {dataset.path}/manifest.json and repeat `vsetune data index`."
+        raise DataError(messages.OTHER_HASH(file=where, listed=MANIFEST_FILE, fix=fix))
+    images = captions = 0
+    try:
+        for key, texts in texts_in(content, where=where):
+            yield f"{where}: sample {key}", _outside_record(shard, outside, key, texts, (images, captions))
+            images, captions = images + 1, captions + len(texts)
+        _require_counts(shard, images, captions)
+    except Flaw as error:
+        raise damaged_shard(dataset.path, shard, error) from error
+
+
+def _outside_record(
+    shard: ShardInfo, outside: OutsideShard, key: str, captions: list[str], before: tuple[int, int]
+) -> Record:
+    """before: images and captions of the shard before this one."""
+    images, texts = before
+    name = f"{PurePosixPath(outside.address).stem}/{key}"
+    return Record(name, shard.first_image + images, shard.first_caption + texts, captions, None)
+
+
+def _require_counts(shard: ShardInfo, images: int, captions: int) -> None:
+    if (images, captions) != (shard.images, shard.captions):
+        raise Flaw(
+            f"holds {images} images with {captions} captions, the manifest says {shard.images} with {shard.captions}"
+        )
 
 
 def _records(
@@ -151,11 +227,8 @@ def _records(
 
 RECORD, FEATURES, BOXES = "json", "features.npy", "boxes.npy"
 PHOTOGRAPHS = ("jpg", "png")
-MOST_CHARACTERS = 20_000
-"""Limit for the characters of a caption, and for its words: a longer text is not a caption, and every batch with it
-would be padded to it."""
-
 _RECORD_BYTES = 16 << 20
+_TEXTS_BYTES = 1 << 30
 _PHOTOGRAPH_BYTES = 256 << 20
 _BOX_BYTES = 16
 _AGAIN = "ingest the data set again."
@@ -165,13 +238,18 @@ _INFINITE = np.uint16(0x7C00)
 
 @dataclass(frozen=True)
 class Record:
-    """The JSON member. name: id as ingested, perhaps empty. tokens: the words of each caption."""
+    """The JSON member. name: id as ingested, perhaps empty. words: of each caption, as stored; None: not stored."""
 
     name: str
     index: int
     first_caption: int
     captions: list[str]
-    tokens: list[list[str]]
+    words: list[list[str]] | None
+
+    @cached_property
+    def tokens(self) -> list[list[str]]:
+        """The words of each caption."""
+        return [tokenise(caption) for caption in self.captions] if self.words is None else self.words
 
     @property
     def image_id(self) -> str:

@@ -2,13 +2,15 @@
 
 Our shards are plain USTAR: regular files, one header block each. Python's tarfile also supports links, devices, sparse
 files and extension headers, and allocates the memory that their headers declare; none of them belongs in a shard, so
-`tar_members` refuses every header that is not of a regular file, and checks a size before it reads. Archives of images
-come from any tar program, with long names in extension headers: `file_places` leaves their headers to tarfile, and
-reads nothing else.
+`tar_members` refuses every header that is not of a regular file, and checks a size before it reads. Shards of other
+software may have folders and extension headers (long names, times with fractions), which `tar_members` passes over if
+asked to. Archives of images come from any tar program: `file_places` leaves their headers to tarfile, and reads nothing
+else.
 """
 
 from __future__ import annotations
 
+import re
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +22,12 @@ from vsetune.errors import one_line
 _BLOCK = tarfile.BLOCKSIZE
 _SKIP_AT_ONCE = 1 << 20
 _REGULAR = {tarfile.REGTYPE, tarfile.AREGTYPE}
+_WITH_CONTENT = {
+    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.SOLARIS_XHDTYPE
+}
+"""Extension headers, whose content follows in blocks of its own."""
+_EXTENSION_BYTES = 1 << 20
+_PATH = re.compile(rb"(?:^|\n)[0-9]+ path=([^\n]*)\n")
 
 _OF_TARS = (tarfile.TarError, ValueError, OverflowError, EOFError, KeyError, TypeError, RecursionError, MemoryError)
 """Exceptions that tarfile has been seen to raise on broken files; disk errors are raised by `storage`."""
@@ -28,11 +36,13 @@ Limit = Callable[[str], int | None]
 """Most bytes of the member of this name; None: not wanted, skipped."""
 
 
-def tar_members(stream: BinaryIO, *, limit: Limit) -> Iterator[tuple[str, bytes]]:
+def tar_members(stream: BinaryIO, *, limit: Limit, extended: bool = False) -> Iterator[tuple[str, bytes]]:
     """(name, content) of the members that `limit` wants, in order. Flaw for damage.
 
-    Bytes behind the end mark are read too: some streams verify their content only at their end.
+    extended: use the names in extension headers, and pass over folders and links; without it they are damage. Bytes
+    behind the end mark are read too: some streams verify their content only at their end.
     """
+    long_name: str | None = None
     while True:
         block = stream.read(_BLOCK)
         if len(block) < _BLOCK:
@@ -41,7 +51,12 @@ def tar_members(stream: BinaryIO, *, limit: Limit) -> Iterator[tuple[str, bytes]
             while stream.read(_SKIP_AT_ONCE):
                 pass
             return
-        name, size = _described(block)
+        header = _header(block)
+        if extended and header.type not in _REGULAR:
+            long_name = _extension(stream, header) or long_name
+            continue
+        name, size = _described(header, long_name)
+        long_name = None
         most = limit(name)
         padding = -size % _BLOCK
         if most is None:
@@ -82,17 +97,37 @@ def file_places(stream: BinaryIO) -> Iterator[FilePlace]:
         raise Flaw(one_line(error)) from error
 
 
-def _described(block: bytes) -> tuple[str, int]:
+def _header(block: bytes) -> tarfile.TarInfo:
     try:
-        header = tarfile.TarInfo.frombuf(block, "utf-8", "replace")
+        return tarfile.TarInfo.frombuf(block, "utf-8", "replace")
     except (tarfile.HeaderError, ValueError, OverflowError) as error:
         raise Flaw(f"damaged member header: {one_line(error)}") from error
-    name = one_line(header.name)
-    if header.type not in _REGULAR or header.name.endswith("/"):
-        raise Flaw(f"member {name} is of type {one_line(header.type)}, need regular files only")
-    if not header.name.isprintable() or header.size < 0:
-        raise Flaw(f"damaged member header: name {name}, {header.size} bytes")
-    return header.name, header.size
+
+
+def _described(header: tarfile.TarInfo, long_name: str | None) -> tuple[str, int]:
+    name = header.name if long_name is None else long_name
+    if header.type not in _REGULAR or name.endswith("/"):
+        raise Flaw(f"member {one_line(name)} is of type {one_line(header.type)}, need regular files only")
+    if not name.isprintable() or header.size < 0:
+        raise Flaw(f"damaged member header: name {one_line(name)}, {header.size} bytes")
+    return name, header.size
+
+
+def _extension(stream: BinaryIO, header: tarfile.TarInfo) -> str | None:
+    """The name of the next member, if this header is one that gives it. Reads all that belongs to the header."""
+    if header.type not in _WITH_CONTENT:
+        return None  # a folder, link or device: nothing follows its header
+    if not 0 <= header.size <= _EXTENSION_BYTES:
+        raise Flaw(f"an extension header of {header.size:,} bytes, need at most {_EXTENSION_BYTES:,}")
+    content = stream.read(header.size)
+    if len(content) < header.size:
+        raise Flaw("cut short in an extension header")
+    _skip(stream, -header.size % _BLOCK, header.name)
+    if header.type == tarfile.GNUTYPE_LONGNAME:
+        return content.rstrip(b"\0").decode("utf-8", "replace")
+    if header.type == tarfile.XHDTYPE and (found := _PATH.search(content)):
+        return found[1].decode("utf-8", "replace")
+    return None
 
 
 def _skip(stream: BinaryIO, size: int, name: str) -> None:

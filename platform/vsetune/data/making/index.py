@@ -1,0 +1,364 @@
+"""Index: shards of other software in, manifest and vocabulary out; the shards stay where and as they are.
+
+Every shard is read once. What was found in it is stored under `.index` of the output at once, so that a killed index
+goes on at the first unread shard, and a later one, with more shards or other settings, reads only what is new.
+The evaluation splits come first: train images are compared with theirs.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from braceexpand import braceexpand
+from pydantic import ValidationError
+
+from vsetune.config.sources.index_recipe import IndexRecipe, ShardSource
+from vsetune.config.sources.recipe import expand_path
+from vsetune.data import messages
+from vsetune.data.making.shard_index import MISSING, IndexedShard, IndexTask, image_name, index_shard, version_of
+from vsetune.data.progress import ProgressSink
+from vsetune.data.stored import storage
+from vsetune.data.stored.dataset import load_manifest
+from vsetune.data.stored.manifest import (
+    MANIFEST_FILE,
+    VOCABULARY_FILE,
+    FeatureInfo,
+    Manifest,
+    OutsideShard,
+    ShardInfo,
+    SplitInfo,
+    VocabularyInfo,
+)
+from vsetune.data.stored.outside_shards import texts_content
+from vsetune.data.stored.vocabulary import Vocabulary
+from vsetune.errors import ConfigError, DataError, Problem, StorageError, StudyConflict, one_line
+from vsetune.storage import s3
+from vsetune.storage.addresses import is_remote, join
+from vsetune.storage.hashes import fingerprint_of, sha256_hex
+from vsetune.storage.locks import take_lock
+from vsetune.storage.paths import under_home
+from vsetune.storage.whole_files import make_folder, write_whole
+
+RECORDS, TEXTS, LEFT_OUT_FILE = ".index", "captions", "left_out.csv"
+_MOST_SHARDS = 1_000_000
+_RECORD_BYTES = 1 << 30
+
+T = TypeVar("T", covariant=True)
+
+
+class Place(Protocol):
+    """Runs each task in some process. Results in order of completion; a task whose process was lost is run again."""
+
+    def __call__(
+        self, function: Callable[[IndexTask], T], tasks: Sequence[IndexTask], /
+    ) -> Iterator[tuple[IndexTask, T]]: ...
+
+
+def index_place(recipe: IndexRecipe) -> str:
+    """The `output` of a recipe: a folder, or a prefix if vsetune's home is in a bucket. ConfigError."""
+    return under_home(expand_path(recipe.output, key="output"))
+
+
+def indexed(recipe: IndexRecipe, place: str) -> Manifest | None:
+    """The manifest of this recipe, if it is finished. StudyConflict if there is one of another recipe."""
+    if not storage.exists(join(place, MANIFEST_FILE)):
+        return None
+    manifest = load_manifest(place)
+    if manifest.recipe_fingerprint != recipe.content_fingerprint():
+        raise StudyConflict(messages.INDEX_OF_ANOTHER(place=place, data_set=manifest.name))
+    return manifest
+
+
+def index(recipe: IndexRecipe, *, progress: ProgressSink, place_tasks: Place | None = None) -> Manifest:
+    """Index the shards of a recipe, go on with that, or find it finished. Returns the manifest.
+
+    place_tasks: where shards are read; None: one after the other in this process. ConfigError: the recipe, with a line
+    for each missing or damaged shard unless they are to be skipped; all others are then indexed, and are not read
+    again. StorageError: disk or bucket. StudyConflict: the output has another data set.
+    """
+    place = index_place(recipe)
+    manifest = indexed(recipe, place)
+    if manifest is not None:
+        return manifest
+    tasks = _tasks(recipe)
+    with _locked(place):
+        spread = _one_by_one if place_tasks is None else place_tasks
+        first = [each for each in tasks if each.task.split != "train"]
+        evaluation = _read(recipe, first, place, spread, progress, Counter())
+        known = _keep_known(evaluation, place)
+        training = [
+            replace(each, task=replace(each.task, known=known)) for each in tasks if each.task.split == "train"
+        ]
+        words: Counter[str] = Counter()
+        shards = evaluation + _read(recipe, training, place, spread, progress, words)
+        problems = list(_damage(shards)) if recipe.on_damaged == "refuse" else []
+        if problems:
+            raise ConfigError(problems)
+        return _finish(recipe, shards, words, place)
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """A shard of the recipe. found: after it was read, without its texts and words. texts_sha256: of the file with its
+    captions."""
+
+    task: IndexTask
+    source: ShardSource
+    found: IndexedShard | None = None
+    texts_sha256: str = ""
+
+    @property
+    def shard(self) -> IndexedShard:
+        assert self.found is not None
+        return self.found
+
+
+def _tasks(recipe: IndexRecipe) -> list[_Listed]:
+    """All shards, each with its version. ConfigError for an impossible pattern or a shard that is listed twice."""
+    listed: list[_Listed] = []
+    numbers: Counter[str] = Counter()
+    seen: dict[str, str] = {}
+    for split, key, source in recipe.sources():
+        for address in _addresses(source.shards, key):
+            if address in seen:
+                raise ConfigError(messages.SHARD_TWICE(key=key, shard=address, other=seen[address]))
+            seen[address] = key
+            task = IndexTask(
+                split, numbers[split], address, version_of(address), recipe.captions, recipe.perceptual
+            )
+            listed.append(_Listed(task, source))
+            numbers[split] += 1
+    return listed
+
+
+def _addresses(pattern: str, key: str) -> list[str]:
+    """The shards that a pattern with braces names; absolute paths or s3:// addresses."""
+    try:
+        found = list(itertools.islice(braceexpand(pattern, escape=False), _MOST_SHARDS + 1))
+    except ValueError as error:
+        raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=pattern, reason=one_line(error))) from error
+    if len(found) > _MOST_SHARDS:
+        raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=pattern, reason=f"more than {_MOST_SHARDS:,} shards"))
+    return [each if is_remote(each) else os.path.abspath(each) for each in found]
+
+
+def _one_by_one(
+    function: Callable[[IndexTask], T], tasks: Sequence[IndexTask]
+) -> Iterator[tuple[IndexTask, T]]:
+    """A `Place` in this process."""
+    for task in tasks:
+        yield task, function(task)
+
+
+def _read(
+    recipe: IndexRecipe, listed: Sequence[_Listed], place: str, spread: Place, progress: ProgressSink,
+    words: Counter[str],
+) -> list[_Listed]:
+    """The shards as found, in the order given. Those with a record are not read. words: receives the words of images
+    that are not left out."""
+    progress.stage(f"{recipe.name} {'/'.join(dict.fromkeys(each.task.split for each in listed))} shards", len(listed))
+    found: dict[str, _Listed] = {}
+    to_read: dict[str, _Listed] = {}
+    for each in listed:
+        record = _stored(place, each.task) if each.task.version is not None else IndexedShard(damage=MISSING)
+        if record is None:
+            to_read[each.task.name] = each
+            continue
+        found[each.task.name] = _counted(recipe, each, record, place, words)
+        progress.advance(1)
+    for task, record in spread(index_shard, [each.task for each in to_read.values()]):
+        if record.damage != MISSING:
+            _write(place, f"{RECORDS}/{task.record}", record.model_dump_json().encode())
+        found[task.name] = _counted(recipe, to_read[task.name], record, place, words)
+        progress.advance(1)
+    return [found[each.task.name] for each in listed]
+
+
+def _counted(recipe: IndexRecipe, each: _Listed, record: IndexedShard, place: str, words: Counter[str]) -> _Listed:
+    """The shard with its record, whose words are added up, and whose texts are written to a file: those of a thousand
+    shards would fill the memory."""
+    words.update(record.words)
+    left_out = record.duplicates if recipe.duplicates == "leave_out" else {}
+    for duplicate in left_out.values():
+        words.subtract(duplicate.words)
+    content = texts_content((key, texts) for key, texts in record.texts.items() if key not in left_out)
+    sha256 = sha256_hex(content)
+    _write(place, f"{TEXTS}/{sha256}.jsonl", content)
+    return replace(each, found=record.model_copy(update={"texts": {}, "words": {}}), texts_sha256=sha256)
+
+
+def _stored(place: str, task: IndexTask) -> IndexedShard | None:
+    try:
+        content = storage.read_inside(place, f"{RECORDS}/{task.record}", most=_RECORD_BYTES)
+        return IndexedShard.model_validate_json(content)
+    except (DataError, ValidationError):  # none, or a damaged one: the shard is read again
+        return None
+
+
+def _keep_known(evaluation: Sequence[_Listed], place: str) -> tuple[str, str]:
+    """Write the hashes of all evaluation pictures, for the processes that read train shards. Returns where."""
+    by_bytes: dict[str, str] = {}
+    by_look: dict[str, str] = {}
+    for each in evaluation:
+        for key, (digest, look) in each.shard.pictures.items():
+            name = f"{each.task.split} {image_name(each.task.address, key)}"
+            by_bytes.setdefault(digest, name)
+            if look:
+                by_look.setdefault(look, name)
+    plain = {"by_bytes": by_bytes, "by_look": by_look}
+    name = f"{RECORDS}/known-{fingerprint_of(plain)}"
+    _write(place, name, json.dumps(plain).encode())
+    return place, name
+
+
+def _damage(shards: Sequence[_Listed]) -> Iterator[Problem]:
+    for each in shards:
+        if each.shard.damage == MISSING:
+            yield messages.INDEX_SHARD_MISSING(shard=each.task.address)
+        elif each.shard.damage:
+            yield messages.INDEX_SHARD_DAMAGED(
+                shard=each.task.address, reason=each.shard.damage, images=each.shard.images
+            )
+
+
+def _finish(recipe: IndexRecipe, shards: Sequence[_Listed], words: Counter[str], place: str) -> Manifest:
+    """Write the list of left-out images, the vocabulary and, last of all, the manifest."""
+    by_split = {
+        split: [each for each in shards if each.task.split == split] for split in ("train", "validation", "test")
+    }
+    splits = {split: _split_info(recipe, split, listed) for split, listed in by_split.items() if listed}
+    vocabulary = Vocabulary.of_counts(words, min_count=recipe.vocabulary_min_count)
+    content = vocabulary.to_json().encode()
+    manifest = Manifest(
+        name=recipe.name, splits=splits,
+        features=FeatureInfo(extractor="none", regions=1, regions_min=1, width=0),
+        vocabulary=VocabularyInfo(
+            sha256=sha256_hex(content), words=len(vocabulary), min_count=recipe.vocabulary_min_count
+        ),
+        images_stored=True, recipe_fingerprint=recipe.content_fingerprint(), notes=_notes(recipe, by_split),
+    )
+    _write(place, LEFT_OUT_FILE, _left_out_table(shards))
+    _write(place, VOCABULARY_FILE, content)
+    _write(place, MANIFEST_FILE, manifest.to_bytes())
+    return manifest
+
+
+def _split_info(recipe: IndexRecipe, split: str, listed: Sequence[_Listed]) -> SplitInfo:
+    """DataError for a split without images, or a weight that its captions do not allow."""
+    _require_even(listed)
+    shards: list[ShardInfo] = []
+    images = captions = 0
+    for each in listed:
+        left_out = [*each.shard.left_out]
+        count, texts = each.shard.images, each.shard.captions
+        if recipe.duplicates == "leave_out":
+            left_out += each.shard.duplicates
+            count -= len(each.shard.duplicates)
+            texts -= sum(duplicate.captions for duplicate in each.shard.duplicates.values())
+        if not count:
+            continue
+        shards.append(ShardInfo(
+            file=f"{each.task.name}.tar", sha256=each.shard.sha256, bytes=each.shard.bytes, images=count,
+            captions=texts, first_image=images, first_caption=captions,
+            outside=OutsideShard(
+                address=each.task.address, captions=each.task.captions, texts=f"{TEXTS}/{each.texts_sha256}.jsonl",
+                texts_sha256=each.texts_sha256, left_out=left_out, weight=each.source.weight,
+            ),
+        ))
+        images, captions = images + count, captions + texts
+    if not shards:
+        raise DataError(messages.INDEX_SPLIT_EMPTY(split=split, reasons=_reasons(listed)))
+    with_images = [each.shard for each in listed if each.shard.images]
+    return SplitInfo(
+        images=images, captions=captions, captions_mean=captions / images, shards=shards,
+        captions_min=min(each.captions_min for each in with_images),
+        captions_max=max(each.captions_max for each in with_images),
+    )
+
+
+def _require_even(listed: Sequence[_Listed]) -> None:
+    """An epoch that reads a part of the images must always have the same number of captions: DataError for a weight
+    that is no whole number where images have different numbers of captions."""
+    fewest: dict[float, int] = {}
+    for each in listed:
+        weight, shard = each.source.weight, each.shard
+        if shard.images and not weight.is_integer():
+            first = fewest.setdefault(weight, shard.captions_min)
+            if not first == shard.captions_min == shard.captions_max:
+                raise DataError(messages.WEIGHT_UNEVEN(weight=weight, shard=each.task.address))
+
+
+def _notes(recipe: IndexRecipe, by_split: Mapping[str, Sequence[_Listed]]) -> list[str]:
+    """What was counted and left out."""
+    notes = [
+        f"{each.task.address}: {each.shard.damage}; {each.shard.images:,} images of it are used"
+        for listed in by_split.values() for each in listed if each.shard.damage
+    ]
+    for split, listed in by_split.items():
+        broken = sum(len(each.shard.left_out) for each in listed)
+        if broken:
+            notes.append(
+                f"{split}: {broken:,} of {broken + sum(each.shard.images for each in listed):,} samples are broken and "
+                f"left out ({_reasons(listed)}); {LEFT_OUT_FILE} lists them"
+            )
+        doubles = Counter(found.alike for each in listed for found in each.shard.duplicates.values())
+        if doubles:
+            ways = ", ".join(f"{count:,} {alike}" for alike, count in sorted(doubles.items()))
+            done = "left out" if recipe.duplicates == "leave_out" else "kept; duplicates: leave_out leaves them out"
+            notes.append(
+                f"{split}: {doubles.total():,} images are in an evaluation split too ({ways}), {done}; {LEFT_OUT_FILE} "
+                "lists them"
+            )
+    return notes
+
+
+def _reasons(listed: Sequence[_Listed]) -> str:
+    """`3 no .txt, 1 picture cannot be decoded`."""
+    counts = Counter(reason.partition(":")[0] for each in listed for reason in each.shard.left_out.values())
+    return ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common()) or "no samples"
+
+
+def _left_out_table(shards: Sequence[_Listed]) -> bytes:
+    """CSV of broken samples and duplicates."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["split", "image", "reason"])
+    for each in shards:
+        doubles = {key: f"{found.alike} as {found.of}" for key, found in each.shard.duplicates.items()}
+        for key, reason in (each.shard.left_out | doubles).items():
+            table.writerow([each.task.split, image_name(each.task.address, key), one_line(reason)])
+    return text.getvalue().encode(errors="replace")
+
+
+def _locked(place: str) -> ExitStack:
+    """The output, for this process alone; a prefix is not locked. StorageError; StudyConflict if it has other files."""
+    if is_remote(place):
+        return ExitStack()
+    folder = Path(place) / RECORDS
+    if not folder.is_dir() and Path(place).is_dir() and (others := sorted(os.listdir(place))):
+        raise StudyConflict(messages.OUTPUT_NOT_EMPTY(place=place, file=others[0]))
+    make_folder(folder)
+    make_folder(Path(place) / TEXTS)
+    try:
+        return take_lock(folder / "lock", wait_s=0)
+    except BlockingIOError as error:
+        raise StorageError(messages.INGEST_AT_WORK(place=place)) from error
+
+
+def _write(place: str, name: str, content: bytes) -> None:
+    """A file of the output, in one step. StorageError."""
+    if is_remote(place):
+        s3.put_bytes(join(place, name), content)
+    else:
+        write_whole(Path(place) / name, content, durable=True)
+

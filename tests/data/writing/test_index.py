@@ -1,0 +1,322 @@
+"""`vsetune data index`: manifest, counts and vocabulary of shards that other software wrote."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+from outside_files import jpeg, make_index, recipe, sample, write_outside, write_shards, write_tar
+from refusals import problems_of, refused
+
+from vsetune.config.sources.index_recipe import IndexRecipe
+from vsetune.data import messages
+from vsetune.data.looking.verify import verify
+from vsetune.data.making import index as index_module
+from vsetune.data.making.index import index
+from vsetune.data.making.shard_index import difference_hash, index_shard
+from vsetune.data.progress import SilentProgress
+from vsetune.data.stored.photographs import rgb_image
+from vsetune.data.stored.shards import iter_captions, split_records
+from vsetune.errors import ConfigError, StudyConflict
+from vsetune.storage.hashes import sha256_of_file
+
+
+def left_out(dataset) -> list[dict[str, str]]:
+    with open(Path(dataset.path) / "left_out.csv", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def reads(monkeypatch) -> list[str]:
+    """Names of the shards that are read."""
+    names: list[str] = []
+
+    def noted(task):
+        names.append(Path(task.address).name)
+        return index_shard(task)
+
+    monkeypatch.setattr(index_module, "index_shard", noted)
+    return names
+
+
+def test_the_manifest_points_at_the_shards_as_they_are(tmp_path):
+    write_shards(tmp_path)
+    before = {path.name: sha256_of_file(path) for path in tmp_path.glob("*.tar")}
+    dataset = make_index(tmp_path)
+    split = dataset.split("train")
+    assert (split.images, split.captions, len(split.shards)) == (24, 24, 3)
+    assert [shard.sha256 for shard in split.shards] == [before[f"train-{number}.tar"] for number in range(3)]
+    assert [shard.first_image for shard in split.shards] == [0, 8, 16]
+    assert list(iter_captions(dataset, "train")) == [f"thing {number} left of {number % 5}" for number in range(24)]
+    assert [record.name for _, record in split_records(dataset, "validation")][:2] == [
+        "val-0/000001000", "val-0/000001001"
+    ]
+    assert {"thing", "left", "of", "23"} <= set(dataset.vocabulary.words)
+    assert "1000" not in dataset.vocabulary.words  # of the validation split
+    assert verify(dataset.path) == []
+    assert {path.name: sha256_of_file(path) for path in tmp_path.glob("*.tar")} == before
+
+
+@pytest.mark.parametrize(("captions", "expected"), [
+    ("txt", [["thing 0 left of 0"], ["thing 1 left of 1"]]),
+    ("json.caption", [["thing 0"], ["thing 1"]]),
+    ("json.captions", [["one 0", "two"], ["one 1", "two"]]),
+])
+def test_captions_come_from_text_or_from_a_field(tmp_path, captions, expected):
+    write_shards(tmp_path)
+    records = [record for _, record in split_records(make_index(tmp_path, captions=captions), "train")]
+    assert [record.captions for record in records[:2]] == expected
+    assert [record.first_caption for record in records[:2]] == [0, len(expected[0])]
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "JPG"])
+def test_pictures_of_every_suffix_are_found(tmp_path, kind, suffix):
+    write_shards(tmp_path)
+    write_tar(tmp_path / "train-0.tar", [(f"a/b.{suffix}", jpeg(1, kind=kind)), ("a/b.txt", b"a caption")])
+    assert make_index(tmp_path).split("train").images == 17
+
+
+@pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+def test_tars_of_other_programs_are_read(tmp_path, format):
+    write_shards(tmp_path)
+    long = "folder/" + "n" * (120 if format != tarfile.USTAR_FORMAT else 80)
+    names = [f"{long}{number}" for number in range(3)]
+    members = [(f"{name}.{suffix}", content) for name in names for suffix, content in (("jpg", jpeg(1)), ("txt", b"x"))]
+    write_tar(tmp_path / "train-0.tar", members, format=format)
+    with tarfile.open(tmp_path / "train-0.tar", "a", format=format) as tar:
+        folder, link = tarfile.TarInfo("folder"), tarfile.TarInfo("link.jpg")
+        folder.type, link.type, link.linkname = tarfile.DIRTYPE, tarfile.SYMTYPE, "folder/else"
+        tar.addfile(folder)
+        tar.addfile(link)
+    dataset = make_index(tmp_path)
+    assert [record.name for _, record in split_records(dataset, "train")][:3] == [f"train-0/{name}" for name in names]
+
+
+def test_broken_samples_are_left_out_counted_and_listed(tmp_path):
+    write_shards(tmp_path)
+    cut = jpeg(3)[:300]
+    write_outside(tmp_path / "train-1.tar", [
+        sample(0), sample(1, jpg=b"no picture"), sample(2, txt="  "), sample(3, jpg=cut), sample(4, txt=None),
+        sample(5, jpg=None), sample(6, txt=b"\xff\xfe"), sample(7),
+    ])
+    dataset = make_index(tmp_path)
+    assert dataset.split("train").images == 16 + 2
+    assert {row["image"]: row["reason"].partition(":")[0] for row in left_out(dataset)} == {
+        "train-1/000000001": "picture cannot be decoded", "train-1/000000002": "no caption",
+        "train-1/000000003": "picture cannot be decoded", "train-1/000000004": "no .txt",
+        "train-1/000000005": "no picture", "train-1/000000006": ".txt unreadable",
+    }
+    assert "train: 6 of 24 samples are broken and left out (2 picture cannot be decoded" in dataset.manifest.notes[0]
+    kept = [record.name for _, record in split_records(dataset, "train") if record.name.startswith("train-1/")]
+    assert kept == ["train-1/000000000", "train-1/000000007"]
+    assert verify(dataset.path) == []
+
+
+def test_a_key_that_comes_again_is_not_a_second_sample(tmp_path):
+    write_shards(tmp_path)
+    members = [(f"{key}.{suffix}", content) for key, text in (("a", b"first"), ("b", b"other"), ("a", b"again"))
+               for suffix, content in (("jpg", jpeg(1)), ("txt", text))]
+    write_tar(tmp_path / "train-0.tar", members)
+    assert list(iter_captions(make_index(tmp_path), "train"))[:2] == ["first", "other"]
+
+
+def test_missing_and_cut_shards_are_named_and_nothing_else_is_lost(tmp_path, reads):
+    write_shards(tmp_path)
+    whole = (tmp_path / "train-1.tar").read_bytes()
+    (tmp_path / "train-1.tar").write_bytes(whole[: len(whole) * 2 // 3])
+    (tmp_path / "train-2.tar").rename(tmp_path / "away.tar")
+    with pytest.raises(ConfigError) as caught:
+        make_index(tmp_path)
+    codes = {(problem.code, Path(problem.fields["shard"]).name) for problem in problems_of(caught.value)}
+    assert codes == {
+        (messages.INDEX_SHARD_DAMAGED.code, "train-1.tar"), (messages.INDEX_SHARD_MISSING.code, "train-2.tar")
+    }
+    assert not (tmp_path / "indexed" / "manifest.json").exists()
+    reads.clear()
+    (tmp_path / "train-1.tar").write_bytes(whole)
+    (tmp_path / "away.tar").rename(tmp_path / "train-2.tar")
+    assert make_index(tmp_path).split("train").images == 24
+    assert reads == ["train-1.tar", "train-2.tar"]
+
+
+def test_the_part_before_the_damage_is_used_on_request(tmp_path):
+    write_shards(tmp_path)
+    whole = (tmp_path / "train-1.tar").read_bytes()
+    (tmp_path / "train-1.tar").write_bytes(whole[: len(whole) * 2 // 3])
+    (tmp_path / "train-2.tar").unlink()
+    dataset = make_index(tmp_path, on_damaged="skip")
+    split = dataset.split("train")
+    assert len(split.shards) == 2
+    assert 1 <= split.shards[1].images < 8
+    captions = list(iter_captions(dataset, "train"))
+    assert captions == [f"thing {number} left of {number % 5}" for number in range(split.images)]
+    assert sum("images of it are used" in note for note in dataset.manifest.notes) == 2
+    assert verify(dataset.path) == []
+
+
+def test_a_killed_index_goes_on_and_ends_in_the_same_bytes(tmp_path, reads, monkeypatch):
+    write_shards(tmp_path)
+    undisturbed = files_of(Path(make_index(tmp_path).path))
+    shutil.rmtree(tmp_path / "indexed")
+    reads.clear()
+    counted = index_module.index_shard
+
+    def killed(task):
+        if len(reads) == 3:
+            raise KeyboardInterrupt
+        return counted(task)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(index_module, "index_shard", killed)
+        with pytest.raises(KeyboardInterrupt):
+            make_index(tmp_path)
+    assert reads == ["val-0.tar", "train-0.tar", "train-1.tar"]
+    reads.clear()
+    assert files_of(Path(make_index(tmp_path).path)) == undisturbed
+    assert reads == ["train-2.tar"]
+
+
+def test_a_damaged_record_is_made_again(tmp_path, reads):
+    write_shards(tmp_path)
+    undisturbed = files_of(Path(make_index(tmp_path).path))
+    for path in (tmp_path / "indexed" / ".index").glob("*.json"):
+        path.write_bytes(path.read_bytes()[:50])
+    (tmp_path / "indexed" / "manifest.json").unlink()
+    assert files_of(Path(make_index(tmp_path).path)) == undisturbed
+
+
+def test_more_shards_and_changed_ones_are_the_only_ones_read(tmp_path, reads):
+    write_shards(tmp_path)
+    make_index(tmp_path)
+    write_outside(tmp_path / "train-3.tar", [sample(50)])
+    changed = write_outside(tmp_path / "train-1.tar", [sample(60)])
+    os.utime(changed, ns=(1, 1))
+    reads.clear()
+    more = {"shards": str(tmp_path / "train-{0..3}.tar")}
+    with refused(messages.INDEX_OF_ANOTHER, by=StudyConflict, data_set="outside"):
+        make_index(tmp_path, **more)
+    (tmp_path / "indexed" / "manifest.json").unlink()
+    assert make_index(tmp_path, **more).split("train").images == 8 + 1 + 8 + 1
+    assert reads == ["train-1.tar", "train-3.tar"]
+
+
+def test_a_finished_index_reads_nothing(tmp_path, reads):
+    write_shards(tmp_path)
+    first = make_index(tmp_path)
+    reads.clear()
+    assert make_index(tmp_path).manifest == first.manifest
+    assert reads == []
+
+
+def test_duplicates_of_the_evaluation_splits_are_reported_and_left_out_on_request(tmp_path, reads):
+    write_shards(tmp_path)
+    write_outside(tmp_path / "train-1.tar", [sample(0), sample(1, jpg=jpeg(1003), txt="rare word"), sample(2)])
+    reported = make_index(tmp_path)
+    assert reported.split("train").images == 19
+    assert "rare" in reported.vocabulary.words
+    row = {"split": "train", "image": "train-1/000000001", "reason": "same bytes as validation val-0/000001003"}
+    assert left_out(reported) == [row]
+    reads.clear()
+    (tmp_path / "indexed" / "manifest.json").unlink()
+    without = make_index(tmp_path, duplicates="leave_out")
+    assert reads == []
+    assert without.split("train").images == 18
+    assert "rare" not in without.vocabulary.words
+    assert "rare word" not in list(iter_captions(without, "train"))
+    assert verify(without.path) == []
+
+
+def test_images_that_look_the_same_are_duplicates_on_request(tmp_path):
+    write_shards(tmp_path)
+    again = jpeg(1003, side=60, quality=50)
+    write_outside(tmp_path / "train-1.tar", [sample(0), sample(1, jpg=again)])
+    assert left_out(make_index(tmp_path, output=str(tmp_path / "bytes"))) == []
+    found = left_out(make_index(tmp_path, perceptual=True))
+    assert [(row["image"], row["reason"]) for row in found] == [
+        ("train-1/000000001", "looks the same as validation val-0/000001003")
+    ]
+
+
+def test_a_difference_hash_compares_neighbouring_cells():
+    rows = [[cell * 20 for cell in range(9)]] * 4 + [[cell * 20 for cell in reversed(range(9))]] * 4
+    from PIL import Image
+
+    image = Image.new("L", (9, 8))
+    image.putdata([value for row in rows for value in row])
+    assert difference_hash(image.convert("RGB")) == "ff" * 4 + "00" * 4
+    assert difference_hash(rgb_image(jpeg(5))) != difference_hash(rgb_image(jpeg(6)))
+
+
+def test_a_split_without_usable_samples_is_refused_with_the_reasons(tmp_path):
+    write_shards(tmp_path)
+    with refused(messages.INDEX_SPLIT_EMPTY, split="train", reasons="24 no caption"):
+        make_index(tmp_path, captions="json.alt")
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"shards": "{0..2"}, messages.SHARD_PATTERN),
+    ({"shards": "{0..9999999}.tar"}, messages.SHARD_PATTERN),
+    ({"validation": "train-1.tar"}, messages.SHARD_TWICE),
+])
+def test_impossible_lists_of_shards_are_refused(tmp_path, monkeypatch, changes, message):
+    write_shards(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with refused(message):
+        make_index(tmp_path, **{"shards": "train-{0..2}.tar", **changes})
+
+
+def test_a_folder_with_other_files_is_not_written_to(tmp_path):
+    write_shards(tmp_path)
+    (tmp_path / "indexed").mkdir()
+    (tmp_path / "indexed" / "notes.txt").write_text("mine")
+    with refused(messages.OUTPUT_NOT_EMPTY, by=StudyConflict, file="notes.txt"):
+        make_index(tmp_path)
+
+
+def test_parts_of_epochs_need_equal_numbers_of_captions(tmp_path):
+    write_shards(tmp_path)
+    two = json.dumps({"captions": ["one", "two", "three"]})
+    write_outside(tmp_path / "train-1.tar", [sample(0), sample(1, json=two)])
+    sources = [{"shards": str(tmp_path / "train-{0..2}.tar"), "weight": 0.5}]
+    with refused(messages.WEIGHT_UNEVEN, weight=0.5):
+        make_index(tmp_path, shards=sources, captions="json.captions")
+    sources[0]["weight"] = 2
+    assert make_index(tmp_path, shards=sources, captions="json.captions").split("train").images == 18
+
+
+def test_weights_are_for_training_alone(tmp_path):
+    from pydantic import ValidationError
+
+    with pytest.raises(ValidationError, match="weight 2 in validation"):
+        recipe(tmp_path, validation=[{"shards": "val-0.tar", "weight": 2}])
+
+
+def test_only_the_output_may_differ_between_equal_indexes(tmp_path):
+    one = recipe(tmp_path)
+    assert one.content_fingerprint() == recipe(tmp_path, output="elsewhere").content_fingerprint()
+    assert one.content_fingerprint() != recipe(tmp_path, captions="json.caption").content_fingerprint()
+    assert IndexRecipe.model_validate(one.to_plain()) == one
+
+
+def test_any_process_may_read_the_shards(tmp_path):
+    write_shards(tmp_path)
+    write_outside(tmp_path / "train-1.tar", [sample(1, jpg=jpeg(1003))])
+    here = files_of(Path(make_index(tmp_path, duplicates="leave_out").path))
+
+    def backwards(function, tasks):
+        for task in reversed(tasks):
+            yield task, function(task)
+
+    made = recipe(tmp_path, output=str(tmp_path / "spread"), duplicates="leave_out")
+    index(made, progress=SilentProgress(), place_tasks=backwards)
+    assert files_of(Path(made.output)) == here
