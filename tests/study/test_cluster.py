@@ -154,6 +154,56 @@ def test_a_driver_that_is_killed_while_ray_starts_leaves_no_process() -> None:
         psutil.Process(int(done.stdout)).wait(15)
 
 
+STARTING = (
+    "import sys\n"
+    "from vsetune.study import cluster\n"
+    "from vsetune.study.stopping import StopRequest\n"
+    "cluster.SILENT_FOR_S = 1.0\n"
+    "with cluster.ray_cluster(sys.argv[1] or None, StopRequest(), farewell='go on with --resume'):\n"
+    "    print('connected')\n"
+)
+
+
+def started(address: str) -> subprocess.Popen[str]:
+    """A process that connects to Ray and prints."""
+    return subprocess.Popen(
+        [sys.executable, "-c", STARTING, address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(cluster.PACKAGE_FOLDER.parent)},
+    )
+
+
+def test_a_driver_whose_gcs_dies_while_ray_starts_ends_in_one_line_and_leaves_no_process() -> None:
+    """Ray waits for a minute for it, in code that no signal reaches, and then ends the process without a line."""
+    driver = started("")
+    ray_parts: list[psutil.Process] = []
+    while len(ray_parts) < 3:  # the guardian, the GCS, and the first process that Ray starts once the GCS runs
+        assert driver.poll() is None
+        ray_parts = psutil.Process(driver.pid).children(recursive=True)
+        time.sleep(0.02)
+    next(part for part in ray_parts if part.name() == "gcs_server").kill()
+    killed = time.monotonic()
+    output, errors = driver.communicate(timeout=60)
+    assert time.monotonic() - killed < 20
+    assert (driver.returncode, output) == (130, "")
+    last = errors.strip().splitlines()[-1]
+    assert last == "interrupted by the death of Ray (the GCS died); go on with --resume"
+    assert psutil.wait_procs(ray_parts, timeout=15)[1] == []
+
+
+def test_a_driver_whose_head_dies_while_it_connects_ends_in_one_line() -> None:
+    """Ray tries for a quarter of an hour."""
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        driver = started(address)
+        connection, _ = head.accept()
+        connection.sendall(b"\x00\x00\x00\x04" + b"\x00" * 5)  # as a GCS greets
+    connection.close()
+    output, errors = driver.communicate(timeout=60)
+    assert (driver.returncode, output) == (130, "")
+    last = errors.strip().splitlines()[-1]
+    assert last == f"interrupted by the death of Ray (the GCS at {address} is gone); go on with --resume"
+
+
 def test_a_ray_starts_where_the_home_folder_cannot_hold_its_token(tmp_path: Path) -> None:
     script = (
         "from vsetune.study.cluster import ray, ray_cluster\n"

@@ -37,6 +37,9 @@ class Parts:
         self.has_died = threading.Event()
         self.is_clean = False
 
+    def connected(self) -> None:
+        """Nothing changes."""
+
     def lost(self) -> str | None:
         return "the raylet died" if self.has_died.is_set() else None
 
@@ -46,7 +49,7 @@ class Parts:
 
 def test_the_death_of_ray_is_a_request_to_stop_with_its_reason() -> None:
     parts, stop = Parts(), StopRequest()
-    with RayWatch(parts, stop, farewell="resume").watching():
+    with RayWatch(parts, stop, farewell="resume"):
         parts.has_died.set()
         deadline = time.monotonic() + 30
         while not stop.is_requested and time.monotonic() < deadline:
@@ -69,7 +72,7 @@ def test_a_look_that_fails_is_followed_by_another_one(
 
     monkeypatch.setattr(cluster, "LOOK_EVERY_S", 0.001)
     stop = StopRequest()
-    with RayWatch(Failing(), stop, farewell="resume").watching():
+    with RayWatch(Failing(), stop, farewell="resume"):
         for _ in range(5_000):
             if stop.is_requested:
                 break
@@ -79,28 +82,63 @@ def test_a_look_that_fails_is_followed_by_another_one(
     assert said == "cannot find out whether Ray lives (RuntimeError: the GCS gave no answer)"
 
 
-def test_a_child_that_dies_is_seen_and_its_siblings_are_cleaned_up() -> None:
-    sleepers = [subprocess.Popen(["sleep", "60"]) for _ in range(2)]
-    processes = [psutil.Process(each.pid) for each in sleepers]
-    ray = LocalRay({processes[0]: "the raylet"}, set(processes))
+@pytest.fixture
+def raylet(tmp_path: Path) -> str:
+    """A program that is called raylet and sleeps."""
+    return str(shutil.copy(shutil.which("sleep") or "", tmp_path / "raylet"))
+
+
+def test_a_part_that_dies_is_seen_and_what_was_started_beside_it_is_cleaned_up(raylet: str) -> None:
+    ray = LocalRay()
+    part, beside = subprocess.Popen([raylet, "60"]), subprocess.Popen(["sleep", "60"])
     assert ray.lost() is None
-    sleepers[0].kill()
-    sleepers[0].wait()
+    part.kill()
+    part.wait()
     assert ray.lost() == "the raylet died"
     ray.clean_up()
-    assert sleepers[1].wait(timeout=10) == -signal.SIGKILL
+    assert beside.wait(timeout=10) == -signal.SIGKILL
 
 
-def test_what_an_earlier_ray_of_this_process_left_is_none_of_the_next_one(tmp_path: Path) -> None:
-    raylet = shutil.copy(shutil.which("sleep") or "", tmp_path / "raylet")
+def test_a_process_that_is_started_once_ray_runs_is_none_of_its(raylet: str) -> None:
+    ray = LocalRay()
+    part = subprocess.Popen([raylet, "60"])
+    ray.connected()
+    other = subprocess.Popen(["sleep", "60"])
+    assert ray.lost() is None
+    ray.clean_up()
+    assert part.wait(timeout=10) == -signal.SIGKILL
+    assert other.poll() is None
+    other.kill()
+    other.wait()
+
+
+def test_a_child_of_the_raylet_is_ended_though_the_raylet_has_gone(raylet: str, tmp_path: Path) -> None:
+    ray = LocalRay()
+    parent = str(shutil.copy(shutil.which("sh") or "", tmp_path / "gcs_server"))
+    part = subprocess.Popen([parent, "-c", "read x; sleep 60 & echo $!; wait"], stdin=-1, stdout=-1, text=True)
+    assert part.stdin is not None
+    assert part.stdout is not None
+    ray.connected()
+    part.stdin.write("go\n")
+    part.stdin.flush()
+    agent = psutil.Process(int(part.stdout.readline()))
+    assert ray.lost() is None
+    part.kill()
+    part.wait()
+    assert ray.lost() == "the GCS died"
+    ray.clean_up()
+    agent.wait(timeout=10)
+    part.stdin.close()
+    part.stdout.close()
+
+
+def test_what_an_earlier_ray_of_this_process_left_is_none_of_the_next_one(raylet: str) -> None:
     earlier = subprocess.Popen([raylet, "60"])
     earlier.kill()
     os.waitid(os.P_PID, earlier.pid, os.WEXITED | os.WNOWAIT)  # dead, and still a child until it is waited for
-    before = children()
-    assert earlier.pid in {child.pid for child in before}
+    assert earlier.pid in {child.pid for child in children()}
+    ray = LocalRay()
     later = subprocess.Popen([raylet, "60"])
-    ray = LocalRay.started_since(before)
-    assert list(ray.parts.values()) == ["the raylet"]
     assert ray.lost() is None
     ray.clean_up()
     assert later.wait(timeout=10) == -signal.SIGKILL
@@ -110,9 +148,9 @@ def test_what_an_earlier_ray_of_this_process_left_is_none_of_the_next_one(tmp_pa
 def test_after_a_kill_9_of_the_driver_the_guardian_ends_what_stayed() -> None:
     code = (
         "import os, psutil, signal, subprocess; from vsetune.study.cluster import LocalRay\n"
+        "ray = LocalRay()\n"
         "sleepers = [subprocess.Popen(['sleep', '300'], start_new_session=True) for _ in range(2)]\n"
-        "first, second = (psutil.Process(each.pid) for each in sleepers)\n"
-        "ray = LocalRay({}, {first}); ray.below.add(second); ray.lost()\n"
+        "first, second = (psutil.Process(each.pid) for each in sleepers); ray.lost()\n"
         "print(first.pid, second.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run(
@@ -133,8 +171,8 @@ def test_a_process_that_ray_does_not_let_go_leaves_with_its_line() -> None:
     code = (
         "import time; from vsetune.study import cluster; from vsetune.study.stopping import StopRequest\n"
         "cluster.LEAVE_WITHIN_S = 0.1; cluster.LOOK_EVERY_S = 0.05\n"
-        "stop = StopRequest(); parts = cluster.LocalRay({}, set())\n"
-        "with cluster.RayWatch(parts, stop, farewell='go on with --resume').watching():\n"
+        "stop = StopRequest()\n"
+        "with cluster.RayWatch(cluster.LocalRay(), stop, farewell='go on with --resume'):\n"
         "    stop.request('Ctrl-C'); time.sleep(60)\n"
     )
     done = subprocess.run(

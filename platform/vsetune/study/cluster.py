@@ -1,4 +1,5 @@
-"""Connection to a running Ray cluster, or to one that is started on this machine, whose processes are watched."""
+"""Connection to a running Ray cluster, or to one that is started on this machine. Its processes are watched from before
+the start, because Ray blocks for a minute or more when one of them dies meanwhile."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 from urllib.parse import urlsplit
 
 import psutil
@@ -54,8 +55,8 @@ def ray_cluster(
     address: of a running cluster, `auto`, or None to start Ray here unless RAY_ADDRESS is set.
 
     A connection that this process already has is used and left open. Ray's processes are watched for any other
-    connection: `stop` is requested when Ray dies, and the process exits with the message `farewell` if Ray blocks its
-    exit. `stop` listens inside the context.
+    connection, also while it is made: `stop` is requested when Ray dies, and the process exits with the message
+    `farewell` if Ray blocks its exit. `stop` listens inside the context.
 
     Token authentication is on unless RAY_AUTH_MODE sets another mode (see `vsetune.study`).
     A cluster that runs elsewhere receives this package with the job, so that its workers run the driver's code, and
@@ -67,21 +68,19 @@ def ray_cluster(
         return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     target = cluster_address(address)
-    with stop.listening():
-        before = children()
+    with stop.listening(), RayWatch(RemoteRay(target) if target else LocalRay(), stop, farewell=farewell) as watch:
         try:
             _connect(target, modules)
             stop.listen_again()
         except SystemExit:  # of Ray's own handler of SIGTERM, which stands until `listen_again`
             raise KeyboardInterrupt from None
-        parts: RayParts = RemoteRay.of_this_driver() if target else LocalRay.started_since(before)
-        with RayWatch(parts, stop, farewell=farewell).watching():
-            try:
-                if stop.is_requested:  # while Ray started
-                    raise KeyboardInterrupt
-                yield
-            finally:
-                ray.shutdown()
+        try:
+            watch.connected()
+            if stop.is_requested:  # while Ray started
+                raise KeyboardInterrupt
+            yield
+        finally:
+            ray.shutdown()
 
 
 def cluster_address(given: str | None) -> str | None:
@@ -112,7 +111,7 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
             make_folders_absolute()
             _token_where_home_holds_none()
             # `local`, or Ray would join the cluster that was last started on this machine
-            with loopback_only(), ended_unless_started():
+            with loopback_only():
                 ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises Exception itself if the GCS or the raylet does not start
         if target is None:
@@ -137,10 +136,10 @@ def _token_where_home_holds_none() -> None:
 def _require_listener(target: str) -> None:
     """OSError if nothing listens at HOST:PORT or ray://HOST:PORT, or if the listener does not use HTTP/2 as Ray does,
     such as a web server. Ray would try for a quarter of an hour and ignore signals."""
-    parts = urlsplit(target if "://" in target else f"//{target}")
-    if not parts.hostname or not parts.port:
+    listener_address = _listener_of(target)
+    if listener_address is None:
         return
-    with socket.create_connection((parts.hostname, parts.port), timeout=_ANSWERS_WITHIN_S) as listener:
+    with socket.create_connection(listener_address, timeout=_ANSWERS_WITHIN_S) as listener:
         if os.environ.get("RAY_USE_TLS", "0") != "0":
             return
         listener.settimeout(_GREETS_WITHIN_S)
@@ -148,6 +147,12 @@ def _require_listener(target: str) -> None:
         with listener.makefile("rb") as answer:
             if answer.read(_FRAME_BYTES)[3:4] != _SETTINGS:
                 raise ConnectionError("what answers there is no Ray")
+
+
+def _listener_of(target: str) -> tuple[str, int] | None:
+    """Host and port of HOST:PORT or ray://HOST:PORT; None for `auto`. ValueError for a port that is no number."""
+    parts = urlsplit(target if "://" in target else f"//{target}")
+    return (parts.hostname, parts.port) if parts.hostname and parts.port else None
 
 
 def _revision() -> dict[str, str]:
@@ -183,6 +188,8 @@ SILENT_FOR_S = 10.0
 """How long the head of a cluster may be unreachable before it counts as gone."""
 LEAVE_WITHIN_S = 30.0
 """Time after a request to stop before the process exits without waiting for Ray any longer."""
+_LEAVE_START_WITHIN_S = 3.0
+"""The same for a Ray that died while it started: there are no results to write, and Ray itself would wait a minute."""
 INTERRUPTED = 130
 _log = logging.getLogger(__name__)
 _PARTS = {"raylet": "the raylet", "gcs_server": "the GCS"}
@@ -191,6 +198,9 @@ _PARTS = {"raylet": "the raylet", "gcs_server": "the GCS"}
 class RayParts(Protocol):
     """The processes that a study's Ray depends on."""
 
+    def connected(self) -> None:
+        """To be called once this process is connected to Ray."""
+
     def lost(self) -> str | None:
         """The part that has died, as one phrase; None while all parts are alive."""
 
@@ -198,68 +208,78 @@ class RayParts(Protocol):
         """Ends the remaining processes if this process started them."""
 
 
-@dataclass
 class LocalRay:
-    """A Ray that this process started. parts: its child processes raylet and GCS, with their names. below: all
-    processes of it."""
+    """A Ray that this process starts. below: all processes of it, with agents that outlive the raylet that started
+    them."""
 
-    parts: Mapping[psutil.Process, str]
-    below: set[psutil.Process]
-    guardian: Guardian = field(default_factory=Guardian)
+    def __init__(self) -> None:
+        """Before Ray starts: a process that this one has by now does not belong to it."""
+        self._guardian = Guardian()
+        self._before = children()
+        self._parts: dict[psutil.Process, str] = {}
+        self.below: set[psutil.Process] = set()
+        self._is_starting, self._collecting = True, threading.Lock()
 
-    def __post_init__(self) -> None:
-        self.guardian.watch_over(self.below)
-
-    @classmethod
-    def started_since(cls, before: set[psutil.Process]) -> LocalRay:
-        """The Ray that has just started. before: the `children` from before the start, which do not belong to it: an
-        earlier Ray may have left dead processes."""
-        new = children() - before
-        return cls({child: _PARTS[child.name()] for child in new if child.name() in _PARTS}, new)
+    def connected(self) -> None:
+        self._collect()
+        with self._collecting:
+            self._is_starting = False
 
     def lost(self) -> str | None:
-        for part, name in self.parts.items():
-            if not _is_alive(part):
-                return f"{name} died"
-            with contextlib.suppress(psutil.Error):
-                self.below.update(part.children(recursive=True))
-        self.guardian.watch_over(self.below)
-        return None
+        self._collect()
+        return next((f"{name} died" for part, name in self._parts.items() if not _is_alive(part)), None)
 
     def clean_up(self) -> None:
+        self._collect()
         for process in self.below:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        self.guardian.dismiss()
+        self._guardian.dismiss()
+
+    def _collect(self) -> None:
+        """Adds the processes that Ray has started since. Once it runs, they are children of its parts."""
+        with self._collecting:
+            if self._is_starting:
+                self.below.update(children() - self._before)
+                self._parts.update({process: name for process in self.below if (name := _part_of(process))})
+            for part in self._parts:
+                with contextlib.suppress(psutil.Error):
+                    self.below.update(part.children(recursive=True))
+        self._guardian.watch_over(self.below)
+
+
+def _part_of(process: psutil.Process) -> str | None:
+    try:
+        return _PARTS.get(process.name())
+    except psutil.Error:
+        return None
 
 
 @dataclass
 class RemoteRay:
-    """A cluster that this process did not start. address: of its GCS. node: id of the node of this driver."""
+    """A cluster that this process does not start. address: as given; once connected, that of its GCS. node: id of the
+    node of this driver; None until it is connected."""
 
     address: str
-    node: str
-    last_seen: float
+    node: str | None = None
+    last_seen: float = field(default_factory=time.monotonic)
     next_look: float = 0.0
 
-    @classmethod
-    def of_this_driver(cls) -> RemoteRay:
-        """The cluster that this process is connected to."""
+    def connected(self) -> None:
         context = ray.get_runtime_context()
-        return cls(context.gcs_address, context.get_node_id(), time.monotonic())
+        self.address, self.node, self.last_seen = context.gcs_address, context.get_node_id(), time.monotonic()
 
     def lost(self) -> str | None:
-        now = time.monotonic()
-        if now < self.next_look:
+        now, listener = time.monotonic(), _listener_of(self.address)
+        if listener is None or now < self.next_look:
             return None
         self.next_look = now + 3.0
-        host, _, port = self.address.rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=3.0).close()
+            socket.create_connection(listener, timeout=3.0).close()
         except OSError:
             return f"the GCS at {self.address} is gone" if now - self.last_seen > SILENT_FOR_S else None
         self.last_seen = time.monotonic()
-        if any(node["NodeID"] == self.node and not node["Alive"] for node in ray.nodes()):
+        if self.node and any(node["NodeID"] == self.node and not node["Alive"] for node in ray.nodes()):
             return "the raylet of this node died"
         return None
 
@@ -268,33 +288,41 @@ class RemoteRay:
 
 
 class RayWatch:
-    """A thread that checks the parts of Ray, and the time since a request to stop, while `watching`."""
+    """A thread that checks the parts of Ray, and the time since a request to stop, inside the context. Ends the parts
+    of this process afterwards."""
 
     def __init__(self, parts: RayParts, stop: StopRequest, *, farewell: str) -> None:
         """farewell: the line to print when the process cannot end normally."""
         self._parts, self._stop, self._farewell = parts, stop, farewell
         self._over = threading.Event()
-        self._has_failed = False
+        self._is_starting, self._has_failed = True, False
         self._thread = threading.Thread(target=self._look, name="vsetune-ray-watch", daemon=True)
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Watches the parts inside the context; ends those of this process afterwards."""
+    def __enter__(self) -> Self:
         self._thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            self._parts.clean_up()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._parts.clean_up()
+
+    def connected(self) -> None:
+        """To be called once this process is connected to Ray."""
+        self._parts.connected()
+        self._is_starting = False
 
     def _look(self) -> None:
-        while not self._over.wait(LOOK_EVERY_S):
+        while not self._over.wait(_LOOK_WHILE_STARTING_S if self._is_starting else LOOK_EVERY_S):
             if not self._stop.is_requested:
                 lost = self._lost()
                 if lost is not None:
                     self._stop.request(f"the death of Ray ({lost})", leaves_time=False)
-            elif time.monotonic() - self._stop.since > LEAVE_WITHIN_S:
+            elif time.monotonic() - self._stop.since > self._patience_s():
                 self._leave()
+
+    def _patience_s(self) -> float:
+        is_dead_start = self._is_starting and not self._stop.leaves_time
+        return _LEAVE_START_WITHIN_S if is_dead_start else LEAVE_WITHIN_S
 
     def _lost(self) -> str | None:
         """The part that has died, or None. A check that fails is logged once and repeated at the next look."""
@@ -316,33 +344,6 @@ class RayWatch:
 def children() -> set[psutil.Process]:
     """All processes below this one, including zombies."""
     return set(psutil.Process().children(recursive=True))
-
-
-@contextmanager
-def ended_unless_started() -> Iterator[None]:
-    """Ends the processes of a Ray whose start inside the context fails, or whose driver is killed meanwhile. They are
-    collected during the start, because agents outlive the raylet that started them and then have no parent here."""
-    guardian = Guardian()
-    before, begun, is_over = children(), set[psutil.Process](), threading.Event()
-
-    def look() -> None:
-        while not is_over.wait(_LOOK_WHILE_STARTING_S):
-            begun.update(children() - before)
-            guardian.watch_over(begun)
-
-    looking = threading.Thread(target=look, name="vsetune-ray-start", daemon=True)
-    looking.start()
-    try:
-        yield
-    except BaseException:
-        for process in begun | (children() - before):
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        raise
-    finally:
-        is_over.set()
-        looking.join()
-        guardian.dismiss()
 
 
 def _is_alive(process: psutil.Process) -> bool:
