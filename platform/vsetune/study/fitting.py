@@ -24,6 +24,7 @@ from vsetune.networks.vsepp.spec import VseppSpec
 from vsetune.storage.paths import under_home
 from vsetune.study import messages
 from vsetune.training.batches import training_steps_per_epoch
+from vsetune.training.encoding import require_divisible
 from vsetune.training.evaluation import PROTOCOLS, evaluated_split
 from vsetune.training.schedule import require_room_for_warmup
 from vsetune.training.start import check_start
@@ -183,6 +184,7 @@ def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterato
                 spec, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
             )
         check_start(network, spec, dataset.vocabulary.words)
+        require_divisible(network, trial)
     except ConfigError as error:
         yield error.problem.at(where)
 

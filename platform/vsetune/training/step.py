@@ -29,12 +29,13 @@ from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.text_transformer import architecture_of
 from vsetune.training import messages
 from vsetune.training.batches import training_steps_per_epoch
-from vsetune.training.device import product_precision, tower_precision
+from vsetune.training.device import product_precision
 from vsetune.training.drawn_negatives import Miner
+from vsetune.training.encoding import BatchEncoder, require_divisible
 from vsetune.training.schedule import loss_factor, phase_at, rate_factor, require_room_for_warmup
 from vsetune.training.start import known_architecture, start
 from vsetune.training.trained import described
-from vsetune.training.validation import caption_inputs, image_inputs
+from vsetune.training.validation import caption_inputs
 
 _OPTIMIZERS: dict[str, type[Adam] | type[AdamW]] = {"adam": Adam, "adamw": AdamW}
 _FUSED_ON = {"cpu", "cuda"}
@@ -172,6 +173,7 @@ class Learner:
             trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary),
             pretrained=not is_replaced, architecture=known,
         )
+        require_divisible(network, trial)
         if saved is None:
             start(network, trial.network, dataset.vocabulary.words)
         network.to(device)
@@ -257,12 +259,10 @@ class Learner:
 
     def _output(self, batch: Batch, drawn: Batch | None) -> LossOutput:
         """The loss of the batch, with what the network adds to it in training (logged as `network_...`)."""
-        words = caption_inputs(batch)
-        with tower_precision(self.trial.training, self.device):
-            images = self.network.encode_images(image_inputs(batch))
-            captions = self.network.encode_captions(words)
+        encoder = BatchEncoder(self.network, self.trial, self.device, self.epoch)
+        images, captions = encoder.items(batch)
         # Similarities and losses compare small differences: bfloat16 never reaches them.
-        similarity = self._similarity(images, captions, sizes=(len(batch.image_ids), len(batch.caption_rows)))
+        similarity = self._similarity(encoder, images, captions, sizes=(len(batch.image_ids), len(batch.caption_rows)))
         inputs = LossInputs(
             similarity=similarity,
             image_ids=batch.image_ids,
@@ -277,7 +277,7 @@ class Learner:
         if not self.network.training:
             return output
         negatives = inputs.image_ids[:, None] != inputs.caption_image_ids
-        items = TrainingItems(images, captions, words, batch.caption_rows, negatives)
+        items = TrainingItems(images, captions, caption_inputs(batch), batch.caption_rows, negatives)
         return _with_auxiliary(output, self.network.auxiliary_losses(items))
 
     def _hardest_drawn(
@@ -290,13 +290,15 @@ class Learner:
         miner = Miner(self.network, self.trial.training, asked.hardest)
         return miner.hardest_of(drawn, batch, images, captions)
 
-    def _similarity(self, images: Encoded, captions: Encoded, *, sizes: tuple[int, int]) -> Tensor:
+    def _similarity(
+        self, encoder: BatchEncoder, images: Encoded, captions: Encoded, *, sizes: tuple[int, int]
+    ) -> Tensor:
         """Scores of every image with every caption; the shapes of the first batch are checked. sizes: of the batch."""
         if self.is_checked:
-            return self.network.similarity(images, captions)
+            return encoder.similarity(images, captions)
         name = self.trial.network.name
         require_sound_items(self.network, name, images, captions, sizes=sizes)
-        scores = self.network.similarity(images, captions)
+        scores = encoder.similarity(images, captions)
         require_sound_scores(self.network, name, scores, sizes=sizes)
         self.is_checked = True
         return scores

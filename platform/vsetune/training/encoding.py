@@ -1,0 +1,133 @@
+"""Encoding and scoring of a training batch: at once, or in chunks that are encoded again for their gradients.
+
+In chunks, the forward pass keeps the encoded items of a batch and forgets how they were made. The backward pass brings
+the gradient of the loss to these items, and then makes the items of one chunk after the other again, to take their
+gradient on to the parameters (GradCache, Gao et al. 2021). The loss and its gradients are those of the whole batch; the
+towers need the memory of one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.batch import Batch
+from vsetune.errors import ConfigError
+from vsetune.networks.encoded import Encoded, joined
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network
+from vsetune.training import messages
+from vsetune.training.device import tower_precision
+from vsetune.training.random_state import RandomState
+from vsetune.training.validation import caption_inputs, image_inputs
+
+_KEY = "training.chunk_size"
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_IMAGES, _CAPTIONS, _SCORES = range(3)
+
+
+@dataclass(frozen=True)
+class BatchEncoder:
+    """Encodes and scores the batch of the step that starts at `epoch`.
+
+    A chunk samples its random numbers (dropout) from a state of its own, made from the seed of the trial, the epoch and
+    the number of the chunk: the second encoding repeats the first, and the random state of the trial stays as it is.
+    """
+
+    network: Network
+    trial: TrialSpec
+    device: torch.device
+    epoch: float
+
+    def items(self, batch: Batch) -> tuple[Encoded, Encoded]:
+        """The images and the captions of the batch."""
+        images, captions = image_inputs(batch), caption_inputs(batch)
+        if self.trial.training.chunk_size is None:
+            with tower_precision(self.trial.training, self.device):
+                return self.network.encode_images(images), self.network.encode_captions(captions)
+        return (
+            joined(list(self._chunks(_IMAGES, self.network.encode_images, images, len(batch.image_ids)))),
+            joined(list(self._chunks(_CAPTIONS, self.network.encode_captions, captions, len(batch.caption_rows)))),
+        )
+
+    def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
+        """(n, m) scores of every image with every caption; those of a network that scores pairs are made in blocks of a
+        chunk of images with a chunk of captions, and made again for their gradients."""
+        size = self.trial.training.chunk_size
+        if size is None or self.network.kind != "score":
+            return self.network.similarity(images, captions)
+        rows = [
+            torch.cat([self._block(images[row], captions[column], place=(row.start, column.start))
+                       for column in _slices(len(captions), size)], dim=1)
+            for row in _slices(len(images), size)
+        ]
+        return torch.cat(rows)
+
+    def _chunks(
+        self, side: int, encode: Callable[[Any], Encoded], inputs: ImageInputs | CaptionInputs, count: int
+    ) -> Iterator[Encoded]:
+        assert self.trial.training.chunk_size is not None
+
+        def encoded(some: slice) -> Encoded:
+            with self._sampling(side, some.start), tower_precision(self.trial.training, self.device):
+                return encode(inputs[some])
+
+        for some in _slices(count, self.trial.training.chunk_size):
+            yield checkpoint(encoded, some, use_reentrant=False, preserve_rng_state=False)
+
+    def _block(self, images: Encoded, captions: Encoded, *, place: tuple[int, int]) -> Tensor:
+        """Scores of some images with some captions. The first pass runs without gradient ("reentrant"): some networks
+        choose by the last gradient what the first pass keeps, which the other way to checkpoint does not allow."""
+        if not any(parameter.requires_grad for parameter in self.network.parameters()):
+            return self.network.similarity(images, captions)
+        of_images, of_captions = images.tensors(), captions.tensors()
+
+        def scores(_: Tensor, *tensors: Tensor) -> Tensor:
+            images_again = replace(images, **dict(zip(of_images, tensors, strict=False)))
+            captions_again = replace(captions, **dict(zip(of_captions, tensors[len(of_images) :], strict=True)))
+            with self._sampling(_SCORES, *place):
+                return self.network.similarity(images_again, captions_again)
+
+        learns = torch.zeros((), requires_grad=True)  # so that parameters get their gradient where no item has one
+        block: Tensor = checkpoint(
+            scores, learns, *of_images.values(), *of_captions.values(), use_reentrant=True, preserve_rng_state=False
+        )
+        return block
+
+    def _sampling(self, *place: int) -> Any:
+        entropy = (self.trial.seed, int(self.epoch * 2**32), *place)
+        seed = int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
+        return RandomState(seed, self.device).active()
+
+
+def require_divisible(network: Network, trial: TrialSpec) -> None:
+    """ConfigError where a batch of this trial cannot be encoded in chunks with equal results. The network is in
+    training mode afterwards."""
+    if trial.training.chunk_size is None:
+        return
+    name = trial.network.name
+    network.train()  # batch normalisation whose statistics are fixed leaves it by itself
+    norm = next((path for path, module in network.named_modules() if _counts_batch(module)), None)
+    if norm is not None:
+        raise ConfigError(messages.BATCH_STATISTICS(key=_KEY, network=name, module=norm))
+    weight = next((each for each in trial.network.own_loss_weights if getattr(trial.network, each) > 0), None)
+    if weight is not None:
+        raise ConfigError(messages.OWN_LOSS(key=_KEY, network=name, weight=weight))
+    for phase in range(max(1, len(trial.training.phases))):
+        if trial.loss_in(phase).drawn_negatives is not None:
+            raise ConfigError(messages.DRAWN_ITEMS(key=_KEY, loss=trial.loss.name))
+
+
+def _counts_batch(module: nn.Module) -> bool:
+    return isinstance(module, _BATCH_NORMS) and module.training
+
+
+def _slices(count: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
