@@ -2,67 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
 from refusals import refused
 from trained_here import CPU, learner_of
+from wide_courses import DIVISIBLE, course, fitting
 
-from vsetune.config.component_specs import LOSSES, NETWORKS
-from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError
 from vsetune.training import encoding, messages
-from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches
-from vsetune.training.loop import TrainingLoop
 from vsetune.training.step import Learner
 
-UNITS: tuple[Literal["pairs", "images"], ...] = ("pairs", "images")
-DIVISIBLE: dict[str, dict[str, Any]] = {
-    "vsepp": {}, "scan": {}, "gsmn": {}, "pvse": {"dropout": 0.0}, "pcme": {}, "mse": {}, "malali_keller": {},
-    "vse_infinity": {"image_mlp": False, "augment": False},
-    "vsrn": {"mode": "coco", "graph": "paper", "captioning_weight": 0.0},
-    "tags": {"dropout": 0.0, "mlm_weight": 0.0, "istm_weight": 0.0, "wod_weight": 0.0, "woc_weight": 0.0},
-}
-"""Settings with which the network samples nothing and can be encoded in chunks."""
-SETTINGS: dict[str, dict[str, Any]] = {
-    "many_to_many": {"semantics": "svd"}, "semantic_center": {"quantised_centers": 4}, "irtm": {"drawn": 0},
-}
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
-
-
-class WideBatches(TrainingBatches):
-    """The batches of a trial in float64."""
-
-    def take(self, step: int) -> Batch:
-        batch = super().take(step)
-        return replace(batch, image_features=batch.image_features.double())
-
-
-def course(trial: TrialSpec, *, steps: int) -> tuple[list[float], list[torch.Tensor]]:
-    """Losses of the first steps in float64, and the gradients of the first one."""
-    learner = learner_of(trial)
-    learner.network.double()
-    learner.loss.double()
-    batches = WideBatches(trial, Dataset.open(trial.data.path), CPU)
-    loop = TrainingLoop(trial, learner, batches, Progress(), where="test")
-    losses, gradients = [], []
-    torch.manual_seed(trial.seed)
-    for _ in range(steps):
-        loop.begin()
-        losses.append(loop.step().loss.item())
-        gradients = gradients or [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in learned(learner)]
-    batches.close()
-    return losses, gradients
-
-
-def learned(learner: Learner) -> list[torch.nn.Parameter]:
-    return [*learner.network.parameters(), *learner.loss.parameters()]
 
 
 def require_equal(trial: TrialSpec, other: TrialSpec, *, steps: int) -> None:
@@ -74,25 +30,16 @@ def require_equal(trial: TrialSpec, other: TrialSpec, *, steps: int) -> None:
         torch.testing.assert_close(other_gradient, gradient, **CLOSE)
 
 
-def fitting(network: str) -> list[tuple[str, Literal["pairs", "images"]]]:
-    return [
-        (loss, unit) for loss in LOSSES for unit in UNITS
-        if mismatch(NETWORKS[network](**DIVISIBLE[network]), LOSSES[loss](**SETTINGS.get(loss, {})), batch_unit=unit)
-        is None
-    ]
-
-
 @pytest.mark.parametrize("network", DIVISIBLE)
 def test_chunks_change_no_number_of_a_training(network: str, make_trial: Any, small: Any) -> None:
     for loss, unit in fitting(network):
         settings = {
-            "network": small(network) | DIVISIBLE[network], "loss": {"name": loss} | SETTINGS.get(loss, {}),
-            "batch_unit": unit, "batch_size": 8,
+            "network": small(network) | DIVISIBLE[network], "loss": loss, "batch_unit": unit, "batch_size": 8,
         }
         try:
             require_equal(make_trial(**settings), make_trial(**settings, chunk_size=3), steps=1)
         except Exception as error:
-            error.add_note(f"{network}.{loss}, batches of {unit}")
+            error.add_note(f"{network}.{loss['name']}, batches of {unit}")
             raise
 
 

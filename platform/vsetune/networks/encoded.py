@@ -90,16 +90,26 @@ class Encoded:
 
 def joined(groups: Sequence[Encoded]) -> Encoded:
     """All items of several groups of the same network, parts padded to the longest."""
-    most = max(group.vectors.shape[1] for group in groups) if groups[0].lengths is not None else None
+    if groups[0].lengths is not None:
+        most = max(group.vectors.shape[1] for group in groups)
+        groups = [with_parts(group, most) for group in groups]
     values: dict[str, Tensor] = {}
     for name in groups[0].tensors():
         tensors = [group.tensors()[name] for group in groups if name in group.tensors()]
         if name == "host_lengths" and len(tensors) < len(groups):
             continue
-        if most is not None and name in ("vectors", "links", "centres"):
-            tensors = [_with_parts(tensor, most, square=name == "links") for tensor in tensors]
         values[name] = torch.cat(tensors)
     return Encoded(**values)
+
+
+def with_parts(items: Encoded, parts: int) -> Encoded:
+    """The same items, padded to at least as many parts as they have."""
+    present = items.tensors()
+    padded = {
+        name: _with_parts(present[name], parts, square=name == "links")
+        for name in ("vectors", "links", "centres") if name in present
+    }
+    return replace(items, **padded)
 
 
 def _with_parts(tensor: Tensor, parts: int, *, square: bool) -> Tensor:

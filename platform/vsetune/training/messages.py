@@ -33,6 +33,8 @@ DRAWN_ITEMS = Message("VSE-T031",
     "{key}: loss {loss} samples images beside the batch, which are encoded at once; leave `drawn` of the loss out, or "
     "{key}")
 
+PROCESS_GONE = Message("VSE-T032", "a process of the trial is gone ({reason}); the trial goes on from its checkpoint")
+
 # Checkpoints
 DAMAGED = Message("VSE-T010", "{file}: damaged ({reason}); remove {folder} to start the trial again.")
 MISFIT = Message("VSE-T011",

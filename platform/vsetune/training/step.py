@@ -32,6 +32,7 @@ from vsetune.training.batches import training_steps_per_epoch
 from vsetune.training.device import product_precision
 from vsetune.training.drawn_negatives import Miner
 from vsetune.training.encoding import BatchEncoder, require_divisible
+from vsetune.training.processes import ALONE, Processes
 from vsetune.training.schedule import loss_factor, phase_at, rate_factor, require_room_for_warmup
 from vsetune.training.start import known_architecture, start
 from vsetune.training.trained import described
@@ -154,10 +155,12 @@ class Learner:
     device: torch.device
     epoch: float = 0.0
     is_checked: bool = False
+    processes: Processes = ALONE
 
     @classmethod
     def build(
-        cls, trial: TrialSpec, dataset: Dataset, device: torch.device, *, saved: Mapping[str, Any] | None = None
+        cls, trial: TrialSpec, dataset: Dataset, device: torch.device, *, saved: Mapping[str, Any] | None = None,
+        processes: Processes = ALONE,
     ) -> Learner:
         """Fresh parameters, drawn on the CPU from the global generator: the same start on every device. Where the
         network names weights to start from, these replace them; ConfigError when they do not fit.
@@ -173,13 +176,15 @@ class Learner:
             trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary),
             pretrained=not is_replaced, architecture=known,
         )
-        require_divisible(network, trial)
+        require_divisible(network, trial, processes=processes.count)
         if saved is None:
             start(network, trial.network, dataset.vocabulary.words)
         network.to(device)
         context = LossContext(network.embedding_size, dataset.split(trial.data.train_split).images)
         loss = build_loss(trial.loss_in(0), context).to(device)
-        return cls._in_phase(0, trial, network, loss, context, device, steps_per_epoch=per_epoch)
+        learner = cls._in_phase(0, trial, network, loss, context, device, steps_per_epoch=per_epoch)
+        learner.processes = processes
+        return learner
 
     def enter(self, phase: int, *, learned: bool) -> Learner:
         """The learner of another phase: the same network, the loss of that phase, fresh optimizers.
@@ -189,9 +194,11 @@ class Learner:
         loss = build_loss(self.trial.loss_in(phase), self.context).to(self.device)
         if learned:
             loss.continue_from(self.loss)
-        return self._in_phase(
+        entered = self._in_phase(
             phase, self.trial, self.network, loss, self.context, self.device, steps_per_epoch=self.steps_per_epoch
         )
+        entered.processes = self.processes
+        return entered
 
     @classmethod
     def _in_phase(
@@ -228,6 +235,7 @@ class Learner:
         with product_precision(self.trial.training, self.device):
             output = self._output(batch, drawn)
             torch.autograd.backward(output.value * loss_factor(self.trial.training, self.epoch))
+        self.processes.average([*self.network.parameters(), *self.loss.parameters()])
         norm = _clip(self.network, self.trial.training.gradient_clip, self.device)
         self.loss.before_step()
         self.optimizers.step()
@@ -259,7 +267,7 @@ class Learner:
 
     def _output(self, batch: Batch, drawn: Batch | None) -> LossOutput:
         """The loss of the batch, with what the network adds to it in training (logged as `network_...`)."""
-        encoder = BatchEncoder(self.network, self.trial, self.device, self.epoch)
+        encoder = BatchEncoder(self.network, self.trial, self.device, self.epoch, self.processes)
         images, captions = encoder.items(batch)
         # Similarities and losses compare small differences: bfloat16 never reaches them.
         similarity = self._similarity(encoder, images, captions, sizes=(len(batch.image_ids), len(batch.caption_rows)))
