@@ -112,7 +112,8 @@ def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) ->
         yield from _batch_problems(trial, dataset, where)
         if not candidate or any(name.startswith("network.") for name in candidate):
             yield from _reading_problems(trial, dataset, where, is_trained=True)
-            yield from _network_problems(trial, dataset, where)
+            workers = spec.resources.needs_of(cell.network_name, cell.loss_name).workers
+            yield from _network_problems(trial, dataset, where, workers=workers)
         if not candidate or any(name.startswith("loss.") for name in candidate):
             yield from _loss_problems(trial, dataset, where)
 
@@ -176,7 +177,7 @@ def _region_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator
         )
 
 
-def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
+def _network_problems(trial: TrialSpec, dataset: Dataset, where: str, *, workers: int) -> Iterator[Problem]:
     spec = trial.network
     try:
         with torch.device("meta"):  # shapes without memory or arithmetic
@@ -184,7 +185,7 @@ def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterato
                 spec, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
             )
         check_start(network, spec, dataset.vocabulary.words)
-        require_divisible(network, trial)
+        require_divisible(network, trial, processes=workers)
     except ConfigError as error:
         yield error.problem.at(where)
 

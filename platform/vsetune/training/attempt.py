@@ -202,10 +202,6 @@ class Attempt:
         self.close()
         return summary
 
-    def let_go(self) -> None:
-        """Tell the other processes of the trial that no step follows. Call it once, last."""
-        self._processes.goes_on(another=False)
-
     def close(self) -> None:
         """Stop reading ahead. The attempt can still be advanced."""
         self._batches.close()

@@ -2,8 +2,8 @@
 
 Every process reads the whole batch, encodes its share and receives the encoded items of the others, so that each
 computes the loss of the whole batch. A gradient that reaches the gathered items is the sum over the processes, hence
-`count` times that of the loss; the mean of the parameters' gradients over the processes is their gradient. Encoding, and
-scores of pairs, are divided; reading and the loss of embeddings are not.
+`count` times that of the loss; the mean of the parameters' gradients over the processes is their gradient. Encoding and
+scores of pairs are divided; reading and the loss of embeddings are not.
 """
 
 from __future__ import annotations
