@@ -120,7 +120,6 @@ class AttemptTrainable(Trainable):
             report = self._failure(error)
         self._is_going_on = not report.get("done")
         if report.get("done"):
-            self._close_team()
             self._leave_folder()  # the trial may continue in another process of this node
         if report.get("done") and self._metrics is not None:  # the actor may be kept for a while
             self._metrics.close()
@@ -224,6 +223,7 @@ class AttemptTrainable(Trainable):
         assert self._attempt is not None
         assert self._meter is not None
         measured = self._meter.summary()  # before the best checkpoint is scored
+        self._close_team()
         summary = self._attempt.finish() | measured
         self._keep(within_s=TRIAL_END_WITHIN_S)
         return report | {"is_finished": True, "done": True, "summary": summary, "artifacts": self._artifacts()}
@@ -248,6 +248,7 @@ class AttemptTrainable(Trainable):
             self._mirror.settle(within_s)
 
     def _failure(self, error: Exception) -> dict[str, Any]:
+        self._close_team()
         failure = failure_of(error, step=self._attempt.step if self._attempt is not None else 0)
         if failure.kind == "bug":
             logger.error("trial %s: %s", self._wanted["trial"]["trial"], traceback.format_exc())

@@ -93,7 +93,8 @@ class Attempt:
         if window is not None:
             self._loop.window.load_state_dict(window)
         self._processes = processes
-        processes.from_first(self._state() | {"window": None})  # for `help_training`; a state between two validations
+        if processes.count > 1:
+            processes.from_first(self._state() | {"window": None})  # to `help_training`; "window": between validations
         self._pace, self._is_kept = CheckpointPace(checkpoint_share), True
         self._leave = threading.Event()
         self.pulse = 0
