@@ -59,7 +59,7 @@ _LOSSES = {"losses": LMH}
     ({"study": "a b", "data": {}}, {"study": VALUE, "data.path": messages.MISSING_KEY}),
     # values
     ({"resources": {"gpus": 1.5}}, {"resources.gpus": VALUE}),
-    ({"resources": {"cells": {"vsepp.lmh": {"gpus": 2}}}}, {"resources.cells.vsepp.lmh.gpus": VALUE}),
+    ({"resources": {"cells": {"vsepp.lmh": {"gpus": 2.5}}}}, {"resources.cells.vsepp.lmh.gpus": VALUE}),
     ({"networks": [{"name": "vsepp", "search": {"word_size": {"choices": [8, None]}}}]},
      {"networks[0].search.word_size.choices[1]": VALUE}),
     ({"search": {"target": [50]}}, {"search.target": VALUE}),
@@ -138,7 +138,7 @@ def test_the_words_of_typical_problems(snapshot: SnapshotAssertion) -> None:
         "studdy": "x", "study": "a b", "data": {}, "networks": [{"name": "vsepp", "epochs": 3}],
         "losses": ["lmh", {"name": "lmh", "search": {"margin": {"low": 0.4, "high": 0.3}}}],
         "training": {"epochs": -4, "batch_size": 1}, "search": {"target": [50]},
-        "resources": {"gpus": 2}, "tracking": {"folder": 3, "uri": ["postgresql://me:hunter2@host/db"]},
+        "resources": {"gpus": 2.5}, "tracking": {"folder": 3, "uri": ["postgresql://me:hunter2@host/db"]},
     }
     contradicting = {
         "networks": [{"name": "vsepp"}, {"name": "vsepp"}], "baseline": "lhm", "seeds": [1, 1],

@@ -46,6 +46,10 @@ CASES: dict[str, dict[str, Any]] = {
         "network": {"name": "vse_infinity", "embedding_size": 8, "word_size": 6, "pooling_size": 4},
         "loss": {"name": "lmh"},
     },
+    "chunks": {
+        "network": {"name": "pvse", "embedding_size": 8, "word_size": 6, "dropout": 0.2}, "loss": {"name": "lmh"},
+        "chunk_size": 3,
+    },
     "photographs": {
         "network": {
             "name": "mse", "embedding_size": 8, "word_size": 6, "image_input": "pixels", "image_size": 32,

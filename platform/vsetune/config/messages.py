@@ -148,6 +148,7 @@ LEFT_OUT_LOSS = Message(
 SIZE_CHANGES = Message("VSE-C080", "training.phases: {setting} changes between phases ({found}); keep one number")
 
 # Recipes and data sets.
+IDLE_GPUS = Message("VSE-C084", "{key}: got {got} with {gpus} GPUs, need one process on each GPU; leave it out")
 NO_TRAINING_SHARE = Message("VSE-C085", "validation {validation:g} and test {test:g} leave nothing to train on")
 ONE_WAY_TO_SPLIT = Message("VSE-C086", "need either `lists` (a file per split) or `shares` (sampled splits), not both")
 NEEDS_IMAGES = Message("VSE-C087", "{setting} needs images, a feature_folder has none; use {fix}")

@@ -50,7 +50,7 @@ class Encoded:
 
     def __getitem__(self, items: slice | Tensor) -> Encoded:
         """Some of the items, in the given order; parts that only other items have remain as padding."""
-        present = self._present()
+        present = self.tensors()
         if not isinstance(items, slice) and not is_on_cpu(items) and present.pop("host_lengths", None) is not None:
             # which lengths are chosen is known to the GPU alone
             return replace(self, host_lengths=None, **{name: value[items] for name, value in present.items()})
@@ -58,7 +58,7 @@ class Encoded:
 
     def to(self, dtype: torch.dtype) -> Encoded:
         """The same items in another floating type."""
-        changed = {name: value.to(dtype) for name, value in self._present().items() if value.is_floating_point()}
+        changed = {name: value.to(dtype) for name, value in self.tensors().items() if value.is_floating_point()}
         return replace(self, **changed)
 
     def at_least_float32(self) -> Encoded:
@@ -82,23 +82,34 @@ class Encoded:
         links = self.links.masked_fill(~(is_part[:, :, None] & is_part[:, None]), 0.0)
         return replace(self, vectors=vectors, links=links)
 
-    def _present(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
+        """All that is not None, by name."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in found.items() if value is not None}
 
 
 def joined(groups: Sequence[Encoded]) -> Encoded:
     """All items of several groups of the same network, parts padded to the longest."""
-    most = max(group.vectors.shape[1] for group in groups) if groups[0].lengths is not None else None
+    if groups[0].lengths is not None:
+        most = max(group.vectors.shape[1] for group in groups)
+        groups = [with_parts(group, most) for group in groups]
     values: dict[str, Tensor] = {}
-    for name in groups[0]._present():
-        tensors = [group._present()[name] for group in groups if name in group._present()]
+    for name in groups[0].tensors():
+        tensors = [group.tensors()[name] for group in groups if name in group.tensors()]
         if name == "host_lengths" and len(tensors) < len(groups):
             continue
-        if most is not None and name in ("vectors", "links", "centres"):
-            tensors = [_with_parts(tensor, most, square=name == "links") for tensor in tensors]
         values[name] = torch.cat(tensors)
     return Encoded(**values)
+
+
+def with_parts(items: Encoded, parts: int) -> Encoded:
+    """The same items, padded to at least as many parts as they have."""
+    present = items.tensors()
+    padded = {
+        name: _with_parts(present[name], parts, square=name == "links")
+        for name in ("vectors", "links", "centres") if name in present
+    }
+    return replace(items, **padded)
 
 
 def _with_parts(tensor: Tensor, parts: int, *, square: bool) -> Tensor:

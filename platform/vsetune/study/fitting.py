@@ -141,7 +141,8 @@ def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) ->
         yield from _batch_problems(trial, dataset, where)
         if not candidate or any(name.startswith("network.") for name in candidate):
             yield from _reading_problems(trial, dataset, where, is_trained=True)
-            yield from _network_problems(trial, dataset, where)
+            workers = spec.resources.needs_of(cell.network_name, cell.loss_name).workers
+            yield from _network_problems(trial, dataset, where, workers=workers)
         if not candidate or any(name.startswith("loss.") for name in candidate):
             yield from _loss_problems(trial, dataset, where)
 
@@ -209,13 +210,15 @@ def _region_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator
         )
 
 
-def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[Problem]:
+def _network_problems(trial: TrialSpec, dataset: Dataset, where: str, *, workers: int) -> Iterator[Problem]:
     spec = trial.network
-    if not _may_refuse(spec):
+    is_divided = workers > 1 or trial.training.chunk_size is not None
+    if not (is_divided or _may_refuse(spec)):
         return
     import torch
 
     from vsetune.networks.network_building import build_network
+    from vsetune.training.encoding import require_divisible
     from vsetune.training.start import check_start
 
     try:
@@ -224,6 +227,7 @@ def _network_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterato
                 spec, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary)
             )
         check_start(network, spec, dataset.vocabulary.words)
+        require_divisible(network, trial, processes=workers)
     except ConfigError as error:
         yield error.problem.at(where)
 

@@ -42,10 +42,12 @@ from vsetune.study.trial_measures import (
     node_of_this_worker,
     place_of_this_worker,
 )
+from vsetune.study.trial_processes import TrialProcesses
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import set_aside
 from vsetune.training.device import choose_device, take_share
 from vsetune.training.failures import Failure, Kind, failure_of
+from vsetune.training.processes import ALONE
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +94,7 @@ class AttemptTrainable(Trainable):
         mask_output()
         self._attempt: Attempt | None = None
         self._mirror: Mirror | None = None
+        self._team: TrialProcesses | None = None
         self._metrics: TrialMetrics | None = None
         self._meter: TrialMeter | None = None
         self._system: SystemMetrics | None = None
@@ -159,10 +162,14 @@ class AttemptTrainable(Trainable):
         if self._mirror is not None:
             fetch_trial(self._mirror)
         trial = TrialSpec.model_validate(plain)
+        reading = Reading(**self._wanted["reading"])
+        if needs.workers > 1:
+            self._team = TrialProcesses(plain, folder, needs, reading)
         self._attempt = Attempt(
-            trial, folder, device=device, threads=needs.cpus, first_stage=kept_stage(trial, folder),
-            reading=Reading(**self._wanted["reading"]), checkpoint_share=self._wanted["checkpoint_share"],
+            trial, folder, device=device, threads=needs.threads, first_stage=kept_stage(trial, folder),
+            reading=reading, checkpoint_share=self._wanted["checkpoint_share"],
             recorded=self._wanted.get("recorded", 0),
+            processes=self._team.processes if self._team is not None else ALONE,
         )
         self._keep(within_s=BEGIN_WITHIN_S)  # another node must never count this execution again
         labels = {"study": trial.study, "cell": trial.cell, "trial": trial.trial, "phase": self._wanted["phase"]}
@@ -216,6 +223,7 @@ class AttemptTrainable(Trainable):
         assert self._attempt is not None
         assert self._meter is not None
         measured = self._meter.summary()  # before the best checkpoint is scored
+        self._close_team()
         summary = self._attempt.finish() | measured
         self._keep(within_s=TRIAL_END_WITHIN_S)
         return report | {"is_finished": True, "done": True, "summary": summary, "artifacts": self._artifacts()}
@@ -240,6 +248,7 @@ class AttemptTrainable(Trainable):
             self._mirror.settle(within_s)
 
     def _failure(self, error: Exception) -> dict[str, Any]:
+        self._close_team()
         failure = failure_of(error, step=self._attempt.step if self._attempt is not None else 0)
         if failure.kind == "bug":
             logger.error("trial %s: %s", self._wanted["trial"]["trial"], traceback.format_exc())
@@ -275,8 +284,14 @@ class AttemptTrainable(Trainable):
         attempt, self._attempt = getattr(self, "_attempt", None), None
         if attempt is not None:
             attempt.close()
+        self._close_team()
         self._close_system()
         self._leave_folder()
+
+    def _close_team(self) -> None:
+        team, self._team = getattr(self, "_team", None), None
+        if team is not None:
+            team.close()
 
     def _close_system(self) -> None:
         system, self._system = getattr(self, "_system", None), None

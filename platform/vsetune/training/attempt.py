@@ -29,6 +29,7 @@ from vsetune.training.evaluation import evaluate, recalls, score_split
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.failures import out_of_memory, scoring
 from vsetune.training.loop import TrainingLoop
+from vsetune.training.processes import ALONE, Processes
 from vsetune.training.random_state import RandomState
 from vsetune.training.restoring import learner_state, restore, window_state
 from vsetune.training.schedule import next_validation, total_steps
@@ -47,6 +48,7 @@ class Attempt:
     numbers, bit for bit, as an uninterrupted one; steps after the checkpoint are repeated, with their validations.
 
     device: `auto`, `cpu`, `cuda`, `cuda:N`. threads: of one operation on the CPU; None keeps the process's setting.
+    processes: those that train the trial; this one is the first, the others are in `help_training`.
     first_stage: files of the trial named by `evaluation.rerank`; None: it names none. reading: source of the batches,
     which does not change them. checkpoint_share: of the trial's time that checkpoints may take; 1: one with every
     validation. ConfigError, DataError, StorageError: trial, data set and folder do not fit each other or this machine.
@@ -56,7 +58,7 @@ class Attempt:
     def __init__(
         self, trial: TrialSpec, folder: Path, *, device: str, threads: int | None,
         first_stage: KeptStage | None = None, reading: Reading = STREAMED, checkpoint_share: float = 1.0,
-        recorded: int = 0,
+        recorded: int = 0, processes: Processes = ALONE,
     ) -> None:
         use_threads(threads)
         keep_freed_memory()
@@ -74,7 +76,9 @@ class Attempt:
         )
         saved = self._checkpoints.load()
         with self._random.active():
-            learner = Learner.build(trial, self.dataset, self.device, saved=learner_state(saved, self._checkpoints))
+            learner = Learner.build(
+                trial, self.dataset, self.device, saved=learner_state(saved, self._checkpoints), processes=processes
+            )
         if saved is not None:
             learner, self._progress = restore(saved, learner, self._random, self._checkpoints)
         self._started = (saved or {}).get("started") or describe_start(trial.network, self.dataset.vocabulary.words)
@@ -88,6 +92,9 @@ class Attempt:
         window = None if saved is None else window_state(saved, self._checkpoints)
         if window is not None:
             self._loop.window.load_state_dict(window)
+        self._processes = processes
+        if processes.count > 1:
+            processes.from_first(self._state() | {"window": None})  # to `help_training`; "window": between validations
         self._pace, self._is_kept = CheckpointPace(checkpoint_share), True
         self._leave = threading.Event()
         self.pulse = 0
@@ -231,6 +238,7 @@ class Attempt:
         while progress.step < end:
             if self._leave.is_set():
                 raise Preempted(messages.LEAVES(where=self._where, step=progress.step))
+            self._processes.goes_on()
             self._step()
             self._mark()
         self._loop.settle()

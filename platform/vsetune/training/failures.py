@@ -44,7 +44,7 @@ Kind = Literal[
 ]
 FINAL: frozenset[Kind] = frozenset({"configuration", "data", "numeric", "checkpoint", "bug"})
 """Kinds that fail a trial for good; `bug` is an unexpected exception."""
-_OF_ATTEMPTS: dict[str, Kind] = {"memory": "memory", "device": "device"}
+_OF_ATTEMPTS: dict[str, Kind] = {"memory": "memory", "device": "device", "process": "process"}
 _OWN: list[tuple[type[VsetuneError], Kind]] = [  # subclasses before their parents
     (DamagedCheckpoint, "storage"),  # of bits, not of the trial, which can start again without it
     (StaleCheckpoint, "checkpoint"), (StorageError, "storage"), (DataError, "data"), (NumericError, "numeric"),

@@ -10,7 +10,8 @@ LEAVES = Message("VSE-T002", "{where} step {step}: its process will be ended; an
 NOT_FINITE = Message("VSE-T003",
     "{where} step {step}: loss {loss} is {value:g} with gradient norm {norm:g} at learning rate {rate:g}, need finite "
     "numbers; lower training.learning_rate or training.gradient_clip.")
-OUT_OF_MEMORY = Message("VSE-T004", "{where} step {step}: {reason} Lower training.batch_size or resources per GPU.")
+OUT_OF_MEMORY = Message("VSE-T004",
+    "{where} step {step}: {reason} Set training.chunk_size, or lower training.batch_size or resources per GPU.")
 THREADS = Message("VSE-T005", "threads: got {threads}, need at least 1.")
 TOO_FEW_ITEMS = Message("VSE-T006",
     "{key}: got {got}, split {split} of {data} has {available} {unit}; use at most {available}.")
@@ -21,6 +22,18 @@ WARMUP_TOO_LONG = Message("VSE-T008",
     "training.linear_schedule.warmup_steps: got {got}, {part} has {steps:g} steps; need fewer, or use warmup_fraction")
 NOTHING_TO_TRAIN = Message("VSE-T009",
     "training.phases: `trains: loss` with a loss that learns nothing; use `trains: all`")
+
+BATCH_STATISTICS = Message("VSE-T029",
+    "{key}: network {network} normalises over the batch ({module}), and parts of a batch have other statistics; leave "
+    "{key} out")
+OWN_LOSS = Message("VSE-T030",
+    "{key}: network {network} has a loss of its own over the whole batch; set network.{weight} to 0, or leave {key} "
+    "out")
+DRAWN_ITEMS = Message("VSE-T031",
+    "{key}: loss {loss} samples images beside the batch, which are encoded at once; leave `drawn` of the loss out, or "
+    "{key}")
+
+PROCESS_GONE = Message("VSE-T032", "a process of the trial is gone ({reason}); the trial goes on from its checkpoint")
 
 # Checkpoints
 DAMAGED = Message("VSE-T010", "{file}: damaged ({reason}); remove {folder} to start the trial again.")

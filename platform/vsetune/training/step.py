@@ -28,8 +28,10 @@ from vsetune.networks.network_base import (
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.text_transformer import architecture_of
 from vsetune.training import messages
-from vsetune.training.device import product_precision, tower_precision
+from vsetune.training.device import product_precision
 from vsetune.training.drawn_negatives import Miner
+from vsetune.training.encoding import BatchEncoder, require_divisible
+from vsetune.training.processes import ALONE, Processes
 from vsetune.training.schedule import (
     loss_factor,
     phase_at,
@@ -39,7 +41,7 @@ from vsetune.training.schedule import (
 )
 from vsetune.training.start import known_architecture, start
 from vsetune.training.trained import described
-from vsetune.training.validation import caption_inputs, image_inputs
+from vsetune.training.validation import caption_inputs
 
 _OPTIMIZERS: dict[str, type[Adam] | type[AdamW]] = {"adam": Adam, "adamw": AdamW}
 _FUSED_ON = {"cpu", "cuda"}
@@ -158,10 +160,12 @@ class Learner:
     device: torch.device
     epoch: float = 0.0
     is_checked: bool = False
+    processes: Processes = ALONE
 
     @classmethod
     def build(
-        cls, trial: TrialSpec, dataset: Dataset, device: torch.device, *, saved: Mapping[str, Any] | None = None
+        cls, trial: TrialSpec, dataset: Dataset, device: torch.device, *, saved: Mapping[str, Any] | None = None,
+        processes: Processes = ALONE,
     ) -> Learner:
         """Fresh parameters, drawn on the CPU from the global generator: the same start on every device. Where the
         network names weights to start from, these replace them; ConfigError when they do not fit.
@@ -177,12 +181,15 @@ class Learner:
             trial.network, regions=dataset.regions, width=dataset.width, vocabulary_size=len(dataset.vocabulary),
             pretrained=not is_replaced, architecture=known,
         )
+        require_divisible(network, trial, processes=processes.count)
         if saved is None:
             start(network, trial.network, dataset.vocabulary.words)
         network.to(device)
         context = LossContext(network.embedding_size, dataset.split(trial.data.train_split).images)
         loss = build_loss(trial.loss_in(0), context).to(device)
-        return cls._in_phase(0, trial, network, loss, context, device, steps_per_epoch=per_epoch)
+        learner = cls._in_phase(0, trial, network, loss, context, device, steps_per_epoch=per_epoch)
+        learner.processes = processes
+        return learner
 
     def enter(self, phase: int, *, learned: bool) -> Learner:
         """The learner of another phase: the same network, the loss of that phase, fresh optimizers.
@@ -192,9 +199,11 @@ class Learner:
         loss = build_loss(self.trial.loss_in(phase), self.context).to(self.device)
         if learned:
             loss.continue_from(self.loss)
-        return self._in_phase(
+        entered = self._in_phase(
             phase, self.trial, self.network, loss, self.context, self.device, steps_per_epoch=self.steps_per_epoch
         )
+        entered.processes = self.processes
+        return entered
 
     @classmethod
     def _in_phase(
@@ -231,6 +240,7 @@ class Learner:
         with product_precision(self.trial.training, self.device):
             output = self._output(batch, drawn)
             torch.autograd.backward(output.value * loss_factor(self.trial.training, self.epoch))
+        self.processes.average([*self.network.parameters(), *self.loss.parameters()])
         norm = _clip(self.network, self.trial.training.gradient_clip, self.device)
         self.loss.before_step()
         self.optimizers.step()
@@ -262,12 +272,10 @@ class Learner:
 
     def _output(self, batch: Batch, drawn: Batch | None) -> LossOutput:
         """The loss of the batch, with what the network adds to it in training (logged as `network_...`)."""
-        words = caption_inputs(batch)
-        with tower_precision(self.trial.training, self.device):
-            images = self.network.encode_images(image_inputs(batch))
-            captions = self.network.encode_captions(words)
+        encoder = BatchEncoder(self.network, self.trial, self.device, self.epoch, self.processes)
+        images, captions = encoder.items(batch)
         # Similarities and losses compare small differences: bfloat16 never reaches them.
-        similarity = self._similarity(images, captions, sizes=(len(batch.image_ids), len(batch.caption_rows)))
+        similarity = self._similarity(encoder, images, captions, sizes=(len(batch.image_ids), len(batch.caption_rows)))
         inputs = LossInputs(
             similarity=similarity,
             image_ids=batch.image_ids,
@@ -282,7 +290,7 @@ class Learner:
         if not self.network.training:
             return output
         negatives = inputs.image_ids[:, None] != inputs.caption_image_ids
-        items = TrainingItems(images, captions, words, batch.caption_rows, negatives)
+        items = TrainingItems(images, captions, caption_inputs(batch), batch.caption_rows, negatives)
         return _with_auxiliary(output, self.network.auxiliary_losses(items))
 
     def _hardest_drawn(
@@ -295,13 +303,15 @@ class Learner:
         miner = Miner(self.network, self.trial.training, asked.hardest)
         return miner.hardest_of(drawn, batch, images, captions)
 
-    def _similarity(self, images: Encoded, captions: Encoded, *, sizes: tuple[int, int]) -> Tensor:
+    def _similarity(
+        self, encoder: BatchEncoder, images: Encoded, captions: Encoded, *, sizes: tuple[int, int]
+    ) -> Tensor:
         """Scores of every image with every caption; the shapes of the first batch are checked. sizes: of the batch."""
         if self.is_checked:
-            return self.network.similarity(images, captions)
+            return encoder.similarity(images, captions)
         name = self.trial.network.name
         require_sound_items(self.network, name, images, captions, sizes=sizes)
-        scores = self.network.similarity(images, captions)
+        scores = encoder.similarity(images, captions)
         require_sound_scores(self.network, name, scores, sizes=sizes)
         self.is_checked = True
         return scores

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from vsetune.config import messages
 from vsetune.config.sources.trial_inputs import Reading, ReadingSource
@@ -19,38 +19,47 @@ _SHARE_OF_GPU = 0.4
 _ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
-def _of_one_gpu(gpus: float) -> float:
-    if gpus > 1:
-        need = "0, a fraction of a GPU or 1: a trial trains on one GPU"
+def _a_share_or_whole(gpus: float) -> float:
+    if gpus > 1 and not gpus.is_integer():
+        need = "0, a fraction of a GPU, or a whole number: a process trains on one GPU"
         raise ValueError(messages.WRONG_VALUE(got=f"{gpus:g}", need=need))
     return gpus
 
 
-Gpus = Annotated[float, Field(ge=0, json_schema_extra={"maximum": 1}), AfterValidator(_of_one_gpu)]
+Gpus = Annotated[float, Field(ge=0, le=1024), AfterValidator(_a_share_or_whole)]
+Workers = Annotated[int, Field(ge=1, le=1024)]
 
 
 @dataclass(frozen=True, order=True)
 class Needs:
-    """Resources that one trial requests from its node. memory_gib: 0 is not counted. accelerator: a type in Ray's
-    notation, `H100`."""
+    """Resources that one trial requests from its node, with all its processes. memory_gib: 0 is not counted.
+    accelerator: a type in Ray's notation, `H100`. workers: processes that train the trial."""
 
     cpus: int = 1
     gpus: float = 0.0
     memory_gib: float = 0.0
     accelerator: str = ""
+    workers: int = 1
+
+    @property
+    def threads(self) -> int:
+        """Of one process."""
+        return max(1, self.cpus // self.workers)
 
     def __str__(self) -> str:
         words = [f"{self.cpus} CPUs", f"{self.gpus:g} GPUs"]
         words += [f"{self.memory_gib:g} GiB memory"] if self.memory_gib else []
         words += [f"accelerator {self.accelerator}"] if self.accelerator else []
+        words += [f"{self.workers} processes"] if self.workers > 1 else []
         return ", ".join(words)
 
 
 class CellResources(Spec):
     """What trials of one network or cell occupy instead; what is left out stays as `resources` has it."""
 
-    cpus: int | None = Field(None, ge=1, le=_MOST_CPUS, description="cores, and threads of a trial")
-    gpus: Gpus | None = Field(None, description="0, a fraction of a GPU, or 1")
+    cpus: int | None = Field(None, ge=1, le=_MOST_CPUS, description="cores, and threads of each process of a trial")
+    gpus: Gpus | None = Field(None, description="0, a fraction of a GPU, or several: a process trains on each")
+    workers: Workers | None = Field(None, description="processes that train a trial; with GPUs as many as these")
     memory_gib: float | None = Field(None, gt=0, le=_MOST_GIB, description="memory of a trial")
     accelerator: str | None = Field(None, pattern=_ACCELERATOR, max_length=60, description="type of GPU, e.g. H100")
 
@@ -58,8 +67,12 @@ class CellResources(Spec):
 class ResourceSpec(Spec):
     """What one trial occupies."""
 
-    cpus: int = Field(1, ge=1, le=_MOST_CPUS, description="cores, and threads of the trial")
-    gpus: Gpus = Field(0.0, description="0, a fraction of a GPU, or 1")
+    cpus: int = Field(1, ge=1, le=_MOST_CPUS, description="cores, and threads of each process of the trial")
+    gpus: Gpus = Field(0.0, description="0, a fraction of a GPU, or several of a node: a process trains on each")
+    workers: Workers | None = Field(
+        None, description="processes of one node that train a trial together, each with its share of every batch; with "
+        "GPUs as many as these; null: one, or one on each GPU",
+    )
     memory_gib: float | None = Field(
         None, gt=0, le=_MOST_GIB, description="memory of a trial, counted when trials are placed; null: not counted",
     )
@@ -96,12 +109,26 @@ class ResourceSpec(Spec):
 
     def needs_of(self, network: str, loss: str) -> Needs:
         """Resources of a trial of this cell. network, loss: their names in the study."""
-        needs = Needs(self.cpus, self.gpus, self.memory_gib or 0.0, self.accelerator or "")
+        given = self.to_plain()
         for name in (network, f"{network}.{loss}"):
             if name in self.cells:
-                given = self.cells[name].to_plain()
-                needs = replace(needs, **{key: value for key, value in given.items() if value is not None})
-        return needs
+                given |= {key: value for key, value in self.cells[name].to_plain().items() if value is not None}
+        workers = given["workers"] or max(1, int(given["gpus"]))
+        return Needs(
+            given["cpus"] * workers, given["gpus"], given["memory_gib"] or 0.0, given["accelerator"] or "", workers
+        )
+
+    @model_validator(mode="after")
+    def _every_process_has_a_gpu(self) -> ResourceSpec:
+        """A process trains on one GPU: more would stand idle, fewer would be shared."""
+        for name in ("", *self.cells):
+            own = self.cells[name] if name else CellResources()
+            gpus = self.gpus if own.gpus is None else own.gpus
+            workers = self.workers if own.workers is None else own.workers
+            if gpus and workers is not None and workers != max(1, int(gpus)):
+                where = f"cells.{name}." if name else ""
+                raise ValueError(messages.IDLE_GPUS(key=f"{where}workers", got=workers, gpus=f"{gpus:g}"))
+        return self
 
     def reading_of(self, needs: Needs) -> Reading:
         """The source of batches for a trial with these needs."""

@@ -103,12 +103,16 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 class TrainingSpec(Spec):
     """One training recipe. An epoch is one pass over all image-caption pairs of the train split."""
 
-    later_keys: ClassVar[tuple[str, ...]] = ("linear_schedule", "decay_vectors", "betas", "epsilon")
+    later_keys: ClassVar[tuple[str, ...]] = ("linear_schedule", "decay_vectors", "betas", "epsilon", "chunk_size")
 
     epochs: float = Field(30.0, gt=0, le=1e6, description="length of a full attempt, in epochs; fractions count")
     batch_size: Count = Field(128, ge=2, description="pairs per batch (images per batch with batch_unit images)")
     batch_unit: Literal["pairs", "images"] = Field(
         "pairs", description="`pairs`: one caption per row; `images`: each image with all its captions (MSE**)",
+    )
+    chunk_size: Count | None = Field(
+        None, ge=1, description="images, and captions, encoded at once: a batch is encoded in chunks, in the memory of "
+        "one, and its loss is still that of the whole batch (GradCache); null: all at once",
     )
     optimizer: Literal["adam", "adamw"] = "adam"
     learning_rate: float = tunable(

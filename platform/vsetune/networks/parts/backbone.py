@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 import safetensors.torch
 import torch
@@ -108,8 +108,16 @@ class Backbone(nn.Module):
         for name, values in zip(COLOURS, found, strict=True):
             self.get_buffer(name).copy_(torch.tensor(values, dtype=torch.float64))
 
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        self._freeze_norm()
+        return self
+
     def _set_modes(self, *, learns: bool) -> None:
         self.body.train(self.training and (learns or not self._freezes_norm))
+        self._freeze_norm()
+
+    def _freeze_norm(self) -> None:
         if self._freezes_norm:
             for module in self.body.modules():
                 if isinstance(module, _BATCH_NORMS):

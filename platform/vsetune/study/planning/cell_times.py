@@ -194,7 +194,7 @@ def _begin(study: StudySpec, cell: Cell, folder: Path, *, seconds: float) -> _Me
     make_folder(place)
     trial = build_trial(study, cell, {}, trial="plan", seed=study.seeds[0])
     write_json(place / _WANTED_FILE, {
-        "trial": trial.to_plain(), "plugins": study.plugins, "seconds": seconds, "threads": needs.cpus,
+        "trial": trial.to_plain(), "plugins": study.plugins, "seconds": seconds, "threads": needs.threads,
         "device": "cuda" if needs.gpus else "cpu", "reading": asdict(study.resources.reading_of(needs)),
     }, durable=False)
     with open(place / _ERRORS_FILE, "w") as err:
@@ -208,7 +208,7 @@ def _begin(study: StudySpec, cell: Cell, folder: Path, *, seconds: float) -> _Me
 def _environment(needs: Needs) -> Mapping[str, str]:
     package_root = str(Path(vsetune.__file__).resolve().parents[1])  # the same code, wherever the process starts
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    own = {"PYTHONPATH": os.pathsep.join(paths), **dict.fromkeys(_THREADS, str(needs.cpus))}
+    own = {"PYTHONPATH": os.pathsep.join(paths), **dict.fromkeys(_THREADS, str(needs.threads))}
     return {**os.environ, **_WORKER_ENVIRONMENT, **own}
 
 

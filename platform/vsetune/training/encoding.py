@@ -1,0 +1,162 @@
+"""Encoding and scoring of a training batch: at once, or in chunks that are encoded again for their gradients.
+
+In chunks, the forward pass keeps the encoded items of a batch and forgets how they were made. The backward pass brings
+the gradient of the loss to these items, and then makes the items of one chunk after the other again, to take their
+gradient on to the parameters (GradCache, Gao et al. 2021). The loss and its gradients are those of the whole batch; the
+towers need the memory of one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.batch import Batch
+from vsetune.errors import ConfigError
+from vsetune.networks.encoded import Encoded, joined
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network
+from vsetune.training import messages
+from vsetune.training.device import tower_precision
+from vsetune.training.processes import ALONE, Processes
+from vsetune.training.random_state import RandomState
+from vsetune.training.validation import caption_inputs, image_inputs
+
+_KEY, _PROCESSES_KEY = "training.chunk_size", "resources.workers"
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_IMAGES, _CAPTIONS, _SCORES = range(3)
+
+
+@dataclass(frozen=True)
+class BatchEncoder:
+    """Encodes and scores the batch of the step that starts at `epoch`.
+
+    A chunk samples its random numbers (dropout) from a state of its own, made from the seed of the trial, the epoch and
+    the number of the chunk: the second encoding repeats the first, and the random state of the trial stays as it is.
+    """
+
+    network: Network
+    trial: TrialSpec
+    device: torch.device
+    epoch: float
+    processes: Processes = ALONE
+
+    def items(self, batch: Batch) -> tuple[Encoded, Encoded]:
+        """The images and the captions of the batch."""
+        images, captions = image_inputs(batch), caption_inputs(batch)
+        if self.trial.training.chunk_size is None and self.processes.count == 1:
+            with tower_precision(self.trial.training, self.device):
+                return self.network.encode_images(images), self.network.encode_captions(captions)
+        return (
+            self._in_chunks(_IMAGES, self.network.encode_images, images, len(batch.image_ids)),
+            self._in_chunks(_CAPTIONS, self.network.encode_captions, captions, len(batch.caption_rows)),
+        )
+
+    def similarity(self, images: Encoded, captions: Encoded) -> Tensor:
+        """(n, m) scores of every image with every caption; those of a network that scores pairs are made in blocks of a
+        chunk of images with a chunk of captions, and made again for their gradients."""
+        is_whole = self.trial.training.chunk_size is None and self.processes.count == 1
+        if is_whole or self.network.kind != "score":
+            return self.network.similarity(images, captions)
+        columns = self._slices(len(captions))
+        own = self._own(len(images))
+        rows = [
+            torch.cat([self._block(images[row], captions[column], place=(row.start, column.start))
+                       for column in columns], dim=1)
+            for row in own.slices
+        ]
+        return self.processes.rows(torch.cat(rows)[: own.count], start=own.start, total=len(images))
+
+    def _in_chunks(
+        self, side: int, encode: Callable[[Any], Encoded], inputs: ImageInputs | CaptionInputs, count: int
+    ) -> Encoded:
+        def encoded(some: slice) -> Encoded:
+            with self._sampling(side, some.start), tower_precision(self.trial.training, self.device):
+                return encode(inputs[some])
+
+        own = self._own(count)
+        if self.trial.training.chunk_size is None:
+            chunks = [encoded(some) for some in own.slices]
+        else:
+            chunks = [
+                checkpoint(encoded, some, use_reentrant=False, preserve_rng_state=False) for some in own.slices
+            ]
+        return self.processes.gathered(joined(chunks)[: own.count], start=own.start, total=count)
+
+    def _own(self, count: int) -> _Share:
+        """The chunks of this process. One without any encodes the first as well and contributes none of it: so it has
+        tensors of the right kind to gather."""
+        slices = self._slices(count)
+        own = self.processes.share(slices)
+        if not own:
+            return _Share(slices[:1], 0, 0)
+        return _Share(own, own[0].start, own[-1].stop - own[0].start)
+
+    def _slices(self, count: int) -> list[slice]:
+        size = self.trial.training.chunk_size or -(-count // self.processes.count)
+        return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+    def _block(self, images: Encoded, captions: Encoded, *, place: tuple[int, int]) -> Tensor:
+        """Scores of some images with some captions. The first pass runs without gradient ("reentrant"): some networks
+        choose by the last gradient what the first pass keeps, which the other way to checkpoint does not allow."""
+        if self.trial.training.chunk_size is None:
+            with self._sampling(_SCORES, *place):
+                return self.network.similarity(images, captions)
+        if not any(parameter.requires_grad for parameter in self.network.parameters()):
+            return self.network.similarity(images, captions)
+        of_images, of_captions = images.tensors(), captions.tensors()
+
+        def scores(_: Tensor, *tensors: Tensor) -> Tensor:
+            images_again = replace(images, **dict(zip(of_images, tensors, strict=False)))
+            captions_again = replace(captions, **dict(zip(of_captions, tensors[len(of_images) :], strict=True)))
+            with self._sampling(_SCORES, *place):
+                return self.network.similarity(images_again, captions_again)
+
+        learns = torch.zeros((), requires_grad=True)  # so that parameters get their gradient where no item has one
+        block: Tensor = checkpoint(
+            scores, learns, *of_images.values(), *of_captions.values(), use_reentrant=True, preserve_rng_state=False
+        )
+        return block
+
+    def _sampling(self, *place: int) -> Any:
+        entropy = (self.trial.seed, int(self.epoch * 2**32), *place)
+        seed = int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
+        return RandomState(seed, self.device).active()
+
+
+def require_divisible(network: Network, trial: TrialSpec, *, processes: int = 1) -> None:
+    """ConfigError where a batch of this trial cannot be encoded in chunks, or by several processes, with equal results.
+    The network is in training mode afterwards."""
+    if trial.training.chunk_size is None and processes == 1:
+        return
+    key, name = _KEY if processes == 1 else _PROCESSES_KEY, trial.network.name
+    network.train()  # batch normalisation whose statistics are fixed leaves it by itself
+    norm = next((path for path, module in network.named_modules() if _counts_batch(module)), None)
+    if norm is not None:
+        raise ConfigError(messages.BATCH_STATISTICS(key=key, network=name, module=norm))
+    weight = next((each for each in trial.network.own_loss_weights if getattr(trial.network, each) > 0), None)
+    if weight is not None:
+        raise ConfigError(messages.OWN_LOSS(key=key, network=name, weight=weight))
+    for phase in range(max(1, len(trial.training.phases))):
+        if trial.loss_in(phase).drawn_negatives is not None:
+            raise ConfigError(messages.DRAWN_ITEMS(key=key, loss=trial.loss.name))
+
+
+def _counts_batch(module: nn.Module) -> bool:
+    return isinstance(module, _BATCH_NORMS) and module.training
+
+
+@dataclass(frozen=True)
+class _Share:
+    """The chunks that a process encodes, and the items of the batch that it contributes: `count` from `start` on."""
+
+    slices: Sequence[slice]
+    start: int
+    count: int

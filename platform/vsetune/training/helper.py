@@ -1,0 +1,44 @@
+"""The processes of a trial beside its first one, the `Attempt`: they take its steps with it and write nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vsetune.config.sources.trial_inputs import STREAMED, Reading
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.dataset import Dataset
+from vsetune.training.batches import TrainingBatches
+from vsetune.training.checkpoint import CheckpointFolder
+from vsetune.training.device import choose_device, use_threads
+from vsetune.training.loop import TrainingLoop
+from vsetune.training.processes import Processes
+from vsetune.training.random_state import RandomState
+from vsetune.training.restoring import learner_state, restore
+from vsetune.training.step import Learner
+
+
+def help_training(
+    trial: TrialSpec, folder: Path, processes: Processes, *, device: str, threads: int | None,
+    reading: Reading = STREAMED,
+) -> None:
+    """Take the steps of the attempt of the first process, until it ends. Arguments as those of `Attempt`; the state
+    comes from the first process, and `folder` only names the trial in errors."""
+    use_threads(threads)
+    chosen = choose_device(device)
+    dataset = Dataset.open(trial.data.path, reading=reading)
+    batches, random = TrainingBatches(trial, dataset, chosen), RandomState(trial.seed, chosen)
+    checkpoints = CheckpointFolder(folder, fingerprint=trial.fingerprint(), data=dataset.fingerprint)
+    state = processes.from_first(None)
+    with random.active():
+        learner = Learner.build(
+            trial, dataset, chosen, saved=learner_state(state, checkpoints), processes=processes
+        )
+    learner, progress = restore(state, learner, random, checkpoints)
+    loop = TrainingLoop(trial, learner, batches, progress, where=f"trial {trial.trial} process {processes.number}")
+    try:
+        while processes.goes_on():
+            with random.active():
+                loop.begin()
+                loop.step()
+    finally:
+        batches.close()

@@ -1,0 +1,112 @@
+"""A trial trained by several processes has the losses, the gradients and the curve of the same trial in one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from refusals import refused
+from several_processes import together
+from trained_here import CPU, open_attempt, run_through
+from wide_courses import DIVISIBLE, course, fitting
+
+from vsetune.config.study.training import TrialSpec
+from vsetune.data.stored.dataset import Dataset
+from vsetune.errors import ConfigError
+from vsetune.training import messages
+from vsetune.training.helper import help_training
+from vsetune.training.processes import Processes
+from vsetune.training.step import Learner
+
+CLOSE = {"rtol": 1e-9, "atol": 1e-11}
+Course = tuple[list[float], list[torch.Tensor]]
+
+
+def courses(processes: Processes, trials: list[TrialSpec], steps: int) -> list[Course]:
+    return [course(trial, steps=steps, processes=processes) for trial in trials]
+
+
+def require_equal(alone: list[Course], divided: list[Course], trials: list[TrialSpec]) -> None:
+    for (losses, gradients), (other_losses, other_gradients), trial in zip(alone, divided, trials, strict=True):
+        where = f"{trial.network.name}.{trial.loss.name}, batches of {trial.training.batch_unit}"
+        assert other_losses == pytest.approx(losses, rel=1e-9), where
+        for gradient, other in zip(gradients, other_gradients, strict=True):
+            torch.testing.assert_close(other, gradient, msg=lambda text, where=where: f"{where}: {text}", **CLOSE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_processes_change_no_number_of_a_training(count: int, make_trial: Any, small: Any, tmp_path: Path) -> None:
+    trials = [
+        make_trial(
+            network=small(network) | DIVISIBLE[network], loss=loss, batch_unit=unit, batch_size=6,
+            chunk_size=None if unit == "pairs" else 2,
+        )
+        for network in DIVISIBLE for loss, unit in fitting(network)
+    ]
+    alone = [course(trial, steps=1) for trial in trials]
+    for divided in together(count, courses, trials, 1, folder=tmp_path / "files"):
+        require_equal(alone, divided, trials)
+
+
+def test_two_processes_train_as_one(make_trial: Any, small: Any, tmp_path: Path) -> None:
+    """Odd batches among them: 7 pairs, the last one of 2, less pairs than chunks."""
+    dropout = small("pvse") | {"dropout": 0.4}
+    trials = [
+        make_trial(network=network, loss=loss, **training)
+        for network in (small("vsepp"), small("scan"))
+        for loss in ({"name": "info_nce", "learned": True}, {"name": "lseh"})
+        for training in ({}, {"batch_size": 5, "chunk_size": 2}, {"batch_size": 5, "chunk_size": 100})
+    ]
+    trials += [
+        make_trial(network=dropout, loss={"name": "contrastive"}, chunk_size=3),
+        make_trial(loss={"name": "info_nce", "learned": True}, phases=[{"epochs": 0.5, "trains": "loss"}, {}]),
+        make_trial(loss={"name": "lseh", "memory_size": 20, "memory_start_epoch": 0}),
+    ]
+    alone = [course(trial, steps=9) for trial in trials]
+    for divided in together(2, courses, trials, 9, folder=tmp_path / "files"):
+        require_equal(alone, divided, trials)
+
+
+def trained(processes: Processes, trial: TrialSpec, folder: Path, validations: int | None) -> list[Any]:
+    """The curve of the first process after so many validations; None: at the end."""
+    if not processes.is_first:
+        help_training(trial, folder, processes, device="cpu", threads=1)
+        return []
+    attempt = open_attempt(trial, folder, processes=processes)
+    if validations is None:
+        run_through(attempt)
+    for _ in range(validations or 0):
+        attempt.advance()
+    processes.goes_on(another=False)
+    return points(attempt)
+
+
+def points(attempt: Any) -> list[Any]:
+    return [(point.step, point.m_recall, point.metrics["train_loss"]) for point in attempt.history]
+
+
+def test_a_trial_goes_on_with_another_number_of_processes(make_trial: Any, tmp_path: Path) -> None:
+    trial = make_trial(loss={"name": "contrastive"}, epochs=3.0)  # a loss that samples
+    whole = points(run_through(open_attempt(trial, tmp_path / "whole")))
+    first, _ = together(2, trained, trial, tmp_path / "trial", 1, folder=tmp_path / "two")
+    assert len(first) == 1
+    again = open_attempt(trial, tmp_path / "trial")
+    again.advance()
+    again.close()
+    last, _ = together(2, trained, trial, tmp_path / "trial", None, folder=tmp_path / "two again")
+    assert [step for step, *_ in last] == [step for step, *_ in whole]
+    for (_, m_recall, loss), (_, whole_recall, whole_loss) in zip(last, whole, strict=True):
+        assert m_recall == whole_recall
+        assert loss == pytest.approx(whole_loss, rel=1e-5)  # float32
+
+
+@pytest.mark.parametrize(("network", "message"), [
+    ("sgraf_saf", messages.BATCH_STATISTICS), ("tags", messages.OWN_LOSS),
+])
+def test_what_cannot_be_divided_is_refused(network: str, message: Any, make_trial: Any, small: Any) -> None:
+    trial = make_trial(network=small(network))
+    with refused(message, by=ConfigError, network=network, key="resources.workers"):
+        Learner.build(trial, Dataset.open(trial.data.path), CPU, processes=Processes(0, 2))
