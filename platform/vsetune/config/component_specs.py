@@ -151,6 +151,13 @@ class NetworkSpec(Spec):
         return NetworkReads()
 
     @property
+    def frozen_vectors(self) -> str | None:
+        """The identity of the vectors that a frozen image tower makes of photographs, for a tower whose weights are all
+        of a released model and which always sees the whole image: they are computed once per data set. None: of no such
+        tower."""
+        return None
+
+    @property
     def needs_pairs(self) -> bool:
         """Whether it trains only on batches of pairs, because one of its own losses compares pairs."""
         return False

@@ -124,7 +124,19 @@ class Network(nn.Module, ABC):
                 parameter.requires_grad_(epoch >= group.start_epoch)
 
     def take_loss_parameters(self, learned: Mapping[str, Tensor]) -> None:
-        """Use learned values of a loss in the similarities; most networks use none."""
+        """Use learned values of a loss in the similarities, or store them; most networks use none."""
+
+    def loss_parameters(self) -> dict[str, Tensor]:
+        """Values stored with the weights that a loss may start from, by name; most networks have none."""
+        return {}
+
+    def frozen_vectors(self, pixels: Tensor) -> Tensor:
+        """(n, W) what the frozen image tower makes of photographs; needed if the spec says that these are constant.
+
+        pixels: (n, crops, 3, S, S) uint8. `encode_images` then also takes images without pixels, whose only region is
+        this vector.
+        """
+        raise NotImplementedError
 
 
 def _padded_by_zeros(encode: Callable[..., Encoded]) -> Callable[..., Encoded]:
