@@ -28,6 +28,7 @@ COSINES = {"additive_margin", "many_to_many", "siglip", "hcl"} | BOUNDED
 ONE = ANY | COSINES | SEVERAL | {"semantic_center", "nt_xent", "pcme", "pcme_pp"}  # one embedding of unit length
 EXPECTED: dict[str, set[str]] = {
     "vsepp": ONE, "vsrn": ONE, "vse_infinity": ONE, "cgmn": ONE, "mse": ONE, "malali_keller": ONE,
+    "dual_encoder": ONE,
     "pvse": ANY | COSINES | SEVERAL,
     "pcme": ANY | {"additive_margin", "pcme", "pcme_pp"},
     "scan": ANY | {"additive_margin"},

@@ -1,4 +1,4 @@
-"""Tiny CLIP, SigLIP, AltCLIP and towers of `transformers` with random weights, saved with tokeniser and preprocessor."""
+"""Tiny models of `transformers` with random weights, saved with tokeniser and preprocessor: CLIP, SigLIP, towers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import torch
 import transformers
 
 SIZE = 32
-WORDS = ("a", "dog", "red", "car", "on", "the", "grass", "man", "two", "birds", "##s", "runs", "!", "small")
+WORDS = ("a", "dog", "red", "car", "on", "the", "grass", "man", "two", "birds", "##s", "runs", "!", "small",
+         "large", "blue", "green", "white", "circle", "square", "star")
+_UNKNOWN, _PADDING, _START, _MASK, _END = range(len(WORDS), len(WORDS) + 5)
+"""Ids of the special words, except of BERT's tokeniser."""
 _VISION = {
     "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 20, "image_size": SIZE,
     "patch_size": 8,
 }
 _TEXT = {
-    "hidden_size": 12, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 20,
+    "hidden_size": 12, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 32,
     "max_position_embeddings": 12,
 }
 MEAN, DEVIATION = [0.48, 0.45, 0.4], [0.27, 0.26, 0.28]
@@ -67,14 +70,14 @@ def save_tokeniser(kind: str, folder: Path) -> None:
 
 
 def _clip() -> Any:
-    text = _TEXT | {"bos_token_id": 16, "eos_token_id": 18, "pad_token_id": 15}
+    text = _TEXT | {"bos_token_id": _START, "eos_token_id": _END, "pad_token_id": _PADDING}
     return transformers.CLIPModel(
         transformers.CLIPConfig(text_config=text, vision_config=_VISION, projection_dim=10)
     )
 
 
 def _siglip() -> Any:
-    special = {"pad_token_id": 15, "bos_token_id": 16, "eos_token_id": 18}
+    special = {"pad_token_id": _PADDING, "bos_token_id": _START, "eos_token_id": _END}
     text = _TEXT | special | {"hidden_size": 16, "projection_size": 16}
     return transformers.SiglipModel(transformers.SiglipConfig(text_config=text, vision_config=_VISION))
 
@@ -102,7 +105,7 @@ _MODELS = {
     )),
     "bert": lambda: transformers.BertModel(transformers.BertConfig(**_TEXT)),
     "modernbert": lambda: transformers.ModernBertModel(transformers.ModernBertConfig(
-        **_TEXT, pad_token_id=15, bos_token_id=16, eos_token_id=18, cls_token_id=16, sep_token_id=18,
-        global_attn_every_n_layers=1,
+        **_TEXT, pad_token_id=_PADDING, bos_token_id=_START, eos_token_id=_END, cls_token_id=_START,
+        sep_token_id=_END, global_attn_every_n_layers=1,
     )),
 }

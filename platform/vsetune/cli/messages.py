@@ -87,3 +87,4 @@ FILE_NEEDED = Message("VSE-X050", "{name}: got the name of a sweep, need its nig
 NO_HISTORY = Message(
     "VSE-X051", "{name}: no nightly sweep has a history in {home}; give its file, or run a night first."
 )
+FOLDER_NEEDED = Message("VSE-X140", "--transformers writes a folder; also give --output FOLDER")

@@ -151,11 +151,10 @@ class NetworkSpec(Spec):
         return NetworkReads()
 
     @property
-    def frozen_vectors(self) -> str | None:
-        """The identity of the vectors that a frozen image tower makes of photographs, for a tower whose weights are all
-        of a released model and which always sees the whole image: they are computed once per data set. None: of no such
-        tower."""
-        return None
+    def has_constant_images(self) -> bool:
+        """Whether a frozen image tower always sees the same view of a photograph: then its vectors are computed once
+        per data set."""
+        return False
 
     @property
     def needs_pairs(self) -> bool:

@@ -176,8 +176,3 @@ NO_ADAPTED_LAYERS = Message(
     "VSE-N064",
     "network.lora_rank: no layer of the towers is named {names}; set lora_layers to names of linear layers in them",
 )
-NOT_FOR_TRANSFORMERS = Message(
-    "VSE-N065",
-    "{where}: `transformers` has no class for {network}; need a dual_encoder with `model`, the trial as it is comes "
-    "out without --transformers",
-)

@@ -49,6 +49,15 @@ class NetworkGroup:
     start_epoch: float = 0.0
 
 
+@dataclass(frozen=True)
+class FrozenTower:
+    """weights: all modules and tensors that the vectors depend on. vectors: (n, W) of photographs (n, crops, 3, S, S)
+    uint8, in evaluation mode."""
+
+    weights: Mapping[str, Tensor]
+    vectors: Callable[[Tensor], Tensor]
+
+
 class Network(nn.Module, ABC):
     """Encodes images and captions separately, then compares every image with every caption.
 
@@ -130,13 +139,12 @@ class Network(nn.Module, ABC):
         """Values stored with the weights that a loss may start from, by name; most networks have none."""
         return {}
 
-    def frozen_vectors(self, pixels: Tensor) -> Tensor:
-        """(n, W) what the frozen image tower makes of photographs; needed if the spec says that these are constant.
+    def frozen_tower(self) -> FrozenTower | None:
+        """The image tower of a network whose spec says that its vectors are constant (`has_constant_images`).
 
-        pixels: (n, crops, 3, S, S) uint8. `encode_images` then also takes images without pixels, whose only region is
-        this vector.
+        `encode_images` then also takes images without pixels, whose only region is such a vector.
         """
-        raise NotImplementedError
+        return None
 
 
 def _padded_by_zeros(encode: Callable[..., Encoded]) -> Callable[..., Encoded]:

@@ -11,6 +11,7 @@ import torch
 from vsetune.config.study.cells import Cell, build_trial, candidates
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import PhaseSpec, TrialSpec
+from vsetune.data.batches.image_processors import require_processor
 from vsetune.data.batches.pixels import require_photographs
 from vsetune.data.captions.parses import phrase_codes, require_as_listed, word_heads
 from vsetune.data.captions.relevance_lists import relevant_pairs
@@ -132,6 +133,8 @@ def _reading_problems(trial: TrialSpec, dataset: Dataset, where: str, *, is_trai
         yield from _failing(checks, f"{where}: network {trial.network.name} reads phrases of captions")
     if reads.pixels is not None:
         checks = [partial(require_photographs, dataset)]
+        if reads.pixels.processor is not None:
+            checks.append(partial(require_processor, reads.pixels.processor, size=reads.pixels.size))
         yield from _failing(checks, f"{where}: network {trial.network.name} reads photographs")
     if reads.word_pieces is not None:
         yield from _failing([partial(WordPieces, reads.word_pieces)], where)

@@ -91,12 +91,17 @@ def write_model(
 ) -> None:
     """Writes the files of a model to a new folder, without MLflow. index, errors: as of `log_model`; UsageError where
     the folder has files."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(messages.MODEL_FOLDER_TAKEN(folder=folder))
+    require_new_folder(folder)
     with TemporaryDirectory() as into:
         weights = require_best_weights(store, attempt, Path(into))
         make_folder(folder)
         _write(folder, attempt, weights, index, device)
+
+
+def require_new_folder(folder: Path) -> None:
+    """UsageError where the folder has files."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(messages.MODEL_FOLDER_TAKEN(folder=folder))
 
 
 def load_model(folder: Path, *, device: torch.device) -> CarriedNetwork:

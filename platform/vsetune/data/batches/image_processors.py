@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -31,6 +32,16 @@ def processed(image: Image.Image, processor: ImageProcessor, *, size: int) -> np
         shape = " x ".join(map(str, pixels.shape))
         raise ConfigError(messages.OTHER_IMAGE_SIZE(key=processor.key, model=processor.name, got=shape, need=size))
     return np.asarray(pixels, np.uint8)
+
+
+def require_processor(processor: ImageProcessor, *, size: int) -> None:
+    """The errors of `processed`, before any photograph is read."""
+    processed(Image.new("RGB", (64, 48)), processor, size=size)
+
+
+def save_processor(processor: ImageProcessor, folder: Path) -> None:
+    """Write its preprocessor_config.json into a folder. ConfigError as of `processed`."""
+    _loaded(processor).save_pretrained(folder)
 
 
 @lru_cache(maxsize=4)

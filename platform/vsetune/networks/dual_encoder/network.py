@@ -5,17 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from vsetune.networks.dual_encoder.spec import DualEncoderSpec
 from vsetune.networks.dual_encoder.towers import JoinedTowers, Towers, WholeModel
-from vsetune.networks.dual_encoder.trained_layers import TowerRates, add_low_rank_updates, tower_groups
+from vsetune.networks.dual_encoder.trained_layers import (
+    TowerRates,
+    add_low_rank_updates,
+    merged_state,
+    tower_groups,
+)
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.network_base import Network, NetworkGroup, groups_beside, unit_length
+from vsetune.networks.network_base import FrozenTower, Network, NetworkGroup, groups_beside, unit_length
 from vsetune.networks.network_building import register
+from vsetune.networks.parts.backbone import COLOURS
 
 
 @register(DualEncoderSpec)
@@ -39,7 +47,7 @@ class DualEncoder(Network):
             if rates.trained != 0 and spec.lora_rank:
                 add_low_rank_updates(tower, rank=spec.lora_rank, alpha=spec.lora_alpha, names=spec.lora_layers)
             if spec.activation_checkpointing:
-                tower.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+                _checkpoint_activations(tower)
         self.parameter_groups()  # refuses more layers than there are
 
     def encode_images(self, images: ImageInputs) -> Encoded:
@@ -54,8 +62,12 @@ class DualEncoder(Network):
             states = self.towers.caption_vectors(captions.tokens, captions.lengths)
         return Encoded(unit_length(self.towers.project_captions(states)))
 
-    def frozen_vectors(self, pixels: Tensor) -> Tensor:
-        return self.towers.vectors_of_pixels(pixels[:, 0])
+    def frozen_tower(self) -> FrozenTower | None:
+        towers = self.towers
+        if towers.image is None:
+            return None
+        weights = {**towers.image.state_dict(), **{name: towers.get_buffer(name) for name in COLOURS}}
+        return FrozenTower(weights, lambda pixels: towers.vectors_of_pixels(pixels[:, 0]))
 
     def parameter_groups(self) -> list[NetworkGroup]:
         """The projections at the rate of the training, the towers level by level, frozen ones from infinity on."""
@@ -86,6 +98,17 @@ class DualEncoder(Network):
             if name in learned:
                 value.copy_(learned[name].expand_as(value))
 
+    def save_model(self, folder: Path) -> None:
+        """Write the released model with the weights as they are now, low-rank updates added to them, in the form of
+        `transformers`. Only of a network with `model`."""
+        from transformers import AutoModel
+
+        body: Any = self.towers.body
+        with torch.random.fork_rng(devices=[]):
+            model: Any = cast(Any, AutoModel).from_config(body.config)
+        model.load_state_dict(merged_state(body))
+        model.save_pretrained(folder)
+
     def _rates(self) -> list[tuple[nn.Module, TowerRates]]:
         spec = self._spec
         text = TowerRates("text", spec.text_layers, spec.text_rate_factor, spec.layer_decay)
@@ -97,3 +120,9 @@ class DualEncoder(Network):
     def _graph(layers: int | None) -> torch.no_grad | nullcontext[None]:
         """No graph for a frozen tower."""
         return torch.no_grad() if layers == 0 else nullcontext()
+
+
+def _checkpoint_activations(tower: Any) -> None:
+    """The library renamed the switch in its version 5."""
+    switch = getattr(tower, "activation_checkpointing_enable", None) or tower.gradient_checkpointing_enable
+    switch({"use_reentrant": False})

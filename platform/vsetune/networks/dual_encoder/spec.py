@@ -7,7 +7,6 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vsetune.config.component_specs import NetworkSpec
-from vsetune.config.sources.pretrained_models import find_model
 from vsetune.config.sources.trial_inputs import ImageProcessor, NetworkReads, PixelInput, TextModel
 from vsetune.config.spec.base import Range, tunable
 from vsetune.networks import messages
@@ -52,8 +51,8 @@ class DualEncoderSpec(NetworkSpec):
         description="least share of a training image that its random window covers; 1: the whole image",
     )
     image_layers: int | None = Field(
-        None, ge=0, le=1000, description="last layers of the image tower that train, with all behind them; 0: the tower "
-        "is frozen, and its vectors are computed once per data set; null: all",
+        None, ge=0, le=1000, description="last layers of the image tower that train, with all behind them; 0: frozen, "
+        "its vectors are computed once per data set; null: all",
     )
     text_layers: int | None = Field(
         None, ge=0, le=1000, description="last layers of the text tower that train, with all behind them; 0: frozen; "
@@ -103,14 +102,8 @@ class DualEncoderSpec(NetworkSpec):
         )
 
     @property
-    def frozen_vectors(self) -> str | None:
-        if self.image_layers != 0 or self.crop_low < 1 or self.start_from is not None:
-            return None
-        name, revision, key = (
-            (self.model, self.revision, MODEL_KEY) if self.model is not None
-            else (self.image_model, self.image_revision, IMAGE_KEY)
-        )
-        return None if name is None else f"{find_model(name, revision, key=key).identity}-{self.image_size}"
+    def has_constant_images(self) -> bool:
+        return self.image_layers == 0 and self.reads.pixels is not None and self.crop_low == 1
 
     @model_validator(mode="after")
     def _is_whole_or_joined(self) -> DualEncoderSpec:
