@@ -26,7 +26,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"text_graph": "sparse", "propagation": "released"},
     ],
     "pvse": [{"embeddings": 1}, {"embeddings": 3, "end_state": "legacy"}],
-    "pcme": [{"similarity": "match_probability"}],
+    "pcme": [{"similarity": "match_probability"}, {"similarity": "csd"}],
     "cgmn": [
         {"spatial_graph": True},
         {

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.networks.dual_encoder.spec import DualEncoderSpec
-from vsetune.networks.dual_encoder.towers import JoinedTowers, Towers, WholeModel
+from vsetune.networks.dual_encoder.towers import JoinedTowers, SmallTransformer, Towers, WholeModel
 from vsetune.networks.dual_encoder.trained_layers import (
     TowerRates,
     add_low_rank_updates,
@@ -123,6 +123,9 @@ class DualEncoder(Network):
 
 
 def _checkpoint_activations(tower: Any) -> None:
-    """The library renamed the switch in its version 5."""
+    if isinstance(tower, SmallTransformer):
+        tower.are_checkpointed = True
+        return
+    # the library renamed the switch in its version 5
     switch = getattr(tower, "activation_checkpointing_enable", None) or tower.gradient_checkpointing_enable
     switch({"use_reentrant": False})

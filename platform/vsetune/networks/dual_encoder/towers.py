@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from vsetune.config.sources.pretrained_models import require_transformers
 from vsetune.config.sources.trial_inputs import KEY as TEXT_KEY
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks import messages
@@ -167,15 +167,16 @@ class JoinedTowers(Towers):
             known = weights_are_wanted()
             colours = read_colours(spec.image_model, spec.image_revision, key=IMAGE_KEY) if known else UNKNOWN
         self.image_map = xavier_linear(width, self.size, bias=False)
-        self.reads_words = spec.text_model == RANDOM
-        if self.reads_words:
-            self.text = _small_bert(spec, vocabulary_size)
+        if spec.text_model == RANDOM:
+            self.text = SmallTransformer(spec, vocabulary_size)
+            states, self._pad, self._longest = spec.word_size, 0, _POSITIONS
         else:
             whole = self._built(spec.text_model, spec.text_revision, TEXT_KEY, _NEED_TEXT)
             self.text = getattr(whole, "text_model", whole)
-        config = cast(Any, self.text).config
-        self._pad, self._longest = int(getattr(config, "pad_token_id", None) or 0), int(config.max_position_embeddings)
-        self.text_map = xavier_linear(int(config.hidden_size), self.size, bias=False)
+            config = cast(Any, self.text).config
+            self._pad, self._longest = int(getattr(config, "pad_token_id", None) or 0), config.max_position_embeddings
+            states = int(config.hidden_size)
+        self.text_map = xavier_linear(states, self.size, bias=False)
         self.set_colours(colours)
 
     @property
@@ -199,8 +200,11 @@ class JoinedTowers(Towers):
         if tokens.shape[1] > self._longest:
             raise DataError(messages.LONG_CAPTION(where=TEXT_KEY, most=self._longest, got=tokens.shape[1]))
         is_real = word_mask(lengths, tokens.shape[1])
-        ids = tokens if self.reads_words else _lowered(tokens, is_real, self._pad)
-        states = self.text(input_ids=ids, attention_mask=is_real.long()).last_hidden_state
+        if isinstance(self.text, SmallTransformer):
+            states = self.text(tokens, is_real)
+        else:
+            ids = _lowered(tokens, is_real, self._pad)
+            states = self.text(input_ids=ids, attention_mask=is_real.long()).last_hidden_state
         pooled = mean_of_items(states, is_real) if self._pooling == "mean" else states[:, 0]
         return cast(Tensor, pooled)
 
@@ -224,13 +228,32 @@ def _unknown(_: str) -> None:
     """No shapes are known without the files of a model."""
 
 
-def _small_bert(spec: DualEncoderSpec, vocabulary_size: int) -> Any:
-    require_transformers(TEXT_KEY)
-    from transformers import BertConfig, BertModel
+class SmallTransformer(nn.Module):
+    """Words of the data set to states: embeddings with learned positions, layers that normalise first, no dropout.
 
-    config = BertConfig(
-        vocab_size=vocabulary_size, hidden_size=spec.word_size, num_hidden_layers=spec.layers,
-        num_attention_heads=spec.heads, intermediate_size=4 * spec.word_size, max_position_embeddings=_POSITIONS,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )
-    return BertModel(config, add_pooling_layer=False)
+    are_checkpointed: activations of the layers are computed again in the backward pass.
+    """
+
+    def __init__(self, spec: DualEncoderSpec, vocabulary_size: int) -> None:
+        super().__init__()
+        width = spec.word_size
+        self.words = nn.Embedding(vocabulary_size, width, padding_idx=0)
+        self.positions = nn.Embedding(_POSITIONS, width)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(
+                width, spec.heads, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+            )
+            for _ in range(spec.layers)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.are_checkpointed = False
+
+    def forward(self, tokens: Tensor, is_real: Tensor) -> Tensor:
+        """(m, L, width). tokens: (m, L) ids; is_real: (m, L) bool."""
+        states = self.words(tokens) + self.positions.weight[: tokens.shape[1]]
+        for layer in self.layers:
+            if self.are_checkpointed and self.training:
+                states = checkpoint(layer, states, None, ~is_real, use_reentrant=False)
+            else:
+                states = layer(states, src_key_padding_mask=~is_real)
+        return cast(Tensor, self.norm(states))
