@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from vsetune.config.component_specs import SumSpec
 from vsetune.losses.clip.spec import ClipSpec
 from vsetune.losses.info_nce.spec import InfoNceSpec
+from vsetune.losses.loss_base import LossContext
 from vsetune.losses.loss_building import build_loss
 
 
@@ -53,3 +55,10 @@ def test_a_scale_of_the_network_is_taken_where_asked_and_capped() -> None:
     assert fixed.shared_parameters() == {}
     build_loss(ClipSpec(start="network")).take_network_parameters({})
     assert taken.shared_parameters() == {"logit_scale": taken.log_scale}
+
+
+def test_a_part_of_a_sum_takes_the_scale_too() -> None:
+    plain = {"parts": {"lmh": {"loss": {"name": "lmh"}}, "clip": {"loss": {"name": "clip", "start": "network"}}}}
+    both = build_loss(SumSpec.model_validate(plain), LossContext(embedding_size=4, concepts=6))
+    both.take_network_parameters({"logit_scale": torch.tensor(1.5)})
+    assert both.shared_parameters()["logit_scale"].item() == pytest.approx(1.5)

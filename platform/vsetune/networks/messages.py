@@ -176,3 +176,8 @@ NO_ADAPTED_LAYERS = Message(
     "VSE-N064",
     "network.lora_rank: no layer of the towers is named {names}; set lora_layers to names of linear layers in them",
 )
+NOTHING_TRAINS = Message(
+    "VSE-N065",
+    "network dual_encoder: image_layers 0 and text_layers 0 freeze all of {model}, which has no projections; set one of "
+    "them to 1 or more",
+)

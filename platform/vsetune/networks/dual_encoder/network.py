@@ -11,6 +11,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from vsetune.errors import ConfigError
+from vsetune.networks import messages
 from vsetune.networks.dual_encoder.spec import DualEncoderSpec
 from vsetune.networks.dual_encoder.towers import JoinedTowers, SmallTransformer, Towers, WholeModel
 from vsetune.networks.dual_encoder.trained_layers import (
@@ -48,7 +50,9 @@ class DualEncoder(Network):
                 add_low_rank_updates(tower, rank=spec.lora_rank, alpha=spec.lora_alpha, names=spec.lora_layers)
             if spec.activation_checkpointing:
                 _checkpoint_activations(tower)
-        self.parameter_groups()  # refuses more layers than there are
+        groups = self.parameter_groups()  # refuses more layers than there are
+        if all(group.start_epoch == math.inf for group in groups if group.parameters):
+            raise ConfigError(messages.NOTHING_TRAINS(model=spec.model))
 
     def encode_images(self, images: ImageInputs) -> Encoded:
         """(n, D)."""
