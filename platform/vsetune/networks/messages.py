@@ -178,6 +178,6 @@ NO_ADAPTED_LAYERS = Message(
 )
 NOTHING_TRAINS = Message(
     "VSE-N065",
-    "network dual_encoder: image_layers 0 and text_layers 0 freeze all of {model}, which has no projections; set one of "
-    "them to 1 or more",
+    "network dual_encoder: image_layers 0 and text_layers 0 freeze all of {model}, which has no projections; set one "
+    "of them to 1 or more",
 )
