@@ -182,13 +182,14 @@ CASES = {
         "name": "vse_infinity",
         "fixed": {"embedding_size": 8, "pooling_size": 4, "text_tower": "bert"},
     },
+    "ids of any tokeniser": {"name": "dual_encoder", "fixed": {"embedding_size": 8}},
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_works_on_another_machine_and_searches_its_index_there(case, record, logged, home, tmp_path, bert):
     network = CASES[case] | {"fixed": dict(CASES[case]["fixed"])}
-    if case == "word pieces":
+    if case in ("word pieces", "ids of any tokeniser"):
         network["fixed"]["text_model"] = str(bert)
     own = Path(__file__).parents[2] / "studies" / "plugins" / "word_cnn"
     run = record(network, plugins=[str(own)] if case == "other people's code" else [])

@@ -21,15 +21,16 @@ from vsetune.networks.pvse.spec import PvseNetworkSpec
 from vsetune.networks.scan.spec import ScanSpec
 from vsetune.networks.vsepp.spec import VseppSpec
 
-ANY = {"lsh", "lmh", "lseh", "top_f", "info_nce", "irtm"}  # read similarities alone
+ANY = {"lsh", "lmh", "lseh", "top_f", "info_nce", "clip", "irtm"}  # read similarities alone
 SEVERAL = {"adaptive_margin", "contrastive", "margin_based", "pvse"}  # cosines of one or several embeddings
 BOUNDED = {"luwm"}  # cosines or probabilities
-COSINES = {"additive_margin", "many_to_many"} | BOUNDED
-ONE = ANY | COSINES | SEVERAL | {"semantic_center", "nt_xent", "pcme"}  # one embedding of unit length
+COSINES = {"additive_margin", "many_to_many", "siglip", "hcl"} | BOUNDED
+ONE = ANY | COSINES | SEVERAL | {"semantic_center", "nt_xent", "pcme", "pcme_pp"}  # one embedding of unit length
 EXPECTED: dict[str, set[str]] = {
     "vsepp": ONE, "vsrn": ONE, "vse_infinity": ONE, "cgmn": ONE, "mse": ONE, "malali_keller": ONE,
+    "dual_encoder": ONE,
     "pvse": ANY | COSINES | SEVERAL,
-    "pcme": ANY | {"additive_margin", "pcme"},
+    "pcme": ANY | {"additive_margin", "pcme", "pcme_pp"},
     "scan": ANY | {"additive_margin"},
     "gsmn": ANY | {"additive_margin"},
     "sgraf_saf": ANY | BOUNDED | {"additive_margin"},
@@ -40,9 +41,9 @@ EXPECTED: dict[str, set[str]] = {
 
 SETTINGS: list[tuple[NetworkSpec, set[str]]] = [
     (PvseNetworkSpec(embeddings=1), ONE),
-    (PcmeNetworkSpec(similarity="mean"), ANY | COSINES | {"pcme"}),
+    (PcmeNetworkSpec(similarity="mean"), ANY | COSINES | {"pcme", "pcme_pp"}),
     (ScanSpec(pooling="mean"), ANY | COSINES),
-    (VseppSpec(normalize_images=False), ANY | {"additive_margin", "pcme"}),
+    (VseppSpec(normalize_images=False), ANY | {"additive_margin", "pcme", "pcme_pp"}),
     (VseppSpec(absolute=True, similarity="order"), ANY | {"order"}),
 ]
 

@@ -23,6 +23,7 @@ from vsetune.losses.loss_building import build_loss, register
 from vsetune.losses.lseh.spec import LsehSpec
 from vsetune.losses.nt_xent.spec import NtXentSpec
 from vsetune.losses.pcme.spec import PcmeSpec
+from vsetune.losses.pcme_pp.spec import PcmePpSpec
 from vsetune.losses.semantic_center.spec import SemanticCenterSpec
 
 CONTEXT = LossContext(embedding_size=4, concepts=6)
@@ -43,8 +44,8 @@ def test_semantic_vectors_are_needed(name, e, make_pairs) -> None:
 
 @pytest.mark.parametrize("missing", ["images", "captions"])
 @pytest.mark.parametrize("spec", [
-    PcmeSpec(), NtXentSpec(), SemanticCenterSpec(), LmhSpec(memory_size=4, memory_start_epoch=0),
-], ids=["pcme", "nt_xent", "semantic_center", "memory"])
+    PcmeSpec(), PcmePpSpec(), NtXentSpec(), SemanticCenterSpec(), LmhSpec(memory_size=4, memory_start_epoch=0),
+], ids=["pcme", "pcme_pp", "nt_xent", "semantic_center", "memory"])
 def test_embeddings_of_both_sides_are_needed(spec, missing, random_embedded_pairs) -> None:
     with refused(messages.NO_EMBEDDINGS):
         build_loss(spec, CONTEXT)(replace(random_embedded_pairs(0), **{missing: None}))

@@ -10,6 +10,7 @@ import torch
 from vsetune.losses.loss_base import Items, LossContext, LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.pcme.spec import PcmeSpec
+from vsetune.losses.pcme_pp.loss import closed_form_distances
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.pcme import network as pcme
@@ -304,3 +305,16 @@ def test_the_loss_hands_its_parameters_over_and_they_are_saved():
     assert not torch.allclose(network.similarity(*items), before)
     assert network.state_dict()["match_scale"].item() == 7
     assert not network.match_shift.requires_grad
+
+
+def test_the_closed_form_is_minus_the_distance_that_pcme_pp_learns():
+    images, captions = gaussians(3), gaussians(4, seed=1)
+    network = make(PcmeNetworkSpec(embedding_size=images.vectors.shape[1], similarity="csd"))
+    items = [Items(each.vectors, each.log_scales) for each in (images, captions)]
+    found = network.similarity(images, captions)
+    torch.testing.assert_close(found, -closed_form_distances(*items))
+    for row in range(3):
+        for column in range(4):
+            distance = (images.vectors[row] - captions.vectors[column]).square().sum()
+            spreads = [(2 * each.log_scales[at]).exp().sum() for each, at in ((images, row), (captions, column))]
+            assert found[row, column].item() == pytest.approx(-float(distance + sum(spreads)))

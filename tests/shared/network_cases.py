@@ -26,7 +26,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"text_graph": "sparse", "propagation": "released"},
     ],
     "pvse": [{"embeddings": 1}, {"embeddings": 3, "end_state": "legacy"}],
-    "pcme": [{"similarity": "match_probability"}],
+    "pcme": [{"similarity": "match_probability"}, {"similarity": "csd"}],
     "cgmn": [
         {"spatial_graph": True},
         {
@@ -36,6 +36,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"norm": "released", "spatial_graph": True},
     ],
     "tags": [{"dropout": 0.0, "mlm_weight": 0.0}],
+    "dual_encoder": [{"text_pooling": "first", "activation_checkpointing": True}],
     "mse": [{"image_input": "pixels", "backbone": TINY_CNN}, {"text": "bi_sum"}],
     "malali_keller": [{"image_input": "pixels", "backbone": TINY_CNN}],
 }

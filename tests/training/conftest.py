@@ -95,7 +95,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "vsepp": {}, "vsrn": {"captioning_size": 6}, "vse_infinity": {"pooling_size": 4}, "scan": {},
     "sgraf_saf": {"similarity_size": 6}, "sgraf_sgr": {"similarity_size": 6},
     "gsmn": {"blocks": 2, "kernels": 2, "hidden_size": 4}, "pvse": {}, "pcme": {"samples": 3},
-    "cgmn": {"caption_graph": "dense"}, "mse": {}, "malali_keller": {},
+    "cgmn": {"caption_graph": "dense"}, "mse": {}, "malali_keller": {}, "dual_encoder": {"layers": 1, "heads": 2},
     "tags": {"layers": 2, "heads": 2, "masked_copies": 2, "refills": 2, "synthetic_negatives": 3},
 }
 

@@ -64,6 +64,8 @@ CASES |= {  # every other loss, with all that it keeps between steps
     "luwm": {"loss": {"name": "luwm"}}, "irtm": {"loss": {"name": "irtm", "hardest": 3}},
     "pvse": {"loss": {"name": "pvse"}}, "pcme": {"loss": {"name": "pcme"}}, "lsh": {"loss": {"name": "lsh"}},
     "nt_xent": {"loss": {"name": "nt_xent", "learned": True}},
+    "clip": {"loss": {"name": "clip"}}, "siglip": {"loss": {"name": "siglip"}},
+    "hcl": {"loss": {"name": "hcl", "learned": True}}, "pcme_pp": {"loss": {"name": "pcme_pp"}},
     "order": {
         "loss": {"name": "order"},
         "network": {"name": "vsepp", "embedding_size": 8, "word_size": 6, "absolute": True, "similarity": "order"},

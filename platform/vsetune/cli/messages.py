@@ -91,3 +91,4 @@ NO_EMBEDDINGS = Message(
     "VSE-X052", "{run}: network {network} scores pairs and has no embedding of one item; name a trial of a network "
     "that embeds."
 )
+FOLDER_NEEDED = Message("VSE-X140", "--transformers writes a folder; also give --output FOLDER")

@@ -227,6 +227,9 @@ def model(
     output: Annotated[
         Path | None, place_to_write(help="new folder for the model, instead of MLflow", show_default=False)
     ] = None,
+    transformers: Annotated[bool, typer.Option(
+        "--transformers", help="with --output: a folder that the library transformers loads; of a dual_encoder",
+    )] = False,
     device: Device = "auto",
     tracking_uri: Tracking = None,
 ) -> None:
@@ -234,8 +237,17 @@ def model(
     features of images. It carries weights, settings and vocabulary or tokeniser, so it works on another machine, where
     it searches its index. Prints the model's address. With --output the model is a folder, for `trial search`."""
     from vsetune.study.model_files import log_model, write_model
+    from vsetune.study.transformers_folder import write_transformers_folder
     from vsetune.training.device import choose_device
 
+    if transformers and output is None:
+        raise UsageError(messages.FOLDER_NEEDED())
+    if transformers and output is not None:
+        store, (attempt,) = found_attempts(run, finished=True)
+        with stderr.status("writing the model"):
+            write_transformers_folder(store, attempt, output)
+        results.out(str(output.absolute()))
+        return
     if output is not None:
         store, (attempt,) = found_attempts(run, finished=True)
         with stderr.status("writing the model"):

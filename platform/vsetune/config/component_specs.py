@@ -154,6 +154,12 @@ class NetworkSpec(Spec):
         return NetworkReads()
 
     @property
+    def has_constant_images(self) -> bool:
+        """Whether a frozen image tower always sees the same view of a photograph: then its vectors are computed once
+        per data set."""
+        return False
+
+    @property
     def needs_pairs(self) -> bool:
         """Whether it trains only on batches of pairs, because one of its own losses compares pairs."""
         return False

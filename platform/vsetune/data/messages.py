@@ -197,6 +197,10 @@ PACKAGE_MISSING = Message("VSE-D061", "{key}: {user} needs the package {package}
 MODEL_UNREADABLE = Message(
     "VSE-D062", "{key}: {model}: cannot load ({reason}); need {need} of `transformers` and safetensors weights"
 )
+OTHER_IMAGE_SIZE = Message(
+    "VSE-D119", "{key}: {model}: its preprocessor makes images of {got}, need 3 x {need} x {need}; set "
+    "network.image_size to the size that it makes, or name a model of square images"
+)
 MODEL_FOLDER_MISSING = Message(
     "VSE-D063", "features.model: {model}: no such folder, need a saved model; check the path"
 )

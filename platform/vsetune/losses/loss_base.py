@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -186,6 +186,9 @@ class Loss(Counters, ABC):
         """Learned values of this loss, by name, that a network may use in its similarities; empty for most losses."""
         return {}
 
+    def take_network_parameters(self, held: Mapping[str, Tensor]) -> None:
+        """Start from values stored with the network's weights, before the first step; most losses use none."""
+
     def continue_from(self, previous: Loss) -> None:
         """Take over the learned state of the loss of the phase before: by default everything of equal name and
         shape."""
@@ -230,6 +233,10 @@ class LossOfLosses(Loss):
 
     def shared_parameters(self) -> dict[str, Tensor]:
         return {name: value for loss in self.inner_losses() for name, value in loss.shared_parameters().items()}
+
+    def take_network_parameters(self, held: Mapping[str, Tensor]) -> None:
+        for loss in self.inner_losses():
+            loss.take_network_parameters(held)
 
 
 def at_least_float32(values: Tensor) -> Tensor:

@@ -159,3 +159,25 @@ OTHER_VERSION = Message(
     "{path}: holds a network with settings that this version of vsetune does not know; use the version, and the "
     "plugins, that it was trained with.",
 )
+
+# dual encoders of `transformers`
+TWO_KINDS_OF_TOWERS = Message(
+    "VSE-N061",
+    "model {model} has both towers, got {setting} {got} too; leave {setting} out, or model, to join two towers",
+)
+TOWER_WITHOUT_LAYERS = Message(
+    "VSE-N062",
+    "network.{setting}: the {side} tower has no list of layers to count; set it to 0 (frozen) or null (all train)",
+)
+TOO_MANY_LAYERS = Message(
+    "VSE-N063", "network.{setting}: got {got}, the {side} tower has {has} layers; set at most {has}, or null for all"
+)
+NO_ADAPTED_LAYERS = Message(
+    "VSE-N064",
+    "network.lora_rank: no layer of the towers is named {names}; set lora_layers to names of linear layers in them",
+)
+NOTHING_TRAINS = Message(
+    "VSE-N065",
+    "network dual_encoder: image_layers 0 and text_layers 0 freeze all of {model}, which has no projections; set one "
+    "of them to 1 or more",
+)

@@ -49,6 +49,15 @@ class NetworkGroup:
     start_epoch: float = 0.0
 
 
+@dataclass(frozen=True)
+class FrozenTower:
+    """weights: all modules and tensors that the vectors depend on. vectors: (n, W) of photographs (n, crops, 3, S, S)
+    uint8, in evaluation mode."""
+
+    weights: Mapping[str, Tensor]
+    vectors: Callable[[Tensor], Tensor]
+
+
 class Network(nn.Module, ABC):
     """Encodes images and captions separately, then compares every image with every caption.
 
@@ -124,7 +133,18 @@ class Network(nn.Module, ABC):
                 parameter.requires_grad_(epoch >= group.start_epoch)
 
     def take_loss_parameters(self, learned: Mapping[str, Tensor]) -> None:
-        """Use learned values of a loss in the similarities; most networks use none."""
+        """Use learned values of a loss in the similarities, or store them; most networks use none."""
+
+    def loss_parameters(self) -> dict[str, Tensor]:
+        """Values stored with the weights that a loss may start from, by name; most networks have none."""
+        return {}
+
+    def frozen_tower(self) -> FrozenTower | None:
+        """The image tower of a network whose spec says that its vectors are constant (`has_constant_images`).
+
+        `encode_images` then also takes images without pixels, whose only region is such a vector.
+        """
+        return None
 
 
 def _padded_by_zeros(encode: Callable[..., Encoded]) -> Callable[..., Encoded]:

@@ -13,6 +13,7 @@ from vsetune.config.study.study_spec import ScenesSpec, StudySpec
 from vsetune.config.study.training import PhaseSpec, TrialSpec
 from vsetune.data import messages as data_messages
 from vsetune.data.batches.epoch_shards import epoch_size
+from vsetune.data.batches.image_processors import require_processor
 from vsetune.data.batches.pixels import require_photographs
 from vsetune.data.captions.parses import phrase_codes, require_as_listed, word_heads
 from vsetune.data.captions.word_pieces import WordPieces
@@ -166,6 +167,8 @@ def _reading_problems(trial: TrialSpec, dataset: Dataset, where: str, *, is_trai
         yield from _failing(checks, f"{where}: network {trial.network.name} reads phrases of captions")
     if reads.pixels is not None:
         checks = [partial(require_photographs, dataset)]
+        if reads.pixels.processor is not None:
+            checks.append(partial(require_processor, reads.pixels.processor, size=reads.pixels.size))
         yield from _failing(checks, f"{where}: network {trial.network.name} reads photographs")
     if reads.word_pieces is not None:
         yield from _failing([partial(WordPieces, reads.word_pieces)], where)

@@ -209,6 +209,11 @@ REPEATS_DIFFER = Message(
 )
 
 # Models
+NOT_FOR_TRANSFORMERS = Message(
+    "VSE-S140",
+    "{where}: `transformers` has no class for network {network}; need a dual_encoder with `model`, leave out "
+    "--transformers to write the model as it is"
+)
 MODEL_OTHER_VERSION = Message(
     "VSE-S068", "{model}: no model of this version of vsetune; log it again with vsetune trial model"
 )

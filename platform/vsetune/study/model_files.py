@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -90,12 +90,17 @@ def write_model(
 ) -> None:
     """Writes the files of a model to a new folder, without MLflow. index, errors: as of `log_model`; UsageError where
     the folder has files."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(messages.MODEL_FOLDER_TAKEN(folder=folder))
+    require_new_folder(folder)
     with TemporaryDirectory() as into:
         weights = require_best_weights(store, attempt, Path(into))
         make_folder(folder)
         _write(folder, attempt, weights, index, device)
+
+
+def require_new_folder(folder: Path) -> None:
+    """UsageError where the folder has files."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(messages.MODEL_FOLDER_TAKEN(folder=folder))
 
 
 def load_model(folder: Path, *, device: torch.device) -> CarriedNetwork:
@@ -111,7 +116,7 @@ def load_model(folder: Path, *, device: torch.device) -> CarriedNetwork:
     return CarriedNetwork(
         plain["name"], described, trial_of(described, DataSpec.model_validate(plain["data"])),
         network_of(folder / BEST_FILE, described=described).to(device), device,
-        _encoder(described, TextModel(str(folder / _TOKENIZER))),
+        _encoder(described, _carried_tokeniser(described, folder)),
         plain["fingerprint"], SearchIndex.load(folder, device=device),
     )
 
@@ -146,6 +151,11 @@ def _write(
     }
     write_json(folder / MODEL_FILE, plain, durable=False)
     return held
+
+
+def _carried_tokeniser(held: StoredNetwork, folder: Path) -> TextModel | None:
+    pieces = held.spec.reads.word_pieces
+    return None if pieces is None else replace(pieces, name=str(folder / _TOKENIZER), revision=None)
 
 
 def _encoder(held: StoredNetwork, pieces: TextModel | None) -> Callable[[str], list[int]]:

@@ -22,7 +22,9 @@ from vsetune.data.captions.word_pieces import word_pieces_name
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.inputs import CaptionInputs
+from vsetune.networks.network_base import Network
 from vsetune.training import messages
+from vsetune.training.frozen_vectors import frozen_vectors, trained_reads, with_vectors
 from vsetune.training.random_state import undisturbed
 from vsetune.training.schedule import training_steps_per_epoch
 from vsetune.training.validation import caption_inputs
@@ -53,7 +55,8 @@ class TrainingBatches:
         self.pairs = self.steps_per_epoch * training.batch_size if training.drop_last else size.captions
         self._trial, self._dataset, self._device = trial, dataset, device
         self._semantics = _semantics(trial, dataset)
-        reads = trial.network.reads
+        self._vectors: np.ndarray | None = None
+        reads = trained_reads(trial.network)
         self._stream = StepStream(
             trial, dataset, steps=self.steps_per_epoch, device=device, reads=reads, batch_size=training.batch_size,
             batch_unit=training.batch_unit, drop_last=training.drop_last, semantics=self._semantics,
@@ -64,7 +67,13 @@ class TrainingBatches:
 
     def take(self, step: int) -> Batch:
         """The batch of this step, on the device. Consecutive steps read the shards once per epoch."""
-        return self._stream.take(step).to(self._device)
+        batch = self._stream.take(step)
+        return (batch if self._vectors is None else with_vectors(batch, self._vectors)).to(self._device)
+
+    def fix_images(self, network: Network) -> None:
+        """Before the first batch: what a frozen image tower of this network makes of the images, in place of them."""
+        split = self._trial.data.train_split
+        self._vectors = frozen_vectors(network, self._dataset, split, trial=self._trial, device=self._device)
 
     def drawn(self, step: int, *, phase: int) -> Batch | None:
         """Images sampled beside the batch for the loss of the step's phase, on the device; None: the loss uses none.

@@ -58,6 +58,7 @@ class TrainingLoop:
         self.worked_seconds = 0.0
         self._trial, self._where, self._device = trial, where, learner.device
         self._clock = working_clock(learner.device)
+        batches.fix_images(learner.network)
         self.begin_window()
 
     @property

@@ -187,6 +187,7 @@ class Learner:
         network.to(device)
         context = LossContext(network.embedding_size, dataset.split(trial.data.train_split).images)
         loss = build_loss(trial.loss_in(0), context).to(device)
+        loss.take_network_parameters(network.loss_parameters())
         learner = cls._in_phase(0, trial, network, loss, context, device, steps_per_epoch=per_epoch)
         learner.processes = processes
         return learner

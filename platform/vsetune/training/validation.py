@@ -27,6 +27,7 @@ from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.training import messages
 from vsetune.training.device import tower_precision
+from vsetune.training.frozen_vectors import frozen_vectors, trained_reads, with_vectors
 
 OnBatch = Callable[[], None]
 Enough = Callable[[], bool]
@@ -91,14 +92,15 @@ def encode_split(
     """
     chosen = None if images is None else evenly_spread(images, dataset.split(split).images)
     encoded, captions, words, owners = [], [], [], []
-    reads, threads = trial.network.reads, trial.training.loader_workers
+    reads, threads = trained_reads(trial.network), trial.training.loader_workers
+    vectors = frozen_vectors(network, dataset, split, trial=trial, device=device)
     all_batches = split_batches(
         dataset, split, reads=reads, threads=threads, images=chosen,
         rows=bank_rows(dataset, split, reads, device=device),
     )
     with evaluating(network), tower_precision(trial.training, device), all_batches as batches:
         for batch in batches:
-            moved = batch.to(device)
+            moved = (batch if vectors is None else with_vectors(batch, vectors)).to(device)
             encoded.append(network.encode_images(image_inputs(moved)))
             if network.kind == "score":
                 words.append(caption_inputs(moved))

@@ -70,6 +70,19 @@ Crop = Literal["none", "random_resized", "square_window"]
 
 
 @dataclass(frozen=True)
+class ImageProcessor:
+    """The preprocessor saved beside a model of `transformers`.
+
+    name: package:NAME, folder or hub id. revision: commit of the hub repository; None: its newest. key: setting that
+    names the model; starts messages.
+    """
+
+    name: str
+    revision: str | None
+    key: str
+
+
+@dataclass(frozen=True)
 class PixelInput:
     """Required form of `ImageInputs.pixels`.
 
@@ -88,6 +101,7 @@ class PixelInput:
     swaps_sides: bool = False
     evaluation: Literal["square", "centre_crop"] = "square"
     evaluation_crops: int = 0
+    processor: ImageProcessor | None = None
 
 
 ReadingSource = Literal["auto", "bank", "stream"]
@@ -117,10 +131,18 @@ _WORD_PIECE_TYPES = ("bert", "distilbert", "electra", "mobilebert")
 
 @dataclass(frozen=True)
 class TextModel:
-    """name: package:NAME, folder or hub id. revision: commit of the hub repository; None: its newest."""
+    """name: package:NAME, folder or hub id. revision: commit of the hub repository; None: its newest.
+
+    ids: `word_pieces`: those of a BERT, `[CLS] pieces [SEP]`. `raised`: those of any tokeniser of `transformers`, each
+    raised by one, because 0 is padding in a batch and a tokeniser may use it for a word; models that were trained
+    without an attention mask (SigLIP) get their own padding as ids like others. key: setting that names the model;
+    starts messages.
+    """
 
     name: str
     revision: str | None = None
+    ids: Literal["word_pieces", "raised"] = "word_pieces"
+    key: str = KEY
 
     def __str__(self) -> str:
         return self.name

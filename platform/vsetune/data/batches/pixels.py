@@ -1,6 +1,7 @@
 """Photographs to the pixels that networks read: crops, resized to a square, perhaps mirrored.
 
-Resizing is Pillow's bilinear filter, antialiased, from the crop of the decoded photograph straight to the square.
+Resizing is Pillow's bilinear filter, antialiased, from the crop of the decoded photograph straight to the square, or
+the preprocessor of a model of `transformers`.
 Random values come from generators that the caller seeds; the global ones are never touched.
 """
 
@@ -14,6 +15,7 @@ from PIL import Image
 
 from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.data import messages
+from vsetune.data.batches.image_processors import processed
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.plain_files import Flaw
@@ -41,7 +43,7 @@ def training_pixels(photograph: Photograph, wanted: PixelInput, draw: Random) ->
     """
     is_mirrored = draw.random() < wanted.flip
     image = decoded(photograph)
-    pixels = _resized(image, training_crop(wanted, image.size, draw), wanted.size)
+    pixels = _squared(image, training_crop(wanted, image.size, draw), wanted)
     return (pixels[:, :, ::-1] if is_mirrored else pixels)[None], is_mirrored
 
 
@@ -50,11 +52,11 @@ def evaluation_pixels(photograph: Photograph, wanted: PixelInput, draw: Random) 
     image = decoded(photograph)
     if wanted.evaluation_crops:
         boxes = [training_crop(wanted, image.size, draw) for _ in range(wanted.evaluation_crops)]
-    elif wanted.evaluation == "centre_crop":
+    elif wanted.processor is None and wanted.evaluation == "centre_crop":
         boxes = [_centre_crop(image.size)]
     else:
         boxes = [(0.0, 0.0, *image.size)]
-    return np.stack([_resized(image, box, wanted.size) for box in boxes])
+    return np.stack([_squared(image, box, wanted) for box in boxes])
 
 
 def training_crop(wanted: PixelInput, size: tuple[int, int], draw: Random) -> Box:
@@ -102,6 +104,14 @@ def _centre_crop(size: tuple[int, int]) -> Box:
     side = min(size) / _SHORTER_SIDE
     left, top = (size[0] - side) / 2, (size[1] - side) / 2
     return left, top, left + side, top + side
+
+
+def _squared(image: Image.Image, box: Box, wanted: PixelInput) -> np.ndarray:
+    """(3, S, S) uint8."""
+    if wanted.processor is None:
+        return _resized(image, box, wanted.size)
+    window = image if box == (0.0, 0.0, *image.size) else image.crop(tuple(map(round, box)))  # type: ignore[arg-type]
+    return processed(window, wanted.processor, size=wanted.size)
 
 
 def _resized(image: Image.Image, box: Box, size: int) -> np.ndarray:

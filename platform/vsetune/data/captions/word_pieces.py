@@ -29,8 +29,10 @@ from vsetune.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 
-_METHOD = "word-pieces-1"
-"""Part of the file name: raise the number when the pieces of an equal model change."""
+_METHODS = {"word_pieces": "word-pieces-1", "raised": "raised-ids-1"}
+"""Parts of the file name: raise a number when the ids of an equal model change."""
+_WITHOUT_MASK = ("siglip", "siglip2")
+"""Models of text and image whose captions are padded to the limit, and read with their padding."""
 _DTYPE = "int32"
 _PADDING = 0
 _USUAL_LIMIT = 512
@@ -40,25 +42,34 @@ _TEXTS_AT_ONCE = 2048
 class WordPieces:
     """The tokeniser of a text model. limit: most ids of a caption.
 
-    ConfigError in one line when there is no such model, for a model of another kind, or when its ids are not `[CLS]
-    pieces [SEP]` padded by 0.
+    ConfigError in one line when there is no such model; for `ids: word_pieces` also for a model of another kind, or
+    when its ids are not `[CLS] pieces [SEP]` padded by 0.
     """
 
     def __init__(self, model: TextModel) -> None:
         found = _found(model)
         self.identity = found.identity
-        self._config = load_config(found, key=KEY)
-        require_word_pieces(self._config.model_type, model.name)
-        self._tokenizer = load_tokenizer(found, self._config, key=KEY)
-        room = getattr(self._config, "max_position_embeddings", None) or _USUAL_LIMIT
+        self._is_raised = model.ids == "raised"
+        self._config = load_config(found, key=model.key)
+        of_text = getattr(self._config, "text_config", self._config)
+        if not self._is_raised:
+            require_word_pieces(self._config.model_type, model.name)
+        self._tokenizer = load_tokenizer(found, of_text, key=model.key)
+        room = getattr(of_text, "max_position_embeddings", None) or _USUAL_LIMIT
         self.limit = int(min(self._tokenizer.model_max_length, room))
-        self._require_usual_ids(found.place)
+        if not self._is_raised:
+            self._require_usual_ids(found.place)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """`[CLS] pieces [SEP]` of each text; pieces beyond the limit are cut off, [SEP] stays.
+        """`[CLS] pieces [SEP]` of each text; pieces beyond the limit are cut off, [SEP] stays. Or all ids that its
+        tokeniser gives, raised by one.
 
         A text that literally contains the padding token gets the unknown piece there, never the padding id.
         """
+        if self._is_raised:
+            padding = "max_length" if self._config.model_type in _WITHOUT_MASK else False
+            found = self._tokenizer(texts, truncation=True, max_length=self.limit, padding=padding)["input_ids"]
+            return [[number + 1 for number in row] for row in found]
         rows = self._tokenizer(
             texts, truncation=True, max_length=self.limit, return_attention_mask=False, return_token_type_ids=False
         )["input_ids"]
@@ -72,7 +83,8 @@ class WordPieces:
 
     def pieces(self, ids: list[int]) -> list[str]:
         """The pieces as the tokeniser writes them: `##` before a piece that continues a word."""
-        return [str(piece) for piece in self._tokenizer.convert_ids_to_tokens(ids)]
+        own = [number - 1 for number in ids] if self._is_raised else ids
+        return [str(piece) for piece in self._tokenizer.convert_ids_to_tokens(own)]
 
     def _require_usual_ids(self, where: str) -> None:
         tokenizer = self._tokenizer
@@ -93,7 +105,7 @@ def word_pieces(dataset: Dataset, split: str, model: TextModel, *, mirrored: boo
     captions = dataset.split(split).captions
     identity = _found(model).identity
     side = "mirrored-" if mirrored else ""
-    name = f"{_METHOD}-{split}-{side}{identity}-{dataset.split(split).captions_fingerprint}.npy"
+    name = f"{_METHODS[model.ids]}-{split}-{side}{identity}-{dataset.split(split).captions_fingerprint}.npy"
 
     def made() -> np.ndarray:
         texts = iter_captions(dataset, split)
@@ -108,7 +120,7 @@ def word_pieces_name(model: TextModel) -> str:
 
 
 def _found(model: TextModel) -> PretrainedModel:
-    return find_model(model.name, model.revision, key=KEY)
+    return find_model(model.name, model.revision, key=model.key)
 
 
 def _array(pieces: WordPieces, texts: Iterable[str], captions: int) -> np.ndarray:

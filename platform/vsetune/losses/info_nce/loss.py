@@ -16,7 +16,7 @@ from vsetune.losses.info_nce.spec import InfoNceSpec
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32
 from vsetune.losses.loss_building import register
 from vsetune.losses.parts.pairing import diagonal, is_pairs, pair_negatives, same_image
-from vsetune.losses.parts.spec_fields import SoftmaxSpec
+from vsetune.losses.parts.spec_fields import InfoNceFields, SoftmaxSpec
 
 _LARGEST_LOG_SCALE = math.log(100.0)  # CLIP: 1 / t stays below 100
 
@@ -96,6 +96,10 @@ class SoftmaxLoss(Loss):
         if self.spec.learned:
             self.log_scale.clamp_(max=_LARGEST_LOG_SCALE)
 
+    def shared_parameters(self) -> dict[str, Tensor]:
+        """A learned log_scale, for networks that store it with their weights."""
+        return {"logit_scale": self.log_scale.detach()} if self.spec.learned else {}
+
 
 @register(InfoNceSpec)
 class InfoNce(SoftmaxLoss):
@@ -104,7 +108,7 @@ class InfoNce(SoftmaxLoss):
     Positives: the pair itself in a batch of pairs, all captions of the image in a batch of images.
     """
 
-    spec: InfoNceSpec
+    spec: InfoNceFields
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         similarity = at_least_float32(inputs.similarity)

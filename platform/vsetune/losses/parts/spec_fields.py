@@ -91,3 +91,34 @@ class SoftmaxSpec(LossSpec):
         description="t, divides similarities; the start value if learned", paper="CLIP: 0.07",
     )
     learned: bool = Field(False, description="train the temperature, capped so that 1/t <= 100")
+
+
+class InfoNceFields(SoftmaxSpec):
+    """InfoNCE, with a fixed temperature or with CLIP's."""
+
+    several_positives: ClassVar[bool] = True
+
+    positives: Literal["outside", "inside"] = Field(
+        "outside", description="several positives: average outside the logarithm, or sum inside it",
+    )
+    label_smoothing: float = tunable(
+        0.0, Range(low=0.0, high=0.2), ge=0, lt=1,
+        description="eps, share of the target moved from the positives to all candidates of a query evenly",
+        paper="none: 0",
+    )
+    variant: SameImage = Field(
+        "decided",
+        description="`decided` removes other captions of the same image from the denominator; `diagonal` keeps them",
+    )
+
+
+ScaleStart = Literal["settings", "network"]
+
+
+def scale_start(settings: str) -> ScaleStart:
+    """The field of losses with a learned scale that a pre-trained network may bring. settings: those it replaces."""
+    return Field(
+        "settings",
+        description=f"`network`: the training starts from the scale, and bias, stored with the weights of a "
+        f"dual_encoder (CLIP, SigLIP); `settings`, and a network without them: from {settings}",
+    )

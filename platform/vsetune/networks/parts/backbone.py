@@ -99,7 +99,7 @@ class Backbone(nn.Module):
 
     def _read_colours(self) -> None:
         try:
-            found = read_colours(self._spec)
+            found = read_colours(self._spec.model, self._spec.revision, key=f"{KEY}.model")
         except ConfigError as error:
             raise ConfigError(error.problem.worded(
                 f"{error} (the weights are of an earlier version, which kept no colours with them; they are in the "
@@ -175,7 +175,9 @@ def _body(spec: BackboneSpec, *, as_vector: bool) -> tuple[Any, Colours]:
         raise ConfigError(
             messages.OTHER_MODEL(key=f"{KEY}.model", model=spec.model, got=config.model_type, need=_NEED)
         )
-    return _TransformersCnn(model, widths[-1]), read_colours(spec) if weights_are_wanted() else UNKNOWN
+    if not weights_are_wanted():
+        return _TransformersCnn(model, widths[-1]), UNKNOWN
+    return _TransformersCnn(model, widths[-1]), read_colours(spec.model, spec.revision, key=f"{KEY}.model")
 
 
 def _known_config(model: str) -> Any:
@@ -248,40 +250,39 @@ UNKNOWN: Colours = ((math.nan,) * 3, (math.nan,) * 3)
 _log = logging.getLogger(__name__)
 
 
-def read_colours(spec: BackboneSpec) -> Colours:
+def read_colours(model: str, revision: str | None, *, key: str) -> Colours:
     """Colours of the preprocessor saved beside the model; ImageNet's, with a warning in the log, where there is none.
+    key: setting that names the model; starts messages.
 
     A preprocessor that does not normalise gives 0 and 1. ConfigError in one line when the model cannot be found, or its
     preprocessor has invalid colours.
     """
     from transformers.image_processing_base import ImageProcessingMixin
 
-    found = find_model(spec.model, spec.revision, key=f"{KEY}.model", instead=EFFICIENTNET)
+    found = find_model(model, revision, key=key, instead=EFFICIENTNET)
     try:
         saved, _ = ImageProcessingMixin.get_image_processor_dict(found.place, revision=found.commit)
     except (OSError, ValueError):
         _log.warning(
-            "%s.model: %s: has no preprocessor_config.json that can be read; its images are normalised by the colours "
-            "of ImageNet", KEY, spec.model,
+            "%s: %s: has no preprocessor_config.json that can be read; its images are normalised by the colours of "
+            "ImageNet", key, model,
         )
         return IMAGENET
     if saved.get("do_normalize") is False:
         return (0.0,) * 3, (1.0,) * 3
     return (
-        _of_three("image_mean", saved.get("image_mean", IMAGENET[0]), spec.model, low=-math.inf),
-        _of_three("image_std", saved.get("image_std", IMAGENET[1]), spec.model, low=0.0),
+        _of_three("image_mean", saved.get("image_mean", IMAGENET[0]), model, key=key, low=-math.inf),
+        _of_three("image_std", saved.get("image_std", IMAGENET[1]), model, key=key, low=0.0),
     )
 
 
-def _of_three(name: str, given: Any, model: str, *, low: float) -> tuple[float, ...]:
+def _of_three(name: str, given: Any, model: str, *, key: str, low: float) -> tuple[float, ...]:
     """One number of the preprocessor for each colour, above `low`; a single number applies to all colours."""
     values = given if isinstance(given, list | tuple) else [given] * 3
     are_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     if len(values) != 3 or not are_numbers or not all(low < value < math.inf for value in values):
         limit = "three finite numbers" if low < 0 else "three numbers above 0"
-        raise ConfigError(
-            messages.COLOURS(key=f"{KEY}.model", model=model, name=name, got=str(given)[:60], need=limit)
-        )
+        raise ConfigError(messages.COLOURS(key=key, model=model, name=name, got=str(given)[:60], need=limit))
     return tuple(float(value) for value in values)
 
 

@@ -123,6 +123,9 @@ class Pcme(Network):
             if self._spec.similarity == "mean":
                 return means @ other_means.T
             scales, other_scales = _log_scales(images), _log_scales(captions)
+            if self._spec.similarity == "csd":
+                spreads = _variance(means, scales)[:, None] + _variance(other_means, other_scales)
+                return 2 * means @ other_means.T - spreads
             noise, other_noise = self._noise(means, self.image_noise), self._noise(other_means, self.caption_noise)
             if self._spec.similarity == "matmul":
                 sums = sums_of_samples(means, scales, noise)
@@ -161,6 +164,11 @@ class Spread(nn.Module):
         """(n, D), float32 or wider. whole: (n, D). items: (n, P, d). mask: (n, P)."""
         attended = self.local_map(self.attention(items, mask).squeeze(1))
         return at_least_float32(attended) + at_least_float32(whole)
+
+
+def _variance(means: Tensor, log_scales: Tensor) -> Tensor:
+    """(n,) |mu|^2 + the sum of the variances of each item."""
+    return means.square().sum(dim=1) + (2 * log_scales).exp().sum(dim=1)
 
 
 def _log_scales(items: Encoded) -> Tensor:

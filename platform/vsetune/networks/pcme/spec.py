@@ -35,10 +35,11 @@ class PcmeNetworkSpec(NetworkSpec):
         description="`legacy` (released): output of the caption GRUs at the last word, where the backward direction "
         "has read that word alone; `final`: last state of each direction",
     )
-    similarity: Literal["matmul", "match_probability", "mean"] = Field(
+    similarity: Literal["matmul", "match_probability", "mean", "csd"] = Field(
         "matmul",
         description="`matmul`: sum of the dot products of all pairs of samples; `match_probability`: log-odds of the "
-        "mean probability that two samples match, ordered like the probability; `mean`: cosine of the means",
+        "mean probability that two samples match, ordered like the probability; `mean`: cosine of the means; `csd`: "
+        "minus the mean squared distance of samples, in closed form (PCME++)",
     )
     samples: int = Field(7, ge=1, le=1000, description="J, embeddings sampled per item to compare images with captions")
     sample_seed: int = Field(

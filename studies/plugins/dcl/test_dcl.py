@@ -1,4 +1,4 @@
-"""The quality list every loss of vsetune passes, and the formula by hand. Run it: pytest path/to/siglip"""
+"""The quality list every loss of vsetune passes, and the formula by hand. Run it: pytest path/to/dcl"""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ def test_the_quality_list(check: Check[LossSubject]) -> None:
 
 
 def test_the_value_equals_plain_loops() -> None:
-    loss = build_loss(loss_at(FOLDER).model_validate({"name": "siglip", "scale": 4.0, "bias": -1.0}))
+    loss = build_loss(loss_at(FOLDER).model_validate({"name": "dcl", "scale": 4.0}))
     loss.start_epoch(0)
     rows = [[0.6, 0.5, 0.1], [0.3, 0.4, 0.55], [0.2, 0.45, 0.7]]
-    ids = torch.tensor([7, 7, 9])  # the first two captions are of one image: neither pairs nor negatives of the other
+    ids = torch.tensor([7, 7, 9])  # the first two captions are of one image: no negatives of one another
     similarity = torch.tensor(rows, dtype=torch.float64, requires_grad=True)
     total = 0.0
-    for i, row in enumerate(rows):
-        for j, score in enumerate(row):
-            if i == j or ids[i] != ids[j]:
-                sign = 1 if i == j else -1
-                total += math.log1p(math.exp(-sign * (4 * score - 1)))
+    for matrix in (rows, [list(column) for column in zip(*rows, strict=True)]):
+        for i, row in enumerate(matrix):
+            others = [math.exp(4 * score) for j, score in enumerate(row) if ids[i] != ids[j]]
+            total += (math.log(sum(others)) - 4 * row[i]) / 6
     found = loss(LossInputs(similarity, ids, ids, torch.arange(3))).value
-    assert found.item() == pytest.approx(total / 3)
+    assert found.item() == pytest.approx(total)

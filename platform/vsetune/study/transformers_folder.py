@@ -1,0 +1,44 @@
+"""The best network of a trial as a folder of `transformers`: weights, configuration, tokeniser, preprocessor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from vsetune.data.batches.image_processors import save_processor
+from vsetune.data.captions.word_pieces import WordPieces
+from vsetune.errors import UsageError
+from vsetune.networks.dual_encoder.network import DualEncoder
+from vsetune.networks.dual_encoder.spec import DualEncoderSpec
+from vsetune.networks.importing.imported import network_of
+from vsetune.networks.importing.stored import StoredWeights
+from vsetune.records.studies import Studies
+from vsetune.storage.whole_files import make_folder
+from vsetune.study import messages
+from vsetune.study.model_files import require_new_folder
+from vsetune.study.recorded import RecordedAttempt, require_best_weights
+from vsetune.training.trained import described_by
+
+
+def write_transformers_folder(store: Studies, attempt: RecordedAttempt, folder: Path) -> None:
+    """Write a new folder for `AutoModel`, `AutoTokenizer` and `AutoImageProcessor`.
+
+    UsageError where the folder has files, and for a network that the library has no class for.
+    """
+    require_new_folder(folder)
+    spec = attempt.trial().network
+    if not isinstance(spec, DualEncoderSpec) or spec.model is None:
+        raise UsageError(messages.NOT_FOR_TRANSFORMERS(where=attempt.where, network=spec.name))
+    reads = spec.reads
+    assert reads.pixels is not None
+    assert reads.pixels.processor is not None
+    assert reads.word_pieces is not None
+    with TemporaryDirectory() as into:
+        weights = require_best_weights(store, attempt, Path(into))
+        held = described_by(weights, attempt.trial()) or StoredWeights.open(weights).described()
+        network = network_of(weights, described=held)
+    assert isinstance(network, DualEncoder)
+    make_folder(folder)
+    WordPieces(reads.word_pieces).save(folder)
+    save_processor(reads.pixels.processor, folder)
+    network.save_model(folder)

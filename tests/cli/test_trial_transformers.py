@@ -1,0 +1,42 @@
+"""`vsetune trial model --transformers` writes a folder that the library loads."""
+
+from __future__ import annotations
+
+import torch
+import transformers
+from safetensors.torch import load_file
+from tiny_dual_encoders import SIZE, save_tiny
+
+from vsetune.cli import messages
+from vsetune.study import messages as of_studies
+
+
+def test_the_best_weights_leave_with_tokeniser_and_preprocessor(vsetune, record, home, tmp_path) -> None:
+    save_tiny("clip", tmp_path / "clip")
+    run = record({"name": "dual_encoder", "fixed": {"model": str(tmp_path / "clip"), "image_size": SIZE}})
+    out = tmp_path / "out"
+    said = vsetune("trial", "model", run, "--transformers", "--output", str(out))
+    assert (said.code, said.out.strip()) == (0, str(out))
+    model = transformers.AutoModel.from_pretrained(out)
+    (best,) = home.rglob("best.safetensors")
+    held = load_file(best)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, held[f"towers.body.{name}"])
+    start = transformers.AutoModel.from_pretrained(tmp_path / "clip").state_dict()
+    assert any(not torch.equal(value, start[name]) for name, value in model.state_dict().items())
+    text = transformers.AutoTokenizer.from_pretrained(out)("a red dog")["input_ids"]
+    assert text == transformers.AutoTokenizer.from_pretrained(tmp_path / "clip")("a red dog")["input_ids"]
+    processor = transformers.AutoImageProcessor.from_pretrained(out, backend="pil")
+    assert processor.crop_size["height"] == SIZE
+    again = vsetune("trial", "model", run, "--transformers", "--output", str(out))
+    assert again.refused(of_studies.MODEL_FOLDER_TAKEN, str(out))
+
+
+def test_a_network_without_a_class_there_is_refused(vsetune, record, tmp_path) -> None:
+    said = vsetune("trial", "model", record(), "--transformers", "--output", str(tmp_path / "out"))
+    assert said.refused(of_studies.NOT_FOR_TRANSFORMERS, "network vsepp")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_is_needed(vsetune, record) -> None:
+    assert vsetune("trial", "model", "tiny", "--transformers").refused(messages.FOLDER_NEEDED, "--output")
