@@ -87,3 +87,12 @@ FILE_NEEDED = Message("VSE-X050", "{name}: got the name of a sweep, need its nig
 NO_HISTORY = Message(
     "VSE-X051", "{name}: no nightly sweep has a history in {home}; give its file, or run a night first."
 )
+
+# MLflow's UI
+NO_MLFLOW = Message(
+    "VSE-X060", "studies of this home are not exported to MLflow: MLFLOW_TRACKING_URI is none, or the home is on object "
+    "storage; need --tracking-uri URI of the database that has them.",
+)
+MLFLOW_RUNS = Message("VSE-X061", "the MLflow server at {address} has the studies: open it in a browser.")
+NO_MLFLOW_YET = Message("VSE-X062", "{file}: no MLflow database yet; run a study first, such as vsetune quickstart.")
+NOT_LISTENING = Message("VSE-X063", "--port: cannot listen on {host}:{port} ({reason}); try --port {other}.")

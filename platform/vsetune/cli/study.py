@@ -17,7 +17,6 @@ from vsetune.cli.output import (
     counted,
     inform,
     interruptible,
-    mlflow_server,
     print_json,
     results,
     searched_text,
@@ -198,10 +197,19 @@ def run(
         resolve_cells(study, where=str(file))
         results.out(dump_yaml(shown_plain(study.to_plain())))
         return
+    again = f"vsetune study run {file} --resume"
+    run_file(file, resume=resume, retry_failed=retry_failed, changed_plugins=changed_plugins, address=address, again=again)
+
+
+def run_file(
+    file: Path, *, again: str, resume: bool, retry_failed: bool = False, changed_plugins: bool = False,
+    address: str | None = None,
+) -> NoReturn:
+    """Run the study of a file, print its leaderboard, and exit as `vsetune study run` does. again: the command that
+    continues it."""
     from vsetune.study.preparation import prepare_study
     from vsetune.study.run import run_study
 
-    again = f"vsetune study run {file} --resume"
     with interruptible(f"nothing finished is lost, go on with: {again}"), sigterm_like_ctrl_c():
         prepared = prepare_study(file, stderr)
         outcome = run_study(
@@ -249,14 +257,14 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str) -> No
 
 
 def in_mlflow(uri: str | None, experiment: str | None) -> list[str]:
-    """The command that serves MLflow's UI, where none answers yet, and where in it the charts of the study are."""
+    """Where in MLflow's UI the charts of the study are, with the command that serves it where no server has it."""
     from vsetune.records.mlflow_descriptions import charts_link
 
-    server = mlflow_server(uri)
-    lines = [] if server is None else [f"MLflow UI: {server}"]
-    if experiment is not None:
-        lines.append(f"charts:    {mlflow_ui(None, uri) or 'http://127.0.0.1:5000'}/{charts_link(experiment)}")
-    return lines
+    if experiment is None:
+        return []
+    server = mlflow_ui(None, uri)
+    first = "" if server is not None else "  (start it first: vsetune ui)"
+    return [f"charts:    {server or 'http://127.0.0.1:5000'}/{charts_link(experiment)}{first}"]
 
 
 _EXIT_CODES = {"finished": 0, "failed": 1, "partly failed": 3, "interrupted": 130}
