@@ -90,8 +90,9 @@ NO_HISTORY = Message(
 
 # MLflow's UI
 NO_MLFLOW = Message(
-    "VSE-X060", "studies of this home are not exported to MLflow: MLFLOW_TRACKING_URI is none, or the home is on object "
-    "storage; need --tracking-uri URI of the database that has them.",
+    "VSE-X060",
+    "studies of this home are not exported to MLflow: MLFLOW_TRACKING_URI is none, or the home is on object storage; need "
+    "--tracking-uri URI of the database that has them.",
 )
 MLFLOW_RUNS = Message("VSE-X061", "the MLflow server at {address} has the studies: open it in a browser.")
 NO_MLFLOW_YET = Message("VSE-X062", "{file}: no MLflow database yet; run a study first, such as vsetune quickstart.")

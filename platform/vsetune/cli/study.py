@@ -198,7 +198,9 @@ def run(
         results.out(dump_yaml(shown_plain(study.to_plain())))
         return
     again = f"vsetune study run {file} --resume"
-    run_file(file, resume=resume, retry_failed=retry_failed, changed_plugins=changed_plugins, address=address, again=again)
+    run_file(
+        file, again=again, resume=resume, retry_failed=retry_failed, changed_plugins=changed_plugins, address=address,
+    )
 
 
 def run_file(

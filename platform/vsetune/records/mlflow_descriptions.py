@@ -51,7 +51,8 @@ def attempt_tags(start: AttemptStart) -> dict[str, str]:
     found = {
         "trial": start.trial, "attempt": str(start.number), "cell": start.cell, "phase": start.phase,
         "network": start.network, "loss": start.loss, "seed": str(start.seed),
-        CONFIGURATION: configuration_words(start.configuration), "environment": _json(start.environment), "protocol": _json(start.protocol),
+        CONFIGURATION: configuration_words(start.configuration),
+        "environment": _json(start.environment), "protocol": _json(start.protocol),
     }
     found |= {f"{PLUGIN_TAG}{key}": sha256 for key, sha256 in start.resolved.get("plugins", {}).items()}
     found |= {key: start.environment[key] for key in (WARM_START,) if key in start.environment}
@@ -66,8 +67,8 @@ def configuration_words(configuration: Mapping[str, Any]) -> str:
 
 
 def attempt_params(start: AttemptStart) -> dict[str, str]:
-    """Parameters for comparison in a table: the attempt's cell, network, loss and seed, those that the search chose, then
-    every fixed one.
+    """Parameters for comparison in a table: the attempt's cell, network, loss and seed, those that the search chose,
+    then every fixed one.
 
     Left out as uninformative: fixed ones that are off (None, False, zero, empty), and mappings. All are in the artifact
     config.yaml.
