@@ -91,7 +91,7 @@ NO_HISTORY = Message(
 # MLflow's UI
 NO_MLFLOW = Message(
     "VSE-X060",
-    "studies of this home are not exported to MLflow: MLFLOW_TRACKING_URI is none, or the home is on object storage; need "
+    "studies of this home are not exported to MLflow (MLFLOW_TRACKING_URI is none, or the home is on S3); need "
     "--tracking-uri URI of the database that has them.",
 )
 MLFLOW_RUNS = Message("VSE-X061", "the MLflow server at {address} has the studies: open it in a browser.")

@@ -233,6 +233,7 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str) -> No
 
     go_on: the command that continues an interrupted study.
     """
+    from vsetune.report.shown_runs import networks_of_means
     from vsetune.report.terminal import render_table
 
     if outcome.board is not None:
@@ -246,7 +247,9 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str) -> No
     lines = [f"{prepared.spec.study}: {counts}"]
     if outcome.page is not None:
         lines.append(f"page:      {outcome.page}")
-    lines += in_mlflow(tracking_uri(prepared.spec.tracking), outcome.experiment)
+    boards = [] if outcome.board is None else [outcome.board]
+    networks = networks_of_means(boards, prepared.spec.study)
+    lines += in_mlflow(tracking_uri(prepared.spec.tracking), outcome.experiment, networks)
     inform("\n".join(lines))
     if outcome.undelivered:
         complain("warning", messages.NOT_IN_MLFLOW(
@@ -258,15 +261,17 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str) -> No
     raise typer.Exit(_EXIT_CODES[outcome.ending] or (_UNDELIVERED if outcome.undelivered else 0))
 
 
-def in_mlflow(uri: str | None, experiment: str | None) -> list[str]:
-    """Where in MLflow's UI the charts of the study are, with the command that serves it where no server has it."""
+def in_mlflow(uri: str | None, experiment: str | None, networks: Sequence[str]) -> list[str]:
+    """Where in MLflow's UI the charts of the study are, with the command that serves it where no server has it.
+    networks: those with mean curves; the charts of a single one are shown."""
     from vsetune.records.mlflow_descriptions import charts_link
 
     if experiment is None:
         return []
     server = mlflow_ui(None, uri)
-    first = "" if server is not None else "  (start it first: vsetune ui)"
-    return [f"charts:    {server or 'http://127.0.0.1:5000'}/{charts_link(experiment)}{first}"]
+    link = charts_link(experiment, networks[0] if len(networks) == 1 else "")
+    start = [] if server is not None else ["MLflow:    vsetune ui"]
+    return [*start, f"charts:    {server or 'http://127.0.0.1:5000'}/{link}"]
 
 
 _EXIT_CODES = {"finished": 0, "failed": 1, "partly failed": 3, "interrupted": 130}

@@ -68,6 +68,11 @@ def _answer(rows: Sequence[Row], reference: Row, comparisons: Sequence[Compariso
                 "copy of the study file under another name, then vsetune study run FILE"
             )
         return f"{which}: twice as many seeds narrow the intervals by about 30 %: {_confirm(studies, 2 * units)}"
+    if not any(each.by_search for each in comparisons):
+        return (
+            "these are losses at equal settings; whether it holds for tuned ones: a study that searches each loss "
+            f"{FEWEST_REPEATS} times (search.repeats: {FEWEST_REPEATS})"
+        )
     return "all comparisons are decided; another network or data set takes a study of its own"
 
 
