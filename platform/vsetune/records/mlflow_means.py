@@ -50,7 +50,7 @@ class MeanCurve:
 
     @property
     def over(self) -> str:
-        return fingerprint_of([each.attempt_id for each in self.attempts])
+        return fingerprint_of({"attempts": [each.attempt_id for each in self.attempts]})
 
     @property
     def seeds(self) -> str:
