@@ -25,7 +25,12 @@ def more(board: Leaderboard) -> list[str]:
     """Commands that show the rest. Several studies share a board by data set, so each names its own."""
     studies = list(dict.fromkeys(row.study for row in board.rows))
     named = " ".join(studies)
+    tuned = (
+        f"search: {{configurations: 8, repeats: {FEWEST_REPEATS}}} in a study file, then vsetune study run FILE: each "
+        "loss at its own best settings"
+    )
     return [
+        *([] if any(row.is_tuned for row in board.rows) else [tuned]),
         f"vsetune leaderboard notes {named}: definitions, caveats, every search",
         f"vsetune leaderboard export {named}: the page, with curves",
     ]
@@ -68,11 +73,6 @@ def _answer(rows: Sequence[Row], reference: Row, comparisons: Sequence[Compariso
                 "copy of the study file under another name, then vsetune study run FILE"
             )
         return f"{which}: twice as many seeds narrow the intervals by about 30 %: {_confirm(studies, 2 * units)}"
-    if not any(each.by_search for each in comparisons):
-        return (
-            "these are losses at equal settings; whether it holds for tuned ones: a study that searches each loss "
-            f"{FEWEST_REPEATS} times (search.repeats: {FEWEST_REPEATS})"
-        )
     return "all comparisons are decided; another network or data set takes a study of its own"
 
 

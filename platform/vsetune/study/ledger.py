@@ -106,8 +106,9 @@ class StudyLedger:
         """The next trial, once the log has it. Trials that are nearest to a result come first.
 
         The order: interrupted trials, the first one of each cell, confirmations of cells whose search is over, a new
-        configuration for the cell with the fewest epochs committed. "wait": none can start now; "done": none is left, or the log has not accepted
-        events for too long. cells: only trials of these cells, while the other cells wait; None: of all cells.
+        configuration for the cell with the fewest epochs committed. "wait": none can start now; "done": none is left,
+        or the log has not accepted events for too long. cells: only trials of these cells, while the other cells wait;
+        None: of all cells.
         """
         now = self._clock()
         if now < self._settle_not_before:
