@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -57,7 +56,7 @@ def test_it_serves_the_home_and_leaves_nothing_where_it_was_started(home: Path, 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "vsetune.cli.entry", "ui", "--port", str(port)]
-    server = subprocess.Popen(command, cwd=home / "here", start_new_session=True)
+    server = subprocess.Popen(command, cwd=home / "here")
     try:
         for _ in range(600):
             try:
@@ -68,7 +67,9 @@ def test_it_serves_the_home_and_leaves_nothing_where_it_was_started(home: Path, 
                 signal.sigtimedwait([], 0.2)
         assert answer == b"OK"
     finally:
-        os.killpg(server.pid, signal.SIGINT)
+        server.send_signal(signal.SIGTERM)
         server.wait(60)
     assert server.returncode == 0
     assert list((home / "here").iterdir()) == []
+    with socket.create_server(("127.0.0.1", port)):  # MLflow has gone as well
+        pass

@@ -78,7 +78,7 @@ TWO = (OPENED, *trained(FIRST, {10: 30.0, 20: 40.0}), *trained(SECOND, {10: 34.0
 
 def test_the_mean_over_seeds_is_a_run_above_them(uri: str, exported: Callable[..., dict[str, Run]]) -> None:
     runs = exported(*TWO, *trained(seed_of(0, margin=0.3), {10: 3.0}), Closed("finished", (), 12.0))
-    mean = runs["vsepp.lmh, mean of 2 seeds"]
+    mean = runs["lmh, mean of 2 seeds of vsepp.lmh"]
     assert series(uri, mean, "m_recall") == {10: [32.0], 20: [45.0]}  # step 30 has one seed alone
     assert series(uri, mean, "epoch") == {10: [1.0], 20: [2.0]}
     assert series(uri, mean, "i2t_r1") == {10: [10.5], 20: [10.5]}
@@ -95,15 +95,15 @@ def test_the_mean_over_seeds_is_a_run_above_them(uri: str, exported: Callable[..
 def test_a_resumed_study_adds_nothing_to_a_mean_and_a_further_seed_replaces_it(
     uri: str, exported: Callable[..., dict[str, Run]]
 ) -> None:
-    before = exported(*TWO, Closed("killed", (), 12.0))["vsepp.lmh, mean of 2 seeds"]
+    before = exported(*TWO, Closed("killed", (), 12.0))["lmh, mean of 2 seeds of vsepp.lmh"]
     again = exported(replace(OPENED, at=13.0), Closed("finished", (), 14.0))
-    assert again["vsepp.lmh, mean of 2 seeds"].info.run_id == before.info.run_id
+    assert again["lmh, mean of 2 seeds of vsepp.lmh"].info.run_id == before.info.run_id
     assert series(uri, before, "m_recall") == {10: [32.0], 20: [45.0]}
     more = exported(
         replace(OPENED, at=15.0), *trained(THIRD, {10: 35.0, 20: 60.0}, at=16.0), Closed("finished", (), 20.0)
     )
-    assert "vsepp.lmh, mean of 2 seeds" not in more
-    mean = more["vsepp.lmh, mean of 3 seeds"]
+    assert "lmh, mean of 2 seeds of vsepp.lmh" not in more
+    mean = more["lmh, mean of 3 seeds of vsepp.lmh"]
     assert series(uri, mean, "m_recall") == {10: [33.0], 20: [50.0]}
     assert {more[each.trial].data.tags[PARENT] for each in (FIRST, SECOND, THIRD)} == {mean.info.run_id}
 
@@ -125,5 +125,5 @@ def test_the_charts_of_a_network_show_its_means_over_epochs(uri: str, exported: 
     assert experiment is not None
     view = json.loads(experiment.tags[f"mlflow.sharedViewState.{view_key('vsepp')}"])
     found = client.search_runs([experiment.experiment_id], view["searchFilter"])
-    assert [run.info.run_name for run in found] == ["vsepp.lmh, mean of 2 seeds"]
+    assert [run.info.run_name for run in found] == ["lmh, mean of 2 seeds of vsepp.lmh"]
     assert view["globalLineChartConfig"]["selectedXAxisMetricKey"] == "epoch"

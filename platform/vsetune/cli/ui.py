@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -46,9 +47,15 @@ def ui(
         "--artifacts-destination", str(home() / "artifacts"),
     ]
     address = {"MLFLOW_BACKEND_STORE_URI": uri}  # not an argument: others on this machine can read those
-    ended = subprocess.run(command, env={**os.environ, **_SETTINGS, **address}, check=False)
-    if ended.returncode not in (0, 130, -2):
-        raise typer.Exit(1)
+    server = subprocess.Popen(command, env={**os.environ, **_SETTINGS, **address}, start_new_session=True)
+    try:
+        code = server.wait()
+    except KeyboardInterrupt:
+        os.killpg(server.pid, signal.SIGTERM)  # MLflow's own child too
+        server.wait()
+        inform("stopped")
+        return
+    raise typer.Exit(1 if code else 0)
 
 
 def _database(given: str | None) -> str:

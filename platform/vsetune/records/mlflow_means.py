@@ -142,9 +142,8 @@ def _make(client: MlflowClient, experiment_id: str, curve: MeanCurve, parent: st
         CONFIGURATION: words,
         NOTE: f"**{start.cell}** ({words}): mean over the seeds {curve.seeds}. Each seed is a run below this one.",
     }
-    run = client.create_run(
-        experiment_id, start_time=at, run_name=f"{start.cell}, mean of {count} seeds", tags=tags,
-    )
+    shown = f"{start.loss}, mean of {count} seeds of {start.cell}"  # lists cut names at their end
+    run = client.create_run(experiment_id, start_time=at, run_name=shown, tags=tags)
     run_id = str(run.info.run_id)
     params = {**attempt_params(start), "seed": f"mean of {count}"}
     last = max((step for points in curve.series.values() for step, _ in points), default=0)
