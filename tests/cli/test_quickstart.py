@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -31,7 +32,11 @@ def test_its_file_is_that_of_the_checkout_and_searches_nothing() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_wheel_needs_no_checkout(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ROOT]
+    source = tmp_path / "source"
+    shutil.copytree(ROOT / "platform", source / "platform", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, source)
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("vsetune-*.whl")
     site, empty = tmp_path / "site", tmp_path / "empty"
@@ -43,12 +48,12 @@ def test_a_wheel_needs_no_checkout(tmp_path: Path) -> None:
         "PYTHONPATH": os.pathsep.join([str(site), sysconfig.get_paths()["purelib"]]),
     }
     done = subprocess.run(
-        [sys.executable, "-c", "from vsetune.cli.entry import run; run()", "quickstart"],
+        [sys.executable, "-P", "-c", "from vsetune.cli.entry import run; run()", "quickstart"],
         cwd=empty, env=environment, capture_output=True, text=True,
     )
     assert done.returncode == 0, done.stderr
     assert "first results" in done.stderr
-    assert "the data support that" in done.stdout
+    assert "the data support that info_nce" in done.stdout  # 7 points higher than lsh over ten seeds, each by 4 or more
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
     assert list(empty.iterdir()) == []
     again = subprocess.run(
