@@ -35,7 +35,7 @@ def test_a_study_that_a_server_has_is_shown_by_that_server(home: Path) -> None:
 
 def test_studies_that_are_not_exported_are_nowhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
-    with refused(messages.NO_MLFLOW):
+    with refused(messages.NOT_EXPORTED):
         ui()
 
 

@@ -89,7 +89,7 @@ NO_HISTORY = Message(
 )
 
 # MLflow's UI
-NO_MLFLOW = Message(
+NOT_EXPORTED = Message(
     "VSE-X060",
     "studies of this home are not exported to MLflow (MLFLOW_TRACKING_URI is none, or the home is on S3); need "
     "--tracking-uri URI of the database that has them.",

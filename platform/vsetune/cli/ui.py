@@ -62,7 +62,7 @@ def _database(given: str | None) -> str:
     """The database of MLflow. UsageError where nothing is exported, no study has run, or a server has it."""
     uri = store_uri(tracking_of(given))
     if uri is None:
-        raise UsageError(messages.NO_MLFLOW())
+        raise UsageError(messages.NOT_EXPORTED())
     if uri.startswith(("http://", "https://")):
         raise UsageError(messages.MLFLOW_RUNS(address=mlflow_ui(None, uri)))
     file = uri.removeprefix(_SQLITE)
