@@ -17,8 +17,8 @@ unexport PYTHONDONTWRITEBYTECODE  # without it every test process and every work
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 14
 
-quickstart: $(VENV)/.run  ## make the embedded data, run a sweep on it, show the leaderboard
-	@$(BIN)/vsetune study run studies/quickstart.yaml --resume
+quickstart: $(VENV)/.run  ## make the embedded data, compare three losses on it, show the leaderboard
+	@$(BIN)/vsetune quickstart
 
 test: $(VENV)/.dev  ## lint, types and the tests that fit into minutes
 	$(BIN)/ruff check platform tests jobs benchmarks dashboards docs
@@ -59,19 +59,27 @@ install: $(VENV)/.dev  ## the environment with every extra
 clean:  ## remove the environment and caches, keep data and results
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache platform/vsetune.egg-info
 
+INSTALL := $(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable
+# hundreds of lines of pip as one that changes; its errors stand below, and its exit code counts (pipefail)
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
+IN_ONE_LINE := awk '/^(Collecting|  Downloading|Installing)/ { \
+	count += /^Collecting/; printf "\r\033[K%3d packages: %.60s", count, $$0; fflush() } END { print "" }'
+
 $(VENV)/.run: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@echo "installing into $(VENV): ray, torch, mlflow and what they need, 1 to 3 minutes"
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) . | $(IN_ONE_LINE)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cnn,transformers,encoder,parses,jobs,postgres,dashboards,docs,dev,mutation]'
+	@$(INSTALL) '.[cnn,transformers,encoder,parses,jobs,postgres,dashboards,docs,dev,mutation]' | $(IN_ONE_LINE)
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@$(INSTALL) '.[docs]' | $(IN_ONE_LINE)
 	@touch $@
 
 $(VENV)/.chaos: $(VENV)/.run
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[chaos]'
+	@$(INSTALL) '.[chaos]' | $(IN_ONE_LINE)
 	@touch $@

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from vsetune.cli import messages
 from vsetune.cli.main import run as vsetune_command
-from vsetune.cli.output import mlflow_server
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.storage.hashes import fingerprint_of
 from vsetune.study.places import mlflow_ui
@@ -72,17 +71,7 @@ def test_a_fault_of_ours_is_told_without_passwords(monkeypatch, capfd) -> None:
     assert "http://ann:***@host" in line
 
 
-def test_the_command_of_the_mlflow_ui_leaves_the_password_to_the_person() -> None:
-    assert mlflow_server("sqlite:////home/x/mlflow.db") == (
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false "
-        "mlflow server --backend-store-uri sqlite:////home/x/mlflow.db --workers 1 --port 5000"
-    )
-    assert mlflow_server(f"postgresql://ann:{SECRET}@host/db") == (
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false "
-        "mlflow server --backend-store-uri 'postgresql://ann:***@host/db' --workers 1 --port 5000  "
-        "(with the password in place of ***)"
-    )
-    assert mlflow_server("http://ann@host") is None
+def test_the_address_of_the_mlflow_ui_has_no_password() -> None:
     assert mlflow_ui(None, f"https://ann:{SECRET}@host:5000/mlflow/") == "https://host:5000/mlflow"
     assert mlflow_ui("http://127.0.0.1:5000", "sqlite:///x.db") == "http://127.0.0.1:5000"
     assert mlflow_ui(None, "sqlite:///x.db") is None

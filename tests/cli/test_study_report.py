@@ -18,18 +18,18 @@ CHARTS = (
 
 
 def test_a_database_needs_a_server_and_the_charts_are_at_its_address() -> None:
-    command = (
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false "
-        "mlflow server --backend-store-uri sqlite:////h/mlflow.db --workers 1 --port 5000"
-    )
-    assert in_mlflow("sqlite:////h/mlflow.db", "7") == [
-        f"MLflow UI: {command}", f"charts:    http://127.0.0.1:5000/{CHARTS}",
-    ]
-    assert in_mlflow("sqlite:////h/mlflow.db", None) == [f"MLflow UI: {command}"]
+    charts = f"charts:    http://127.0.0.1:5000/{CHARTS}"
+    assert in_mlflow("sqlite:////h/mlflow.db", "7", ["vsepp", "scan"]) == ["MLflow:    vsetune ui", charts]
+    assert in_mlflow("sqlite:////h/mlflow.db", None, ["vsepp"]) == []
+
+
+def test_charts_of_a_single_network_are_those_of_its_mean_curves() -> None:
+    means = CHARTS.replace("viewStateShareKey=vsetune", "viewStateShareKey=vsetune-vsepp")
+    assert in_mlflow("http://mlflow:5000", "7", ["vsepp"]) == [f"charts:    http://mlflow:5000/{means}"]
 
 
 def test_a_server_that_answers_is_named_without_its_password() -> None:
-    assert in_mlflow("http://ann:secret@mlflow:5000", "7") == [f"charts:    http://mlflow:5000/{CHARTS}"]
+    assert in_mlflow("http://ann:secret@mlflow:5000", "7", []) == [f"charts:    http://mlflow:5000/{CHARTS}"]
 
 
 def test_every_chart_of_the_prepared_view_shows_a_number_that_runs_have_in_mlflow(record, vsetune, mlflow_here) -> None:

@@ -216,9 +216,9 @@ def test_seeds_that_searched_have_no_interval_and_enter_no_test(attempt):
     assert (row.flags, len(row.headline)) == (("chosen_by_itself",), 1)
     assert (row.m_recall_bounds, row.comparison.seeds, row.comparison.m_recall) == (None, (), None)
     assert headline(board) == [
-        "vsepp on scenes: no confirmed search of each loss: the board cannot say which tuned loss is higher."
+        "vsepp on scenes: no loss has a confirming seed: the board cannot say which tuned loss is higher."
     ]
-    assert findings(board)[0].startswith("vsepp lseh against lmh, no confirmed search of each loss: the board cannot ")
+    assert findings(board)[0].startswith("vsepp lseh against lmh, no loss has a confirming seed: the board cannot ")
 
 
 def test_the_searching_seed_is_not_in_the_interval_of_the_mean(attempt):

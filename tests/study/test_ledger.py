@@ -81,6 +81,12 @@ def test_cells_take_turns_and_a_winner_is_confirmed_before_another_cell_goes_on(
     assert not driver.ledger.has_work()
 
 
+def test_every_cell_has_its_first_trial_before_any_is_repeated(logs: Logs) -> None:
+    """So that a board can compare all losses early."""
+    driver = Driver(make_study(search={"configurations": 1}, seeds=[7, 8, 9]), logs)
+    assert [name.partition("-")[0] for name in driver.run_all()[:3]] == ["vsepp.lmh", "vsepp.lseh", "vsepp.lmh"]
+
+
 def test_cells_without_a_place_are_left_out_and_waited_for(logs: Logs) -> None:
     driver = Driver(make_study(), logs)
     lmh = driver.run(driver.next(), 10.0)

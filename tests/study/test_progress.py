@@ -63,6 +63,37 @@ def test_trials_that_ended_before_a_resume_do_not_count_for_the_pace() -> None:
     assert "9 of 12 trials, 10.0 min, about 30 min left" in shown
 
 
+def test_what_running_trials_have_trained_counts_too() -> None:
+    ledger = ledger_with("rr", promised=4)
+
+    def train() -> None:
+        for number in (0, 1):
+            ledger.record_point(f"vsepp.lmh-c{number:03d}-s0", ValidationPoint(1, 1.0, 1, 30.0, 1.0))  # of two epochs
+
+    assert "about 90 s left" in seen(ledger, seconds=30.0, change=train)
+
+
+def test_the_first_board_is_shown_once_when_every_cell_has_a_result() -> None:
+    ledger, stream = ledger_with("rrr", promised=3), io.StringIO()
+    boards = iter(["the first board"])
+    progress = StudyProgress(ledger, Console(file=stream, width=80), first_board=lambda: next(boards))
+    progress.changed()
+    assert "board" not in stream.getvalue()
+    end(ledger, 0)
+    progress.changed()
+    end(ledger, 1)
+    progress.changed()
+    assert stream.getvalue().count("the first board") == 1
+
+
+def test_a_study_that_goes_on_behind_its_first_board_shows_none() -> None:
+    ledger, stream = ledger_with("frr", promised=3), io.StringIO()
+    progress = StudyProgress(ledger, Console(file=stream, width=80), first_board=lambda: "the first board")
+    end(ledger, 1)
+    progress.changed()
+    assert "board" not in stream.getvalue()
+
+
 def test_each_trial_that_ends_is_one_line_however_long_its_error() -> None:
     ledger, stream = ledger_with("frr", promised=3), io.StringIO()
     progress = StudyProgress(ledger, Console(file=stream, width=80), clock=lambda: 0.0)

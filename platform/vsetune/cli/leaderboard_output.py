@@ -12,7 +12,7 @@ import typer
 
 from vsetune.cli import messages
 from vsetune.cli.options import Baseline, flag, place_to_write
-from vsetune.cli.output import as_problem, inform, mlflow_server, results
+from vsetune.cli.output import as_problem, inform, results
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import UsageError
 from vsetune.records.events import AttemptRecord, StudyRecord
@@ -108,9 +108,8 @@ def export(
         write_text(path, content)
         inform(f"written: {path.absolute()}")
         keep_in_home(path)
-    server = mlflow_server(uri) if html is not None and ui is None else None
-    if server is not None:
-        inform(f"runs in the MLflow UI: {server}  (with --mlflow http://127.0.0.1:5000 the page links to them)")
+    if html is not None and ui is None and uri is not None:
+        inform("runs in the MLflow UI: vsetune ui  (with --mlflow http://127.0.0.1:5000 the page links to them)")
 
 
 def _page(read: ReadBoards, columns: Sequence[Column], ui: str | None) -> str:

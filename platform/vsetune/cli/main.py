@@ -24,11 +24,13 @@ from vsetune.cli import (
     messages,
     network_weights,
     nightly,
+    quickstart,
     serve,
     study,
     tracking,
     train,
     trial,
+    ui,
 )
 from vsetune.cli.options import flag
 from vsetune.cli.output import as_problem, complain, inform, results
@@ -73,10 +75,10 @@ def _join_lines(commands: Mapping[str, Any]) -> None:
 app = typer.Typer(
     name="vsetune", cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: vsetune study run studies/quickstart.yaml",
+    epilog="Example: vsetune quickstart",
 )
-app.add_typer(train.app)
-app.add_typer(serve.app)
+for _alone in (quickstart, train, serve, ui):
+    app.add_typer(_alone.app)
 for _name, _group in {
     "study": study.app, "job": job.app, "leaderboard": leaderboard.app, "nightly": nightly.app, "trial": trial.app,
     "data": data.app, "tracking": tracking.app, "losses": components.losses, "networks": components.networks,
@@ -101,9 +103,9 @@ def _root(
     """Which loss reaches the best M-Recall in the fewest epochs? Fair, resumable comparison of losses and networks
     for image-text retrieval.
 
-    [bold]vsetune study run studies/quickstart.yaml[/bold]   compare four losses, in minutes
-    [bold]vsetune leaderboard show quickstart[/bold]         see the result again
-    [bold]vsetune losses list[/bold]                         see what can be compared
+    [bold]vsetune quickstart[/bold]                    compare three losses, in minutes
+    [bold]vsetune leaderboard show quickstart[/bold]   see the result again
+    [bold]vsetune losses list[/bold]                   see what can be compared
 
     Data, checkpoints and results go to VSETUNE_HOME (default: ~/vsetune). VSETUNE_LOG=INFO prints more.
     """

@@ -92,3 +92,13 @@ NO_EMBEDDINGS = Message(
     "that embeds."
 )
 FOLDER_NEEDED = Message("VSE-X140", "--transformers writes a folder; also give --output FOLDER")
+
+# MLflow's UI
+NOT_EXPORTED = Message(
+    "VSE-X060",
+    "studies of this home are not exported to MLflow (MLFLOW_TRACKING_URI is none, or the home is on S3); need "
+    "--tracking-uri URI of the database that has them.",
+)
+MLFLOW_RUNS = Message("VSE-X061", "the MLflow server at {address} has the studies: open it in a browser.")
+NO_MLFLOW_YET = Message("VSE-X062", "{file}: no MLflow database yet; run a study first, such as vsetune quickstart.")
+NOT_LISTENING = Message("VSE-X063", "--port: cannot listen on {host}:{port} ({reason}); try --port {other}.")

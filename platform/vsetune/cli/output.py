@@ -18,7 +18,7 @@ from rich.text import Text
 from vsetune.config.spec.base import Choices, Domain
 from vsetune.config.study.cells import Cell
 from vsetune.errors import Problem
-from vsetune.storage.addresses import masked, shown_url
+from vsetune.storage.addresses import masked
 
 if TYPE_CHECKING:
     from vsetune.data.progress import ProgressSink
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 results = Console(markup=False, emoji=False, highlight=False)
 stderr = Console(stderr=True, markup=False, emoji=False, highlight=False)
 _ENDLESS = re.compile(r"(\S{300})\S{200,}(\S{100})")
-_WITHOUT_JOBS = "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
-"""MLflow starts eight processes of 230 MB, for evaluations of language models, beside the two that show runs."""
 
 
 def inform(text: str) -> None:
@@ -61,23 +59,6 @@ def as_problem(text: str) -> Problem:
 def counted(number: int, one: str, several: str) -> str:
     """`1 study`, `2 studies`."""
     return f"{number} {one if number == 1 else several}"
-
-
-def mlflow_server(uri: str | None) -> str | None:
-    """The command that shows a database in the MLflow UI, with the password left for the person to fill in.
-
-    None where nothing is exported, a server answers already (http), or nothing could serve it.
-    """
-    if uri is None or "://" not in uri or uri.startswith(("http://", "https://")):
-        return None
-    shown = shown_url(uri)
-    fill_in = "" if shown == uri else "  (with the password in place of ***)"
-    return f"{_WITHOUT_JOBS} mlflow server --backend-store-uri {_quoted(shown)} --workers 1 --port 5000{fill_in}"
-
-
-def _quoted(url: str) -> str:
-    """Quoted for a shell that would interpret ? & and *."""
-    return f"'{url}'" if set(url) & set("?&*' ") else url
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import typer
 from vsetune.cli import messages
 from vsetune.cli.leaderboard_output import HitShare, MlflowUrl, TargetShare, shares_of
 from vsetune.cli.options import Baseline, Device
-from vsetune.cli.output import inform, mlflow_server
+from vsetune.cli.output import inform
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import UsageError
 from vsetune.records.studies import Studies
@@ -53,9 +53,8 @@ def serve(
     ) as server:
         inform(f"studies: {server.url}  (Ctrl-C ends it)")
         inform(f"ask a trained model: {server.url}search")
-        command = mlflow_server(uri) if ui is None else None
-        if command is not None:
-            inform(f"for links to runs start {command}  and give --mlflow http://127.0.0.1:5000")
+        if ui is None and uri is not None:
+            inform("for links to runs start vsetune ui  and give --mlflow http://127.0.0.1:5000")
         try:
             server.serve_forever()
         except KeyboardInterrupt:

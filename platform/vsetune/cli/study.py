@@ -17,7 +17,6 @@ from vsetune.cli.output import (
     counted,
     inform,
     interruptible,
-    mlflow_server,
     print_json,
     results,
     searched_text,
@@ -204,10 +203,21 @@ def run(
         resolve_cells(study, where=str(file))
         results.out(dump_yaml(shown_plain(study.to_plain())))
         return
+    again = f"vsetune study run {file} --resume"
+    run_file(
+        file, again=again, resume=resume, retry_failed=retry_failed, changed_plugins=changed_plugins, address=address,
+    )
+
+
+def run_file(
+    file: Path, *, again: str, resume: bool, retry_failed: bool = False, changed_plugins: bool = False,
+    address: str | None = None,
+) -> NoReturn:
+    """Run the study of a file, print its leaderboard, and exit as `vsetune study run` does. again: the command that
+    continues it."""
     from vsetune.study.preparation import prepare_study
     from vsetune.study.run import run_study
 
-    again = f"vsetune study run {file} --resume"
     with interruptible(f"nothing finished is lost, go on with: {again}"), sigterm_like_ctrl_c():
         prepared = prepare_study(file, stderr)
         outcome = run_study(
@@ -229,6 +239,7 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str) -> No
 
     go_on: the command that continues an interrupted study.
     """
+    from vsetune.report.shown_runs import networks_of_means
     from vsetune.report.terminal import render_table
 
     if outcome.board is not None:
@@ -242,7 +253,9 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str) -> No
     lines = [f"{prepared.spec.study}: {counts}"]
     if outcome.page is not None:
         lines.append(f"page:      {outcome.page}")
-    lines += in_mlflow(tracking_uri(prepared.spec.tracking), outcome.experiment)
+    boards = [] if outcome.board is None else [outcome.board]
+    networks = networks_of_means(boards, prepared.spec.study)
+    lines += in_mlflow(tracking_uri(prepared.spec.tracking), outcome.experiment, networks)
     inform("\n".join(lines))
     if outcome.undelivered:
         complain("warning", messages.NOT_IN_MLFLOW(
@@ -254,15 +267,17 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str) -> No
     raise typer.Exit(_EXIT_CODES[outcome.ending] or (_UNDELIVERED if outcome.undelivered else 0))
 
 
-def in_mlflow(uri: str | None, experiment: str | None) -> list[str]:
-    """The command that serves MLflow's UI, where none answers yet, and where in it the charts of the study are."""
+def in_mlflow(uri: str | None, experiment: str | None, networks: Sequence[str]) -> list[str]:
+    """Where in MLflow's UI the charts of the study are, with the command that serves it where no server has it.
+    networks: those with mean curves; the charts of a single one are shown."""
     from vsetune.records.mlflow_descriptions import charts_link
 
-    server = mlflow_server(uri)
-    lines = [] if server is None else [f"MLflow UI: {server}"]
-    if experiment is not None:
-        lines.append(f"charts:    {mlflow_ui(None, uri) or 'http://127.0.0.1:5000'}/{charts_link(experiment)}")
-    return lines
+    if experiment is None:
+        return []
+    server = mlflow_ui(None, uri)
+    link = charts_link(experiment, networks[0] if len(networks) == 1 else "")
+    start = [] if server is not None else ["MLflow:    vsetune ui"]
+    return [*start, f"charts:    {server or 'http://127.0.0.1:5000'}/{link}"]
 
 
 _EXIT_CODES = {"finished": 0, "failed": 1, "partly failed": 3, "interrupted": 130}

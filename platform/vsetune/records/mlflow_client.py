@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 SQLITE = "sqlite:///"
 KIND, NOTE = "vsetune.kind", "mlflow.note.content"
-"""Tags of experiments and runs: what they hold (`study`, `attempt`, `nights`, `night`); a text shown on top."""
+"""Tags of experiments and runs: what they hold (`study`, `attempt`, `mean`, `nights`, `night`); a text shown on top."""
+ATTEMPT, PARENT = "vsetune.attempt", "mlflow.parentRunId"
+"""Tags of runs: the name of the attempt, study or mean; the run above it."""
 PIECE = 5000
 """Longest tag, in characters, that MLflow accepts on every store."""
 _REFUSALS = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "RESOURCE_ALREADY_EXISTS")

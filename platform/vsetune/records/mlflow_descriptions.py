@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from vsetune.records.events import PLUGIN_TAG, WARM_START, AttemptStart, Ended, StudyRecord
-from vsetune.records.mlflow_client import NOTE, PIECE
+from vsetune.records.mlflow_client import KIND, NOTE, PIECE
 from vsetune.storage.addresses import shown_url
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 VIEW_KEY = "vsetune"
 """Key of the charts that are set up for a study."""
+CONFIGURATION = "configuration"
+"""Tag of a run: the settings that the search chose, in words."""
 _CHANGES = "+changes"
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _PAGES = (".html", ".md", ".csv", ".tex")
@@ -49,6 +51,7 @@ def attempt_tags(start: AttemptStart) -> dict[str, str]:
     found = {
         "trial": start.trial, "attempt": str(start.number), "cell": start.cell, "phase": start.phase,
         "network": start.network, "loss": start.loss, "seed": str(start.seed),
+        CONFIGURATION: configuration_words(start.configuration),
         "environment": _json(start.environment), "protocol": _json(start.protocol),
     }
     found |= {f"{PLUGIN_TAG}{key}": sha256 for key, sha256 in start.resolved.get("plugins", {}).items()}
@@ -56,9 +59,16 @@ def attempt_tags(start: AttemptStart) -> dict[str, str]:
     return {name: text[:PIECE] for name, text in (found | source_tags(start)).items()}
 
 
+def configuration_words(configuration: Mapping[str, Any]) -> str:
+    """`loss.margin = 0.2, training.learning_rate = 0.001`: what the search chose; `as given` where nothing varies."""
+    shown = (f"{key} = {value:.4g}" if isinstance(value, float) else f"{key} = {value}"
+             for key, value in configuration.items())
+    return ", ".join(shown) or "as given"
+
+
 def attempt_params(start: AttemptStart) -> dict[str, str]:
-    """Parameters for comparison in a table: every hyperparameter, searched or fixed, and the attempt's cell, network,
-    loss and seed.
+    """Parameters for comparison in a table: the attempt's cell, network, loss and seed, those that the search chose,
+    then every fixed one.
 
     Left out as uninformative: fixed ones that are off (None, False, zero, empty), and mappings. All are in the artifact
     config.yaml.
@@ -69,7 +79,8 @@ def attempt_params(start: AttemptStart) -> dict[str, str]:
         for part in ("network", "loss", "training") for name, value in start.resolved.get(part, {}).items()
         if name != "name" and value and not isinstance(value, Mapping)
     }
-    return {key: str(value)[:PIECE] for key, value in {**belongs, **resolved, **start.configuration}.items()}
+    varying = {**belongs, **start.configuration}
+    return {key: str(value)[:PIECE] for key, value in {**varying, **resolved, **varying}.items()}
 
 
 def data_set_facts(start: AttemptStart) -> dict[str, str] | None:
@@ -102,19 +113,29 @@ def attempt_note(event: Ended, tags: Mapping[str, str], experiment_id: str, run_
     ])
 
 
-def study_links(study: str, experiment_id: str, run_id: str, pages: Sequence[str]) -> str:
-    """The end of a study's description: links to its charts, and to pages among its artifacts. pages: their names."""
+def study_links(
+    study: str, experiment_id: str, run_id: str, pages: Sequence[str], *, networks: Sequence[str]
+) -> str:
+    """The end of a study's description: links to its charts, and to pages among its artifacts. pages: their names.
+    networks: those with a view of mean curves."""
     return "\n".join([
         f"- leaderboard: `vsetune leaderboard show {study}`",
         f"- [charts]({charts_link(experiment_id)}): M-Recall of all runs, recalls and costs in groups",
+        *(f"- [{network}]({charts_link(experiment_id, network)}): the mean curve of every loss over its seeds"
+          for network in networks),
         *(f"- [{page}]({_link(experiment_id, run_id, f'artifacts/{page}')})"
           for page in sorted(pages)[:_MOST_LINKS] if page.endswith(_PAGES)),
     ])
 
 
-def charts_link(experiment_id: str) -> str:
-    """Link to the charts of the runs, in MLflow's UI, relative to any server."""
-    return f"{_link(experiment_id)}&viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART"
+def charts_link(experiment_id: str, network: str = "") -> str:
+    """Link to the charts of the runs, in MLflow's UI, relative to any server. network: of its mean curves alone."""
+    return f"{_link(experiment_id)}&viewStateShareKey={view_key(network)}&compareRunsMode=CHART"
+
+
+def view_key(network: str) -> str:
+    """Key of the charts of all runs, or of the mean curves of a network."""
+    return f"{VIEW_KEY}-{network}" if network else VIEW_KEY
 
 
 def run_link(experiment_id: str, run_id: str) -> str:
@@ -166,6 +187,8 @@ def _json(plain: Mapping[str, Any]) -> str:
 
 
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+MEAN = "mean"
+"""Kind of a run that has the mean curve of a configuration over its seeds."""
 _GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "M-Recall": ("LINE", ("m_recall",)),
     "Results": ("BAR", ("best_m_recall", "epochs_to_best")),
@@ -192,8 +215,20 @@ def keep_view(client: MlflowClient, experiment_id: str, note: str, *, series: st
     client.set_experiment_tag(experiment_id, NOTE, described[:PIECE])
 
 
+def keep_mean_view(client: MlflowClient, experiment_id: str, network: str, *, series: str) -> None:
+    """Set up the charts of the mean curves of a network."""
+    chosen = f"tags.`{KIND}` = '{MEAN}' AND tags.network = '{network}'"
+    view = charts_view(series) | {"searchFilter": chosen, "runsHiddenMode": "SHOWALL"}
+    tag = f"mlflow.sharedViewState.{view_key(network)}"
+    client.set_experiment_tag(experiment_id, tag, json.dumps(view, separators=(",", ":")))
+
+
 def charts_view(series: str) -> dict[str, Any]:
-    """The state of MLflow's page of runs: groups, and the charts in each. series: as in `keep_view`."""
+    """The state of MLflow's page of runs: groups, and the charts in each, over epochs where the runs have them. series:
+    as in `keep_view`."""
+    axis = {"xAxisKey": "metric", "selectedXAxisMetricKey": "epoch"} if series == "all" else {
+        "xAxisKey": "step", "selectedXAxisMetricKey": "",
+    }
     groups = {name: group for name, group in _GROUPS.items() if series == "all" or name in _OF_M_RECALL_ALONE}
     names = [*groups, "Model metrics", "System metrics"]
     place_of = {name: f"vsetune-{place}" for place, name in enumerate(names)}
@@ -208,10 +243,10 @@ def charts_view(series: str) -> dict[str, Any]:
     return {
         "compareRunSections": sections, "compareRunCharts": charts, "isAccordionReordered": True,
         "hideEmptyCharts": True,
-        "globalLineChartConfig": {"xAxisKey": "step", "selectedXAxisMetricKey": "", "lineSmoothness": 0},
+        "globalLineChartConfig": {**axis, "lineSmoothness": 0},
         "orderByKey": "metrics.`best_m_recall`", "orderByAsc": False, "runsHiddenMode": "FIRST_20_RUNS",
         "selectedColumns": [
-            "attributes.`Source`", "attributes.`Dataset`", "tags.`cell`", "tags.`status`", "params.`seed`",
+            "params.`network`", "params.`loss`", f"tags.`{CONFIGURATION}`", "params.`seed`", "tags.`status`",
             "metrics.`best_m_recall`", "metrics.`epochs_to_best`",
         ],
     }

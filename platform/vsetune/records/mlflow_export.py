@@ -1,4 +1,5 @@
 """Copies a study's log to MLflow by its public client: an experiment per study, its run, and a nested run per attempt.
+When the study ends, a run with the mean curve of each configuration stands between (`mlflow_means`).
 
     params    hyperparameters, searched or fixed, network, loss, seed, cell
     metrics   every number of every validation at its training step, and the attempt's totals at its end
@@ -43,8 +44,10 @@ from vsetune.records.events import (
 )
 from vsetune.records.log import LOG_FILE, Line, lines_of, name_of_log
 from vsetune.records.mlflow_client import (
+    ATTEMPT,
     KIND,
     NOTE,
+    PARENT,
     PIECE,
     SQLITE,
     artifact_location,
@@ -59,16 +62,18 @@ from vsetune.records.mlflow_descriptions import (
     attempt_tags,
     command_tags,
     keep_data_sets,
+    keep_mean_view,
     keep_view,
     study_links,
     study_note,
 )
+from vsetune.records.mlflow_means import keep_mean, mean_curves
 from vsetune.records.studies import EXPORT_FILE
 from vsetune.storage.addresses import shown_url
 from vsetune.storage.whole_files import read_json, write_json
 
 _log = logging.getLogger(__name__)
-ATTEMPT, STATUS, ERROR = "vsetune.attempt", "status", "error"
+STATUS, ERROR = "status", "error"
 _STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
 _LINES = 1000
 _REFUSED = re.compile(r"[^A-Za-z0-9_.\-: /]")
@@ -200,7 +205,7 @@ class MlflowExport:
         run_id = self._noted.runs.get(name) or self._found("attempt", name)
         if run_id is None:
             tags = {**attempt_tags(start), KIND: "attempt", ATTEMPT: name, STATUS: "running",
-                    "mlflow.parentRunId": str(self._noted.parent)}
+                    PARENT: str(self._noted.parent)}
             shown = start.trial if start.number == 1 else f"{start.trial} attempt {start.number}"
             run = self._client.create_run(
                 self._experiment(), start_time=round(1000 * event.at), run_name=shown, tags=tags
@@ -240,11 +245,22 @@ class MlflowExport:
         self._client.log_artifact(parent, str(self._folder / LOG_FILE))
         record = self._record_now()
         counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(self._noted.ended.values()).items()))
-        links = study_links(record.name, self._experiment(), parent, [Path(name).name for name in event.files])
+        pages = [Path(name).name for name in event.files]
+        links = study_links(record.name, self._experiment(), parent, pages, networks=self._keep_means(parent))
         note = f"{study_note(record)}\n\nAttempts: {counts or 'none'}.\n\n{links}"
         self._client.set_tag(parent, NOTE, note[:PIECE])
         self._client.set_tag(parent, STATUS, event.status)
         self._client.set_terminated(parent, _STATUS[event.status], round(1000 * event.at))
+
+    def _keep_means(self, parent: str) -> list[str]:
+        """Make the runs of mean curves over seeds. Returns the networks that have one."""
+        curves = mean_curves(lines_of(self._folder / LOG_FILE))
+        for curve in curves:
+            keep_mean(self._client, self._experiment(), curve, parent=parent, runs=self._noted.runs)
+        networks = sorted({curve.network for curve in curves})
+        for network in networks:
+            keep_mean_view(self._client, self._experiment(), network, series=self._series)
+        return networks
 
     def _run_of(self, attempt: str) -> str:
         run_id = self._noted.runs.get(attempt) or self._found("attempt", attempt)

@@ -101,14 +101,14 @@ def _one_search(compared: Sequence[Row], rows: Sequence[Row], claim: str) -> str
     short = {loss: count for loss, count in counts.items() if count < FEWEST_REPEATS}
     counted = {_count_of_searches(count) for count in short.values()}
     if len(counted) == 1 and len(short) == len(compared) + 1:
-        state = f"{counted.pop()} of each loss"
+        state = f"{counted.pop()} of each loss" if any(short.values()) else "no loss has a confirming seed"
     else:
         state = ", ".join(f"{_count_of_searches(count)} of {loss}" for loss, count in short.items())
     return f"{state}: the board cannot say {claim}."
 
 
 def _count_of_searches(count: int) -> str:
-    return {0: "no confirmed search", 1: "one search"}.get(count, f"{count} searches")
+    return {0: "no confirming seed", 1: "one search"}.get(count, f"{count} searches")
 
 
 def _too_few(comparisons: Sequence[Comparison], baseline: str) -> str:

@@ -25,7 +25,12 @@ def more(board: Leaderboard) -> list[str]:
     """Commands that show the rest. Several studies share a board by data set, so each names its own."""
     studies = list(dict.fromkeys(row.study for row in board.rows))
     named = " ".join(studies)
+    tuned = (
+        f"search: {{configurations: 8, repeats: {FEWEST_REPEATS}}} in a study file, then vsetune study run FILE: each "
+        "loss at its own best settings"
+    )
     return [
+        *([] if any(row.is_tuned for row in board.rows) else [tuned]),
         f"vsetune leaderboard notes {named}: definitions, caveats, every search",
         f"vsetune leaderboard export {named}: the page, with curves",
     ]

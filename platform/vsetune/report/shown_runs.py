@@ -26,13 +26,14 @@ _ERROR_LENGTH = 300
 @dataclass(frozen=True)
 class ShownRuns:
     """All attempts of a page. galleries: by attempt, the names of its gallery pages. measured: by (study, trial) shown,
-    curves of its metrics by name. links: by study, its addresses in MLflow's UI if it has them: `charts`, and `run`
-    with the placeholder {run} for the id of a run. runs: by attempt, its run in MLflow."""
+    curves of its metrics by name. links: by study, its addresses in MLflow's UI if it has them: `charts`, `run` with
+    the placeholder {run} for the id of a run, and `means` by network, of the charts of mean curves. runs: by attempt,
+    its run in MLflow."""
 
     attempts: Sequence[AttemptRecord]
     galleries: Mapping[str, Sequence[str]] = field(default_factory=dict)
     measured: Mapping[tuple[str, str], Mapping[str, Curve]] = field(default_factory=dict)
-    links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    links: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     runs: Mapping[str, str] = field(default_factory=dict)
 
     def to_plain(self, boards: Sequence[Leaderboard]) -> dict[str, Any]:
@@ -67,14 +68,22 @@ def shown_runs(
     return ShownRuns(
         attempts, {run: names for run, names in galleries.items() if names},
         {trial: measured[run] for trial, run in ids.items() if run in measured},
-        {study: _links(f"{mlflow_url}/", of) for study, (of, _) in exported.items() if of is not None},
+        {study: _links(f"{mlflow_url}/", of, networks_of_means(boards, study))
+         for study, (of, _) in exported.items() if of is not None},
         {name: run for _, runs in exported.values() for name, run in runs.items()},
     )
 
 
-def _links(ui: str, experiment_id: str) -> dict[str, str]:
+def networks_of_means(boards: Sequence[Leaderboard], study: str) -> list[str]:
+    """The networks of which a loss has several seeds, so that MLflow has mean curves of a study that has ended."""
+    rows = (row for board in boards for row in board.rows if row.study == study and len(row.seeds) > 1)
+    return list(dict.fromkeys(row.network for row in rows))
+
+
+def _links(ui: str, experiment_id: str, networks: Sequence[str]) -> dict[str, Any]:
     return {
         "charts": ui + charts_link(experiment_id), "run": ui + run_link(experiment_id, "{run}"),
+        "means": {network: ui + charts_link(experiment_id, network) for network in networks},
     }
 
 

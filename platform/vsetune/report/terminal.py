@@ -32,10 +32,11 @@ _LEGEND = {
 @dataclass(frozen=True)
 class LeaderboardView:
     """A table for every network with the columns that fit, a legend, and what the data support. columns: those chosen
-    are all shown."""
+    are all shown. is_over: False leaves out next steps, as of a study that runs."""
 
     leaderboard: Leaderboard
     columns: Sequence[Column]
+    is_over: bool = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         board = self.leaderboard
@@ -50,7 +51,8 @@ class LeaderboardView:
         legend = [words for key, words in _LEGEND.items() if key in {column.key for column in columns}]
         yield Text("\n".join([*(["; ".join(legend) + "."] if legend else []), *caveats(board)]), style="dim")
         so_far = [sentence for sentence in headline(board) if sentence not in collapsed]
-        for title, lines in (("So far", so_far), ("To know", to_know(board)), ("More", more(board))):
+        steps = (("To know", to_know(board)), ("More", more(board))) if self.is_over else ()
+        for title, lines in (("So far", so_far), *steps):
             if lines:
                 yield _entry(title, lines)
 
@@ -80,6 +82,11 @@ class NotesView:
 def render_table(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> LeaderboardView:
     """A renderable for a rich console: a table for every network, a legend, conclusions and next steps."""
     return LeaderboardView(leaderboard, columns)
+
+
+def render_first(leaderboard: Leaderboard) -> LeaderboardView:
+    """The same for a study that runs, without next steps."""
+    return LeaderboardView(leaderboard, COLUMNS, is_over=False)
 
 
 def render_notes(leaderboard: Leaderboard) -> NotesView:

@@ -105,9 +105,10 @@ class StudyLedger:
     def next(self, cells: Container[str] | None = None) -> Assignment | Literal["wait", "done"]:
         """The next trial, once the log has it. Trials that are nearest to a result come first.
 
-        The order: interrupted trials, confirmations of cells whose search is over, a new configuration for the cell
-        with the fewest epochs committed. "wait": none can start now; "done": none is left, or the log has not accepted
-        events for too long. cells: only trials of these cells, while the other cells wait; None: of all cells.
+        The order: interrupted trials, the first one of each cell, confirmations of cells whose search is over, a new
+        configuration for the cell with the fewest epochs committed. "wait": none can start now; "done": none is left,
+        or the log has not accepted events for too long. cells: only trials of these cells, while the other cells wait;
+        None: of all cells.
         """
         now = self._clock()
         if now < self._settle_not_before:
@@ -133,6 +134,9 @@ class StudyLedger:
         )
         if ready is not None:
             return self.trials[ready].assignment
+        untried = self._cell_to_search([cell for cell in may if not self.tally.asked(cell)])
+        if untried is not None:
+            return self._asked(untried, cells)
         confirmation = self._next_confirmation(may)
         if confirmation is not None and confirmation.trial.trial in self._recorded:  # the cell's search was resumed
             self._recover_trial(confirmation)

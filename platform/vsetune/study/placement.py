@@ -14,7 +14,7 @@ from typing import Any
 
 from ray import tune
 from ray.tune.execution import class_cache
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from vsetune.config.study.resources import Needs
 from vsetune.storage.addresses import is_secret_variable
@@ -46,11 +46,11 @@ _TUNE_SETTINGS = {
 
 def place_trials(
     prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest, console: Console, *,
-    forget: Callable[[Path], None], metrics: StudyMetrics,
+    forget: Callable[[Path], None], metrics: StudyMetrics, first_board: Callable[[], RenderableType | None],
 ) -> None:
     """Runs Tune until the ledger is done or `stop` is requested. Ray must be connected and `stop` must listen.
 
-    forget: receives the folder of each trial whose checkpoint is no longer needed.
+    forget: receives the folder of each trial whose checkpoint is no longer needed. first_board: as in `StudyProgress`.
     """
     spec = prepared.spec
     needs_of = _needs_of_cells(prepared)
@@ -63,7 +63,7 @@ def place_trials(
     quiet_tune()
     # Tune writes its own notes about each trial. They are not used, and must not take space on the disk of the results.
     with (
-        StudyProgress(ledger, console) as progress, closing(Signals()) as signals,
+        StudyProgress(ledger, console, first_board=first_board) as progress, closing(Signals()) as signals,
         tempfile.TemporaryDirectory(prefix="vsetune-tune-") as scratch,
     ):
         signs = SignsOfLife(spec.resources.silence_timeout_s, signals.pulses)

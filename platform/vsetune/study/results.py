@@ -53,10 +53,9 @@ class Results:
 def write_results(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> Results:
     """Writes the leaderboard and its files. The remark states why some are missing; none of this is an error."""
     try:
-        board = build(attempts, baseline=prepared.spec.baseline)
+        board = board_of(prepared, attempts)
     except UsageError as error:
         return Results(None, remark=str(error).removeprefix("leaderboard: "))
-    board = completed_board(board, [prepared.record()], Studies())
     made: dict[str, Callable[[], str]] = {
         _PAGE: lambda: _page(prepared, board, attempts), "leaderboard.csv": lambda: to_csv(board),
         "curves.csv": lambda: curves_to_csv(board), "leaderboard.tex": lambda: to_latex(board),
@@ -72,6 +71,12 @@ def write_results(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) ->
         except Exception as error:  # no error may fail a study that has ended and is recorded
             missing.append(_why_missing(prepared.spec.study, name, error))
     return Results(board, files, "; ".join(missing))
+
+
+def board_of(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> Leaderboard:
+    """The leaderboard of a study, running or ended. UsageError while there is nothing to compare."""
+    board = build(attempts, baseline=prepared.spec.baseline)
+    return completed_board(board, [prepared.record()], Studies())
 
 
 def _why_missing(study: str, name: str, error: Exception) -> str:

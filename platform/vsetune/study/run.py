@@ -13,7 +13,7 @@ from pathlib import Path
 from signal import SIGTERM, Signals
 from typing import Literal
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import refusal
@@ -23,6 +23,7 @@ from vsetune.records.studies import Studies
 from vsetune.records.study_lock import LOCK_FILE
 from vsetune.records.writer import StudyWriter, repeats_of
 from vsetune.report.rows import Leaderboard
+from vsetune.report.terminal import render_first
 from vsetune.storage.addresses import shown_plain
 from vsetune.storage.whole_files import write_text
 from vsetune.study import messages
@@ -34,7 +35,7 @@ from vsetune.study.kept_plugins import changed_since, keep_plugins
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.placement import credentials_not_forwarded, place_trials, require_places
 from vsetune.study.preparation import PreparedStudy
-from vsetune.study.results import log_winners, write_results
+from vsetune.study.results import board_of, log_winners, write_results
 from vsetune.study.stopping import SIGNALS, StopRequest, sigterm_like_ctrl_c
 from vsetune.study.study_home import StudyHome, held_home
 from vsetune.study.study_metrics import exported
@@ -203,7 +204,16 @@ def _place(
         place_trials(
             prepared, ledger, stop, console, metrics=metrics,
             forget=lambda trial_folder: held.forget_checkpoint(trial_folder, records.log),
+            first_board=lambda: _first_board(prepared, records.writer),
         )
+
+
+def _first_board(prepared: PreparedStudy, writer: StudyWriter) -> RenderableType | None:
+    """The board of trials that have ended so far; None where they cannot be compared, or not be read now."""
+    try:
+        return render_first(board_of(prepared, [each for each in writer.attempts() if each.status != "running"]))
+    except (UsageError, StorageError):
+        return None
 
 
 def _ended(

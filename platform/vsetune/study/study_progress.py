@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -16,6 +16,7 @@ from vsetune.study.ledger import StudyLedger
 from vsetune.study.trials import TrialProgress
 
 _REDRAW_S = 0.5
+_MINUTES_FROM_S = 100.0
 _STYLES = {"finished": "green", "pruned": "yellow", "failed": "red"}
 
 
@@ -32,14 +33,20 @@ class StudyProgress:
     """Shows a ledger. A context manager; call `changed` after each report, and `tick` at any rate."""
 
     def __init__(
-        self, ledger: StudyLedger, console: Console, *, clock: Callable[[], float] = time.monotonic
+        self, ledger: StudyLedger, console: Console, *, clock: Callable[[], float] = time.monotonic,
+        first_board: Callable[[], RenderableType | None] = lambda: None,
     ) -> None:
-        """clock: seconds from any start, for elapsed and remaining time."""
+        """clock: seconds from any start, for elapsed and remaining time. first_board: the leaderboard, printed once
+        when every cell has a trial that has ended; None where there is nothing to show."""
         self._ledger, self._console, self._clock = ledger, console, clock
         self._started, self._drawn = clock(), 0.0
         self._shown = len(ledger.tally.closed)
         self._warned: set[str] = set()
-        self._done = self._ended_before = ledger.tally.count("ended")
+        self._done = ledger.tally.count("ended")
+        self._trained_before = self._trained()
+        self._first_board: Callable[[], RenderableType | None] | None = first_board
+        if self._is_first_round_over():
+            self._first_board = None
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> StudyProgress:
@@ -60,6 +67,14 @@ class StudyProgress:
             name = closed[self._shown]
             self._shown, self._done = self._shown + 1, self._done + 1
             self._console.print(self._line(name, self._ledger.trials[name]), highlight=False, soft_wrap=True)
+        if self._first_board is not None and self._is_first_round_over():
+            show, self._first_board = self._first_board, None
+            board = show() if self._done < self._ledger.promised() else None
+            if board is not None:
+                self._console.print("", "first results; they change as more trials end", board, "", sep="\n")
+
+    def _is_first_round_over(self) -> bool:
+        return all(self._ledger.tally.cell(name).ended for name in self._ledger.cells)
 
     def paused(self, name: str, reason: str, pause_s: float | None) -> None:
         """Prints that a trial was interrupted. pause_s: seconds until it continues; None leaves it to `--resume`."""
@@ -99,13 +114,21 @@ class StudyProgress:
             text.append(f"  {trial.error[:160]}", style="red" if trial.status == "failed" else "dim")
         return text
 
-    def _left(self, done: int, promised: int, elapsed_s: float) -> str:
-        """Estimate of the remaining time, from the pace of this process. Trials that ended before a resume are left
-        out, because they took none of its time."""
-        ended_here = done - self._ended_before
-        if ended_here <= 0:
+    def _trained(self) -> float:
+        """Trials that have ended, and of each that runs the share of its epochs that it has trained."""
+        running = [trial for name in self._ledger.cells for trial in self._ledger.tally.cell(name).running]
+        shares = (min(1.0, trial.epoch / trial.assignment.trial.training.epochs) for trial in running)
+        return self._ledger.tally.count("ended") + sum(shares)
+
+    def _left(self, promised: int, elapsed_s: float) -> str:
+        """Estimate of the remaining time, from the pace of this process. What was trained before a resume is left out,
+        because it took none of its time."""
+        trained = self._trained()
+        here = trained - self._trained_before
+        if here <= 0:
             return "first trials running"
-        return f"about {elapsed_s / ended_here * max(0, promised - done) / 60:.0f} min left"
+        left_s = elapsed_s / here * max(0.0, promised - trained)
+        return f"about {left_s / 60:.0f} min left" if left_s >= _MINUTES_FROM_S else f"about {left_s:.0f} s left"
 
     def _others(self) -> str:
         """The number of trials that neither run nor have ended: `, 2 waiting`."""
@@ -117,7 +140,7 @@ class StudyProgress:
         elapsed = self._clock() - self._started
         head = Text(
             f"{self._ledger.study.study}: {done} of {promised} trials, {elapsed / 60:.1f} min, "
-            f"{self._left(done, promised, elapsed)}{self._others()}"
+            f"{self._left(promised, elapsed)}{self._others()}"
         )
         table = Table(box=None, padding=(0, 2, 0, 0))
         for column in ("cell", "ended", "running now", "best M-Recall"):

@@ -101,7 +101,11 @@ const runs = {
     this.section.hidden = false;
     document.getElementById("runs-count").textContent = "them";
     const { links, studies } = page.data.runs;
-    const charts = links.flatMap((each, at) => (each === null ? [] : [" ", element("a", { href: each.charts, rel: "noreferrer" }, `Charts of ${studies[at]} in MLflow.`)]));
+    const link = (href, words) => [" ", element("a", { href, rel: "noreferrer" }, words)];
+    const charts = links.flatMap((each, at) => (each === null ? [] : [
+      ...link(each.charts, `Charts of ${studies[at]} in MLflow.`),
+      ...Object.entries(each.means ?? {}).flatMap(([network, href]) => link(href, `Mean curves of ${network}.`)),
+    ]));
     document.getElementById("runs-charts").append(...charts);
     document.getElementById("runs-list").addEventListener("toggle", (event) => {
       if (event.target.open === page.runs.shown) return;
