@@ -25,6 +25,8 @@ _SLOW_IMPORTS = [
 ]
 _LONGEST_S = 1200.0
 """For all tests of an area on unchanged code."""
+_NOTICED = ("FAILED", "ERROR", "ImportError while loading conftest")
+"""Beginnings of pytest's lines on a test or an import that failed. A pytest that ends otherwise noticed nothing."""
 _ROOT = Path(__file__).resolve().parents[2]
 _WRONG_TREE, _NO_TESTS = 99, int(pytest.ExitCode.NO_TESTS_COLLECTED)
 
@@ -107,10 +109,10 @@ class Tree:
         output = self._output.read_text(encoding="utf-8", errors="replace") if self._output.exists() else ""
         if not output or process.exitcode in (_WRONG_TREE, _NO_TESTS):
             raise CannotTest(f"exit code {process.exitcode}, need tests of {self._copy}: {output[-300:]}")
-        if process.exitcode == 0:
-            return Examined("survived", seconds, "")
-        failures = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return Examined("killed", seconds, (failures or output.splitlines()[-1:])[-1][:300])
+        failures = [line[:300] for line in output.splitlines() if line.startswith(_NOTICED)]
+        if failures or process.exitcode is None or process.exitcode < 0:  # below 0: a signal ended the process
+            return Examined("killed", seconds, (failures or [f"signal {process.exitcode}"])[-1])
+        return Examined("survived", seconds, "")
 
 
 def _run_tests(copy: Path, groups: list[list[str]], output: Path) -> None:

@@ -133,7 +133,7 @@ def test_every_judged_mutant_can_still_be_made() -> None:
 def test_a_mutant_is_tested_on_a_copy_and_leaves_nothing_behind(tmp_path: Path) -> None:
     root = tmp_path / "root"
     module = Path("platform") / "ratios.py"
-    for folder in ("platform", "tests", "studies"):
+    for folder in ("benchmarks", "platform", "tests", "studies"):
         (root / folder).mkdir(parents=True)
     (root / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["platform"]\n')
     (root / module).write_text("LIMIT = 1\n")
@@ -141,13 +141,16 @@ def test_a_mutant_is_tested_on_a_copy_and_leaves_nothing_behind(tmp_path: Path) 
     (root / "tests" / "test_nothing.py").write_text("def test_it():\n    pass\n")
     groups = [[Path("tests") / "test_nothing.py"], [test]]
     (root / test).write_text(
-        "import time\n\nfrom ratios import LIMIT\n\n\ndef test_it():\n    time.sleep(600 * (LIMIT == 3))\n"
+        "import os, time\n\nimport pytest\nfrom ratios import LIMIT\n\n\ndef test_it():\n"
+        "    time.sleep(600 * (LIMIT == 3))\n"
+        "    if LIMIT == 5:\n        pytest.exit('no test failed', returncode=3)\n"
+        "    if LIMIT == 6:\n        os.kill(os.getpid(), 11)\n"
         "    assert LIMIT in (1, 4)\n"
     )
     tree = Tree(root, tmp_path / "copy")
     usual_s = tree.unchanged(groups)
     outcomes = [
-        tree.test(module, f"LIMIT = {limit}\n", groups, limit_s=usual_s + 10).outcome for limit in (2, 3, 4)
+        tree.test(module, f"LIMIT = {limit}\n", groups, limit_s=usual_s + 10).outcome for limit in (2, 3, 4, 5, 6)
     ]
-    assert outcomes == ["killed", "timed out", "survived"]
+    assert outcomes == ["killed", "timed out", "survived", "survived", "killed"]
     assert (root / module).read_text() == (tmp_path / "copy" / "tree" / module).read_text() == "LIMIT = 1\n"
