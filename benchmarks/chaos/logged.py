@@ -13,6 +13,8 @@ from mlflow.entities import Run
 
 from vsetune.records.events import AttemptStart, Begun, Closed, Ended, Opened, Validated, attempt_id
 from vsetune.records.log import LOG_FILE, lines_of
+from vsetune.records.mlflow_client import KIND
+from vsetune.records.mlflow_descriptions import MEAN
 
 Series = dict[str, dict[int, float]]
 """By the name of a metric, its values by step."""
@@ -95,6 +97,8 @@ def export_problems(uri: str, study: str, found: Logged) -> list[str]:
     runs: dict[str, Run] = {}
     problems = []
     for run in _runs(client, experiment.experiment_id):
+        if run.data.tags[KIND] == MEAN:  # made of the others
+            continue
         name = run.data.tags["vsetune.attempt"]
         if name in runs:
             problems.append(f"{name}: has two runs")

@@ -86,8 +86,8 @@ def modules_that_ask_for_the_device() -> list[ModuleType]:
 
 @every_case
 def test_the_switch_leaves_no_gradient_written_by_hand(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    draws_anew = case == "tags"  # its dropout; few pairs can only be computed again without
-    assert bool(written_by_hand(loss_of(CASES[case].trained().train(), CASES[case].draw(3)))) != draws_anew
+    has_none = case == "tags" or case.startswith("dual_encoder")  # tags samples dropout anew; dual_encoder is torch's
+    assert bool(written_by_hand(loss_of(CASES[case].trained().train(), CASES[case].draw(3)))) != has_none
     monkeypatch.setenv(PLAIN_AUTOGRAD, "1")
     assert not written_by_hand(loss_of(CASES[case].trained().train(), CASES[case].draw(3)))
 

@@ -31,7 +31,7 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def place_here(
     prepared: PreparedStudy, ledger: StudyLedger, stop: StopRequest, console: Console, *,
-    forget: Callable[[Path], None], metrics: Any,
+    forget: Callable[[Path], None], metrics: Any, first_board: Any,
 ) -> None:
     """As `placement.place_trials`, until the ledger hands out no more."""
     while isinstance(assignment := ledger.next(), Assignment):

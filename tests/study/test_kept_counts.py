@@ -119,17 +119,19 @@ class History:
         ready = next((name for name in self.in_line if trials[name].not_before <= self.now), None)
         if ready is not None:
             return ready
-        for cell in self.cells:
-            if (searched := counts.searched(cell)) is not None:
-                for assignment in confirmations_of(self.study, cell, searched, CONFIRMING):
-                    if assignment.trial.trial not in trials and assignment.trial.trial not in self.was_over:
-                        return assignment.trial.trial
         asking = [
             cell for cell in self.cells
             if not counts.count("disturbed", cell) and not counts.is_exhausted(cell)
             and self.ledger._goals.objective(cell) is not None
             and counts.count("open", cell) < at_once(self.study.search, counts.asked(cell))
         ]
+        if untried := [cell for cell in asking if not counts.asked(cell)]:
+            return min(untried, key=lambda cell: counts.budget(cell).committed)
+        for cell in self.cells:
+            if (searched := counts.searched(cell)) is not None:
+                for assignment in confirmations_of(self.study, cell, searched, CONFIRMING):
+                    if assignment.trial.trial not in trials and assignment.trial.trial not in self.was_over:
+                        return assignment.trial.trial
         if asking:
             return min(asking, key=lambda cell: counts.budget(cell).committed)
         return "wait" if counts.count("due") else "done"

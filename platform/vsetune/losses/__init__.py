@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     adaptive_margin: Callable[..., PlainLoss]
     additive_margin: Callable[..., PlainLoss]
+    clip: Callable[..., PlainLoss]
     contrastive: Callable[..., PlainLoss]
+    hcl: Callable[..., PlainLoss]
     info_nce: Callable[..., PlainLoss]
     irtm: Callable[..., PlainLoss]
     lmh: Callable[..., PlainLoss]
@@ -32,8 +34,10 @@ if TYPE_CHECKING:
     nt_xent: Callable[..., PlainLoss]
     order: Callable[..., PlainLoss]
     pcme: Callable[..., PlainLoss]
+    pcme_pp: Callable[..., PlainLoss]
     pvse: Callable[..., PlainLoss]
     semantic_center: Callable[..., PlainLoss]
+    siglip: Callable[..., PlainLoss]
     top_f: Callable[..., PlainLoss]
 
 

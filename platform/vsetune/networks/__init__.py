@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from vsetune.networks.network_base import Network
 
     cgmn: Callable[..., Network]
+    dual_encoder: Callable[..., Network]
     gsmn: Callable[..., Network]
     malali_keller: Callable[..., Network]
     mse: Callable[..., Network]

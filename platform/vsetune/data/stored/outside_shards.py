@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import BinaryIO
 
-from webdataset.tariterators import base_plus_ext
-
 from vsetune.data import messages
 from vsetune.data.stored.plain_files import Flaw, is_text, parse_json
 from vsetune.data.stored.tar_members import tar_members
@@ -48,6 +46,8 @@ def outside_samples(stream: BinaryIO, captions: str) -> Iterator[OutsideSample]:
 
     Flaw, after the last sample before it, for a shard that is cut short or damaged.
     """
+    from webdataset.tariterators import base_plus_ext  # brings torch, which checks of a study do without
+
     members = _UntilFlaw(stream, captions.partition(".")[0])
     seen: set[str] = set()
     for key, parts in groupby(members, key=lambda member: base_plus_ext(member[0])[0]):
@@ -97,6 +97,8 @@ def texts_in(content: bytes, *, where: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _suffix(name: str) -> str:
+    from webdataset.tariterators import base_plus_ext
+
     return str(base_plus_ext(name)[1] or "").lower()
 
 

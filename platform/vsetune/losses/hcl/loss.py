@@ -65,7 +65,7 @@ class HardNegativeInfoNce(SoftmaxLoss):
         similarity = at_least_float32(inputs.similarity)
         negatives = pair_negatives(inputs, spec.variant)
         logits, parts = self.scaled(similarity)
-        floor, _ = self.scaled(similarity.new_tensor(-1.0))
+        floor, _ = self.scaled(similarity.new_full((), -1.0))
         value = similarity.new_zeros(())
         for scores, others in ((logits, negatives), (logits.T, negatives.T)):
             terms, valid = hard_negative_terms(

@@ -20,6 +20,7 @@ class DualEncoderSpec(NetworkSpec):
     two towers joined (LiT)."""
 
     source: ClassVar[str] = "Radford et al., ICML 2021 (CLIP); Zhai et al., CVPR 2022 (LiT), ICCV 2023 (SigLIP)"
+    default_parameters: ClassVar[int] = 2_856_448
 
     name: Literal["dual_encoder"] = "dual_encoder"
     model: str | None = Field(
