@@ -73,7 +73,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	@$(INSTALL) '.[cnn,transformers,encoder,parses,jobs,postgres,dashboards,docs,dev,mutation]' | $(IN_ONE_LINE)
+	@$(INSTALL) '.[cnn,transformers,encoder,lora,parses,jobs,postgres,dashboards,docs,dev,mutation]' | $(IN_ONE_LINE)
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run

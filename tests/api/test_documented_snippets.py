@@ -33,4 +33,4 @@ def test_the_page_runs_from_top_to_bottom(notebook, monkeypatch) -> None:
         exec(compile(block.text, name, "exec"), vars(notebook))
     assert {*notebook.recorded.board["loss"]} == {"lmh", "info_nce", "smooth"}
     assert notebook.vectors.captions.shape[1] == 16
-    assert notebook.images.grad is not None
+    assert notebook.images.grad.abs().sum() > 0  # the loss of the last block went backwards

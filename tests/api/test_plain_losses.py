@@ -93,7 +93,7 @@ def test_it_is_a_module_with_gradient_schedule_and_settings() -> None:
     images, captions = (unit(4, 3, seed=seed).requires_grad_() for seed in (1, 2))
     loss = vsetune.losses.info_nce(softmax_temperature=0.1, learned=True)
     loss(images, captions).backward()
-    assert images.grad is not None
+    assert images.grad.abs().sum() > 0
     assert [name for name, _ in loss.named_parameters()] == ["loss.log_scale"]
     warming = vsetune.losses.lmh(warmup_epochs=1)
     first = warming(images, captions).item()

@@ -227,7 +227,7 @@ def test_layers_are_the_outer_list_of_a_tower(tmp_path: Path) -> None:
 
 
 def test_low_rank_updates_alone_train(make: Make, tmp_path: Path) -> None:
-    pytest.importorskip("peft")
+    pytest.importorskip("peft", reason="the extra `lora` is not installed")
     found = changed(make(lora_rank=2, image_layers=0), tmp_path)
     towers = {name for name in found if "_model." in name}
     assert towers

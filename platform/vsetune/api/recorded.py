@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -152,18 +153,18 @@ class RecordedStudy:
         return f"{head}{shown.to_html(index=False, float_format=lambda value: f'{value:.4g}')}"
 
 
-class Asked:
+class Asked(ABC):
     """What can be asked of a trained network. The network is loaded at the first question."""
 
     name: str
     _retrieval: Retrieval | None = None
 
+    @abstractmethod
     def trained(self) -> TrainedTrial:
         """The network with its best weights (`.network`, a torch module in evaluation mode), its data set and settings.
 
         StaleCheckpoint if no weights are left, DataError if the data set is gone or has changed.
         """
-        raise NotImplementedError
 
     def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
         """Vectors of sentences, (m, D) float32, or (m, K, D) with several per sentence.

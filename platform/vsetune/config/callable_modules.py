@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -53,3 +54,21 @@ def submodule(package: str, name: str) -> ModuleType | None:
 def no_attribute(package: str, name: str) -> AttributeError:
     """The error of a module for a name that it does not have."""
     return AttributeError(f"module {package!r} has no attribute {name!r}")
+
+
+def components_by_name(
+    package: str, folder: Path, *, names: Callable[[], Iterable[str]], maker: Callable[[str], Callable[..., Any]],
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package with a folder per component, whose names make components.
+
+    folder: of the package. names: of all components; plugins and folders with several have names without a folder.
+    maker: the function that makes the component of a name.
+    """
+    def attribute(name: str) -> Any:
+        found = None if name.startswith("_") else submodule(package, name)
+        if found is None and name not in names():
+            raise no_attribute(package, name)
+        return maker(name) if found is None else found
+
+    make_callable(package, lambda name: maker(name) if (folder / name / "spec.py").is_file() else None)
+    return attribute, lambda: sorted(names())

@@ -9,11 +9,11 @@ Outside of vsetune, `vsetune.losses.NAME(...)` makes a loss for any training loo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vsetune.config.callable_modules import make_callable, no_attribute, submodule
+from vsetune.config.callable_modules import components_by_name
 
 if TYPE_CHECKING:
     from vsetune.losses.plain_loss import PlainLoss
@@ -52,21 +52,10 @@ def _maker(name: str) -> Callable[..., Any]:
     return make
 
 
-def __getattr__(name: str) -> Any:
-    found = None if name.startswith("_") else submodule(__name__, name)
-    if found is not None:
-        return found
-    from vsetune.config.component_specs import LOSSES  # which may have plugins, and several of one folder
-
-    if name not in LOSSES:
-        raise no_attribute(__name__, name)
-    return _maker(name)
-
-
-def __dir__() -> list[str]:
+def _names() -> Iterable[str]:
     from vsetune.config.component_specs import LOSSES
 
-    return sorted(LOSSES)
+    return LOSSES
 
 
-make_callable(__name__, lambda name: _maker(name) if (Path(__file__).parent / name / "spec.py").is_file() else None)
+__getattr__, __dir__ = components_by_name(__name__, Path(__file__).parent, names=_names, maker=_maker)

@@ -27,7 +27,7 @@ _ERROR_LENGTH = 300
 class ShownRuns:
     """All attempts of a page. galleries: by attempt, the names of its gallery pages. measured: by (study, trial) shown,
     curves of its metrics by name. links: by study, its addresses in MLflow's UI if it has them: `charts`, `run` with
-    the placeholder {run} for the id of a run, and `means` by network, of the charts of mean curves. runs: by attempt,
+    {run} in place of the id of a run, and `means` by network, of the charts of mean curves. runs: by attempt,
     its run in MLflow."""
 
     attempts: Sequence[AttemptRecord]

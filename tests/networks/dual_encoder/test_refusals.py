@@ -97,9 +97,9 @@ def test_layers_are_counted_only_where_there_are_some() -> None:
 
 
 def test_updates_need_layers_of_their_names() -> None:
-    pytest.importorskip("peft")
+    pytest.importorskip("peft", reason="the extra `lora` is not installed")
     with refused(messages.NO_ADAPTED_LAYERS, by=ConfigError, names="query or value"):
-        add_low_rank_updates(nn.Sequential(nn.Linear(2, 2)), rank=1, alpha=1.0, names=("query", "value"))
+        add_low_rank_updates(nn.Sequential(nn.Linear(2, 2)), rank=1, alpha=1, names=("query", "value"))
 
 
 def test_random_windows_cover_at_least_the_share() -> None:

@@ -67,7 +67,7 @@ def test_a_saved_model_gives_equal_embeddings_in_the_library(kind, tmp_path) -> 
 
 
 def test_low_rank_updates_are_added_to_the_weights(tmp_path) -> None:
-    pytest.importorskip("peft")
+    pytest.importorskip("peft", reason="the extra `lora` is not installed")
     save_tiny("clip", tmp_path / "start")
     network = trained(tmp_path / "start", lora_rank=2)
     assert any("lora_A" in name for name in network.state_dict())
@@ -76,7 +76,7 @@ def test_low_rank_updates_are_added_to_the_weights(tmp_path) -> None:
 
 
 def test_low_rank_updates_start_at_zero(tmp_path) -> None:
-    pytest.importorskip("peft")
+    pytest.importorskip("peft", reason="the extra `lora` is not installed")
     save_tiny("clip", tmp_path)
     both = [
         build_network(DualEncoderSpec(model=str(tmp_path), image_size=SIZE, lora_rank=rank),

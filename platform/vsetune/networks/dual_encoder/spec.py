@@ -75,7 +75,7 @@ class DualEncoderSpec(NetworkSpec):
         0, ge=0, le=4096, description="towers that train get low-rank updates of this rank instead of training their "
         "weights (LoRA, Hu et al. 2022; needs peft); 0: without",
     )
-    lora_alpha: float = Field(16.0, gt=0, description="the updates are multiplied by lora_alpha / lora_rank")
+    lora_alpha: int = Field(16, ge=1, description="the updates are multiplied by lora_alpha / lora_rank")
     lora_layers: tuple[str, ...] = Field(
         ("q_proj", "v_proj", "query", "value", "Wqkv"), min_length=1, max_length=50,
         description="names of the linear layers that get updates",

@@ -77,7 +77,7 @@ def _levels(tower: nn.Module, layers: list[nn.Module]) -> list[list[tuple[str, n
     return levels
 
 
-def add_low_rank_updates(tower: nn.Module, *, rank: int, alpha: float, names: tuple[str, ...]) -> None:
+def add_low_rank_updates(tower: nn.Module, *, rank: int, alpha: int, names: tuple[str, ...]) -> None:
     """Put low-rank updates, which start at zero, beside the linear layers of these names. ConfigError without peft."""
     try:
         from peft import LoraConfig, inject_adapter_in_model
