@@ -1,4 +1,4 @@
-"""The version stands in one place, `vsetune/__init__.py`; everything else reads it there."""
+"""The version stands in one place, `vsetune/version.py`; everything else reads it there."""
 
 from __future__ import annotations
 

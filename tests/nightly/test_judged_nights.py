@@ -250,7 +250,7 @@ def test_the_guilty_commit_is_the_first_suspect_and_skipped_ones_are_counted_in_
     guilty = committed(tmp_path, "platform/a.py", LOSS.replace("0.2", "0.3"))
     for remark in ("one", "two", "three"):
         bad = committed(tmp_path, "platform/a.py", LOSS.replace("0.2", "0.3").replace("above 0", remark))
-    monkeypatch.setattr(revisions, "PACKAGE", tmp_path)
+    monkeypatch.setattr(revisions, "PACKAGE_FOLDER", tmp_path)
     slow = night_of_day(13, epoch_time=140.0, pair_rate=12.0, revision=bad)
     found = report(tmp_path / "history", quiet_nights(12, revision=good), slow)
     assert [line[:7] for line in row_of(found, "epoch_time").suspects] == [guilty[:7]]

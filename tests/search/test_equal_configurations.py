@@ -12,7 +12,8 @@ from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.search import messages
 from vsetune.search.configurations import ConfigurationSearch, Lesson, Sampled, Suggestion
-from vsetune.search.finite_spaces import configurations_in, gaps_of
+from vsetune.search.finite_spaces import configurations_in
+from vsetune.search.space_gaps import gaps_of
 
 SAMPLERS = get_args(SearchSpec.model_fields["sampler"].annotation)
 MARGINS = {"margin": {"choices": [0.1, 0.2, 0.3]}}

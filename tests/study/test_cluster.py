@@ -25,6 +25,7 @@ from vsetune.storage.node_cache import node_cache
 from vsetune.study import cluster, messages
 from vsetune.study.cluster import cluster_address, ray_cluster
 from vsetune.study.stopping import StopRequest
+from vsetune.version import PACKAGE_FOLDER
 
 
 @pytest.mark.parametrize("given", [None, "auto", "10.0.0.1:6379", "ray://head:10001"])
@@ -147,7 +148,7 @@ def test_a_driver_that_is_killed_while_ray_starts_leaves_no_process() -> None:
     kept = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False,
-        env={**kept, "PYTHONPATH": str(cluster.PACKAGE_FOLDER.parent)},
+        env={**kept, "PYTHONPATH": str(PACKAGE_FOLDER.parent)},
     )
     assert done.returncode == -signal.SIGKILL
     with suppress(psutil.NoSuchProcess):
@@ -168,7 +169,7 @@ def started(address: str) -> subprocess.Popen[str]:
     """A process that connects to Ray and prints."""
     return subprocess.Popen(
         [sys.executable, "-c", STARTING, address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(cluster.PACKAGE_FOLDER.parent)},
+        env={**os.environ, "PYTHONPATH": str(PACKAGE_FOLDER.parent)},
     )
 
 
@@ -214,7 +215,7 @@ def test_a_ray_starts_where_the_home_folder_cannot_hold_its_token(tmp_path: Path
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path,
-        env={**kept, "HOME": "/dev/null", "PYTHONPATH": str(cluster.PACKAGE_FOLDER.parent)},
+        env={**kept, "HOME": "/dev/null", "PYTHONPATH": str(PACKAGE_FOLDER.parent)},
     )
     assert (done.returncode, done.stdout.strip()) == (0, "ran"), done.stderr
 

@@ -10,9 +10,9 @@ from plugin_folders import write_loss
 from refusals import refused
 
 from vsetune.study import messages
-from vsetune.study.job_package import PACKAGE_FOLDER, PASSED_ON, packed
+from vsetune.study.job_package import PASSED_ON, packed
 from vsetune.study.submission import DEFAULT_ADDRESS, job_address, require_listener
-from vsetune.training.code_revision import git_revision
+from vsetune.version import PACKAGE_FOLDER, git_revision
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,16 +12,16 @@ import pytest
 import torch
 from refusals import refused
 from safetensors.torch import load_file
-from trained_here import CPU, open_attempt, train
+from trained_here import open_attempt, train
 
 import vsetune
 from vsetune.data.batches.batch import Batch
 from vsetune.errors import AttemptError, ConfigError, DataError, NumericError
-from vsetune.training import environment, messages
+from vsetune.training import messages
 from vsetune.training.checkpoint import CHECKPOINT_FILE
-from vsetune.training.environment import describe_environment
 from vsetune.training.evaluation import evaluate
 from vsetune.training.step import Learner, StepResult
+from vsetune.version import PACKAGE_FOLDER, git_revision
 
 UNNORMALISED = {"name": "vsepp", "embedding_size": 8, "word_size": 6, "normalize_images": False}
 LOSSES = ["lsh", "lmh", "lseh", "top_f", "adaptive_margin", "info_nce"]
@@ -238,13 +238,10 @@ def test_protocol_and_environment_are_plain_and_complete(make_trial: Any, tmp_pa
     assert {"git_revision", "package_torch", "platform", "device_name", "python"} <= environment.keys()
 
 
-def test_the_revision_is_that_of_the_whole_package(make_trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_revision_is_that_of_the_whole_package() -> None:
     """A changed loss or network counts as a change, wherever in the package it is."""
-    asked: list[Path] = []
-    monkeypatch.setattr(environment, "git_revision", lambda folder: asked.append(folder) or "abc")
-    described = describe_environment(make_trial().training, device=CPU, data_fingerprint="0")
-    assert described["git_revision"] == "abc"
-    assert asked == [Path(vsetune.__file__).parent]
+    assert Path(vsetune.__file__).resolve().parent == PACKAGE_FOLDER
+    assert git_revision() == git_revision(PACKAGE_FOLDER)
 
 
 def test_an_attempt_trained_to_the_end_has_nothing_left_to_train(make_trial: Any, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from refusals import refused
 from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError
 from vsetune.training import messages
-from vsetune.training.code_revision import git_revision
 from vsetune.training.device import choose_device, effective_precision, product_precision, tower_precision, use_threads
 from vsetune.training.random_state import RandomState, undisturbed
+from vsetune.version import git_revision
 
 CPU = torch.device("cpu")
 

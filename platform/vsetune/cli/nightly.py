@@ -126,11 +126,10 @@ def accept(
 ) -> None:
     """Move the line after an intended change: nights before it no longer count for what is named."""
     from vsetune.nightly.lines import Wish, accept_change
-    from vsetune.nightly.revisions import PACKAGE
-    from vsetune.training.code_revision import git_revision
+    from vsetune.version import git_revision
 
     name, past = _sweep(sweep)
-    done = accept_change(past, name, Wish(reason, measure, cell, date), git_revision(PACKAGE))
+    done = accept_change(past, name, Wish(reason, measure, cell, date), git_revision())
     inform(
         f"nightly {name}: from {done.date} on a new line for {done.measure or 'all measures'} of "
         f"{done.cell or 'all cells'}: {done.reason}"

@@ -119,7 +119,7 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """Check a study file without running anything: every problem at once, then its cells."""
-    from vsetune.search.finite_spaces import gaps_of
+    from vsetune.search.space_gaps import gaps_of
     from vsetune.study.cell_budget import epochs_of_cell
     from vsetune.study.node_types import known_node_types, unused_gpus
     from vsetune.study.observed import promised_trials

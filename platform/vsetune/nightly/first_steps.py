@@ -25,7 +25,6 @@ from typing import Any
 
 import torch
 
-import vsetune
 from vsetune.config.plugins import load_installed, load_plugins
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
@@ -44,6 +43,7 @@ from vsetune.training.loop import TrainingLoop
 from vsetune.training.random_state import RandomState
 from vsetune.training.schedule import total_steps
 from vsetune.training.step import Learner
+from vsetune.version import import_path
 
 _LONGEST_S = 3600.0
 _LONGEST_PROBLEM = 300
@@ -133,12 +133,10 @@ def _recalls(learner: Learner, dataset: Dataset, trial: TrialSpec) -> dict[str, 
 
 def _run(file: Path) -> dict[str, dict[str, Any]] | str:
     """The JSON that the process printed, or in one line why there is none."""
-    package_root = str(Path(vsetune.__file__).resolve().parents[1])  # the process must import this code
-    paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         done = subprocess.run(
             [sys.executable, "-m", "vsetune.nightly.first_steps", str(file)], capture_output=True, text=True,
-            timeout=_LONGEST_S, check=False, env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(paths)},
+            timeout=_LONGEST_S, check=False, env={**os.environ, **_ONE_THREAD, "PYTHONPATH": import_path()},
         )
     except subprocess.TimeoutExpired:
         return f"the first steps did not end within {_LONGEST_S:g} s"

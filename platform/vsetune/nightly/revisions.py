@@ -17,8 +17,7 @@ import yaml
 from vsetune.errors import UsageError, VsetuneError, one_line
 from vsetune.nightly import messages
 from vsetune.storage.hashes import fingerprint_of
-
-PACKAGE = Path(__file__).resolve().parents[1]
+from vsetune.version import PACKAGE_FOLDER
 
 _FIELDS = "%H%x1f%s%x1f%an%x1f%cI"
 _DEPENDENCY_FILES = ("pyproject.toml", "constraints.txt")
@@ -46,7 +45,7 @@ class Commit:
 class Repository:
     """A git repository. root: its top folder. source: path of the package's parent below it."""
 
-    def __init__(self, package: Path = PACKAGE) -> None:
+    def __init__(self, package: Path = PACKAGE_FOLDER) -> None:
         """UsageError where git is missing or does not know the files of `package`."""
         if shutil.which("git") is None:
             raise UsageError(messages.NO_GIT())
@@ -194,7 +193,7 @@ def commits_in(between: CommitRange, *, repository: Path | None = None) -> Suspe
     edited = [f"{bad[:_SHORT]} with changes that are not committed"] if between.bad.endswith(_EDITED) else []
     if good == bad:
         return Suspects(edited)
-    found = _suspects(PACKAGE if repository is None else repository, good, bad)
+    found = _suspects(PACKAGE_FOLDER if repository is None else repository, good, bad)
     if found is None:
         unknown = f"the code changed from {good[:_SHORT]} to {bad[:_SHORT]}; no repository here knows both"
         return Suspects([*edited, unknown])

@@ -10,12 +10,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-import vsetune
 from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError, one_line
 from vsetune.nightly import messages
 from vsetune.nightly.delivering import deliver
@@ -31,8 +29,8 @@ from vsetune.storage.hashes import fingerprint_of
 from vsetune.study.places import tracking_uri
 from vsetune.study.preparation import PreparedStudy, prepare_spec
 from vsetune.study.run import StudyOutcome, run_study
-from vsetune.training.code_revision import git_revision
 from vsetune.training.environment import processor_name
+from vsetune.version import git_revision
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +81,7 @@ def _begun(plan: NightPlan, existing: Night | None, *, again: bool) -> Night:
     study = existing.study if existing is not None and goes_on else _study_name(plan, existing)
     return Night(
         date=plan.date, started=existing.started if existing is not None and goes_on else _now(), ended="",
-        state="partial", revision=git_revision(Path(vsetune.__file__).parent), conditions={}, cells={},
+        state="partial", revision=git_revision(), conditions={}, cells={},
         seeds=tuple(plan.spec.seeds_of(plan.date)), study=study,
     )
 

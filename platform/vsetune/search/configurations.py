@@ -30,8 +30,8 @@ from vsetune.errors import ConfigError, Problem
 from vsetune.metrics.curves import best_of_curve
 from vsetune.search import messages
 from vsetune.search.drawing import CellDrawing
-from vsetune.search.finite_spaces import gaps_of
 from vsetune.search.sampling.sampler import Draw, distributions_of
+from vsetune.search.space_gaps import gaps_of
 from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT, TrialHistory
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from vsetune.config.spec.base import Choices, Domain
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.domains import Value
-from vsetune.config.study.study_spec import SearchSpec
 
 _MOST_TIED = 20_000
 """Largest number of combinations of interdependent settings that is counted."""
@@ -28,24 +27,6 @@ def configurations_in(cell: Cell) -> int | None:
     combinations = itertools.product(*(values[name] or () for name in tied))
     kept = {frozenset(cell.applying(dict(zip(tied, each, strict=True))).items()) for each in combinations}
     return len(kept) * free
-
-
-def gaps_of(search: SearchSpec, cell: Cell) -> str:
-    """Why a grid does not cover the space of a cell, or that the space is smaller than the budget, in one line; else
-    empty."""
-    if not cell.domains:
-        return ""
-    size, gaps = configurations_in(cell), ""
-    if size is not None and size < search.configurations:
-        gaps = (
-            f"the space has {size} configurations and the budget {search.configurations} whole trainings: "
-            f"the search ends early; search more, or lower search.configurations to {size}"
-        )
-    elif search.sampler == "grid":
-        from vsetune.search.drawing import CellDrawing  # brings Optuna, which checks of other studies do without
-
-        gaps = CellDrawing(search, cell).uncovered()
-    return gaps and f"search: cell {cell.name}: {gaps}"
 
 
 def untried(

@@ -29,9 +29,7 @@ from vsetune.study.capacity import Capacity, connected_nodes
 from vsetune.study.node_types import known_node_types, refused
 from vsetune.study.ray_guardian import Guardian
 from vsetune.study.stopping import StopRequest
-from vsetune.training.code_revision import REVISION_VARIABLE, git_revision
-
-PACKAGE_FOLDER = Path(__file__).parents[1]
+from vsetune.version import PACKAGE_FOLDER, REVISION_VARIABLE, git_revision
 
 # Readers fill shuffle buffers in threads. By default, glibc gives threads up to 8 heaps per core, and each heap keeps
 # the memory that a reader once needed: a worker after six trials on Flickr8k used 5 GB, with two heaps it uses 1 GB.
@@ -160,7 +158,7 @@ def _revision() -> dict[str, str]:
     job reach workers anyway, and Ray refuses a variable that is set twice."""
     if os.environ.get(_JOB_VARIABLE) and os.environ.get(REVISION_VARIABLE):
         return {}
-    return {REVISION_VARIABLE: git_revision(PACKAGE_FOLDER)}
+    return {REVISION_VARIABLE: git_revision()}
 
 
 def capacity_of(resources: ResourceSpec, needs: Iterable[Needs]) -> Capacity:

@@ -21,9 +21,8 @@ from vsetune.errors import ConfigError, StorageError
 from vsetune.storage.addresses import shown_url
 from vsetune.storage.whole_files import MAKE_ROOM, free_in
 from vsetune.study import messages
-from vsetune.training.code_revision import REVISION_VARIABLE, git_revision
+from vsetune.version import PACKAGE_FOLDER, REVISION_VARIABLE, git_revision
 
-PACKAGE_FOLDER = Path(__file__).parents[1]
 PASSED_ON = (
     "VSETUNE_HOME", "VSETUNE_LOG", "MLFLOW_TRACKING_URI", "MLFLOW_S3_ENDPOINT_URL", "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION",
@@ -94,7 +93,7 @@ def _put_together(folder: Path, file: Path, plugins: Sequence[str]) -> None:
 
 def _checkout() -> Path | None:
     """The checkout that this package runs from; None for an installed package."""
-    root = PACKAGE_FOLDER.resolve().parents[1]
+    root = PACKAGE_FOLDER.parents[1]
     return root if (root / "jobs" / "sweep.py").is_file() else None
 
 
@@ -129,7 +128,7 @@ def _variables() -> tuple[str, dict[str, str], list[str]]:
     literal = {name: value for name, value in given.items() if "${" in value}
     before = "".join(f"{name}={shlex.quote(value)} " for name, value in literal.items())
     variables = {name: value for name, value in given.items() if name not in literal}
-    variables |= {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WITHIN_S), REVISION_VARIABLE: git_revision(PACKAGE_FOLDER)}
+    variables |= {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WITHIN_S), REVISION_VARIABLE: git_revision()}
     return before, variables, left_here
 
 

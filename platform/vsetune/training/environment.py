@@ -10,16 +10,15 @@ from typing import Any
 
 import torch
 
-import vsetune
 from vsetune.config.study.evaluation_settings import RerankSpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.metrics.ranks import RANKING_PROTOCOL
 from vsetune.metrics.score_blocks import RERANKING_VERSION
 from vsetune.training.batches import TrainingBatches
-from vsetune.training.code_revision import git_revision
 from vsetune.training.device import device_name, effective_precision
 from vsetune.training.evaluation import PROTOCOLS
+from vsetune.version import __version__, git_revision
 
 _PACKAGES = (
     "torch", "numpy", "scikit-learn", "pillow", "transformers", "webdataset", "ray", "optuna", "mlflow",
@@ -29,7 +28,7 @@ _PACKAGES = (
 def describe_environment(training: TrainingSpec, *, device: torch.device, data_fingerprint: str) -> dict[str, str]:
     """Strings for `AttemptStart.environment`: git revision, versions, platform, device, precision, threads, data."""
     described = {
-        "git_revision": git_revision(Path(vsetune.__file__).parent),
+        "git_revision": git_revision(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
@@ -57,7 +56,7 @@ def processor_name() -> str:
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {"vsetune": vsetune.__version__}
+    found = {"vsetune": __version__}
     for name in _PACKAGES:
         try:
             found[name] = metadata.version(name)

@@ -37,6 +37,7 @@ from vsetune.errors import (
 from vsetune.storage.addresses import masked
 from vsetune.training import messages
 from vsetune.training.validation import LoggedProgress
+from vsetune.version import PACKAGE_FOLDER
 
 Kind = Literal[
     "configuration", "data", "numeric", "checkpoint", "bug", "storage", "network", "device", "memory", "process",
@@ -66,7 +67,6 @@ _OF_A_PATH = frozenset({
     errno.ENAMETOOLONG, errno.EINVAL,
 })
 """Errors of the operating system about a path rather than a disk; None: an OSError raised by a library."""
-_PACKAGE = Path(__file__).parents[1]
 _BY_CODE = re.compile(r"\w+: (\w+ (?:at .+?:\d+ in step \d+|of an assertion on the device)): ")
 _PROCESS_WORDS = ("DataLoader worker", "exited unexpectedly", "terminated abruptly")
 
@@ -130,7 +130,7 @@ def _place(error: BaseException) -> str | None:
     if place is None:
         ours = [
             frame for frame in traceback.extract_tb(error.__traceback__)
-            if Path(frame.filename).is_relative_to(_PACKAGE)
+            if Path(frame.filename).resolve().is_relative_to(PACKAGE_FOLDER)
         ]
         place = f"{ours[-1].filename}:{ours[-1].lineno}" if ours else None
     return None if place is None else "/".join(Path(place).parts[-2:])

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import vsetune
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.resources import Needs
 from vsetune.config.study.study_spec import StudySpec
@@ -22,6 +21,7 @@ from vsetune.errors import one_line
 from vsetune.storage.paths import home
 from vsetune.storage.whole_files import make_folder, read_json, write_json
 from vsetune.training.schedule import total_steps
+from vsetune.version import import_path
 
 RESULT_FILE = "measured.json"
 """File with the result of the process that measured a cell."""
@@ -206,9 +206,7 @@ def _begin(study: StudySpec, cell: Cell, folder: Path, *, seconds: float) -> _Me
 
 
 def _environment(needs: Needs) -> Mapping[str, str]:
-    package_root = str(Path(vsetune.__file__).resolve().parents[1])  # the same code, wherever the process starts
-    paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    own = {"PYTHONPATH": os.pathsep.join(paths), **dict.fromkeys(_THREADS, str(needs.threads))}
+    own = {"PYTHONPATH": import_path(), **dict.fromkeys(_THREADS, str(needs.threads))}
     return {**os.environ, **_WORKER_ENVIRONMENT, **own}
 
 
