@@ -115,6 +115,15 @@ def test_a_new_phase_starts_with_an_empty_memory(memory_batch, remembering, memo
     assert following.filled == 0
 
 
+def test_a_new_phase_hands_the_inner_loss_of_the_phase_before_to_its_own(remembering, monkeypatch) -> None:
+    previous, following, plain = remembering(LmhSpec), remembering(LmhSpec), build_loss(LmhSpec())
+    handed: list[object] = []
+    monkeypatch.setattr(following.inner, "continue_from", handed.append)
+    following.continue_from(previous)
+    following.continue_from(plain)
+    assert handed == [previous.inner, plain]
+
+
 def test_a_sum_of_losses_keeps_the_memory_of_its_part(memory_batch, remembering) -> None:
     plain = {"mine": {"loss": {"name": "lmh", "memory_size": 6, "memory_start_epoch": 0}}}
     plain["other"] = {"weight": 0.5, "loss": {"name": "lsh"}}

@@ -146,6 +146,16 @@ def test_a_learned_scale_is_capped_at_100_and_can_come_back(e, make_pairs) -> No
     )
 
 
+def test_a_query_without_negatives_has_no_part_in_the_mean_of_its_direction() -> None:
+    """Image 0 and caption 1 have positives alone: image 1 and caption 0 count."""
+    logits = torch.tensor([[1.0, 2.0], [0.5, 3.0]], dtype=torch.float64)
+    positives = torch.tensor([[True, True], [False, True]])
+    value = info_nce(logits, positives, ~positives, sum_inside=False, label_smoothing=0.0)
+    first_caption = -math.log(math.exp(1.0) / (math.exp(1.0) + math.exp(0.5)))
+    second_image = -math.log(math.exp(3.0) / (math.exp(3.0) + math.exp(0.5)))
+    assert value.item() == pytest.approx((second_image + first_caption) / 2)
+
+
 def test_selection_is_marked_as_a_proxy(e, make_pairs) -> None:
     selection = build_loss(InfoNceSpec())(make_pairs(e)).selection
     assert selection.is_proxy

@@ -7,13 +7,16 @@ import math
 import pytest
 import torch
 from loss_values import unit
+from refusals import refused
 from torch import Tensor
 
+from vsetune.losses import messages
 from vsetune.losses.loss_base import Items, LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.pcme.loss import draw_samples
 from vsetune.losses.pcme_pp.loss import closed_form_distances, pseudo_positives
 from vsetune.losses.pcme_pp.spec import PcmePpSpec
+from vsetune.losses.plain_loss import plain_loss
 
 
 def batch(images: Items, captions: Items, ids: Tensor) -> LossInputs:
@@ -108,6 +111,19 @@ def test_gradients_agree_with_finite_differences() -> None:
 
     tensors += [torch.tensor(0.5, dtype=torch.float64), torch.tensor(2.0, dtype=torch.float64)]
     assert torch.autograd.gradcheck(value, [tensor.clone().requires_grad_() for tensor in tensors])
+
+
+def test_its_hard_negatives_are_those_of_the_similarity_not_of_its_own_distance() -> None:
+    inputs = random_batch(0, 5)
+    selection = build_loss(PcmePpSpec())(inputs).selection
+    assert selection is not None
+    assert selection.is_proxy
+    assert torch.equal(selection.scores, inputs.similarity)
+
+
+def test_scores_without_embeddings_are_refused() -> None:
+    with refused(messages.NO_EMBEDDINGS, loss="pcme_pp"):
+        plain_loss("pcme_pp")(torch.eye(4))
 
 
 def test_scale_and_shift_learn_with_the_networks_optimizer() -> None:

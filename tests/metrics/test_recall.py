@@ -12,7 +12,7 @@ from torch import Tensor
 from whole_scores import fold_scores, matrix_scores, relevance_matrix_scores, retrieval_scores
 
 from vsetune.metrics import messages
-from vsetune.metrics.recall import RetrievalScores, mean_rank, median_rank, recall_at_k
+from vsetune.metrics.recall import RetrievalScores, matrix_recalls, mean_rank, median_rank, recall_at_k
 
 
 def product(rows: Tensor, columns: Tensor) -> Tensor:
@@ -32,6 +32,12 @@ def test_scores_of_f(f, owner) -> None:
     assert scores.i2t_mean_rank == pytest.approx(1.333333, abs=1e-6)
     assert scores.t2i_mean_rank == 2
     assert (scores.images, scores.captions, scores.folds, scores.tie_share) == (3, 6, 1, 0)
+
+
+def test_captions_without_owners_are_shared_out_in_the_order_of_the_images(f) -> None:
+    assert matrix_recalls(f) == matrix_scores(f, torch.tensor([0, 0, 1, 1, 2, 2]))
+    with refused(messages.OWNERS_NEEDED, images=3, captions=5):
+        matrix_recalls(f[:, :5])
 
 
 def test_recall_at_two_of_f() -> None:

@@ -71,6 +71,8 @@ def test_a_loss_with_a_censored_seed_is_never_faster() -> None:
 def test_spread_by_hand() -> None:
     """Means 1, 5, 9: variance 16. Within: 2, 2, 2, mean 2; a half of it is in the means, so 15 are between searches."""
     assert astuple(cast("Spread", spread([[0, 2], [4, 6], [8, 10]]))) == pytest.approx((math.sqrt(15), math.sqrt(2)))
+    two = spread([[0, 2], [8, 10]])  # means 1 and 9: variance 32
+    assert astuple(cast("Spread", two)) == pytest.approx((math.sqrt(31), math.sqrt(2)))
     assert spread([[1, 2]]) is None
     assert spread([[1], [2], [3]]) is None
 

@@ -155,6 +155,8 @@ def test_a_median_of_kaplan_and_meier_is_a_bound_where_ended_seeds_leave_it_open
 def test_epochs_over_seeds_tell_median_interval_and_share_censored() -> None:
     found = epochs_over_seeds([hit(1), hit(2), hit(3), hit(4), ended(9)])
     assert (found.median, found.bounds, found.seeds, found.censored_share) == (hit(3), (1, math.inf), 5, 0.2)
+    six = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert epochs_over_seeds([hit(epoch) for epoch in six]).bounds == median_interval(six, six, 0.95)
     assert epochs_over_seeds([hit(1)] * 4).bounds is None
 
 
