@@ -19,6 +19,7 @@ from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import refusal
 from vsetune.errors import StorageError, StudyConflict, UsageError, one_line
 from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyStatus
+from vsetune.records.log import LOG_FILE
 from vsetune.records.studies import Studies
 from vsetune.records.study_lock import LOCK_FILE
 from vsetune.records.writer import StudyWriter, repeats_of
@@ -126,7 +127,7 @@ def run_study(
             connected.enter_context(ray_cluster(address, stop, farewell=farewell, modules=copies))
             _print(require_places(prepared), console)
 
-        is_new = not (folder / _STUDY_FILE).exists()
+        is_new = not any((folder / name).exists() for name in (LOG_FILE, _STUDY_FILE))
         warm_start = kept_or_taken(
             spec, prepared.cells, folder, store=Studies, data_fingerprint=prepared.data_fingerprint
         )
