@@ -337,3 +337,23 @@ def test_no_attempts_and_a_baseline_that_was_not_run_are_refused(pair):
 def test_the_order_of_attempts_does_not_matter(attempt):
     attempts = [attempt("lmh"), attempt("lseh", NEW), attempt("lseh", NEW[:2], configuration=1, status="pruned")]
     assert build(attempts, baseline="lmh") == build(attempts[::-1], baseline="lmh")
+
+
+def test_a_network_that_is_not_trained_is_shown_without_claims_and_changes_none(attempt):
+    trained = [
+        attempt(loss, [first, best + seed / 10, last], seed=seed) for seed in range(5)
+        for loss, first, best, last in (("lmh", 25, 30, 29), ("lseh", 31, 32, 31), ("lsh", 20, 25, 24))
+    ]
+    zero_shot = attempt("zero_shot", [80], gap=0.0, summary={"train_seconds": 0.0, "test_m_recall": 79.0})
+    board, without = (build(each, baseline="lmh") for each in ([*trained, zero_shot], trained))
+    row = row_of(board, "zero_shot")
+    assert (row.best_m_recall, row.test_m_recall, row.epochs_to_best) == (80.0, 79.0, 0.0)
+    assert (row.seconds_per_epoch, row.epochs_to_target, row.difference, row.comparison) == (None,) * 4
+    assert (row.resolution_epochs, row.collapsed_seeds, row.flags) == (None, 0, ("untrained",))
+    assert [each for each in board.rows if each.is_trained] == list(without.rows), "though it has twice their best"
+    assert [each.loss for each in board.profile.losses] == [each.loss for each in without.profile.losses]
+    assert any(line == "zero_shot: vsepp on scenes (not trained)" for line in board.profile.left_out)
+    with refused(messages.UNTRAINED_BASELINE, by=UsageError):
+        build([*trained, zero_shot], baseline="zero_shot")
+    (row,) = build([zero_shot], baseline="zero_shot").rows
+    assert (row.comparison, row.collapse) == (None, None)

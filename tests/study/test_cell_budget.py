@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from refusals import refused
 from tiny_studies import tiny_study
 
-from vsetune.config.study.cells import resolve_cells
+from vsetune.config import messages
+from vsetune.config.study.cells import repeated_cells, resolve_cells
 from vsetune.study.cell_budget import MOST_TRIALS, CellBudget
 
 
@@ -65,3 +67,22 @@ def test_a_finite_space_allows_no_more_trials_than_it_has_configurations() -> No
 def test_a_cell_without_searched_settings_has_one_training() -> None:
     budget = budget_of(100.0, search="none")
     assert (budget.most, budget.room(0), replace(budget, committed=10.0).room(1)) == (10.0, 1, 0)
+
+
+def test_a_cell_without_epochs_has_one_trial_of_one_seed() -> None:
+    untrained = {"name": "lseh", "label": "zero_shot", "training": {"epochs": 0}}
+    study = tiny_study(
+        {"name": "lmh"}, untrained, seeds=[3, 4], search={"repeats": 2, "training": {"learning_rate": "default"}},
+    )
+    cells = {cell.name: cell for cell in repeated_cells(study, resolve_cells(study, where="test"))}
+    assert list(cells) == ["vsepp.lmh", "vsepp.zero_shot", "vsepp.lmh.r2"]
+    cell = cells["vsepp.zero_shot"]
+    assert (dict(cell.domains), cell.seeds) == ({}, (3,))
+    assert [CellBudget.of(study, cell).room(asked) for asked in (0, 1)] == [1, 0]
+
+
+def test_a_baseline_without_epochs_is_refused_beside_losses_that_are_trained() -> None:
+    study = tiny_study({"name": "lmh", "training": {"epochs": 0}}, {"name": "lseh"})
+    with refused(messages.UNTRAINED_BASELINE, baseline="vsepp.lmh"):
+        resolve_cells(study, where="test")
+    resolve_cells(tiny_study({"name": "lmh"}, {"name": "lseh"}, training={"epochs": 0}), where="test")

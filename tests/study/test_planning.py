@@ -67,6 +67,7 @@ def test_validations_are_those_of_the_schedule(per_epoch: int) -> None:
         while step < total_steps(training, per_epoch):
             step, count = next_validation(training, step=step, steps_per_epoch=per_epoch), count + 1
         assert validations_of(training, per_epoch) == count, (epochs, every)
+    assert validations_of(TrainingSpec(epochs=0), per_epoch) == 1
 
 
 def test_a_trial_takes_its_start_steps_openings_validations_and_end() -> None:

@@ -25,6 +25,7 @@ from vsetune.networks import messages
 from vsetune.networks.dual_encoder.spec import DualEncoderSpec
 from vsetune.networks.dual_encoder.trained_layers import layers_of
 from vsetune.training.batches import TrainingBatches
+from vsetune.training.evaluation import evaluate
 from vsetune.training.frozen_vectors import frozen_vectors
 
 Make = Callable[..., TrialSpec]
@@ -210,6 +211,25 @@ def test_the_learned_scale_starts_from_the_weights_and_is_stored_with_them(
     assert math.exp(float(held["towers.body.logit_scale"])) == pytest.approx(shown, rel=0.1)
     own = make(model=folder, loss={"name": loss})
     assert learner_of(own).loss.log_scale.item() != pytest.approx(3.1)
+
+
+def test_without_epochs_the_network_is_scored_as_it_starts(make: Make, tmp_path: Path) -> None:
+    phases = [{"epochs": 1.0}, {"learning_rate_factor": 0.1}]
+    trial = make(epochs=0.0, phases=phases, linear_schedule={"warmup_steps": 50})
+    attempt = train(trial, tmp_path)
+    (point,) = attempt.history
+    assert (point.step, point.epoch, point.pairs_seen) == (0, 0.0, 0)
+    network, dataset = fresh_network(trial)
+    start = evaluate(network.eval(), dataset, "validation", trial=trial, device=CPU)
+    recalls = {"m_recall": point.m_recall} | {name: point.metrics[name] for name in start if name in point.metrics}
+    assert recalls == pytest.approx(start)
+    summary = attempt.finish()
+    tested = evaluate(network, dataset, "test", trial=trial, device=CPU)
+    assert {name: summary[f"test_{name}"] for name in tested} == pytest.approx(tested)
+    assert summary["epochs_to_best"] == summary["epochs"] == 0
+    assert "seconds_per_epoch" not in summary
+    assert all(torch.equal(value, network.state_dict()[name]) for name, value in load_file(attempt.best_path).items())
+    assert open_attempt(trial, tmp_path).is_finished
 
 
 def test_activation_checkpointing_gives_the_same_curve(make: Make, tmp_path: Path) -> None:

@@ -242,4 +242,7 @@ NO_RANGE = Message(
     "VSE-C129", "{field} is a number without a range; declare it with `tunable(default, Range(low=..., high=...), "
     'description="...")` to have it searched, or with `Field(default, ge=..., le=..., description="...")`',
 )
+UNTRAINED_BASELINE = Message(
+    "VSE-C131", "cell {baseline} is trained for 0 epochs, so nothing can be compared with it; name a loss that is trained"
+)
 NO_DESCRIPTION = Message("VSE-C130", '{field} has no description; write `Field(..., description="meaning and unit")`')

@@ -39,6 +39,11 @@ def best_of_curve(curve: Curve) -> BestPoint:
     return BestPoint(curve[best][0], recalls[best], is_last=best == len(curve) - 1)
 
 
+def is_trained(curve: Curve) -> bool:
+    """Whether a validation came after a step. With `epochs: 0` the only one is at epoch 0."""
+    return any(epoch > 0 for epoch, _ in curve)
+
+
 def resolution(curve: Curve) -> float:
     """Largest gap between validations, in epochs, the start included. Differences below it mean nothing.
 
@@ -72,9 +77,10 @@ def check_same_protocol(first: Mapping[str, Any], second: Mapping[str, Any]) -> 
 def check_same_cadence(first: Curve, second: Curve) -> None:
     """Refuse to compare curves validated at different gaps. Raises IncompatibleCurves with both gaps in epochs.
 
-    A curve without points (an attempt that failed before its first validation) has no cadence and passes.
+    A curve without points (an attempt that failed before its first validation), and one of a network that was not
+    trained, has no cadence and passes.
     """
-    if not first or not second:
+    if not is_trained(first) or not is_trained(second):
         return
     gaps = resolution(first), resolution(second)
     if not math.isclose(*gaps, rel_tol=1e-6):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence
+from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence, is_trained
 from vsetune.metrics.seed_statistics import Epochs, median_interval
 
 
@@ -57,8 +57,11 @@ def is_collapsed(curve: Curve, *, best_of_any_loss: float, chance: float | None)
     """Whether a training collapsed and cannot be a baseline. All in per cent; chance: None if the split is not known.
 
     True if its best is below half of the best M-Recall of any loss with the same network and data, or if it ended near
-    a random order: the odds of its last M-Recall are below twice those of chance.
+    a random order: the odds of its last M-Recall are below twice those of chance. A network that was not trained has
+    not collapsed.
     """
+    if not is_trained(curve):
+        return False
     if best_of_curve(curve).m_recall < best_of_any_loss / 2:
         return True
     last = curve[-1][1]

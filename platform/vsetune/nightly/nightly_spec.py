@@ -208,7 +208,7 @@ class NightlySpec(Spec):
             losses=[_fixed(entry) for entry in self.losses], overrides=self.overrides, cells=self.cells,
             baseline=self.losses[0].cell_name, training=self.training, evaluation=self.evaluation,
             search=SearchSpec(configurations=1),
-            scheduler=SchedulerSpec(kind="none", grace_epochs=self.training.epochs),
+            scheduler=SchedulerSpec(kind="none", grace_epochs=self.training.epochs or None),
             seeds=seeds, resources=self.resources, tracking=self.tracking,
         )
 

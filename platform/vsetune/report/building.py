@@ -110,7 +110,9 @@ def group_rows(
     rows = [_checked(row, trials_by_loss[row.loss], reference, apart.get(row.loss)) for row in rows]
     noises = [row.noise for row in rows if row.noise is not None and row.not_comparable is None]
     rows = [_levelled(row, row.noise if row.not_comparable else max(noises, default=None)) for row in rows]
-    fitting = [row for row in rows if row.not_comparable is None and row.seeds]
+    fitting = [row for row in rows if row.not_comparable is None and row.seeds and row.is_trained]
+    if fitting and any(row.is_baseline and not row.is_trained for row in rows):
+        raise UsageError(messages.UNTRAINED_BASELINE(baseline=baseline))
     yardstick = next((row for row in fitting if row.is_baseline), None)
     collapse = None if yardstick is None else collapse_of(yardstick, fitting)
     best = max((seed.best_m_recall for row in fitting for seed in row.headline), default=0.0)
@@ -169,7 +171,7 @@ def _summarised(row: Row) -> Row:
         m_recall_bounds=_recall_bounds(headline, bests, fewest=FEWEST_REPEATS if row.has_searches else 1),
         spread=spread(by_unit) if row.has_searches else None, noise=curve_noise([seed.curve for seed in trained]),
         epochs_to_best=_median([seed.epochs_to_best for seed in trained]),
-        resolution_epochs=max((resolution(seed.curve) for seed in headline), default=None),
+        resolution_epochs=max((resolution(seed.curve) for seed in headline), default=0.0) or None,
         seconds_per_epoch=_median([seed.seconds_per_epoch for seed in headline]),
         test_m_recall=_mean([seed.test_m_recall for seed in headline]),
     )
@@ -287,6 +289,8 @@ def _compared(row: Row, yardstick: Row | None, collapse: Collapse | None, target
     them where the baseline collapsed."""
     if not row.seeds:
         return row
+    if not row.is_trained:
+        return replace(row, flags=(*row.flags, "untrained"))
     if collapse is not None:
         rising = ["rising"] if not row.is_baseline and _still_rises(row.headline, row.flags) else []
         return replace(row, flags=(*row.flags, "baseline_collapsed", *rising), collapse=collapse)

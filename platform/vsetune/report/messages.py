@@ -27,6 +27,11 @@ NO_FORM = Message("VSE-B021", "search: got no form, need multipart/form-data wit
 NO_PHOTOGRAPH = Message("VSE-B022", "search: no photograph was chosen; choose or drop one")
 TOP_OUT_OF_RANGE = Message("VSE-B023", "search: top: got {got}, need 1 to {most}")
 
+UNTRAINED_BASELINE = Message(
+    "VSE-B024", "baseline: {baseline} is trained for 0 epochs, so nothing can be compared with it; name a loss that is "
+    "trained"
+)
+
 # tables of papers
 UNKNOWN_NAME = Message("VSE-B007", "leaderboard table: no {kind} is called {name}; {hint}need one of {known}")
 NAME_WITHOUT_LETTERS = Message("VSE-B008", "leaderboard table: --as {word}={name}: need a name with letters or digits")

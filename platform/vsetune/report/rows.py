@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vsetune.metrics.best_of_k import TuningCurves
+from vsetune.metrics.curves import is_trained
 from vsetune.metrics.efficiency import SeedDifference
 from vsetune.metrics.repeated_searches import Spread
 from vsetune.metrics.seed_statistics import Epochs
@@ -282,6 +283,11 @@ class Row:
         """The seeds behind the numbers: of every confirmed search, or of all searches if none is confirmed."""
         picks = [pick for pick in self.repeats if pick.is_confirmed] or self.repeats
         return tuple(seed for pick in picks for seed in headline_of(self.seeds_of(pick)))
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether any headline seed was trained; False of a zero-shot row, which nothing is compared with."""
+        return not self.headline or any(is_trained(seed.curve) for seed in self.headline)
 
     @property
     def is_tuned(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from vsetune.metrics.curves import best_of_curve
+from vsetune.metrics.curves import best_of_curve, is_trained
 from vsetune.metrics.efficiency import epochs_to_best
 from vsetune.records.events import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord, has_diverged
 from vsetune.report.rows import Cost
@@ -276,7 +276,7 @@ def seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:
     summary = attempt.summary
     best = best_of_curve(attempt.curve)
     seconds = summary.get("seconds_per_epoch")
-    if seconds is None and "train_seconds" in summary:
+    if seconds is None and "train_seconds" in summary and is_trained(attempt.curve):
         seconds = summary["train_seconds"] / attempt.curve[-1][0]
     return SeedResult(
         seed=attempt.start.seed, trial=attempt.start.trial, status=attempt.status, curve=attempt.curve,

@@ -82,6 +82,8 @@ def _not_in(row: Row | None, baseline: Row, unit: Unit) -> str | None:
         return "not run"
     if row.not_comparable is not None:
         return "not comparable"
+    if not row.is_trained:
+        return "not trained"
     if not _counted(row):
         return "no finished seed, shared with the baseline, that chose nothing"
     return None if unit == "epochs" else _no_seconds(row, baseline)

@@ -32,6 +32,8 @@ class CellBudget:
     def of(cls, study: StudySpec, cell: Cell) -> CellBudget:
         """The budget before the first trial."""
         whole, most = float(cell.training["epochs"]), epochs_of_cell(study, cell)
+        if not cell.is_trained:
+            return cls(whole, 0.0, most, 1)
         shortest, in_space = study.scheduler.grace_in(whole), configurations_in(cell)
         if study.search.constraints.given:
             shortest = min(_BROKEN_AFTER, shortest)
@@ -41,7 +43,7 @@ class CellBudget:
     def room(self, asked: int) -> int:
         """How many more whole trials the cell may ask for, after `asked` trials. A trial begins if at least half of its
         epochs are left, and is then finished, so that the budget is met to within half a trial."""
-        left = int((self.most - self.committed) / self.whole + 0.5)
+        left = int((self.most - self.committed) / self.whole + 0.5) if self.whole else 0
         return max(0, min(left if asked else max(1, left), self.trials - asked))
 
 

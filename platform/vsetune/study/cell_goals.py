@@ -82,8 +82,8 @@ class CellGoals:
 
     def _objective(self, cell: Cell) -> Objective | None:
         search, whole = self._study.search, float(cell.training["epochs"])
-        plain = Objective(search.objective, whole)
-        if search.objective != "epochs_to_target":
+        plain = Objective(search.objective if cell.is_trained else "best_m_recall", whole)
+        if not cell.is_trained or search.objective != "epochs_to_target":
             return plain
         if not isinstance(search.target, str):
             return replace(plain, target=search.target)

@@ -272,6 +272,9 @@ SIMULATION_TOO_LONG = Message(
     "VSE-S084", "{where}: budget.epochs_per_cell: a simulated cell would come to {trials:.0f} trials and {epochs:.0f} "
     "epochs, need at most {most_trials} and {most_epochs}; set it or search.configurations lower"
 )
+NOTHING_TO_SIMULATE = Message(
+    "VSE-S087", "{where}: training.epochs: got 0, need more than 0: a network that is not trained has no search"
+)
 NO_SPREAD = Message(
     "VSE-S085", "study {study}: no tuned loss has two searches with confirming seeds, so it shows no deviation between "
     "searches; name a study with search.repeats of 2 or more"

@@ -107,7 +107,8 @@ def _spec(
         entry["search"] = "none"
     if epochs is not None:
         for part in (*networks, *losses, *overrides):
-            part["training"].pop("epochs", None)
+            if part["training"].get("epochs") != 0:  # 0: its network is not trained
+                part["training"].pop("epochs", None)
         plain["training"]["epochs"] = epochs
     for entry, override in zip(losses, overrides, strict=True):
         for part in (entry, *entry["loss"]):

@@ -117,7 +117,7 @@ class StudyProgress:
     def _trained(self) -> float:
         """Trials that have ended, and of each that runs the share of its epochs that it has trained."""
         running = [trial for name in self._ledger.cells for trial in self._ledger.tally.cell(name).running]
-        shares = (min(1.0, trial.epoch / trial.assignment.trial.training.epochs) for trial in running)
+        shares = (min(1.0, trial.epoch / (trial.assignment.trial.training.epochs or 1.0)) for trial in running)
         return self._ledger.tally.count("ended") + sum(shares)
 
     def _left(self, promised: int, elapsed_s: float) -> str:

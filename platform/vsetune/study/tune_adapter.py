@@ -222,7 +222,7 @@ class CellScheduler(StaysHere, FIFOScheduler):
         self.reasons: dict[str, str] = {}
         """By trial, why it was stopped."""
         self.kind = spec.kind
-        rules = {cell: stopping_rule(spec, epochs=length) for cell, length in epochs.items()}
+        rules = {cell: stopping_rule(spec, epochs=length) for cell, length in epochs.items() if length}
         self.rules: dict[str, StoppingRule] = {cell: rule for cell, rule in rules.items() if rule is not None}
 
     def replay(self, ledger: StudyLedger) -> None:

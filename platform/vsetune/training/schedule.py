@@ -50,7 +50,7 @@ def training_steps_per_epoch(trial: TrialSpec, dataset: Dataset) -> int:
 def require_room_for_warmup(training: TrainingSpec, *, steps_per_epoch: int) -> None:
     """ConfigError when the warm-up, given in steps, is at least as long as the training or one of its phases."""
     schedule = training.linear_schedule
-    if schedule is None or schedule.warmup_steps is None:
+    if schedule is None or schedule.warmup_steps is None or not training.epochs:
         return
     for phase, epoch in enumerate(phase_starts(training.phases, training.epochs)):
         begin, end = _span_at(training, schedule, epoch)
@@ -106,8 +106,8 @@ def phase_at(training: TrainingSpec, epoch: float) -> tuple[int, float]:
 
 
 def total_steps(training: TrainingSpec, steps_per_epoch: int) -> int:
-    """Training steps of the whole budget: epochs * steps per epoch, rounded up, at least one."""
-    return max(1, math.ceil(training.epochs * steps_per_epoch - _ROUNDING))
+    """Training steps of the whole budget: epochs * steps per epoch, rounded up; at least one, unless epochs are 0."""
+    return max(1, math.ceil(training.epochs * steps_per_epoch - _ROUNDING)) if training.epochs else 0
 
 
 def next_validation(training: TrainingSpec, *, step: int, steps_per_epoch: int) -> int:

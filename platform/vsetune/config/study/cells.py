@@ -66,6 +66,11 @@ class Cell:
     seeds: tuple[int, ...] = (0,)
     repeat: int = 1
 
+    @property
+    def is_trained(self) -> bool:
+        """False with `epochs: 0`: the network is validated once as it starts, so nothing is searched or confirmed."""
+        return bool(self.training["epochs"])
+
     def defaults(self) -> dict[str, Value]:
         """The configuration before the search: the paper's values, clipped to their ranges."""
         return self.applying(self.all_defaults())
@@ -137,7 +142,8 @@ def repeated_cells(study: StudySpec, cells: Sequence[Cell]) -> list[Cell]:
     """The cells with `search.repeats` of each, every first search before every second one. cells: from `resolve_cells`.
 
     The first repeat has the study's seeds, each further one as many of the smallest other ones, the same for all
-    losses. A cell without searched settings has nothing to repeat, so it is one cell with the seeds of all repeats.
+    losses. A cell without searched settings has nothing to repeat, so it is one cell with the seeds of all repeats, or
+    with the first seed if it is not trained.
     """
     seeds, length, found = _seeds(study), len(study.seeds), []
     for number in range(study.search.repeats):
@@ -147,7 +153,7 @@ def repeated_cells(study: StudySpec, cells: Sequence[Cell]) -> list[Cell]:
                 name = repeat_name(cell.name, number + 1)
                 found.append(replace(cell, name=name, repeat=number + 1, seeds=own))
             elif not number:
-                found.append(replace(cell, seeds=tuple(seeds)))
+                found.append(replace(cell, seeds=tuple(seeds) if cell.is_trained else cell.seeds[:1]))
     return found
 
 
@@ -218,6 +224,8 @@ def _resolve(
     domains = {name: domain for part in searched for name, domain in part.domains().items()}
     wanted = {name: domain for name, domain in study.search.training.items() if name not in held}
     domains |= domains_of("training", TrainingSpec, wanted, f"{where}: search.training")
+    if training["epochs"] == 0:
+        domains = {}
     conditions = {name: ways for part in searched for name, ways in part.conditions(domains).items()}
     cell = Cell(
         name=f"{network_name}.{loss_name}", network_name=network_name, loss_name=loss_name,
@@ -313,6 +321,9 @@ def _incomparable(study: StudySpec, cells: Sequence[Cell], where: str) -> list[s
     baselines = {cell.network_name: cell for cell in cells if cell.loss_name == study.baseline}
     for cell in cells:
         baseline = baselines.get(cell.network_name, cell)
+        if cell.is_trained and not baseline.is_trained:
+            problem = messages.UNTRAINED_BASELINE(baseline=baseline.name)
+            problems.append(problem.at(f"{where}: baseline"))
         plain, other = (TrainingSpec.model_validate(each.training).to_plain() for each in (cell, baseline))
         key = protocol_difference(plain, other)
         if key is not None:

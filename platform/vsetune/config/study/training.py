@@ -55,8 +55,11 @@ class PhaseSpec(Spec):
 
 
 def phase_starts(phases: Sequence[PhaseSpec], epochs: float) -> list[float]:
-    """The epoch at which each phase begins; [0] without phases. ValueError when they do not fill `epochs` exactly."""
+    """The epoch at which each phase begins; [0] without phases or epochs. ValueError when they do not fill `epochs`
+    exactly."""
     starts = [0.0]
+    if not epochs:
+        return starts
     for number, phase in enumerate(phases[:-1]):
         if phase.epochs is None:
             raise ValueError(messages.PHASE_LENGTH(phase=number))
@@ -105,7 +108,10 @@ class TrainingSpec(Spec):
 
     later_keys: ClassVar[tuple[str, ...]] = ("linear_schedule", "decay_vectors", "betas", "epsilon", "chunk_size")
 
-    epochs: float = Field(30.0, gt=0, le=1e6, description="length of a full attempt, in epochs; fractions count")
+    epochs: float = Field(
+        30.0, ge=0, le=1e6, description="length of a full attempt, in epochs; fractions count; 0: validated once, as the "
+        "network starts (zero-shot)",
+    )
     batch_size: Count = Field(128, ge=2, description="pairs per batch (images per batch with batch_unit images)")
     batch_unit: Literal["pairs", "images"] = Field(
         "pairs", description="`pairs`: one caption per row; `images`: each image with all its captions (MSE**)",

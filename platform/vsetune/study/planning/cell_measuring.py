@@ -150,6 +150,8 @@ def measure_cell(
 def middles(training: TrainingSpec) -> list[tuple[float, float]]:
     """(epoch, share of the training) of every phase, or of a training without phases. epoch: the start of an epoch near
     its middle, because steps of a warm-up or with frozen parts at the beginning differ from the rest."""
+    if not training.epochs:
+        return [(0.0, 1.0)]
     starts = phase_starts(training.phases, training.epochs)
     ends = [*starts[1:], training.epochs]
     return [

@@ -109,7 +109,7 @@ def validations_of(training: TrainingSpec, steps_per_epoch: int) -> int:
     if every is not None:
         count += steps // every - steps // math.lcm(every, steps_per_epoch)
         is_at_the_end = is_at_the_end or steps % every == 0
-    return count if is_at_the_end else count + 1
+    return count if is_at_the_end and steps else count + 1
 
 
 def cheaper_cadence(times: CellTimes) -> int | None:

@@ -154,7 +154,7 @@ def searched_trials(study: StudySpec, cell: Cell) -> int:
 def _remarks_on(cell: Cell, plan: CellPlan, needs: Mapping[str, Needs]) -> list[str]:
     times, peak = plan.times, plan.memory_bytes
     found = []
-    if plan.trial.validating > plan.trial.training:
+    if plan.trial.validating > plan.trial.training > 0:
         found.append(_dear_validation(cell, plan))
     if times.is_scaled:
         found.append(

@@ -210,7 +210,9 @@ def promised_epochs(study: StudySpec, settings: SimulationSettings) -> float:
 
 
 def require_affordable(study: StudySpec, settings: SimulationSettings, *, where: str) -> None:
-    """ConfigError if the simulation of one search would take hours."""
+    """ConfigError if the simulation of one search would take hours, or if nothing is trained."""
+    if not study.training.epochs:
+        raise ConfigError(messages.NOTHING_TO_SIMULATE(where=where))
     validations = promised_epochs(study, settings)
     trials = validations / study.training.epochs
     if trials > _MOST_TRIALS or validations > _MOST_VALIDATIONS:
