@@ -66,8 +66,7 @@ def _answer(rows: Sequence[Row], reference: Row, comparisons: Sequence[Compariso
         return f"{needed} seeds of each loss: {_confirm(studies, needed)}"
     if "undecided" in answers:
         units = max(each.units for each in comparisons)
-        open_rows = [row for row in rows if row.comparison and "undecided" in row.comparison.answers]
-        which = f"whether {', '.join(row.loss for row in open_rows)} {'is' if len(open_rows) == 1 else 'are'} different"
+        which = _undecided(rows)
         if any(each.by_search for each in comparisons):
             return (
                 f"{which}: twice as many searches narrow the intervals by about 30 %: search.repeats: {2 * units} in "
@@ -75,6 +74,19 @@ def _answer(rows: Sequence[Row], reference: Row, comparisons: Sequence[Compariso
             )
         return f"{which}: twice as many seeds narrow the intervals by about 30 %: {_confirm(studies, 2 * units)}"
     return "all comparisons are decided; another network or data set takes a study of its own"
+
+
+def _undecided(rows: Sequence[Row]) -> str:
+    """`whether lsh is higher or lower, faster or slower; whether lseh is higher or lower`: losses by their open claims."""
+    losses: dict[str, list[str]] = {}
+    for row in rows:
+        if row.comparison is not None and "undecided" in row.comparison.answers:
+            claims = {"higher or lower": row.comparison.height, "faster or slower": row.comparison.epochs_answer}
+            words = ", ".join(words for words, answer in claims.items() if answer == "undecided")
+            losses.setdefault(words, []).append(row.loss)
+    return "; ".join(
+        f"whether {', '.join(names)} {'is' if len(names) == 1 else 'are'} {words}" for words, names in losses.items()
+    )
 
 
 def _confirm(studies: Sequence[str], seeds: int) -> str:
