@@ -116,8 +116,8 @@ class TuningCurves:
 
 
 def tuning_curves(trials: Sequence[Tried], *, budget_epochs: float | None = None) -> TuningCurves:
-    """Curves at every number of trials up to 24 (for more trials at powers of the square root of 2 and at half of them),
-    and at every 24th of the budget and the end.
+    """Curves at every number of trials up to 24 (for more trials at powers of the square root of 2 and at half of
+    them), and at every 24th of the budget and the end.
 
     budget_epochs: of the search; None: the epochs trained. Raises ValueError without trials.
     """

@@ -21,8 +21,8 @@ from vsetune.report.wording import (
 
 
 def headline(leaderboard: Leaderboard) -> list[str]:
-    """Of each data set and network up to three sentences on the supported claims, or one on the searches or seeds that an
-    answer needs; collapses first."""
+    """Of each data set and network up to three sentences on the supported claims, or one on the searches or seeds that
+    an answer needs; collapses first."""
     return [*collapses(leaderboard), *(
         _headline(dataset, network, rows, leaderboard.baseline) for dataset, network, rows in leaderboard.groups()
         if not any(row.collapse for row in rows)
@@ -119,9 +119,9 @@ def fewest_units(comparison: Comparison) -> int:
 
 
 def _claims(rows: Sequence[Row], baseline: str) -> list[str]:
-    """`lseh (+1.3 [0.8, 1.8] points, −12.0 % epochs to 57.2 %) is higher and faster than lmh.`: at most three sentences.
+    """At most three sentences: `lseh (+1.3 [0.8, 1.8] points, −12.0 % epochs to 57.2 %) is higher and faster than lmh.`
 
-    Each loss is in one of them, with both of its supported claims; what does not fit is only named.
+    Each loss is in one of them, with all of its claims; losses that do not fit are only named.
     """
     by_claims: dict[tuple[int, int], list[Row]] = {}
     for row in rows:

@@ -77,7 +77,8 @@ def _answer(rows: Sequence[Row], reference: Row, comparisons: Sequence[Compariso
 
 
 def _undecided(rows: Sequence[Row]) -> str:
-    """`whether lsh is higher or lower, faster or slower; whether lseh is higher or lower`: losses by their open claims."""
+    """Losses by their open claims: `whether lsh is higher or lower, faster or slower; whether lseh is faster or slower`.
+    """
     losses: dict[str, list[str]] = {}
     for row in rows:
         if row.comparison is not None and "undecided" in row.comparison.answers:
@@ -94,7 +95,7 @@ def _confirm(studies: Sequence[str], seeds: int) -> str:
 
 
 def _search_on(rows: Sequence[Row]) -> str:
-    """The losses whose searches were too short for a difference on the board (docs/statistics.md); empty without any."""
+    """Losses whose searches have not levelled off, where that matters (docs/statistics.md); empty without any."""
     sizes = {
         row.loss: abs(row.comparison.m_recall) for row in rows
         if row.comparison is not None and row.comparison.m_recall is not None
