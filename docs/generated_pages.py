@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import inspect
 import json
 import re
@@ -48,6 +49,15 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
         return found[0] if files.get_file_from_path(_normal(place)) else text
 
     return re.sub(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)", linked, markdown)
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Called by MkDocs. Charts of notebooks get their words as alternative text, which notebooks leave out."""
+    def described(found: re.Match[str]) -> str:
+        label = re.search(r'aria-label="([^"]*)"', base64.b64decode(found["drawn"]).decode())
+        return found[0] if label is None else f'<img alt="{label[1]}"{found["source"]}>'
+
+    return re.sub(r'<img(?P<source> src="data:image/svg\+xml;base64,(?P<drawn>[^"]*)")>', described, content)
 
 
 def anchor(title: str, separator: str) -> str:

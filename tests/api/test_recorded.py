@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -109,7 +110,11 @@ def test_the_figure_is_drawn_by_jupyter_and_saved(finished, tmp_path: Path) -> N
     curves = finished.curves
     best = max(each["mean"] for each in chart["data"]["values"])
     assert best <= curves["m_recall"].max()
-    assert bundle["image/svg+xml"].startswith("<svg")
+    drawn = ElementTree.fromstring(bundle["image/svg+xml"])
+    words = drawn.get("aria-label")
+    assert drawn.tag == "{http://www.w3.org/2000/svg}svg", "a picture of its own, not a part of a page"
+    assert (drawn.get("role"), words) == ("img", figure.spec["description"])
+    assert all(f"{row.loss} {row.best_m_recall:.1f} %" in words for row in finished.leaderboard.rows)
     assert figure.save(tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads(figure.save(tmp_path / "curves.json").read_text()) == json.loads(json.dumps(figure.spec))
     with pytest.raises(ValueError, match=r"need \.svg"):

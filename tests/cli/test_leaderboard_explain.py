@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
+from logged_studies import logs
+from repeated_studies import SEARCHED, study_of, trained
 from rich.console import Console
 
 from vsetune.cli import messages
@@ -17,6 +19,7 @@ from vsetune.study.preparation import prepare_study
 from vsetune.study.study_file import load_study
 from vsetune.training.attempt import Attempt
 
+__all__ = ["logs"]
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
 
 LOSSES = [
@@ -117,6 +120,29 @@ def test_a_repetition_trains_what_the_row_shows_or_all_of_its_network_for_longer
     assert [(cell.name, cell.training["epochs"]) for cell in resolve_cells(load_study(longer), where="longer")] == [
         ("vsepp.lmh", 6.0), ("vsepp.lseh", 6.0), ("vsepp.both", 6.0),
     ]
+
+
+def test_of_several_searches_the_pick_of_the_best_is_repeated_with_its_seeds(vsetune, logs, tmp_path) -> None:
+    study = study_of(losses=[{"name": "lmh"}], search=SEARCHED, seeds=[0, 1, 4])
+    trained(study, logs.opened(study))
+    logs.close()
+    found: dict[tuple[str, float], list[tuple[int, float]]] = {}
+    for each in Studies().attempts("tiny"):
+        if each.start.phase == "confirm":
+            pick = (each.start.cell, each.start.configuration["training.learning_rate"])
+            found.setdefault(pick, []).append((each.start.seed, max(m_recall for _, m_recall in each.curve)))
+    assert len(found) == 3
+    (cell, rate), seeds = max(found.items(), key=lambda each: sum(m_recall for _, m_recall in each[1]))
+    file = tmp_path / "again.yaml"
+    said = vsetune("leaderboard", "repeat", "tiny/vsepp.lmh", "--output", str(file))
+    assert said.code == 0, said.err
+    best = cell.partition(".r")[2] or "1"
+    assert f"the pick of the best, search {best}, alone" in said.err
+    assert f"the pick of the best, search {best}, alone" in file.read_text()
+    spec = load_study(file)
+    (again,) = resolve_cells(spec, where="again")
+    assert (spec.seeds, spec.search.repeats, again.domains) == (sorted(seed for seed, _ in seeds), 1, {})
+    assert again.training["learning_rate"] == rate
 
 
 def test_a_row_without_a_usable_trial_is_explained_and_cannot_be_repeated(vsetune, study, opened, tmp_path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -51,6 +52,8 @@ def test_tutorials_stand_there_with_their_output(site: Path) -> None:
         page = (site / "tutorials" / f"{tutorial}.html").read_text(encoding="utf-8")
         assert "jp-RenderedSVG" in page  # the curves
         assert page.count("data:image/jpeg;base64,") >= 4  # the images that a sentence found
+        images = re.findall(r"<img [^>]*data:image/[^>]*>", page)
+        assert all(re.search(r'alt="[^"]+"', image) for image in images)
         assert all(f"<td>{loss}</td>" in page for loss in losses)
         assert "the data support" in page or "cannot say" in page or "cannot be told" in page
 

@@ -142,6 +142,23 @@ def test_the_curves_of_a_search_are_those_of_its_bests_and_of_its_epochs():
     assert list(found.after_epochs) == best_after_epochs(trials, [each.at for each in found.after_epochs])
 
 
+@pytest.mark.parametrize("count", [4, 5, 9])
+def test_half_of_a_search_ends_lower_by_the_mean_over_every_half(count):
+    trials = many(count)
+    bests = [max([m_recall for _, m_recall in trial.curve], default=0.0) for trial in trials]
+    halves = [max(half) for half in itertools.combinations(bests, count // 2)]
+    assert tuning_curves(trials).lost_by_half == pytest.approx(max(bests) - sum(halves) / len(halves))
+    assert tuning_curves(trials[:3]).lost_by_half is None
+
+
+def test_half_of_a_long_search_is_the_mean_of_random_halves():
+    trials, numbers = many(51), random.Random(3)
+    bests = [max([m_recall for _, m_recall in trial.curve], default=0.0) for trial in trials]
+    halves = [max(numbers.sample(bests, 25)) for _ in range(20_000)]
+    error = statistics.stdev(halves) / math.sqrt(len(halves))
+    assert tuning_curves(trials).lost_by_half == pytest.approx(max(bests) - statistics.fmean(halves), abs=4 * error)
+
+
 def test_what_cannot_be_counted_is_refused():
     for refused in (
         lambda: best_after_trials([]), lambda: best_after_trials([1.0], [2]), lambda: best_after_epochs([], [1]),

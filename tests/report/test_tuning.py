@@ -15,6 +15,7 @@ from rich.console import Console
 from vsetune.report.building import build
 from vsetune.report.charts import profile_chart
 from vsetune.report.export import to_json
+from vsetune.report.next_steps import to_know
 from vsetune.report.terminal import render_notes
 
 BESTS = (50.0, 58.0, 0.0, 61.0, 55.0)
@@ -62,6 +63,39 @@ def test_the_terminal_says_what_fewer_trials_would_have_found_where_four_were_tr
     assert line.split()[2:] == ["44.8", "57.8", "60.4", "55.2", "58.4", "61.0"]
     # of pairs 1 has 50 as its higher one, 2 have 55, 3 have 58 and 4 have 61: 57.8
     assert "Expected best" not in printed(build(searched(attempt)[:2], baseline="lmh"))
+
+
+def compared(attempt, *, gain, apart=0.1, tried=(40.0, 42.0, 44.0, 60.0), **more):
+    """Two losses with one search of four configurations and two seeds of the winner, which differ by the gain."""
+    return [
+        *(attempt("lmh", [10, best, best - 1], configuration=place, **more) for place, best in enumerate(tried)),
+        *(attempt("lseh", [10, 60 - place / 100, 50], configuration=place, **more) for place in range(4)),
+        *(
+            attempt(loss, [10, height + apart * seed, 30], configuration=winner, seed=seed, phase="confirm")
+            for loss, winner, height in (("lmh", 3, 60.0), ("lseh", 0, 60.0 + gain)) for seed in (1, 2)
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("about", "is_said"), [
+    ({"gain": 2.0}, True),
+    ({"gain": -2.0}, True),
+    ({"gain": 12.0}, False),  # more than a search of half as many would have lost
+    ({"gain": 2.0, "apart": 20.0}, False),  # so much is chance
+    ({"gain": 2.0, "tried": (59.0, 59.5, 59.8, 60.0)}, False),  # it has levelled off
+    ({"gain": 2.0, "summary": {"search_value": -2.0}}, False),  # it looked for something else
+])
+def test_a_search_that_has_not_levelled_off_is_named_where_a_difference_is_smaller(attempt, about, is_said):
+    """Pairs of 40, 42, 44 and 60: one has 42 as its higher one, two 44, three 60: 51.7, so 8.3 below 60."""
+    board = build(compared(attempt, **about), baseline="lmh")
+    said = [step for step in to_know(board) if "longer searches" in step]
+    assert len(said) == is_said
+    assert not said or ("of lmh would have ended 8.3 points lower" in said[0] and "lseh" not in said[0])
+
+
+def test_losses_without_a_search_are_not_asked_to_search_longer(attempt):
+    board = build([attempt(loss, seed=seed) for loss in ("lmh", "lseh") for seed in (1, 2)], baseline="lmh")
+    assert not any("longer searches" in step for step in to_know(board))
 
 
 def tasks(attempt, **epochs_of_lseh):

@@ -67,10 +67,11 @@ class Found:
     def _repr_html_(self) -> str:
         cells = []
         for item, score, picture in zip(self.items, self.scores, self.pictures, strict=True):
+            name = html.escape(item)
             shown = "" if picture is None else (
-                f'<img alt="" src="data:image/jpeg;base64,{base64.b64encode(picture).decode()}"><br>'
+                f'<img alt="image {name}" src="data:image/jpeg;base64,{base64.b64encode(picture).decode()}"><br>'
             )
-            cells.append(f"<td>{shown}{html.escape(item)}<br>{score:.3f}</td>")
+            cells.append(f"<td>{shown}{name}<br>{score:.3f}</td>")
         rows = "".join(cells) if self.kind == "image" else "</tr><tr>".join(cells)
         return f"<p>{html.escape(self.query)}</p><table><tr>{rows}</tr></table>"
 

@@ -149,7 +149,8 @@ def repeat(
     baseline: Baseline = None,
 ) -> None:
     """Write a study file that trains a row and its baseline again: the configurations that the board shows, with their
-    seeds, without any search. Its name is that of the file. Run it with `vsetune study run`."""
+    seeds, without any search; of a row of several searches, the pick of the best one with the seeds of that search.
+    Its name is that of the file. Run it with `vsetune study run`."""
     from vsetune.report.arithmetic import sources_of
     from vsetune.study.recorded_studies import repeated_study, study_of
 

@@ -24,6 +24,7 @@ BAND = 0.9
 _ALL_ORDERS_OF = 6
 """Most trials for which all orders (720) are used; for more trials, orders are sampled."""
 _DRAWN_ORDERS = 400
+_FEWEST_TO_HALVE = 4
 _POINTS = 24
 """Approximate number of points of a curve."""
 _AT_ONCE = 2**16
@@ -104,10 +105,19 @@ class TuningCurves:
     with_replacement: tuple[float, ...]
     after_epochs: tuple[ExpectedBest, ...]
 
+    @property
+    def lost_by_half(self) -> float | None:
+        """Points of M-Recall by which half of the trials (rounded down) were expected to end below all of them. None
+        for fewer than four trials."""
+        if self.trials < _FEWEST_TO_HALVE:
+            return None
+        means = {int(each.at): each.mean for each in self.after_trials}
+        return means[self.trials] - means[self.trials // 2]
+
 
 def tuning_curves(trials: Sequence[Tried], *, budget_epochs: float | None = None) -> TuningCurves:
-    """Curves at every number of trials up to 24 (for more trials at powers of the square root of 2), and at every 24th
-    of the budget and the end.
+    """Curves at every number of trials up to 24 (for more trials at powers of the square root of 2 and at half of
+    them), and at every 24th of the budget and the end.
 
     budget_epochs: of the search; None: the epochs trained. Raises ValueError without trials.
     """
@@ -116,7 +126,8 @@ def tuning_curves(trials: Sequence[Tried], *, budget_epochs: float | None = None
     bests, trained = _Searched.of(trials).bests, math.fsum(trial.epochs for trial in trials)
     counts = list(range(1, len(bests) + 1))
     if len(bests) > _POINTS:
-        counts = sorted({round(2 ** (place / 2)) for place in range(2 * len(bests).bit_length() - 1)} | {len(bests)})
+        powers = {round(2 ** (place / 2)) for place in range(2 * len(bests).bit_length() - 1)}
+        counts = sorted(powers | {len(bests) // 2, len(bests)})
         counts = [count for count in counts if count <= len(bests)]
     gap = (budget_epochs or trained) / _POINTS
     moments = [*(gap * place for place in range(1, _POINTS + 1) if gap * place < trained - SAME_EPOCH), trained]

@@ -5,7 +5,7 @@ A loss is called higher or faster only after a passed test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 from vsetune.metrics.repeated_searches import FEWEST_REPEATS
 from vsetune.metrics.seed_statistics import MEAN_SEEDS
@@ -21,8 +21,8 @@ from vsetune.report.wording import (
 
 
 def headline(leaderboard: Leaderboard) -> list[str]:
-    """One sentence per data set and network: the supported claims, or the searches or seeds that an answer needs;
-    collapses first."""
+    """Of each data set and network up to three sentences on the supported claims, or one on the searches or seeds that
+    an answer needs; collapses first."""
     return [*collapses(leaderboard), *(
         _headline(dataset, network, rows, leaderboard.baseline) for dataset, network, rows in leaderboard.groups()
         if not any(row.collapse for row in rows)
@@ -77,14 +77,9 @@ def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) ->
             return f"{place}: {', '.join(untrained)} {'was' if len(untrained) == 1 else 'were'} not trained."
         why = "can be compared" if any(row.not_comparable for row in rows) else "shares a seed"
         return f"{place}: no loss {why} with {baseline}."
-    shown = [
-        *_shown(compared, "height", "supported", f"higher than {baseline}", _gain),
-        *_shown(compared, "epochs_answer", "supported", f"faster than {baseline}", _pace),
-        *_shown(compared, "height", "contradicted", f"lower than {baseline}", _gain),
-        *_shown(compared, "epochs_answer", "contradicted", f"slower than {baseline}", _pace),
-    ]
-    if shown:
-        return f"{place}: the data support that {', and that '.join(shown)}."
+    claims = _claims(compared, baseline)
+    if claims:
+        return f"{place}: the data support that {' '.join(claims)}"
     answers = [row.comparison.answers for row in compared if row.comparison]
     if all("one search" in each for each in answers):
         return f"{place}: {_one_search(compared, rows, 'which tuned loss is higher')}"
@@ -125,18 +120,44 @@ def fewest_units(comparison: Comparison) -> int:
     return FEWEST_REPEATS if comparison.by_search else MEAN_SEEDS
 
 
-def _shown(rows: Sequence[Row], claim: str, answer: Answer, words: str, amount: Callable[[Row], str]) -> list[str]:
-    """`lseh (+1.3 [0.8, 1.8] points) is higher than lmh`: all losses whose claim has this answer; empty without any."""
-    found = [row for row in rows if getattr(row.comparison, claim) == answer]
-    names = ", ".join(f"{row.loss} ({amount(row)})" for row in found)
-    limit = _within(found) if claim == "height" else ""
-    return [f"{names} {'is' if len(found) == 1 else 'are'} {words}{limit}"] if found else []
+def _claims(rows: Sequence[Row], baseline: str) -> list[str]:
+    """At most three sentences: `lseh (+1.3 [0.8, 1.8] points, −12.0 % epochs to 57.2 %) is higher and faster than lmh.`
+
+    Each loss is in one of them, with all of its claims; losses that do not fit are only named.
+    """
+    by_claims: dict[tuple[int, int], list[Row]] = {}
+    for row in rows:
+        if row.comparison is not None and row.comparison.answers & _SIGNS.keys():
+            signs = (_SIGNS.get(row.comparison.height, 0), _SIGNS.get(row.comparison.epochs_answer, 0))
+            by_claims.setdefault(signs, []).append(row)
+    groups = sorted(by_claims.items(), key=lambda each: (-sum(each[0]), -each[0][0]))
+    shown = groups if len(groups) <= _SENTENCES else groups[:_SENTENCES - 1]
+    lines = [_claim(*signs, found, baseline) for signs, found in shown]
+    rest = [row.loss for _, found in groups[len(shown):] for row in found]
+    return [*lines, f"{', '.join(rest)} differ{'s' if len(rest) == 1 else ''} from {baseline} too."] if rest else lines
+
+
+_SIGNS: Mapping[Answer, int] = {"supported": 1, "contradicted": -1}
+_SENTENCES = 3
+
+
+def _claim(height: int, epochs: int, rows: Sequence[Row], baseline: str) -> str:
+    """One sentence on losses with the same claims. height, epochs: 1 for a better loss, -1 for a worse one, 0 for no
+    claim."""
+    words = [*(["higher"] if height > 0 else ["lower"] if height else []),
+             *(["faster"] if epochs > 0 else ["slower"] if epochs else [])]
+    names = ", ".join(
+        f"{row.loss} ({', '.join([*([_gain(row)] if height else []), *([_pace(row)] if epochs else [])])})"
+        for row in rows
+    )
+    joined = (" and " if height == epochs else " but ").join(words)
+    limit = _within(rows) if height else ""
+    return f"{names} {'is' if len(rows) == 1 else 'are'} {joined} than {baseline}{limit}."
 
 
 def _pace(row: Row) -> str:
     assert row.comparison is not None
-    to_target = row.comparison.epochs
-    return f"{pace(row.comparison)} epochs to {fixed(to_target.target, 1)} %"
+    return f"{pace(row.comparison)} epochs to {fixed(row.comparison.epochs.target, 1)} %"
 
 
 def _gain(row: Row) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 
 from vsetune.metrics.repeated_searches import FEWEST_REPEATS
 from vsetune.report.board_sentences import fewest_units
 from vsetune.report.rows import Comparison, Leaderboard, Row
-from vsetune.report.wording import new_study_file
+from vsetune.report.wording import fixed, new_study_file
 
 
 def to_know(board: Leaderboard) -> list[str]:
@@ -46,7 +47,7 @@ def _steps(rows: Sequence[Row], baseline: str) -> list[str]:
     comparisons = [row.comparison for row in rows if row.comparison is not None]
     if not comparisons:
         return []
-    return [step for step in (_answer(rows, reference, comparisons), _longer(reference)) if step]
+    return [step for step in (_answer(rows, reference, comparisons), _search_on(rows), _longer(reference)) if step]
 
 
 def _answer(rows: Sequence[Row], reference: Row, comparisons: Sequence[Comparison]) -> str:
@@ -65,8 +66,7 @@ def _answer(rows: Sequence[Row], reference: Row, comparisons: Sequence[Compariso
         return f"{needed} seeds of each loss: {_confirm(studies, needed)}"
     if "undecided" in answers:
         units = max(each.units for each in comparisons)
-        open_rows = [row for row in rows if row.comparison and "undecided" in row.comparison.answers]
-        which = f"whether {', '.join(row.loss for row in open_rows)} {'is' if len(open_rows) == 1 else 'are'} different"
+        which = _undecided(rows)
         if any(each.by_search for each in comparisons):
             return (
                 f"{which}: twice as many searches narrow the intervals by about 30 %: search.repeats: {2 * units} in "
@@ -76,8 +76,54 @@ def _answer(rows: Sequence[Row], reference: Row, comparisons: Sequence[Compariso
     return "all comparisons are decided; another network or data set takes a study of its own"
 
 
+def _undecided(rows: Sequence[Row]) -> str:
+    """Losses by their open claims: `whether lsh is higher or lower, faster or slower; whether lseh is faster or slower`.
+    """
+    losses: dict[str, list[str]] = {}
+    for row in rows:
+        if row.comparison is not None and "undecided" in row.comparison.answers:
+            claims = {"higher or lower": row.comparison.height, "faster or slower": row.comparison.epochs_answer}
+            words = ", ".join(words for words, answer in claims.items() if answer == "undecided")
+            losses.setdefault(words, []).append(row.loss)
+    return "; ".join(
+        f"whether {', '.join(names)} {'is' if len(names) == 1 else 'are'} {words}" for words, names in losses.items()
+    )
+
+
 def _confirm(studies: Sequence[str], seeds: int) -> str:
     return " && ".join(f"vsetune study confirm {study} --seeds {seeds}" for study in studies)
+
+
+def _search_on(rows: Sequence[Row]) -> str:
+    """Losses whose searches have not levelled off, where that matters (docs/statistics.md); empty without any."""
+    sizes = {
+        row.loss: abs(row.comparison.m_recall) for row in rows
+        if row.comparison is not None and row.comparison.m_recall is not None
+        and row.comparison.height not in ("cut short", "search failed")
+    }
+    found = []
+    for row in rows:
+        lost, size = lost_by_half(row), min(sizes.values(), default=None) if row.is_baseline else sizes.get(row.loss)
+        deviation = row.best_m_recall_std if row.spread is None else row.spread.seed
+        if lost is not None and size is not None and deviation is not None and lost > max(size, deviation):
+            found.append((row.loss, lost))
+    if not found:
+        return ""
+    (name, lost), *others = found
+    more = "".join(f", of {other} {fixed(points, 1)}" for other, points in others)
+    return (
+        f"whether longer searches change this: with half of the configurations the search of {name} would have ended "
+        f"{fixed(lost, 1)} points lower on average{more}; double search.configurations in a copy of the study file "
+        "under another name"
+    )
+
+
+def lost_by_half(row: Row) -> float | None:
+    """Points that half of the configurations of its search were expected to end below all, mean over its searches; None
+    without a search, and for one of fewer than four trials or for another objective than M-Recall."""
+    lost = [None if pick.tuning is None else pick.tuning.lost_by_half for pick in row.repeats]
+    known = [each for each in lost if each is not None]
+    return statistics.fmean(known) if known and len(known) == len(lost) else None
 
 
 def _longer(row: Row) -> str:
