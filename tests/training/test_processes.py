@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,22 @@ import pytest
 import torch
 from refusals import refused
 from several_processes import together
-from trained_here import CPU, open_attempt, run_through
+from trained_here import CPU, fresh_network, open_attempt, run_through
 from wide_courses import DIVISIBLE, course, fitting
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
-from vsetune.errors import ConfigError
-from vsetune.training import messages
+from vsetune.errors import ConfigError, DataError, NumericError
+from vsetune.metrics.positives import Positives
+from vsetune.metrics.ranks import retrieval_ranks
+from vsetune.networks.network_base import evaluating
+from vsetune.training import messages, validation
+from vsetune.training.evaluation import score_split
 from vsetune.training.helper import help_training
 from vsetune.training.processes import Processes
+from vsetune.training.reranking import FirstStage, reranked_scores
 from vsetune.training.step import Learner
+from vsetune.training.validation import encode_split, split_scores
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 Course = tuple[list[float], list[torch.Tensor]]
@@ -80,7 +87,7 @@ def trained(processes: Processes, trial: TrialSpec, folder: Path, validations: i
         run_through(attempt)
     for _ in range(validations or 0):
         attempt.advance()
-    processes.goes_on(another=False)
+    processes.task(None)
     return points(attempt)
 
 
@@ -101,6 +108,73 @@ def test_a_trial_goes_on_with_another_number_of_processes(make_trial: Any, tmp_p
     for (_, m_recall, loss), (_, whole_recall, whole_loss) in zip(last, whole, strict=True):
         assert m_recall == whole_recall
         assert loss == pytest.approx(whole_loss, rel=1e-5)  # float32
+
+
+EVALUATED = [*DIVISIBLE, "sgraf_saf", "cgmn"]
+
+
+def evaluated(processes: Processes, trials: list[TrialSpec], rerank: bool) -> list[Any]:
+    """Scores of every pair and recalls of every trial, with fresh weights and small parts: 3 batches of images, 9
+    groups of captions."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(validation, "_IMAGES_PER_BATCH", 5)
+        patched.setattr(validation, "_CAPTIONS_PER_GROUP", 3)
+        found = []
+        for trial in trials:
+            network, dataset = fresh_network(trial)
+            where = {"trial": trial, "device": CPU, "processes": processes}
+            first = FirstStage(*fresh_network(trials[0])[:1], trials[0], top=3) if rerank else None
+            for images in (None, 7):
+                score = score_split(network, dataset, "validation", images=images, first=first, **where)
+                with evaluating(network):
+                    items = encode_split(network, dataset, "validation", images=images, every_caption=rerank, **where)
+                    owner = items.owner
+                    if first is None:
+                        scores = split_scores(network, items, trial=trial, processes=processes)
+                    else:
+                        proposals = first.proposals(dataset, "validation", device=CPU, images=images)
+                        scores = reranked_scores(network, items, proposals, trial=trial, processes=processes)
+                    matrix = scores.block(slice(None), slice(None))
+                    positives = Positives.of_owner(owner, images=scores.shape[0], captions=scores.shape[1])
+                    ranks = retrieval_ranks(scores, positives, block_shape=(5, 4), among=processes)
+                    found.append((score, matrix, ranks.image_to_text.ranks, ranks.text_to_image.tied))
+        return found
+
+
+@pytest.mark.parametrize(("count", "rerank"), [(2, False), (5, False), (3, True)])
+def test_processes_rank_a_split_as_one_to_the_last_bit(
+    count: int, rerank: bool, make_trial: Any, small: Any, tmp_path: Path
+) -> None:
+    """Of 3 batches of images two processes of five have none."""
+    trials = [make_trial(network=small(name)) for name in (["vsepp", "scan", "gsmn"] if rerank else EVALUATED)]
+    alone = evaluated(Processes(), trials, rerank)
+    for divided in together(count, evaluated, trials, rerank, folder=tmp_path / "files"):
+        for (score, *tensors), (own_score, *own_tensors) in zip(alone, divided, strict=True):
+            assert own_score == score
+            assert all(torch.equal(own, tensor) for own, tensor in zip(own_tensors, tensors, strict=True))
+
+
+def not_ranked(processes: Processes, trial: TrialSpec, kind: str) -> str:
+    network, dataset = fresh_network(trial)
+    if kind == "numbers":
+        next(iter(network.parameters())).data.fill_(torch.nan)
+    elif not processes.is_first:
+        dataset = Dataset.open(str(Path(trial.data.path).parent / "damaged"))
+    with pytest.raises((NumericError, DataError)) as caught:
+        score_split(network, dataset, "validation", trial=trial, device=CPU, processes=processes)
+    return str(caught.value)
+
+
+def test_what_one_process_cannot_rank_is_an_error_of_all(make_trial: Any, tmp_path: Path) -> None:
+    trial = make_trial()
+    damaged = Path(trial.data.path).parent / "damaged"
+    shutil.copytree(trial.data.path, damaged)
+    (damaged / "validation-000000.tar").write_bytes(b"cut")
+    of_data = together(2, not_ranked, trial, "data", folder=tmp_path / "data")
+    assert of_data[0] == of_data[1]
+    assert "validation-000000.tar" in of_data[0]
+    alone = not_ranked(Processes(), trial, "numbers")
+    assert together(2, not_ranked, trial, "numbers", folder=tmp_path / "numbers") == [alone, alone]
 
 
 @pytest.mark.parametrize(("network", "message"), [

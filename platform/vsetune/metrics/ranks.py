@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vsetune.metrics.positives import Positives
-from vsetune.metrics.score_blocks import BLOCK_SHAPE, Scores, finite_blocks
+from vsetune.metrics.score_blocks import ALONE, BLOCK_SHAPE, Scores, Sharing, finite_blocks
 
 RANKING_PROTOCOL: Mapping[str, str | int] = {"version": 1, "tie_rule": "pessimistic", "score_dtype": "float32"}
 """Settings that every rank of this module depends on besides the data; part of the protocol stored with a curve."""
@@ -35,18 +35,18 @@ class RetrievalRanks:
 
 @torch.no_grad()
 def retrieval_ranks(
-    scores: Scores, positives: Positives, *, block_shape: tuple[int, int] = BLOCK_SHAPE
+    scores: Scores, positives: Positives, *, block_shape: tuple[int, int] = BLOCK_SHAPE, among: Sharing = ALONE
 ) -> RetrievalRanks:
     """Rank of the best positive of every query, in both directions.
 
-    block_shape: images and captions scored at once; affects memory only.
+    block_shape: images and captions scored at once; affects memory only. among: the processes that rank them together.
     Raises NumericError if any score is not finite.
     """
     values = positives.scores(scores)
     images, captions = positives.shape
     counts = count_strangers(
         scores, positives, _best(values, positives.image, images), _best(values, positives.caption, captions),
-        block_shape=block_shape,
+        block_shape=block_shape, among=among,
     )
     return RetrievalRanks(
         _query_ranks(counts[0], positives.image), _query_ranks(counts[1], positives.caption)
@@ -63,6 +63,10 @@ class StrangerCounts:
     at_least: Tensor
     above: Tensor
 
+    def over(self, among: Sharing) -> StrangerCounts:
+        """The counts of all blocks, in every process."""
+        return StrangerCounts(among.total(self.at_least), among.total(self.above))
+
     def add(self, queries: slice, scores: Tensor, levels: Tensor, row: Tensor, column: Tensor) -> None:
         """Count one block. scores: (n, m) of these queries. levels: (n, levels). row, column: the positives in it."""
         own, own_levels = scores[row, column][:, None], levels[row]
@@ -77,7 +81,7 @@ class StrangerCounts:
 
 def count_strangers(
     scores: Scores, positives: Positives, image_levels: Tensor, caption_levels: Tensor, *,
-    block_shape: tuple[int, int],
+    block_shape: tuple[int, int], among: Sharing = ALONE,
 ) -> tuple[StrangerCounts, StrangerCounts]:
     """Number of non-positive candidates that reach the levels of image queries and of caption queries, in one pass.
 
@@ -86,11 +90,11 @@ def count_strangers(
     """
     by_image, by_caption = _zero_counts(image_levels), _zero_counts(caption_levels)
     where = "retrieval image_to_text and text_to_image"
-    for images, captions, block in finite_blocks(scores, block_shape, where=where):
+    for images, captions, block in finite_blocks(scores, block_shape, where=where, among=among):
         row, column = positives.inside(images, captions)
         by_image.add(images, block, image_levels[images], row, column)
         by_caption.add(captions, block.T, caption_levels[captions], column, row)
-    return by_image, by_caption
+    return by_image.over(among), by_caption.over(among)
 
 
 def _best(values: Tensor, query: Tensor, queries: int) -> Tensor:

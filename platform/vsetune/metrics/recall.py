@@ -14,7 +14,7 @@ from vsetune.errors import DataError
 from vsetune.metrics import messages
 from vsetune.metrics.positives import Positives, check_owner
 from vsetune.metrics.ranks import RANKING_PROTOCOL, RetrievalRanks, retrieval_ranks
-from vsetune.metrics.score_blocks import MatrixScores, PartOfScores, Scores
+from vsetune.metrics.score_blocks import ALONE, MatrixScores, PartOfScores, Scores, Sharing
 
 logger = logging.getLogger(__name__)
 
@@ -74,14 +74,14 @@ class RetrievalScores:
         return numbers | derived
 
 
-def owner_scores(scores: Scores, owner: Tensor) -> RetrievalScores:
-    """Score a ranking. owner: (M,) int64, row of each caption's image.
+def owner_scores(scores: Scores, owner: Tensor, *, among: Sharing = ALONE) -> RetrievalScores:
+    """Score a ranking. owner: (M,) int64, row of each caption's image. among: the processes that rank it together.
 
     Raises NumericError if a score is not finite, DataError if owner does not fit.
     """
     images, captions = scores.shape
     positives = Positives.of_owner(owner, images=images, captions=captions)
-    return scores_of_ranks(retrieval_ranks(scores, positives), candidates=min(images, captions))
+    return scores_of_ranks(retrieval_ranks(scores, positives, among=among), candidates=min(images, captions))
 
 
 def matrix_recalls(scores: Tensor, image_ids: Tensor | None = None) -> RetrievalScores:

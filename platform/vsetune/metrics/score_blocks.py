@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -14,6 +15,7 @@ from vsetune.metrics import messages
 Part = slice | Tensor
 """Some images or some captions: a range, or (n,) int64 indices."""
 
+Item = TypeVar("Item")
 ItemsT = TypeVar("ItemsT", bound="Items")
 
 Similarity = Callable[[Any, Any], Tensor]
@@ -50,6 +52,35 @@ class Scores(Protocol):
 
     def block(self, images: Part, captions: Part) -> Tensor:
         """(n, m) scores, float32 or wider. Callers must not change them."""
+
+
+class Sharing(Protocol):
+    """Processes that rank the same scores together, each some of their blocks."""
+
+    def some(self, parts: Sequence[Item]) -> Sequence[Item]:
+        """The parts of this process."""
+
+    def total(self, own: Tensor) -> Tensor:
+        """The sum of the processes' tensors, in every process."""
+
+    def from_all(self, own: Item) -> list[Item]:
+        """The values of all processes, in every process."""
+
+
+class _Alone:
+    """One process, which ranks everything."""
+
+    def some(self, parts: Sequence[Item]) -> Sequence[Item]:
+        return parts
+
+    def total(self, own: Tensor) -> Tensor:
+        return own
+
+    def from_all(self, own: Item) -> list[Item]:
+        return [own]
+
+
+ALONE = _Alone()
 
 
 class MatrixScores:
@@ -105,21 +136,20 @@ class MeanScores:
 
 
 def finite_blocks(
-    scores: Scores, block_shape: tuple[int, int], *, where: str
+    scores: Scores, block_shape: tuple[int, int], *, where: str, among: Sharing = ALONE
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Every score once: (images, captions, their block), captions running fastest.
+    """Every score once: (images, captions, their block), captions running fastest. among: each process gets some.
 
-    Raises NumericError, with `where` at its start, after the last block if any score was not finite.
+    Raises NumericError, with `where` at its start, after the last block if any score was not finite, in every process.
     """
     images, captions = scores.shape
-    broken = 0
-    for rows in bands(images, block_shape[0]):
-        for columns in bands(captions, block_shape[1]):
-            block = scores.block(rows, columns)
-            if not torch.isfinite(block.sum()):  # one fast pass; large finite scores may overflow it, so count
-                broken += block.numel() - int(torch.isfinite(block).sum())
-            yield rows, columns, block
-    if broken:
+    own = 0
+    for rows, columns in among.some(list(product(bands(images, block_shape[0]), bands(captions, block_shape[1])))):
+        block = scores.block(rows, columns)
+        if not torch.isfinite(block.sum()):  # one fast pass; large finite scores may overflow it, so count
+            own += block.numel() - int(torch.isfinite(block).sum())
+        yield rows, columns, block
+    if broken := sum(among.from_all(own)):
         count, what = images * captions, "similarities"
         raise NumericError(messages.NOT_FINITE(where=where, broken=broken, count=count, what=what))
 

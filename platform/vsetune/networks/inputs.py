@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from vsetune.errors import DataError
@@ -67,6 +68,12 @@ class CaptionInputs:
     def __getitem__(self, rows: slice | Tensor) -> CaptionInputs:
         """Some of the captions, in the order given, padded as they are."""
         return replace(self, **_chosen(self, rows))
+
+    def to(self, device: str | torch.device) -> CaptionInputs:
+        """The same captions on a device."""
+        tensors = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "host_lengths"}
+        moved = {name: None if value is None else value.to(device) for name, value in tensors.items()}
+        return CaptionInputs(**moved)
 
     @property
     def lengths_on_host(self) -> Tensor:

@@ -223,8 +223,8 @@ class AttemptTrainable(Trainable):
         assert self._attempt is not None
         assert self._meter is not None
         measured = self._meter.summary()  # before the best checkpoint is scored
-        self._close_team()
         summary = self._attempt.finish() | measured
+        self._close_team()
         self._keep(within_s=TRIAL_END_WITHIN_S)
         return report | {"is_finished": True, "done": True, "summary": summary, "artifacts": self._artifacts()}
 

@@ -26,6 +26,7 @@ from torch import distributed
 from vsetune.config.sources.trial_inputs import Reading
 from vsetune.config.study.resources import Needs
 from vsetune.config.study.training import TrialSpec
+from vsetune.study.first_stages import kept_stage
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.training.helper import help_training
 from vsetune.training.processes import Processes
@@ -33,7 +34,7 @@ from vsetune.training.processes import Processes
 logger = logging.getLogger(__name__)
 
 _PATIENCE = timedelta(days=30)
-"""How long processes wait for one another: through validations, which the first does alone."""
+"""How long processes wait for one another: also while the first writes a checkpoint, or waits for its driver."""
 _NOTICED_WITHIN_S = 30.0
 
 
@@ -91,9 +92,10 @@ def _help(
     threading.Thread(target=_end_with, args=(worker,), daemon=True).start()
     load_kept(plain.get("plugins", {}), study_folder_of(folder), where=f"trial {plain['trial']}")
     processes = _join(number, meeting, needs)
+    trial = TrialSpec.model_validate(plain)
     help_training(
-        TrialSpec.model_validate(plain), folder, processes, device=f"cuda:{number}" if needs.gpus else "cpu",
-        threads=needs.threads, reading=reading,
+        trial, folder, processes, device=f"cuda:{number}" if needs.gpus else "cpu",
+        threads=needs.threads, first_stage=kept_stage(trial, folder), reading=reading,
     )
 
 

@@ -29,7 +29,7 @@ from vsetune.training.evaluation import evaluate, recalls, score_split
 from vsetune.training.executions import ExecutionLog
 from vsetune.training.failures import out_of_memory, scoring
 from vsetune.training.loop import TrainingLoop
-from vsetune.training.processes import ALONE, Processes
+from vsetune.training.processes import ALONE, Processes, Ranking
 from vsetune.training.random_state import RandomState
 from vsetune.training.restoring import learner_state, restore, window_state
 from vsetune.training.schedule import next_validation, total_steps
@@ -238,7 +238,7 @@ class Attempt:
         while progress.step < end:
             if self._leave.is_set():
                 raise Preempted(messages.LEAVES(where=self._where, step=progress.step))
-            self._processes.goes_on()
+            self._processes.task("step")
             self._step()
             self._mark()
         self._loop.settle()
@@ -254,11 +254,12 @@ class Attempt:
 
     def _validate(self) -> ValidationPoint:
         progress, window, split = self._progress, self._loop.window, self.trial.data.validation_split
-        begin = time.perf_counter()
+        begin, images = time.perf_counter(), self.trial.evaluation.validation_images
+        self._processes.task(Ranking(split, images))
         with scoring(split, where=self._where, step=progress.step, on_progress=self._mark) as report:
             scores = score_split(
                 self._learner.network, self.dataset, split, trial=self.trial, device=self.device, report=report,
-                on_batch=self._mark, images=self.trial.evaluation.validation_images, first=self._first,
+                on_batch=self._mark, images=images, first=self._first, processes=self._processes,
             )
         progress.validation_seconds += time.perf_counter() - begin
         metrics = recalls(scores) | window.means() | {
@@ -279,12 +280,14 @@ class Attempt:
         split; None: all."""
         begin = time.perf_counter()
         network = self._learner.network
-        network.load_state_dict(self._checkpoints.load_best())
+        best = self._checkpoints.load_best()
+        network.load_state_dict(best)
+        self._processes.task(Ranking(split, images, best))
         watched = scoring(split, where=self._where, step=self._progress.step, on_progress=self._mark)
         with self._random.active(), watched as report:
             scores = evaluate(
                 network, self.dataset, split, trial=self.trial, device=self.device, report=report,
-                on_batch=self._mark, images=images, first=self._first,
+                on_batch=self._mark, images=images, first=self._first, processes=self._processes,
             )
         return scores | {"seconds": time.perf_counter() - begin}
 

@@ -8,7 +8,7 @@ towers need the memory of one chunk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network
 from vsetune.training import messages
 from vsetune.training.device import tower_precision
-from vsetune.training.processes import ALONE, Processes
+from vsetune.training.processes import ALONE, Processes, Share
 from vsetune.training.random_state import RandomState
 from vsetune.training.validation import caption_inputs, image_inputs
 
@@ -65,12 +65,12 @@ class BatchEncoder:
         is_whole = self.trial.training.chunk_size is None and self.processes.count == 1
         if is_whole or self.network.kind != "score":
             return self.network.similarity(images, captions)
-        columns = self._slices(len(captions))
+        columns = ALONE.share(len(captions), size=self._size(len(captions))).parts
         own = self._own(len(images))
         rows = [
             torch.cat([self._block(images[row], captions[column], place=(row.start, column.start))
                        for column in columns], dim=1)
-            for row in own.slices
+            for row in own.parts
         ]
         return self.processes.rows(torch.cat(rows)[: own.count], start=own.start, total=len(images))
 
@@ -83,25 +83,19 @@ class BatchEncoder:
 
         own = self._own(count)
         if self.trial.training.chunk_size is None:
-            chunks = [encoded(some) for some in own.slices]
+            chunks = [encoded(some) for some in own.parts]
         else:
             chunks = [
-                checkpoint(encoded, some, use_reentrant=False, preserve_rng_state=False) for some in own.slices
+                checkpoint(encoded, some, use_reentrant=False, preserve_rng_state=False) for some in own.parts
             ]
         return self.processes.gathered(joined(chunks)[: own.count], start=own.start, total=count)
 
-    def _own(self, count: int) -> _Share:
-        """The chunks of this process. One without any encodes the first as well and contributes none of it: so it has
-        tensors of the right kind to gather."""
-        slices = self._slices(count)
-        own = self.processes.share(slices)
-        if not own:
-            return _Share(slices[:1], 0, 0)
-        return _Share(own, own[0].start, own[-1].stop - own[0].start)
+    def _own(self, count: int) -> Share:
+        """The chunks of this process, or its part of the batch."""
+        return self.processes.share(count, size=self._size(count))
 
-    def _slices(self, count: int) -> list[slice]:
-        size = self.trial.training.chunk_size or -(-count // self.processes.count)
-        return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+    def _size(self, count: int) -> int:
+        return self.trial.training.chunk_size or -(-count // self.processes.count)
 
     def _block(self, images: Encoded, captions: Encoded, *, place: tuple[int, int]) -> Tensor:
         """Scores of some images with some captions. The first pass runs without gradient ("reentrant"): some networks
@@ -151,12 +145,3 @@ def require_divisible(network: Network, trial: TrialSpec, *, processes: int = 1)
 
 def _counts_batch(module: nn.Module) -> bool:
     return isinstance(module, _BATCH_NORMS) and module.training
-
-
-@dataclass(frozen=True)
-class _Share:
-    """The chunks that a process encodes, and the items of the batch that it contributes: `count` from `start` on."""
-
-    slices: Sequence[slice]
-    start: int
-    count: int

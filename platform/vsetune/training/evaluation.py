@@ -30,6 +30,7 @@ from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.storage.paths import under_home
 from vsetune.training import messages
+from vsetune.training.processes import ALONE, Processes
 from vsetune.training.reranking import FirstStage, reranked_scores
 from vsetune.training.validation import OnBatch, Report, encode_split, split_scores
 
@@ -45,35 +46,37 @@ def recalls(scores: RetrievalScores) -> dict[str, float]:
 def score_split(
     network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
     images: int | None = None, first: FirstStage | None = None, report: Report | None = None,
-    on_batch: OnBatch | None = None,
+    on_batch: OnBatch | None = None, processes: Processes = ALONE,
 ) -> RetrievalScores:
     """Recalls and ranks of the split. images: only this many of it, evenly spaced, with their captions.
 
     first: proposes the pairs that are scored; None: all pairs are. report: called with pairs scored and pairs in total,
-    by networks that score pairs. on_batch: called after each encoded batch. NumericError if any similarity is not
-    finite, DataError when there are fewer images than requested.
+    by networks that score pairs. on_batch: called after each encoded batch. processes: those that score it together,
+    all with the same weights; each gets the result. NumericError if any similarity is not finite, DataError when there
+    are fewer images than requested.
     """
     with evaluating(network):
-        return owner_scores(*_scores(network, dataset, split, trial, device, images, first, report, on_batch))
+        found = _scores(network, dataset, split, trial, device, images, first, report, on_batch, processes)
+        return owner_scores(*found, among=processes)
 
 
 def evaluate(
     network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
     images: int | None = None, first: FirstStage | None = None, report: Report | None = None,
-    on_batch: OnBatch | None = None,
+    on_batch: OnBatch | None = None, processes: Processes = ALONE,
 ) -> dict[str, float]:
     """Recalls of the split and all other scores that the trial's `evaluation` asks for, by name; with a first stage
     also its own recalls, `first_stage_...`.
 
-    images, first, report, on_batch, errors: as in `score_split`; DataError also when an external list or the folds do
+    images, first, report, on_batch, errors: as in `score_split`, which the other `processes` call. DataError also when an external list or the folds do
     not fit the split, or need all of it.
     """
     whole = trial.evaluation.of_whole_split
     if images is not None and whole:
         raise DataError(messages.NEEDS_WHOLE_SPLIT(score=whole[0], split=split, images=images))
     with evaluating(network):
-        scores, owner = _scores(network, dataset, split, trial, device, images, first, report, on_batch)
-        found = recalls(owner_scores(scores, owner)) | _extras(scores, owner, dataset, split, trial)
+        scores, owner = _scores(network, dataset, split, trial, device, images, first, report, on_batch, processes)
+        found = recalls(owner_scores(scores, owner, among=processes)) | _extras(scores, owner, dataset, split, trial)
         if first is None:
             return found
         alone = recalls(first.proposals(dataset, split, device=device, images=images).alone)
@@ -136,15 +139,16 @@ def evaluate_ensemble(
 
 def _scores(
     network: Network, dataset: Dataset, split: str, trial: TrialSpec, device: torch.device, images: int | None,
-    first: FirstStage | None, report: Report | None, on_batch: OnBatch | None,
+    first: FirstStage | None, report: Report | None, on_batch: OnBatch | None, processes: Processes,
 ) -> tuple[Scores, Tensor]:
     """The scores, to be read inside `evaluating`, and the image of each caption."""
-    where: dict[str, Any] = {"device": device, "images": images, "on_batch": on_batch}
+    where: dict[str, Any] = {"device": device, "images": images, "on_batch": on_batch, "processes": processes}
+    how: dict[str, Any] = {"trial": trial, "report": report, "processes": processes}
     proposals = None if first is None else first.proposals(dataset, split, **where)
-    encoded = encode_split(network, dataset, split, trial=trial, **where)
+    encoded = encode_split(network, dataset, split, trial=trial, every_caption=proposals is not None, **where)
     if proposals is None:
-        return split_scores(network, encoded, trial=trial, report=report), encoded.owner
-    return reranked_scores(network, encoded, proposals, trial=trial, report=report), encoded.owner
+        return split_scores(network, encoded, **how), encoded.owner
+    return reranked_scores(network, encoded, proposals, **how), encoded.owner
 
 
 def _extras(scores: Scores, owner: Tensor, dataset: Dataset, split: str, trial: TrialSpec) -> dict[str, float]:

@@ -1,9 +1,12 @@
 """Several processes that train one trial: each encodes its share of every batch, and all take the same step.
 
+A validation is divided too: each process encodes and ranks its share of the split. Its batches and blocks are those of
+one process, and sums have one term that is not 0, so the ranks are the same to the last bit.
+
 Every process reads the whole batch, encodes its share and receives the encoded items of the others, so that each
 computes the loss of the whole batch. A gradient that reaches the gathered items is the sum over the processes, hence
 `count` times that of the loss; the mean of the parameters' gradients over the processes is their gradient. Encoding and
-scores of pairs are divided; reading and the loss of embeddings are not.
+scores of pairs are divided; reading a batch and the loss of embeddings are not.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
@@ -24,6 +27,29 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
+class Ranking:
+    """A task of all processes: to rank a split. images: only this many of it. weights: to rank with; None: those that
+    are trained."""
+
+    split: str
+    images: int | None
+    weights: dict[str, Tensor] | None = None
+
+
+Task = Literal["step"] | Ranking
+
+
+@dataclass(frozen=True)
+class Share:
+    """Parts of the items 0, 1, ... that a process encodes, and the items that it contributes: `count` from `start`
+    on."""
+
+    parts: Sequence[slice]
+    start: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Processes:
     """number: of this process, from 0. count: of all; more than one need torch.distributed's default group, in the same
     order. A process that is gone raises AttemptError of kind `process` in the others."""
@@ -33,13 +59,20 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process validates and writes checkpoints."""
+        """Whether this process writes checkpoints and names the tasks."""
         return self.number == 0
 
-    def share(self, parts: Sequence[Item]) -> Sequence[Item]:
+    def some(self, parts: Sequence[Item]) -> Sequence[Item]:
         """The parts of this process, consecutive ones; perhaps none."""
         first, end = (len(parts) * place // self.count for place in (self.number, self.number + 1))
         return parts[first:end]
+
+    def share(self, total: int, *, size: int) -> Share:
+        """This process's share of `total` items in parts of `size`. A process without any part encodes the first as
+        well and contributes none of it: so it has tensors of the right kind to gather."""
+        parts = [slice(start, min(start + size, total)) for start in range(0, total, size)]
+        own = self.some(parts)
+        return Share(own, own[0].start, own[-1].stop - own[0].start) if own else Share(parts[:1], 0, 0)
 
     def gathered(self, own: Encoded, *, start: int, total: int) -> Encoded:
         """All `total` items, in every process, with gradient to the own ones, which are those from `start` on."""
@@ -58,6 +91,19 @@ class Processes:
         """(total, ...) rows of all processes; see `gathered`."""
         return own if self.count == 1 else _Gathered.apply(own, start, total)  # type: ignore[no-untyped-call]
 
+    def total(self, own: Tensor) -> Tensor:
+        """The sum of the processes' tensors, which have one shape; with gradient, see `_Gathered`."""
+        return self.rows(own, start=0, total=len(own))
+
+    def from_all(self, own: Item) -> list[Item]:
+        """The values of all processes in their order, in every process: plain data, and tensors of the CPU."""
+        if self.count == 1:
+            return [own]
+        found: list[Any] = [None] * self.count
+        with _of_the_group():
+            distributed.all_gather_object(found, own)
+        return found
+
     @torch.no_grad()
     def average(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace the gradients by their mean over the processes. A parameter without gradient in all keeps none."""
@@ -73,9 +119,10 @@ class Processes:
                     distributed.all_reduce(parameter.grad)
                     parameter.grad /= self.count
 
-    def goes_on(self, *, another: bool = True) -> bool:
-        """Whether another step follows, as the first process says (`another`). The others wait here until it does."""
-        return bool(self.from_first(another))
+    def task(self, task: Task | None = None) -> Task | None:
+        """What all processes do next, as the first one says; None: nothing more. The others wait here until it does."""
+        asked: Task | None = self.from_first(task)
+        return asked
 
     def from_first(self, value: Any) -> Any:
         """The value of the first process, in every process: plain data and tensors, which arrive on the CPU."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch
 from torch import Tensor
 
 from vsetune.config.study.training import TrialSpec
@@ -13,6 +14,7 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.metrics.recall import RetrievalScores, owner_scores
 from vsetune.metrics.score_blocks import RerankedScores, Scores, check_top, proposed_pairs
 from vsetune.networks.network_base import Network, evaluating
+from vsetune.training.processes import ALONE, Processes
 from vsetune.training.validation import EncodedSplit, OnBatch, Report, encode_split, proposed_pair_scores, split_scores
 
 
@@ -45,9 +47,10 @@ class FirstStage:
 
     def proposals(
         self, dataset: Dataset, split: str, *, device: torch.device, images: int | None = None,
-        on_batch: OnBatch | None = None,
+        on_batch: OnBatch | None = None, processes: Processes = ALONE,
     ) -> Proposals:
-        """The proposals for a split, or for `images` images of it. on_batch: called after each encoded batch.
+        """The proposals for a split, or for `images` images of it. on_batch: called after each encoded batch. processes:
+        those that encode and rank it together.
 
         DataError unless `top` is from 1 to the number of ranked images. NumericError if any score is not finite.
         """
@@ -56,21 +59,25 @@ class FirstStage:
             check_top(self.top, images=images or dataset.split(split).images)
             with evaluating(self.network):
                 encoded = encode_split(
-                    self.network, dataset, split, trial=self.trial, device=device, images=images, on_batch=on_batch
+                    self.network, dataset, split, trial=self.trial, device=device, images=images, on_batch=on_batch,
+                    processes=processes,
                 )
                 scores = split_scores(self.network, encoded, trial=self.trial)
                 proposed = proposed_pairs(scores, self.top)
-                self._found[key] = Proposals(scores, proposed, owner_scores(scores, encoded.owner))
+                self._found[key] = Proposals(scores, proposed, owner_scores(scores, encoded.owner, among=processes))
         return self._found[key]
 
 
 def reranked_scores(
-    network: Network, encoded: EncodedSplit, proposals: Proposals, *, trial: TrialSpec, report: Report | None = None
+    network: Network, encoded: EncodedSplit, proposals: Proposals, *, trial: TrialSpec, report: Report | None = None,
+    processes: Processes = ALONE,
 ) -> Scores:
     """The combined scores of both stages, see `RerankedScores`. network, encoded, trial: of the second stage, as for
-    `split_scores`. Only the proposed pairs are scored, each once, under the same bound on memory."""
+    `split_scores`. Only the proposed pairs are scored, each once, under the same bound on memory; with several
+    processes each scores those of some images."""
     items = encoded.images, encoded.captions, encoded.places
-    decided = proposed_pair_scores(
-        network, *items, proposals.proposed, cost=trial.network.pair_cost, report=report
+    is_own = torch.arange(len(encoded.images), device=encoded.images.device) % processes.count == processes.number
+    own = proposed_pair_scores(
+        network, *items, proposals.proposed & is_own[:, None], cost=trial.network.pair_cost, report=report
     )
-    return RerankedScores(proposals.scores, proposals.proposed, decided)
+    return RerankedScores(proposals.scores, proposals.proposed, processes.total(own))

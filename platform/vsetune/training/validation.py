@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 import torch
@@ -20,7 +21,7 @@ from vsetune.data.batches.bank_batches import BankRows, bank_rows
 from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.reader import Batches, evaluation_batches
 from vsetune.data.stored.dataset import Dataset
-from vsetune.errors import DataError
+from vsetune.errors import DataError, UsageError
 from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, Scores
 from vsetune.networks.encoded import Encoded, joined
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
@@ -28,6 +29,7 @@ from vsetune.networks.network_base import Network, evaluating
 from vsetune.training import messages
 from vsetune.training.device import tower_precision
 from vsetune.training.frozen_vectors import frozen_vectors, trained_reads, with_vectors
+from vsetune.training.processes import ALONE, Processes
 
 OnBatch = Callable[[], None]
 Enough = Callable[[], bool]
@@ -48,7 +50,8 @@ class EncodedSplit:
     groups, each of captions of similar length, other networks have one. places: (M,) int64, position of each caption in
     the split. owner: (M,) int64, row of each caption's image, in the order of the split.
 
-    For a part of a split, rows and places count only the images and captions of that part.
+    For a part of a split, rows and places count only the images and captions of that part. With several processes,
+    captions and places may be only those that this process scores.
     """
 
     images: Encoded
@@ -68,9 +71,11 @@ def evenly_spread(chosen: int, images: int) -> list[int]:
 
 
 def split_scores(
-    network: Network, encoded: EncodedSplit, *, trial: TrialSpec, report: Report | None = None
+    network: Network, encoded: EncodedSplit, *, trial: TrialSpec, report: Report | None = None,
+    processes: Processes = ALONE,
 ) -> Scores:
-    """Scores of every image with every caption, to be read inside `evaluating` with `encode_split`'s items.
+    """Scores of every image with every caption, to be read inside `evaluating` with `encode_split`'s items, in every
+    process.
 
     Embeddings are compared in float64 when a block is requested. Pairs are scored here, each once, in float32 like the
     network's parameters, and take 4 bytes per pair: 500 MB for the test split of MS-COCO.
@@ -78,47 +83,99 @@ def split_scores(
     if network.kind != "score":
         return EmbeddingScores(encoded.images, encoded.captions[0], network.similarity)
     items = encoded.images, encoded.captions, encoded.places
-    return MatrixScores(pair_scores(network, *items, cost=trial.network.pair_cost, report=report))
+    own = pair_scores(network, *items, cost=trial.network.pair_cost, columns=len(encoded.owner), report=report)
+    return MatrixScores(processes.total(own))
 
 
 def encode_split(
     network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
     images: int | None = None, on_batch: OnBatch | None = None, enough: Enough | None = None,
+    processes: Processes = ALONE, every_caption: bool = True,
 ) -> EncodedSplit:
     """Every image and caption of a split, encoded without gradient, with the network in evaluation mode.
 
     images: only this many of the split, evenly spaced, with all their captions. on_batch: called after each batch.
-    enough: called after each batch; True skips the rest, to time a part.
+    enough: called after each batch; True skips the rest, to time a part. processes: those that encode it together, each
+    its share of the batches. every_caption: False: of a network that scores pairs, only the groups of this process.
     """
-    chosen = None if images is None else evenly_spread(images, dataset.split(split).images)
-    encoded, captions, words, owners = [], [], [], []
-    reads, threads = trained_reads(trial.network), trial.training.loader_workers
+    reads, info = trained_reads(trial.network), dataset.split(split)
+    chosen = None if images is None else evenly_spread(images, info.images)
+    share = processes.share(images or info.images, size=images_per_batch(reads.pixels))
+    mine: Sequence[int] | None = chosen
+    if processes.count > 1:
+        mine = (chosen or range(info.images))[share.parts[0].start : share.parts[-1].stop]
     vectors = frozen_vectors(network, dataset, split, trial=trial, device=device)
-    all_batches = split_batches(
-        dataset, split, reads=reads, threads=threads, images=chosen,
-        rows=bank_rows(dataset, split, reads, device=device),
-    )
-    with evaluating(network), tower_precision(trial.training, device), all_batches as batches:
-        for batch in batches:
-            moved = (batch if vectors is None else with_vectors(batch, vectors)).to(device)
-            encoded.append(network.encode_images(image_inputs(moved)))
-            if network.kind == "score":
-                words.append(caption_inputs(moved))
-            else:
-                captions.append(network.encode_captions(caption_inputs(moved)))
-            owners.append(moved.image_ids[moved.caption_rows])
-            if on_batch is not None:
-                on_batch()
-            if enough is not None and enough():
-                break
-        owner = torch.cat(owners)
+    encoded, captions = [], []
+
+    def read() -> _Read:
+        words, owners = [], []
+        all_batches = split_batches(
+            dataset, split, reads=reads, threads=trial.training.loader_workers, images=mine,
+            rows=bank_rows(dataset, split, reads, device=device),
+        )
+        with all_batches as batches:
+            for batch in batches:
+                moved = (batch if vectors is None else with_vectors(batch, vectors)).to(device)
+                encoded.append(network.encode_images(image_inputs(moved)))
+                if network.kind == "score":
+                    words.append(caption_inputs(moved))
+                else:
+                    captions.append(network.encode_captions(caption_inputs(moved)))
+                owners.append(moved.image_ids[moved.caption_rows])
+                if on_batch is not None:
+                    on_batch()
+                if enough is not None and enough():
+                    break
+        return _Read(words, torch.cat(owners))
+
+    with evaluating(network), tower_precision(trial.training, device):
+        found = _of_all(read, processes, has_share=share.count > 0, device=device)
+        owner = torch.cat([each.owner for each in found])
+        starts = [0, *accumulate(len(each.owner) for each in found)]
         if chosen is not None:
             owner = torch.searchsorted(torch.tensor(chosen, device=device), owner)
+        items = processes.gathered(joined(encoded)[: share.count], start=share.start, total=images or info.images)
         if network.kind != "score":
-            return EncodedSplit(joined(encoded), [joined(captions)], torch.arange(len(owner), device=device), owner)
-        places = torch.cat([group.lengths for group in words]).argsort(stable=True)
+            first, end = starts[processes.number : processes.number + 2]
+            own = joined(captions)[: end - first]
+            groups = [processes.gathered(own, start=first, total=len(owner))]
+            return EncodedSplit(items, groups, torch.arange(len(owner), device=device), owner)
+        words = [group for each in found for group in each.words]
+        by_length = torch.cat([group.lengths for group in words]).argsort(stable=True).split(_CAPTIONS_PER_GROUP)
+        places = by_length if every_caption else by_length[processes.number :: processes.count]
         groups = [network.encode_captions(group) for group in _by_length(words, places)]
-    return EncodedSplit(joined(encoded), groups, places, owner)
+    return EncodedSplit(items, groups, torch.cat([owner[:0], *places]), owner)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a process has read of its share of a split: words, for a network that scores pairs, and the place of each
+    caption's image in the split."""
+
+    words: list[CaptionInputs]
+    owner: Tensor
+
+    def to(self, device: str | torch.device) -> _Read:
+        return _Read([group.to(device) for group in self.words], self.owner.to(device))
+
+
+def _of_all(
+    read: Callable[[], _Read], processes: Processes, *, has_share: bool, device: torch.device
+) -> list[_Read]:
+    """What the processes have read, in their order. A user's error of one of them is raised in all."""
+    if processes.count == 1:
+        return [read()]
+    try:
+        own = read()
+        result: _Read | UsageError = own.to("cpu") if has_share else _Read([], own.owner[:0].cpu())
+    except UsageError as error:
+        result = error
+    found = []
+    for each in processes.from_all(result):
+        if isinstance(each, UsageError):
+            raise each
+        found.append(each.to(device))
+    return found
 
 
 def split_batches(
@@ -143,8 +200,9 @@ def images_per_batch(pixels: PixelInput | None) -> int:
     return max(1, min(_IMAGES_PER_BATCH, _PIXEL_BYTES // (crops * 3 * pixels.size**2)))
 
 
-def _by_length(groups: Sequence[CaptionInputs], places: Tensor) -> Iterator[CaptionInputs]:
-    """The captions of all groups in the order of places, shortest first, without unnecessary padding."""
+def _by_length(groups: Sequence[CaptionInputs], places: Sequence[Tensor]) -> Iterator[CaptionInputs]:
+    """The captions at some places, group by group, each group without unnecessary padding. groups: of the whole split.
+    """
     most = max(group.tokens.shape[1] for group in groups)
     lengths = torch.cat([group.lengths for group in groups])
     tokens = torch.cat([pad(group.tokens, (0, most - group.tokens.shape[1])) for group in groups])
@@ -153,7 +211,7 @@ def _by_length(groups: Sequence[CaptionInputs], places: Tensor) -> Iterator[Capt
         if group.dependencies is not None
     ]
     joins = torch.cat(dependencies) if dependencies else None
-    for chosen in torch.split(places, _CAPTIONS_PER_GROUP):
+    for chosen in places:
         longest = int(lengths[chosen].max())
         yield CaptionInputs(
             tokens[chosen, :longest], lengths[chosen], None if joins is None else joins[chosen, :longest, :longest],
@@ -183,21 +241,22 @@ class CostOfPair(Protocol):
 
 def pair_scores(
     network: Network, images: Encoded, captions: Sequence[Encoded], places: Tensor, *, cost: CostOfPair,
-    budget_bytes: int = SCORING_BYTES, report: Report | None = None,
+    budget_bytes: int = SCORING_BYTES, columns: int | None = None, report: Report | None = None,
 ) -> Tensor:
-    """(N, M) scores, float32 or wider like the items. places: (M,) column of each caption, group after group.
+    """(N, M) scores, float32 or wider like the items. places: (captions,) column of each caption, group after group.
+    columns: M, where there are more than these captions; the other columns are 0.
 
     Captions of a group should have similar lengths: each takes the time of the longest. report: called after each
     block.
     """
     total = sum(map(len, captions))
-    scores = images.vectors.new_empty(len(images), total)
+    scores = images.vectors.new_zeros(len(images), total if columns is None else columns)
     first = done = 0
     for group in captions:
         numbers = cost(regions=images.vectors.shape[1], words=group.vectors.shape[1]).numbers
-        rows, columns = block_shape(len(images), len(group), pairs=int(budget_bytes / (4 * numbers)))
-        for start in range(0, len(group), columns):
-            part = group[start : start + columns]
+        rows, wide = block_shape(len(images), len(group), pairs=int(budget_bytes / (4 * numbers)))
+        for start in range(0, len(group), wide):
+            part = group[start : start + wide]
             place = places[first + start : first + start + len(part)]
             for row in range(0, len(images), rows):
                 some = images[row : row + rows]
