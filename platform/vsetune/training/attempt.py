@@ -283,6 +283,7 @@ class Attempt:
         best = self._checkpoints.load_best()
         network.load_state_dict(best)
         self._processes.task(Ranking(split, images, best))
+        del best  # the network has them now
         watched = scoring(split, where=self._where, step=self._progress.step, on_progress=self._mark)
         with self._random.active(), watched as report:
             scores = evaluate(
