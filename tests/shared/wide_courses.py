@@ -27,6 +27,11 @@ DIVISIBLE: dict[str, dict[str, Any]] = {
     "tags": {"dropout": 0.0, "mlm_weight": 0.0, "istm_weight": 0.0, "wod_weight": 0.0, "woc_weight": 0.0},
 }
 """Settings with which the network samples nothing and can be encoded in chunks."""
+NORMALISING: dict[str, dict[str, Any]] = {
+    "vse_infinity": {"augment": False}, "vsrn": {"captioning_weight": 0.0, "mode": "flickr30k"},
+    "cgmn": {"matching_weight": 0.0}, "sgraf_sgr": {"dropout": 0.0},
+}
+"""Settings with which the network normalises over the batch and samples nothing: for several processes alone."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "many_to_many": {"semantics": "svd"}, "semantic_center": {"quantised_centers": 4}, "irtm": {"drawn": 0},
 }
@@ -41,7 +46,7 @@ class WideBatches(TrainingBatches):
 
 
 def course(trial: TrialSpec, *, steps: int, processes: Processes = ALONE) -> tuple[list[float], list[torch.Tensor]]:
-    """Losses of the first steps in float64, and the gradients of the first one."""
+    """Losses of the first steps in float64; the gradients of the first one, and the running statistics after it."""
     torch.manual_seed(0)
     learner = Learner.build(trial, Dataset.open(trial.data.path), CPU, processes=processes)
     learner.network.double()
@@ -53,7 +58,10 @@ def course(trial: TrialSpec, *, steps: int, processes: Processes = ALONE) -> tup
     for _ in range(steps):
         loop.begin()
         losses.append(loop.step().loss.item())
-        gradients = gradients or [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in learned(learner)]
+        gradients = gradients or [
+            *(torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in learned(learner)),
+            *(buffer.clone() for buffer in learner.network.buffers()),
+        ]
     batches.close()
     return losses, gradients
 

@@ -11,7 +11,7 @@ import torch
 from refusals import refused
 from several_processes import together
 from trained_here import CPU, fresh_network, open_attempt, run_through
-from wide_courses import DIVISIBLE, course, fitting
+from wide_courses import DIVISIBLE, NORMALISING, course, fitting
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
@@ -53,13 +53,17 @@ def test_processes_change_no_number_of_a_training(count: int, make_trial: Any, s
         )
         for network in DIVISIBLE for loss, unit in fitting(network)
     ]
+    trials += [
+        make_trial(network=small(network) | settings, loss={"name": loss}, batch_size=6)
+        for network, settings in NORMALISING.items() for loss in ("lmh", "info_nce")
+    ]
     alone = [course(trial, steps=1) for trial in trials]
     for divided in together(count, courses, trials, 1, folder=tmp_path / "files"):
         require_equal(alone, divided, trials)
 
 
-def test_two_processes_train_as_one(make_trial: Any, small: Any, tmp_path: Path) -> None:
-    """Odd batches among them: 7 pairs, the last one of 2, less pairs than chunks."""
+def test_three_processes_train_as_one(make_trial: Any, small: Any, tmp_path: Path) -> None:
+    """Odd batches among them: of 8 pairs, the last one of 2, so that a process has none."""
     dropout = small("pvse") | {"dropout": 0.4}
     trials = [
         make_trial(network=network, loss=loss, **training)
@@ -72,8 +76,9 @@ def test_two_processes_train_as_one(make_trial: Any, small: Any, tmp_path: Path)
         make_trial(loss={"name": "info_nce", "learned": True}, phases=[{"epochs": 0.5, "trains": "loss"}, {}]),
         make_trial(loss={"name": "lseh", "memory_size": 20, "memory_start_epoch": 0}),
     ]
+    trials += [make_trial(network=small(name) | settings) for name, settings in NORMALISING.items()]
     alone = [course(trial, steps=9) for trial in trials]
-    for divided in together(2, courses, trials, 9, folder=tmp_path / "files"):
+    for divided in together(3, courses, trials, 9, folder=tmp_path / "files"):
         require_equal(alone, divided, trials)
 
 
@@ -178,9 +183,10 @@ def test_what_one_process_cannot_rank_is_an_error_of_all(make_trial: Any, tmp_pa
 
 
 @pytest.mark.parametrize(("network", "message"), [
-    ("sgraf_saf", messages.BATCH_STATISTICS), ("tags", messages.OWN_LOSS),
+    ({"name": "sgraf_saf"}, messages.BATCH_STATISTICS), ({"name": "tags"}, messages.OWN_LOSS),
+    ({"name": "vse_infinity", "mlp_statistics": "padded"}, messages.BATCH_STATISTICS),
 ])
-def test_what_cannot_be_divided_is_refused(network: str, message: Any, make_trial: Any, small: Any) -> None:
-    trial = make_trial(network=small(network))
-    with refused(message, by=ConfigError, network=network, key="resources.workers"):
+def test_what_cannot_be_divided_is_refused(network: Any, message: Any, make_trial: Any, small: Any) -> None:
+    trial = make_trial(network=small(network["name"]) | network)
+    with refused(message, by=ConfigError, network=network["name"], key="resources.workers"):
         Learner.build(trial, Dataset.open(trial.data.path), CPU, processes=Processes(0, 2))

@@ -114,4 +114,6 @@ def with_parts(items: Encoded, parts: int) -> Encoded:
 
 def _with_parts(tensor: Tensor, parts: int, *, square: bool) -> Tensor:
     missing = parts - tensor.shape[1]
+    if not missing:
+        return tensor  # `pad` would copy it
     return pad(tensor, (0, missing if square else 0, 0, missing))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from vsetune.errors import ConfigError
 from vsetune.networks.encoded import Encoded, joined
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network
+from vsetune.networks.parts.batch_normalization import SharedBatchNorm, statistics_of_all
 from vsetune.training import messages
 from vsetune.training.device import tower_precision
 from vsetune.training.processes import ALONE, Processes, Share
@@ -72,7 +74,7 @@ class BatchEncoder:
                        for column in columns], dim=1)
             for row in own.parts
         ]
-        return self.processes.rows(torch.cat(rows)[: own.count], start=own.start, total=len(images))
+        return self.processes.rows(own.contributed(torch.cat(rows)), start=own.start, total=len(images))
 
     def _in_chunks(
         self, side: int, encode: Callable[[Any], Encoded], inputs: ImageInputs | CaptionInputs, count: int
@@ -83,12 +85,16 @@ class BatchEncoder:
 
         own = self._own(count)
         if self.trial.training.chunk_size is None:
-            chunks = [encoded(some) for some in own.parts]
+            with statistics_of_all(self.network, partial(self._total, counts=own.count > 0)):
+                chunks = [encoded(some) for some in own.parts]
         else:
             chunks = [
                 checkpoint(encoded, some, use_reentrant=False, preserve_rng_state=False) for some in own.parts
             ]
-        return self.processes.gathered(joined(chunks)[: own.count], start=own.start, total=count)
+        return self.processes.gathered(own.contributed(joined(chunks)), start=own.start, total=count)
+
+    def _total(self, own: Tensor, *, counts: bool) -> Tensor:
+        return self.processes.total(own if counts else own * 0)
 
     def _own(self, count: int) -> Share:
         """The chunks of this process, or its part of the batch."""
@@ -132,7 +138,8 @@ def require_divisible(network: Network, trial: TrialSpec, *, processes: int = 1)
         return
     key, name = _KEY if processes == 1 else _PROCESSES_KEY, trial.network.name
     network.train()  # batch normalisation whose statistics are fixed leaves it by itself
-    norm = next((path for path, module in network.named_modules() if _counts_batch(module)), None)
+    is_shared = trial.training.chunk_size is None
+    norm = next((path for path, module in network.named_modules() if _counts_batch(module, is_shared=is_shared)), None)
     if norm is not None:
         raise ConfigError(messages.BATCH_STATISTICS(key=key, network=name, module=norm))
     weight = next((each for each in trial.network.own_loss_weights if getattr(trial.network, each) > 0), None)
@@ -143,5 +150,8 @@ def require_divisible(network: Network, trial: TrialSpec, *, processes: int = 1)
             raise ConfigError(messages.DRAWN_ITEMS(key=key, loss=trial.loss.name))
 
 
-def _counts_batch(module: nn.Module) -> bool:
-    return isinstance(module, _BATCH_NORMS) and module.training
+def _counts_batch(module: nn.Module, *, is_shared: bool) -> bool:
+    """Whether the module would normalise by a part of the batch. is_shared: it may count what all processes encode."""
+    return isinstance(module, _BATCH_NORMS) and module.training and not (
+        is_shared and isinstance(module, SharedBatchNorm)
+    )

@@ -68,8 +68,8 @@ def evaluate(
     """Recalls of the split and all other scores that the trial's `evaluation` asks for, by name; with a first stage
     also its own recalls, `first_stage_...`.
 
-    images, first, report, on_batch, errors: as in `score_split`, which the other `processes` call. DataError also when an external list or the folds do
-    not fit the split, or need all of it.
+    images, first, report, on_batch, errors: as in `score_split`, which the other `processes` call. DataError also when
+    an external list or the folds do not fit the split, or need all of it.
     """
     whole = trial.evaluation.of_whole_split
     if images is not None and whole:

@@ -24,6 +24,7 @@ from vsetune.networks.encoded import Encoded, with_parts
 from vsetune.training import messages
 
 Item = TypeVar("Item")
+ItemsT = TypeVar("ItemsT", Encoded, Tensor)
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,10 @@ class Share:
     parts: Sequence[slice]
     start: int
     count: int
+
+    def contributed(self, encoded: ItemsT) -> ItemsT:
+        """Of the items of all parts, those that are contributed: all or none. All are not copied."""
+        return encoded if self.count else encoded[:0]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch
 from torch import Tensor
 
 from vsetune.config.study.training import TrialSpec
@@ -49,8 +48,8 @@ class FirstStage:
         self, dataset: Dataset, split: str, *, device: torch.device, images: int | None = None,
         on_batch: OnBatch | None = None, processes: Processes = ALONE,
     ) -> Proposals:
-        """The proposals for a split, or for `images` images of it. on_batch: called after each encoded batch. processes:
-        those that encode and rank it together.
+        """The proposals for a split, or for `images` images of it. on_batch: called after each encoded batch.
+        processes: those that encode and rank it together.
 
         DataError unless `top` is from 1 to the number of ranked images. NumericError if any score is not finite.
         """

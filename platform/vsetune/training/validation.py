@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Protocol
 
 import torch
@@ -131,13 +130,13 @@ def encode_split(
     with evaluating(network), tower_precision(trial.training, device):
         found = _of_all(read, processes, has_share=share.count > 0, device=device)
         owner = torch.cat([each.owner for each in found])
-        starts = [0, *accumulate(len(each.owner) for each in found)]
         if chosen is not None:
             owner = torch.searchsorted(torch.tensor(chosen, device=device), owner)
-        items = processes.gathered(joined(encoded)[: share.count], start=share.start, total=images or info.images)
+        own = share.contributed(joined(encoded))
+        items = processes.gathered(own, start=share.start, total=images or info.images)
         if network.kind != "score":
-            first, end = starts[processes.number : processes.number + 2]
-            own = joined(captions)[: end - first]
+            first = sum(len(each.owner) for each in found[: processes.number])
+            own = share.contributed(joined(captions))
             groups = [processes.gathered(own, start=first, total=len(owner))]
             return EncodedSplit(items, groups, torch.arange(len(owner), device=device), owner)
         words = [group for each in found for group in each.words]

@@ -24,7 +24,7 @@ from vsetune.networks.network_base import (
     unit_length,
 )
 from vsetune.networks.network_building import register
-from vsetune.networks.parts.batch_normalization import normalize_rows
+from vsetune.networks.parts.batch_normalization import SharedBatchNorm, normalize_rows
 from vsetune.networks.parts.layers import lengths, xavier_linear
 from vsetune.networks.parts.packing import RealParts, pack
 from vsetune.networks.parts.recurrence import embed_words, last_state, word_embedding, word_states
@@ -62,10 +62,10 @@ class Cgmn(Network):
         self.region_map = xavier_linear(width, size)
         self.relations = nn.ModuleList(RegionGraph(size, variant="released") for _ in range(_RELATION_BLOCKS))
         self.image_gru = nn.GRU(size, size, batch_first=True)
-        self.image_norm = nn.BatchNorm1d(size)
+        self.image_norm = SharedBatchNorm(size)
         self.words = word_embedding(vocabulary_size, spec.word_size)
         self.word_gru = nn.GRU(spec.word_size, size, batch_first=True, bidirectional=True)
-        self.word_graph = WeightedGraph(size)
+        self.word_graph = WeightedGraph(size, counts_padding=spec.caption_statistics == "padded")
         self.caption_gru = nn.GRU(size, size, batch_first=True)
         # last, so that the parameters above are the same with and without it
         self.spatial = nn.ModuleList(WeightedGraph(size) for _ in range(_SPATIAL_BLOCKS if spec.spatial_graph else 0))
@@ -209,10 +209,10 @@ _SHORTEST = 1e-8
 class WeightedGraph(nn.Module):
     """One block: x_a + BN(W y_a + b) with y_a = sum over b of w_ab g(x_b). A new block returns its input."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, counts_padding: bool = False) -> None:
         super().__init__()
         self.g, self.w = nn.Linear(size, size), nn.Linear(size, size)
-        self.norm = nn.BatchNorm1d(size)
+        self.norm = nn.BatchNorm1d(size) if counts_padding else SharedBatchNorm(size)
         nn.init.zeros_(self.norm.weight)
         nn.init.zeros_(self.norm.bias)
 

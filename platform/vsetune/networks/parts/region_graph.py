@@ -10,7 +10,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from vsetune.networks.network_base import at_least_float32, unit_length
-from vsetune.networks.parts.batch_normalization import normalize_rows
+from vsetune.networks.parts.batch_normalization import SharedBatchNorm, normalize_rows
 from vsetune.networks.parts.packing import RealParts
 
 
@@ -23,7 +23,7 @@ class RegionGraph(nn.Module):
     def __init__(self, size: int, *, variant: str) -> None:
         super().__init__()
         self.theta, self.phi, self.g, self.w = (nn.Linear(size, size) for _ in range(4))
-        self.norm = nn.BatchNorm1d(size) if variant == "released" else None
+        self.norm = SharedBatchNorm(size) if variant == "released" else None
         last = self.norm if self.norm is not None else self.w
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)

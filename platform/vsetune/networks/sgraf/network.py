@@ -17,7 +17,7 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, at_least_float32, known_counts, region_mask, unit_length
 from vsetune.networks.network_building import register
-from vsetune.networks.parts.batch_normalization import normalize_rows
+from vsetune.networks.parts.batch_normalization import SharedBatchNorm, normalize_rows
 from vsetune.networks.parts.cpu.pairs import Seen, SideBySide, scores_by_pair
 from vsetune.networks.parts.cross_attention import (
     Attention,
@@ -202,8 +202,8 @@ class SelfAttention(nn.Module):
         self.whole = xavier_linear(size, size)
         self.common = xavier_linear(size, 1)
         self.dropout = nn.Dropout(dropout)
-        self.local_norm = nn.BatchNorm1d(regions) if regions is not None else None
-        self.whole_norm = nn.BatchNorm1d(size) if regions is not None else None
+        self.local_norm = SharedBatchNorm(regions) if regions is not None else None
+        self.whole_norm = SharedBatchNorm(size) if regions is not None else None
 
     def forward(self, vectors: Tensor, mask: Tensor, real: RealParts | None = None) -> Tensor:
         """(n, D). vectors: (n, P, D), 0 where padded; mask: (n, P) bool. real: the same as the mask, where A x_p is to

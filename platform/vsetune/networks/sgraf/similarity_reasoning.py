@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from vsetune.networks.network_base import at_least_float32, unit_length
-from vsetune.networks.parts.batch_normalization import count_batch
+from vsetune.networks.parts.batch_normalization import SharedBatchNorm, Total, count_batch
 from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import numbers_at_once
 
@@ -213,16 +213,20 @@ def _vectors(
     return unit_length(functional.linear(differences.square(), matrix, bias), added=added)
 
 
-def masked_moments(values: Tensor, mask: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+def masked_moments(
+    values: Tensor, mask: Tensor, dims: tuple[int, ...], *, total: Total | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Count, mean and biased variance of the real values along `dims` (kept, of size 1). Without any: all zero.
 
-    mask: bool, expandable to the shape of values.
+    mask: bool, expandable to the shape of values. total: of the values of all processes.
     """
+    over_all = total or (lambda own: own)
     mask = mask.expand_as(values)
-    counts = mask.sum(dim=dims, keepdim=True)
+    counts = over_all(mask.sum(dim=dims, keepdim=True))
     divisor = counts.clamp_min(1)
-    means = values.masked_fill(~mask, 0.0).sum(dim=dims, keepdim=True) / divisor
-    variances = (values - means).masked_fill(~mask, 0.0).square().sum(dim=dims, keepdim=True) / divisor
+    means = over_all(values.masked_fill(~mask, 0.0).sum(dim=dims, keepdim=True)) / divisor
+    squares = (values - means).masked_fill(~mask, 0.0).square().sum(dim=dims, keepdim=True)
+    variances = over_all(squares) / divisor
     return counts, means, variances
 
 
@@ -231,7 +235,7 @@ def unbiased(variances: Tensor, counts: Tensor) -> Tensor:
     return variances * counts / (counts - 1).clamp_min(1)
 
 
-def normalize_regions(norm: nn.BatchNorm1d, values: Tensor, mask: Tensor) -> Tensor:
+def normalize_regions(norm: SharedBatchNorm, values: Tensor, mask: Tensor) -> Tensor:
     """(N, R, D), region index r by its own statistics over images and dimensions; those of padded regions left out.
 
     mask: (N, R) bool. With all regions real it is `norm` itself, which takes region indices for channels.
@@ -241,7 +245,7 @@ def normalize_regions(norm: nn.BatchNorm1d, values: Tensor, mask: Tensor) -> Ten
     assert norm.running_var is not None
     means, variances = norm.running_mean[:regions, None], norm.running_var[:regions, None]
     if norm.training:
-        counts, means, variances = masked_moments(values, mask[..., None], (0, 2))
+        counts, means, variances = masked_moments(values, mask[..., None], (0, 2), total=norm.total)
         counts, means, variances = counts[0], means[0], variances[0]
         with torch.no_grad():
             # an index that no image of the batch has keeps its statistics; 0.1 in the precision of the statistics

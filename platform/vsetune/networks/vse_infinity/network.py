@@ -22,7 +22,7 @@ from vsetune.networks.network_base import (
 )
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.backbone import Backbone
-from vsetune.networks.parts.batch_normalization import normalize_rows
+from vsetune.networks.parts.batch_normalization import SharedBatchNorm, normalize_rows
 from vsetune.networks.parts.image_vectors import mean_of_crops, pixels_of
 from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import beside
@@ -48,7 +48,9 @@ class VseInfinity(Network):
         self.backbone = Backbone(spec.backbone, gives="cells") if spec.image_input == "pixels" else None
         width = self.backbone.width if self.backbone is not None else width
         self.region_map = xavier_linear(width, spec.embedding_size)
-        self.region_mlp = RegionMlp(width, spec.embedding_size) if spec.image_mlp else None
+        counts_padding = spec.mlp_statistics == "padded"
+        has_mlp = spec.image_mlp
+        self.region_mlp = RegionMlp(width, spec.embedding_size, counts_padding=counts_padding) if has_mlp else None
         self.image_pooling = GeneralisedPooling(spec.pooling_size)
         pieces = spec.reads.word_pieces
         self.transformer = TextTransformer(pieces) if pieces is not None else None
@@ -123,11 +125,11 @@ class VseInfinity(Network):
 class RegionMlp(nn.Module):
     """nn.Linear to half the joint size, BatchNorm, ReLU, linear to the joint size."""
 
-    def __init__(self, width: int, embedding_size: int) -> None:
+    def __init__(self, width: int, embedding_size: int, *, counts_padding: bool) -> None:
         super().__init__()
         hidden = max(1, embedding_size // 2)
         self.inner = nn.Linear(width, hidden)
-        self.norm = nn.BatchNorm1d(hidden)
+        self.norm = nn.BatchNorm1d(hidden) if counts_padding else SharedBatchNorm(hidden)
         self.outer = nn.Linear(hidden, embedding_size)
 
     def forward(self, rows: Tensor, *, zeros: int = 0) -> Tensor:

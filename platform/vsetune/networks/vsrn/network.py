@@ -13,7 +13,7 @@ from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, TrainingItems, at_least_float32, unit_length, word_mask
 from vsetune.networks.network_building import register
-from vsetune.networks.parts.batch_normalization import normalize_rows
+from vsetune.networks.parts.batch_normalization import SharedBatchNorm, normalize_rows
 from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.network_devices import beside, on_host
 from vsetune.networks.parts.packing import RealParts, pack, unpack
@@ -50,7 +50,7 @@ class Vsrn(Network):
         self.region_map = xavier_linear(width, size)
         self.graph = nn.ModuleList(RegionGraph(size, variant=spec.graph) for _ in range(_BLOCKS))
         self.region_gru = nn.GRU(size, size, batch_first=True)
-        self.image_norm = nn.BatchNorm1d(size) if spec.mode == "flickr30k" else None
+        self.image_norm = SharedBatchNorm(size) if spec.mode == "flickr30k" else None
         self.words = word_embedding(vocabulary_size, spec.word_size)
         self.word_gru = nn.GRU(spec.word_size, size, batch_first=True)
         # last, so that the parameters above are the same with and without it
