@@ -182,6 +182,17 @@ def test_every_view_of_a_board_marks_and_says_it(record: StudyRecord) -> None:
     assert to_latex(board) != to_latex(build(attempts, baseline="lmh"))
 
 
+def test_a_board_has_the_range_of_every_searched_setting_and_its_source() -> None:
+    spec = study(search={"training": {"learning_rate": {"low": 1e-3, "high": 1e-2, "log": True}}})
+    record = StudyRecord("demo", "beef", spec.to_plain())
+    board = board_with_ends(build([attempt(0, 40, 0.2), attempt(1, 50, 0.3)], baseline="lmh"), [record])
+    assert board.rows[0].searched == (
+        "loss.margin 0.05 to 0.4 (the default range; VSE++: 0.2)",
+        "training.learning_rate 0.001 to 0.01, log (default 0.0001 to 0.003, log; VSE++: 2e-4)",
+    )
+    assert "vsepp lmh searched loss.margin 0.05 to 0.4 (the default range" in " ".join(notes(board))
+
+
 def test_each_of_several_searches_has_its_own_ends(record: StudyRecord) -> None:
     attempts = [
         attempt(number, recall, margin, repeat=repeat)

@@ -90,6 +90,9 @@ def notes(leaderboard: Leaderboard) -> list[str]:
         found = (_front_note(*group, leaderboard.baseline), _shares_note(*group, leaderboard.baseline))
         lines += [note for note in found if note]
     lines += [note for row in leaderboard.rows if (note := _picks_note(row))]
+    lines += [
+        f"{row.network} {row.loss} searched {'; '.join(row.searched)}." for row in leaderboard.rows if row.searched
+    ]
     lines += _searching_note(leaderboard)
     lines += [_contenders_note(row) for row in leaderboard.rows if row.contenders]
     for flag in _occurring(leaderboard):

@@ -237,7 +237,8 @@ class Row:
     trials: configurations and seeds tried. attempts: their executions; counts: the same by status. not_comparable: why
     it is not compared, None if it is. contenders: configurations confirmed beside a winner (`vsetune study confirm`).
     is_on_front: no other row of its data set and network beats it in both M-Recall and epochs to the baseline's best.
-    study: the study that it ran in. code: sha256 of user components that it ran with, by key (`loss.my_loss`).
+    study: the study that it ran in. searched: each searched setting with its range and the source of the range, where
+    the study could be read. code: sha256 of user components that it ran with, by key (`loss.my_loss`).
     """
 
     dataset: str
@@ -276,6 +277,7 @@ class Row:
     collapsed_seeds: int = 0
     is_on_front: bool = False
     study: str = ""
+    searched: tuple[str, ...] = ()
     code: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -1,4 +1,5 @@
-"""Settings of a winner that lie at an end of their search range, and the edit of the study file that widens it."""
+"""Searched ranges and their source; settings of a winner at an end of their range, and the edit of the study file that
+widens it."""
 
 from __future__ import annotations
 
@@ -7,10 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from vsetune.config.spec.base import Choices, Domain, Range
+from vsetune.config.component_specs import LOSSES, NETWORKS
+from vsetune.config.spec.base import Choices, Domain, Range, Spec, tunables
 from vsetune.config.study.cells import Cell, Configuration, cell_of, refusal
+from vsetune.config.study.loss_settings import terms_in
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Settings
 from vsetune.config.study.study_spec import StudySpec
+from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError, StorageError
 from vsetune.records.events import PLUGIN_TAG, StudyRecord
 from vsetune.report.rows import AT_RANGE_END, Leaderboard, RangeEnd, Row
@@ -29,7 +33,7 @@ End = Literal["low", "high"]
 
 
 def board_with_ends(board: Leaderboard, studies: Sequence[StudyRecord]) -> Leaderboard:
-    """The board with a mark and a note at every row whose winner has such settings.
+    """The board with the ranges of every tuned row, and a mark and a note where a winner has a setting at an end.
 
     studies: records of the studies on the board. Some rows get no mark: rows with a single configuration, rows of
     studies of another version, and rows of studies with plugins, whose code a board does not run.
@@ -78,10 +82,26 @@ def near_end(domain: Domain, value: Any) -> End | None:
     return "low" if place <= NEAR else "high" if place >= 1 - NEAR else None
 
 
+def searched_ranges(cell: Cell) -> Iterator[str]:
+    """`loss.margin 0.02 to 0.8, log (default 0.05 to 0.4; LSEH Table 2: 0.185)` for every searched setting of a cell."""
+    specs: dict[str, type[Spec]] = {"training": TrainingSpec, "network": NETWORKS[cell.network["name"]], **{
+        f"loss.{label}" if label else "loss": LOSSES[plain["name"]] for label, plain in terms_in(cell.loss).items()
+    }}
+    for setting, domain in cell.domains.items():
+        part, name = setting.rsplit(".", 1)
+        spec = specs[part]
+        default, extra = dict(tunables(spec)).get(name), getattr(spec.model_fields.get(name), "json_schema_extra", None)
+        source = [] if default is None else ["the default range" if domain == default else f"default {_span(default)}"]
+        paper = extra.get("paper") if isinstance(extra, dict) else None
+        known = "; ".join([*source, *([str(paper)] if paper else [])])
+        yield f"{setting} {_span(domain)}" + (f" ({known})" if known else "")
+
+
 def _marked(row: Row, study: StudySpec | None) -> Row:
     cell = cell_of(study, row.cell) if study is not None and row.is_tuned else None
     if study is None or cell is None:
         return row
+    row = replace(row, searched=tuple(searched_ranges(cell)))
     picks = tuple(replace(pick, range_ends=tuple(range_ends(study, cell, pick.configuration))) for pick in row.repeats)
     if not any(pick.range_ends for pick in picks):
         return row
