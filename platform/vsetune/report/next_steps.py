@@ -77,7 +77,7 @@ def _answer(rows: Sequence[Row], reference: Row, comparisons: Sequence[Compariso
 
 
 def _undecided(rows: Sequence[Row]) -> str:
-    """Losses by their open claims: `whether lsh is higher or lower, faster or slower; whether lseh is faster or slower`.
+    """Losses by their open claims: `whether lsh, irtm are higher or lower, faster or slower; whether lseh is ...`.
     """
     losses: dict[str, list[str]] = {}
     for row in rows:
