@@ -12,6 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 import yaml
+from coco_files import caption_number, image_number, write_captions, write_cxc, write_eccv
 from torch import nn
 
 from vsetune.cli import messages
@@ -19,6 +20,7 @@ from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.shards import split_records
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,27 @@ def test_evaluate_prints_recalls_and_how_many_words_are_known(vsetune, weights, 
     assert (found["network"], found["split"], found["data"]) == ("vsepp", "validation", "scenes")
     assert found["words"]["found"] == found["words"]["of"] > 10
     assert 0 <= found["m_recall"] <= 100
+
+
+def test_evaluate_scores_by_published_judgements(vsetune, weights, data, tmp_path) -> None:
+    dataset = Dataset.open(data)
+    captions = write_captions(tmp_path, dataset, "test")
+    write_eccv(tmp_path, {image_number(1): [caption_number(0)]}, {caption_number(3): [image_number(0)]})
+    name = next(split_records(dataset, "test"))[1].image_id
+    cxc = write_cxc(tmp_path, (caption_number(0), name, 5.0))
+    judged = ("--eccv-caption", str(tmp_path), "--cxc", cxc)
+    found = _scored(vsetune, str(weights), data, "--coco-captions", captions, *judged)
+    assert {"eccv_i2t_map_at_r", "eccv_t2i_r_precision", "eccv_t2i_r1", "cxc_i2t_r1", "cxc_t2i_r10"} <= set(found)
+    said = vsetune("networks", "evaluate", str(weights), data, "--device", "cpu", "--coco-captions", captions, *judged)
+    assert f"eccv_i2t_map_at_r {found['eccv_i2t_map_at_r']:.1f}" in " ".join(said.out.split())
+    said = vsetune("networks", "evaluate", str(weights), data, "--device", "cpu", *judged)
+    assert said.code == 2
+    assert said.err.startswith(f"error {messages.CAPTION_IDS_NEEDED.code}: ")
+    said = vsetune(
+        "networks", "evaluate", str(weights), data, "--device", "cpu", "--split", "validation",
+        "--coco-captions", captions, *judged,
+    )
+    assert (said.code, said.err.count("error ")) == (2, 1)
 
 
 def test_evaluate_refuses_in_one_line(vsetune, weights, data, tmp_path) -> None:

@@ -9,7 +9,17 @@ from torch import Tensor
 
 from vsetune.metrics import messages
 from vsetune.metrics.positives import Positives
-from vsetune.metrics.ranks import coverage_at_k, mean_positive_rank, mean_worst_rank, positive_ranks, rank_averages
+from vsetune.metrics.ranks import (
+    PositiveRanks,
+    coverage_at_k,
+    hit_at_k,
+    map_at_r,
+    mean_positive_rank,
+    mean_worst_rank,
+    positive_ranks,
+    r_precision,
+    rank_averages,
+)
 from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores
 
 
@@ -40,6 +50,24 @@ def test_ranks_of_all_positives_of_f(f, owner) -> None:
     assert mean_positive_rank(i2t) == pytest.approx(2.5)
     assert mean_worst_rank(i2t) == pytest.approx(4)
     assert [coverage_at_k(i2t, k) for k in (1, 2, 3)] == pytest.approx([0.666667, 0.833333, 0.722222], abs=1e-6)
+
+
+def test_precision_at_r_by_hand() -> None:
+    """Query 0 has R = 3 positives at ranks 2, 5, 3: two of them in the first 3, at precisions 1/2 and 2/3. Query 1 has
+    no positive. Query 2 has R = 1 at rank 1, query 3 has R = 2 at ranks 3 and 4."""
+    ranks = PositiveRanks(torch.tensor([0, 0, 0, 2, 3, 3]), torch.tensor([2, 5, 3, 1, 3, 4]), queries=4)
+    assert r_precision(ranks) == pytest.approx(100 * (2 / 3 + 1 + 0) / 3)
+    assert map_at_r(ranks) == pytest.approx(100 * ((1 / 2 + 2 / 3) / 3 + 1 + 0) / 3)
+    assert [hit_at_k(ranks, k) for k in (1, 2, 3)] == pytest.approx([100 / 3, 200 / 3, 100])
+
+
+def plain_precisions(ranks: list[int]) -> tuple[float, float]:
+    """R-Precision and AP@R of one query: the precision of every prefix up to R, counted where a positive ends it."""
+    size, precisions = len(ranks), []
+    for end in range(1, size + 1):
+        share = sum(rank <= end for rank in ranks) / end
+        precisions.append(share if end in ranks else 0.0)
+    return sum(rank <= size for rank in ranks) / size, sum(precisions) / size
 
 
 def test_averages_of_f_by_name(f, owner) -> None:
@@ -73,6 +101,10 @@ def test_ranks_equal_plain_loops_with_many_ties_and_any_relevance(seed) -> None:
         assert mean_worst_rank(result) == pytest.approx(sum(max(r) for r in asked) / len(asked))
         found = [sum(rank <= 3 for rank in r) / min(3, len(r)) for r in asked]
         assert coverage_at_k(result, 3) == pytest.approx(sum(found) / len(asked))
+        precision, average = zip(*map(plain_precisions, asked), strict=True)
+        assert r_precision(result) == pytest.approx(100 * sum(precision) / len(asked))
+        assert map_at_r(result) == pytest.approx(100 * sum(average) / len(asked))
+        assert hit_at_k(result, 2) == pytest.approx(100 * sum(min(r) <= 2 for r in asked) / len(asked))
 
 
 @pytest.mark.parametrize("block_shape", [(1, 1), (3, 50), (50, 3), (100, 100)])

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coco_files import caption_number, image_number, write_captions, write_cxc, write_eccv
 from trained_here import CPU, fresh_network, train
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions import semantic_sources
 from vsetune.data.stored.dataset import Dataset, evaluated_split
+from vsetune.data.stored.shards import split_records
 from vsetune.metrics.recall import RankingProtocol
 from vsetune.training import evaluation
 from vsetune.training.evaluation import evaluate
@@ -65,6 +67,37 @@ def test_everything_that_is_asked_for_is_there_under_its_name(
     assert found["relevance_m_recall"] >= found["m_recall"]
     assert 0 <= found["srd_1_tiny-1"] <= 11
     assert found["srd_share_5_tiny-1"] == pytest.approx(found["srd_5_tiny-1"] / 12)
+
+
+def test_judgements_of_coco_give_the_scores_of_their_definition(make_trial: Any, tmp_path: Path) -> None:
+    network, dataset = fresh_network(make_trial())
+    by_image = {0: [0, 1, 5, 9], 3: [6], 7: [2, 14, 15, 20, 21]}
+    by_caption = {1: [0, 4], 8: [4, 5, 6], 23: [11]}
+    rated = {(0, 0), (0, 5), (3, 6), (11, 23)}
+    write_eccv(
+        tmp_path, {image_number(row): [*map(caption_number, found)] for row, found in by_image.items()},
+        {caption_number(row): [*map(image_number, found)] for row, found in by_caption.items()},
+    )
+    names = [record.image_id for _, record in split_records(dataset, "test")]
+    cxc = write_cxc(tmp_path, *((caption_number(caption), names[image], 3.2) for image, caption in rated))
+    captions = write_captions(tmp_path, dataset, "test")
+    trial = with_evaluation(make_trial(), coco={"captions": captions, "eccv_caption": str(tmp_path), "cxc": cxc})
+    found = evaluate(network, dataset, "test", trial=trial, device=CPU)
+    encoded = encode_split(network, dataset, "test", trial=trial, device=CPU)
+    scores = network.similarity(encoded.images, encoded.captions[0])[:, encoded.places.argsort()]
+    for way, matrix, lists in (("i2t", scores, by_image), ("t2i", scores.T, by_caption)):
+        precisions, averages, firsts = [], [], []
+        for query, positives in lists.items():
+            order = matrix[query].argsort(descending=True).tolist()
+            hits = [item in positives for item in order[: len(positives)]]
+            precisions.append(sum(hits) / len(hits))
+            averages.append(sum(sum(hits[: end + 1]) / (end + 1) for end, hit in enumerate(hits) if hit) / len(hits))
+            firsts.append(hits[0])
+        expected = [100 * sum(values) / len(lists) for values in (averages, precisions, firsts)]
+        assert [found[f"eccv_{way}_{name}"] for name in ("map_at_r", "r_precision", "r1")] == pytest.approx(expected)
+    ranked = {image: scores[image].argsort(descending=True).tolist()[:5] for image, _ in rated}
+    hits = [any((image, caption) in rated for caption in captions) for image, captions in ranked.items()]
+    assert found["cxc_i2t_r5"] == pytest.approx(100 * sum(hits) / 3)
 
 
 def test_srd_follows_its_definition(make_trial: Any, no_encoder: None) -> None:

@@ -91,6 +91,10 @@ NO_EMBEDDINGS = Message(
     "VSE-X052", "{run}: network {network} scores pairs and has no embedding of one item; name a trial of a network "
     "that embeds."
 )
+CAPTION_IDS_NEEDED = Message(
+    "VSE-X141", "--eccv-caption, --cxc: they name captions by ids of MS-COCO; also give --coco-captions FILE, Karpathy's "
+    "dataset_coco.json"
+)
 FOLDER_NEEDED = Message("VSE-X140", "--transformers writes a folder; also give --output FOLDER")
 
 # MLflow's UI

@@ -14,7 +14,8 @@ import typer
 from vsetune.cli import messages
 from vsetune.cli.options import DataPath, Device, Json, found_attempts, place_to_write, require_known
 from vsetune.cli.output import complain, inform, interruptible, print_json, recall_table, results, scoring
-from vsetune.config.spec.loading import dump_yaml
+from vsetune.config.spec.loading import dump_yaml, parse_spec
+from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.errors import UsageError
 from vsetune.storage.paths import under_home
 from vsetune.storage.whole_files import make_folder, write_whole
@@ -38,6 +39,17 @@ def evaluate_network(
     )],
     data: DataPath,
     split: Annotated[str, typer.Option(help="which to score")] = "test",
+    coco_captions: Annotated[Path | None, typer.Option(
+        metavar="FILE", show_default=False,
+        help="Karpathy's dataset_coco.json, for the ids of captions; --eccv-caption and --cxc need it",
+    )] = None,
+    eccv_caption: Annotated[Path | None, typer.Option(
+        metavar="FOLDER", show_default=False,
+        help="also mAP@R, R-Precision and R@1 of ECCV Caption, by its two eccv_*.json files",
+    )] = None,
+    cxc: Annotated[Path | None, typer.Option(
+        metavar="FILE", show_default=False, help="also recalls of Crisscrossed Captions, by its sits_test.csv",
+    )] = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -50,6 +62,11 @@ def evaluate_network(
     from vsetune.training.device import choose_device
     from vsetune.training.trained import evaluate_stored, load_stored, other_features
 
+    if coco_captions is None and (eccv_caption or cxc):
+        raise UsageError(messages.CAPTION_IDS_NEEDED())
+    files = {"captions": coco_captions, "eccv_caption": eccv_caption, "cxc": cxc}
+    named = {key: str(path.absolute()) for key, path in files.items() if path is not None}
+    wanted = parse_spec({"coco": named} if named else {}, EvaluationSpec, where="networks evaluate")
     with interruptible("nothing was written"), _named(weights) as (file, described):
         stored = load_stored(
             file, under_home(data), split=split, device=choose_device(device), described=described
@@ -59,7 +76,7 @@ def evaluate_network(
         if difference is not None:
             complain("warning", messages.OTHER_FEATURES(difference=difference))
         with scoring([stored.held.name]) as (report,):
-            numbers = evaluate_stored(stored, report=report)
+            numbers = evaluate_stored(stored, wanted=wanted, report=report)
     found = stored.words
     if as_json:
         words = None if found is None else {"found": found[0], "of": found[1]}
@@ -70,6 +87,11 @@ def evaluate_network(
         return
     name = f"{stored.held.name} ({stored.held.source})"
     results.print(recall_table(f"recalls on {split}, per cent", [(name, numbers)], of="network"))
+    for prefix, title in (("eccv", "ECCV Caption"), ("cxc", "Crisscrossed Captions")):
+        ends = ("map_at_r", "r_precision", "_r1", "_r5", "_r10")
+        judged = {key: value for key, value in numbers.items() if key.startswith(f"{prefix}_") and key.endswith(ends)}
+        if judged:
+            results.print(f"{title}, per cent: {', '.join(f'{key} {value:.1f}' for key, value in judged.items())}")
     if found is not None:
         inform(f"{found[0]} of {found[1]} words of {data} are known to the weights")
 

@@ -243,6 +243,7 @@ NO_RANGE = Message(
     'description="...")` to have it searched, or with `Field(default, ge=..., le=..., description="...")`',
 )
 UNTRAINED_BASELINE = Message(
-    "VSE-C131", "cell {baseline} is trained for 0 epochs, so nothing can be compared with it; name a loss that is trained"
+    "VSE-C131", "cell {baseline} is trained for 0 epochs, so nothing can be compared with it; name a loss that is "
+    "trained"
 )
 NO_DESCRIPTION = Message("VSE-C130", '{field} has no description; write `Field(..., description="meaning and unit")`')

@@ -200,6 +200,33 @@ def coverage_at_k(ranks: PositiveRanks, k: int) -> float:
     return float((found.double() / count.clamp(max=k))[count > 0].mean())
 
 
+def hit_at_k(ranks: PositiveRanks, k: int) -> float:
+    """R@k: per cent of the queries with at least one positive in the first k."""
+    count = torch.bincount(ranks.query, minlength=ranks.queries)
+    found = torch.bincount(ranks.query[ranks.rank <= k], minlength=ranks.queries)
+    return 100 * float((found > 0)[count > 0].double().mean())
+
+
+def r_precision(ranks: PositiveRanks) -> float:
+    """R-Precision, per cent: mean over queries of the share of positives in the first R, for R positives."""
+    count = torch.bincount(ranks.query, minlength=ranks.queries)
+    found = torch.bincount(ranks.query[ranks.rank <= count[ranks.query]], minlength=ranks.queries)
+    return 100 * float((found / count)[count > 0].double().mean())
+
+
+def map_at_r(ranks: PositiveRanks) -> float:
+    """mAP@R, per cent (Musgrave et al. 2020): mean over queries of 1/R times the sum of the precision at r over the
+    ranks r <= R of positives, for R positives."""
+    count = torch.bincount(ranks.query, minlength=ranks.queries)
+    order = ranks.rank.argsort(stable=True)
+    order = order[ranks.query[order].argsort(stable=True)]
+    query, rank = ranks.query[order], ranks.rank[order]
+    place = 1 + torch.arange(query.numel(), device=query.device) - (count.cumsum(0) - count)[query]
+    precision = torch.where(rank <= count[query], place / rank.double(), 0.0)
+    total = torch.bincount(query, weights=precision, minlength=ranks.queries)
+    return 100 * float((total / count)[count > 0].mean())
+
+
 @dataclass(frozen=True)
 class _Levels:
     """Positives of one direction, ordered by query, then candidate.

@@ -54,8 +54,8 @@ FLAGS = {
     AT_RANGE_END: "the winner has a setting at an end of the range that its search was given",
     "rising": "still rising at the end of training: its M-Recall is measured at the last epoch, and may be higher "
     "after more",
-    "untrained": "not trained (`epochs: 0`): the network as it starts, validated once; it has no epochs to compare, and "
-    "nothing is claimed about it",
+    "untrained": "not trained (`epochs: 0`): the network as it starts, validated once; it has no epochs to compare, "
+    "and nothing is claimed about it",
     "none_allowed": "every trial of this cell breaks a constraint of the search",
     "all_failed": "every trial of this cell failed",
     "no_result": "no trial of this cell has a usable validation",

@@ -73,7 +73,8 @@ def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) ->
         return f"{place}: no result{', every trial failed' if failed else ' yet'}."
     compared = [row for row in rows if row.comparison is not None]
     if not compared:
-        if (untrained := [row.loss for row in rows if not row.is_trained]) and not any(row.not_comparable for row in rows):
+        untrained = [row.loss for row in rows if not row.is_trained]
+        if untrained and not any(row.not_comparable for row in rows):
             return f"{place}: {', '.join(untrained)} {'was' if len(untrained) == 1 else 'were'} not trained."
         why = "can be compared" if any(row.not_comparable for row in rows) else "shares a seed"
         return f"{place}: no loss {why} with {baseline}."

@@ -97,6 +97,13 @@ def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Itera
             relevant_pairs(dataset, split, under_home(wanted.relevance))
         except DataError as error:
             yield error.problem.at(f"{where}: evaluation.relevance")
+    if wanted.coco is not None:
+        from vsetune.training.evaluation import judgements_of
+
+        try:
+            judgements_of(dataset, split, wanted.coco)
+        except DataError as error:
+            yield error.problem.at(f"{where}: evaluation.coco")
 
 
 def _protocol_problems(names: Sequence[str], split: str, images: int, where: str) -> Iterator[Problem]:

@@ -134,7 +134,8 @@ class Attempt:
     @property
     def is_finished(self) -> bool:
         """The trial has been trained to its budget and validated there."""
-        return bool(self._progress.history) and self._progress.step >= total_steps(self.trial.training, self._batches.steps_per_epoch)
+        steps = total_steps(self.trial.training, self._batches.steps_per_epoch)
+        return bool(self._progress.history) and self._progress.step >= steps
 
     def leave(self) -> None:
         """Ask `advance`, running in another thread, to stop after its step. A request before `advance` starts counts

@@ -10,13 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vsetune.config.study.evaluation_settings import CocoSpec
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.captions.coco_judgements import CocoPlaces, Directions, crisscrossed, eccv_caption
 from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.captions.semantic_sources import semantic_vectors_of, source_name
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 from vsetune.metrics.positives import Positives
-from vsetune.metrics.ranks import rank_averages
+from vsetune.metrics.ranks import PositiveRanks, hit_at_k, map_at_r, positive_ranks, r_precision, rank_averages
 from vsetune.metrics.recall import (
     COCO_TEST_1K,
     COCO_TEST_5K,
@@ -25,7 +27,7 @@ from vsetune.metrics.recall import (
     owner_scores,
     pair_scores,
 )
-from vsetune.metrics.score_blocks import MeanScores, Scores
+from vsetune.metrics.score_blocks import MeanScores, PartOfScores, Scores
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.storage.paths import under_home
@@ -165,9 +167,48 @@ def _extras(scores: Scores, owner: Tensor, dataset: Dataset, split: str, trial: 
         pairs = relevant_pairs(dataset, split, under_home(wanted.relevance)).to(owner.device)
         listed = pair_scores(scores, pairs).as_dict()
         numbers |= {f"relevance_{name}": value for name, value in listed.items() if name not in _SIZES}
+    if wanted.coco is not None:
+        numbers |= _judged(scores, dataset, split, wanted.coco, owner.device)
     if wanted.srd_at:
         numbers |= _semantic_ranking(scores, owner, dataset, split, trial)
     return numbers
+
+
+def judgements_of(dataset: Dataset, split: str, wanted: CocoSpec) -> tuple[Directions | None, Tensor | None]:
+    """The wanted pairs that fit, of ECCV Caption and of CxC. DataError for files that do not fit the split."""
+    places = CocoPlaces.of(dataset, split, under_home(wanted.captions))
+    return (
+        None if wanted.eccv_caption is None else eccv_caption(under_home(wanted.eccv_caption), places),
+        None if wanted.cxc is None else crisscrossed(under_home(wanted.cxc), places),
+    )
+
+
+def _judged(
+    scores: Scores, dataset: Dataset, split: str, wanted: CocoSpec, device: torch.device
+) -> dict[str, float]:
+    """`eccv_i2t_map_at_r`, `cxc_t2i_r5`, ...: in per cent, over the queries that the judgements have."""
+    eccv, cxc = judgements_of(dataset, split, wanted)
+    numbers: dict[str, float] = {}
+    for way, pairs in enumerate(eccv or ()):
+        ranks = _ranks_of_queries(scores, pairs.to(device), way)
+        found = {"map_at_r": map_at_r(ranks), "r_precision": r_precision(ranks), "r1": hit_at_k(ranks, 1)}
+        numbers |= {f"eccv_{('i2t', 't2i')[way]}_{name}": value for name, value in found.items()}
+    if cxc is not None:
+        listed = pair_scores(scores, cxc.to(device)).as_dict()
+        numbers |= {f"cxc_{name}": value for name, value in listed.items() if name not in _SIZES}
+    return numbers
+
+
+def _ranks_of_queries(scores: Scores, pairs: Tensor, way: int) -> PositiveRanks:
+    """Ranks of the positives of one direction, way 0: images are queries, 1: captions. Only queries with a pair are
+    scored."""
+    sides = [torch.arange(size, device=pairs.device) for size in scores.shape]
+    sides[way], place = pairs[:, way].unique(return_inverse=True)
+    local = pairs.clone()
+    local[:, way] = place
+    images, captions = map(len, sides)
+    positives = Positives.of_pairs(local, images=images, captions=captions)
+    return positive_ranks(PartOfScores(scores, *sides), positives)[way]
 
 
 def _semantic_ranking(

@@ -11,6 +11,7 @@ import torch
 from vsetune.config.component_specs import LOSSES
 from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.study.compatibility import mismatch
+from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.loss_settings import plugins_of
 from vsetune.config.study.training import TrainingSpec, TrialSpec
 from vsetune.data.stored.dataset import Dataset
@@ -139,12 +140,13 @@ def load_stored(
     return StoredTrial(held, trial, dataset, network.to(device), device, words)
 
 
-def evaluate_stored(imported: StoredTrial, *, report: Report | None = None) -> dict[str, float]:
-    """Recalls and ranks by name. report, errors: as in `evaluate`."""
+def evaluate_stored(
+    imported: StoredTrial, *, wanted: EvaluationSpec | None = None, report: Report | None = None
+) -> dict[str, float]:
+    """Recalls and ranks by name. wanted: what else is computed. report, errors: as in `evaluate`."""
     split = imported.trial.data.validation_split
-    return evaluate(
-        imported.network, imported.dataset, split, trial=imported.trial, device=imported.device, report=report
-    )
+    trial = imported.trial.model_copy(update={"evaluation": wanted or EvaluationSpec()})
+    return evaluate(imported.network, imported.dataset, split, trial=trial, device=imported.device, report=report)
 
 
 def other_features(found: StoredTrial) -> str | None:

@@ -27,13 +27,26 @@ class RerankSpec(Spec):
     )
 
 
+class CocoSpec(Spec):
+    """Published judgements of MS-COCO's test images. Relative paths are under VSETUNE_HOME."""
+
+    captions: PathText = Field(description="Karpathy's dataset_coco.json, which has the ids of the captions")
+    eccv_caption: PathText | None = Field(
+        None, description="folder with eccv_image_to_caption.json and eccv_caption_to_image.json (Chun et al. 2022): "
+        "mAP@R, R-Precision, R@1",
+    )
+    cxc: PathText | None = Field(
+        None, description="sits_test.csv of Crisscrossed Captions (Parekh et al. 2021): R@1, R@5, R@10"
+    )
+
+
 class EvaluationSpec(Spec):
     """What is ranked, and numbers beside the recalls.
 
     The best checkpoint is scored on the whole test split, or else on what is validated.
     """
 
-    later_keys: ClassVar[tuple[str, ...]] = ("rerank", "validation_images")
+    later_keys: ClassVar[tuple[str, ...]] = ("coco", "rerank", "validation_images")
 
     protocols: list[Literal["coco_test_5k", "coco_test_1k", "first_caption"]] = Field(
         default_factory=list, max_length=10,
@@ -50,6 +63,7 @@ class EvaluationSpec(Spec):
         description="CSV file `image,caption_image,caption`: further captions that fit an image (image ids as "
         "ingested, caption = its place in the list of its own image, from 0); relative paths are under VSETUNE_HOME",
     )
+    coco: CocoSpec | None = Field(None, description="scores by extended positives of MS-COCO: ECCV Caption, CxC")
     rerank: RerankSpec | None = Field(
         None, description="score only what another network proposes, in validations and in the end; null: every pair",
     )
@@ -61,12 +75,12 @@ class EvaluationSpec(Spec):
     @property
     def asks_for_more(self) -> bool:
         """Whether the best checkpoint needs more than the recalls of its validation."""
-        return bool(self.protocols or self.positive_ranks or self.srd_at or self.relevance is not None)
+        return bool(self.protocols or self.positive_ranks or self.srd_at or self.relevance is not None or self.coco is not None)
 
     @property
     def of_whole_split(self) -> list[str]:
         """The given keys that are defined only for all images of a split."""
-        asked = {"protocols": self.protocols, "srd_at": self.srd_at, "relevance": self.relevance}
+        asked = {"protocols": self.protocols, "srd_at": self.srd_at, "relevance": self.relevance, "coco": self.coco}
         return [key for key, value in asked.items() if value]
 
 

@@ -109,8 +109,8 @@ class TrainingSpec(Spec):
     later_keys: ClassVar[tuple[str, ...]] = ("linear_schedule", "decay_vectors", "betas", "epsilon", "chunk_size")
 
     epochs: float = Field(
-        30.0, ge=0, le=1e6, description="length of a full attempt, in epochs; fractions count; 0: validated once, as the "
-        "network starts (zero-shot)",
+        30.0, ge=0, le=1e6, description="length of a full attempt, in epochs; fractions count; 0: validated once, as "
+        "the network starts (zero-shot)",
     )
     batch_size: Count = Field(128, ge=2, description="pairs per batch (images per batch with batch_unit images)")
     batch_unit: Literal["pairs", "images"] = Field(

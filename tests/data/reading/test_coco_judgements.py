@@ -1,0 +1,95 @@
+"""ECCV Caption and Crisscrossed Captions, read by the ids of Karpathy's file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coco_files import caption_number, image_number, write_captions, write_cxc, write_eccv
+from refusals import refused
+
+from vsetune.data import messages
+from vsetune.data.captions.coco_judgements import CocoPlaces, crisscrossed, eccv_caption
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.shards import split_records
+from vsetune.errors import DataError, Message
+
+CAPTIONS = [["a dog runs", "a brown dog"], ["a cat"], ["two birds", "birds fly", "a flock"]]
+
+
+@pytest.fixture
+def dataset(tiny: Any) -> Dataset:
+    return tiny(CAPTIONS).write()
+
+
+@pytest.fixture
+def places(dataset: Dataset, tmp_path: Path) -> CocoPlaces:
+    return CocoPlaces.of(dataset, "train", write_captions(tmp_path, dataset, "train"))
+
+
+def test_each_direction_of_eccv_caption_has_its_own_list(places: CocoPlaces, tmp_path: Path) -> None:
+    folder = write_eccv(
+        tmp_path, {image_number(2): [caption_number(0), caption_number(5)]},
+        {caption_number(1): [image_number(0), image_number(1)], caption_number(2): [image_number(1)]},
+    )
+    by_image, by_caption = eccv_caption(folder, places)
+    assert by_image.tolist() == [[2, 0], [2, 5]]
+    assert by_caption.tolist() == [[0, 1], [1, 1], [1, 2]]
+
+
+def test_crisscrossed_pairs_fit_from_a_rating_of_3_on(places: CocoPlaces, dataset: Dataset, tmp_path: Path) -> None:
+    names = [record.image_id for _, record in split_records(dataset, "train")]
+    file = write_cxc(
+        tmp_path, (caption_number(0), names[0], 4.97), (caption_number(0), names[2], 3.0),
+        (caption_number(3), names[2], 2.99),
+    )
+    assert crisscrossed(file, places).tolist() == [[0, 0], [2, 0]]
+
+
+@pytest.mark.parametrize(("text", "message", "fields"), [
+    ("caption,image\n", messages.TABLE_LINE, {"line": 1, "found": "columns caption, image"}),
+    ("caption,image,agg_score\nx:sentid:5000,{0},high\n", messages.TABLE_LINE, {"line": 2}),
+    ("caption,image,agg_score\nx:sentid:no,{0},3\n", messages.TABLE_LINE, {"line": 2}),
+    ("caption,image,agg_score\nx:sentid:7,{0},3\n", messages.MISFIT, {"found": "caption 7"}),
+    ("caption,image,agg_score\nx:sentid:5000,nobody.jpg,1\n", messages.MISFIT, {"found": "image nobody.jpg"}),
+])
+def test_crisscrossed_files_that_do_not_fit_are_refused(
+    text: str, message: Message, fields: dict[str, Any], places: CocoPlaces, dataset: Dataset, tmp_path: Path
+) -> None:
+    (tmp_path / "sits.csv").write_text(text.replace("{0}", next(split_records(dataset, "train"))[1].image_id))
+    with refused(message, by=DataError, **fields):
+        crisscrossed(str(tmp_path / "sits.csv"), places)
+
+
+@pytest.mark.parametrize(("by_image", "found"), [({"1": [5000]}, "image 1"), ({"900": [1]}, "caption 1")])
+def test_ids_of_other_images_are_refused_with_their_query(
+    by_image: Any, found: str, places: CocoPlaces, tmp_path: Path
+) -> None:
+    folder = write_eccv(tmp_path, by_image, {})
+    (query,) = by_image
+    where = f"{folder}/eccv_image_to_caption.json: {query}"
+    with refused(messages.MISFIT, by=DataError, where=where, found=found, need="one of split train"):
+        eccv_caption(folder, places)
+    (tmp_path / "eccv_image_to_caption.json").write_text("[1]")
+    with refused(messages.MISFIT, by=DataError, where=f"{folder}/eccv_image_to_caption.json"):
+        eccv_caption(folder, places)
+
+
+@pytest.mark.parametrize("change", ["text", "order", "missing", "no_id"])
+def test_a_file_of_other_captions_is_refused(change: str, dataset: Dataset, tmp_path: Path) -> None:
+    file = Path(write_captions(tmp_path, dataset, "train"))
+    plain = json.loads(file.read_text())
+    entry = plain["images"][-1]  # of the first image
+    if change == "text":
+        entry["sentences"][0]["raw"] = "a dog sleeps"
+    elif change == "order":
+        entry["sentences"].reverse()
+    elif change == "missing":
+        entry["filename"] = "elsewhere.jpg"
+    else:
+        del entry["sentences"][0]["sentid"]
+    file.write_text(json.dumps(plain))
+    with refused(messages.MISFIT, by=DataError):
+        CocoPlaces.of(dataset, "train", str(file))
