@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import multiprocessing
 import os
 import signal
 import threading
@@ -13,10 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 import yaml
 from plugin_folders import LOSS, write_loss
+from ray._private.authentication.authentication_token_setup import ensure_token_if_auth_enabled
+from ray.cluster_utils import Cluster
 from refusals import refused
 from rich.console import Console
 
@@ -94,16 +96,15 @@ def test_a_network_that_cannot_be_divided_is_refused_before_the_study_runs(
 
 
 def test_a_trial_that_loses_a_process_is_interrupted_and_goes_on_alone(tmp_path: Path, make_config: Any) -> None:
-    worker = AttemptTrainable(make_config(Needs(cpus=2, workers=2)))
-    opened = report_of(worker.step())
-    assert opened["event"] == "opened", opened
-    assert report_of(worker.step())["event"] == "point"
-    (helper,) = multiprocessing.active_children()
-    helper.kill()
-    report = report_of(worker.step())
-    assert (report["event"], report["kind"]) == ("interrupted", "process")
-    assert multiprocessing.active_children() == []
-    worker.cleanup()
+    with ray_here():
+        worker = AttemptTrainable(make_config(Needs(cpus=2, workers=2)))
+        opened = report_of(worker.step())
+        assert opened["event"] == "opened", opened
+        assert report_of(worker.step())["event"] == "point"
+        helper().kill()
+        report = report_of(worker.step())
+        assert (report["event"], report["kind"]) == ("interrupted", "process")
+        worker.cleanup()
     alone = AttemptTrainable(make_config(Needs()))
     opened = report_of(alone.step())
     assert len(opened["inherited"]) == 1
@@ -134,7 +135,7 @@ def test_a_killed_process_changes_no_curve(study_of: Callable[..., Path], tmp_pa
     with ray_here():
         assert run(study_of("undisturbed"), resume=False) == "finished"
         with_two = study_of("disturbed", workers=2)
-        with once(lambda: validated("disturbed") >= 1, lambda: os.kill(helper_in(tmp_path), signal.SIGKILL)):
+        with once(lambda: validated("disturbed") >= 1, lambda: helper().kill()):
             run(with_two, resume=False)
         killed_after = validated("disturbed")
         with once(lambda: validated("disturbed") >= killed_after + 1, lambda: os.kill(os.getpid(), signal.SIGINT)):
@@ -143,6 +144,37 @@ def test_a_killed_process_changes_no_curve(study_of: Callable[..., Path], tmp_pa
         assert run(study_of("disturbed", workers=2), resume=True) == "finished"
     undisturbed, disturbed = (curve(name) for name in ("undisturbed", "disturbed"))
     assert [step for step, *_ in disturbed] == [step for step, *_ in undisturbed]
+    for (_, recall, loss), (_, own_recall, own_loss) in zip(undisturbed, disturbed, strict=True):
+        assert own_recall == pytest.approx(recall, abs=1e-9)
+        assert own_loss == pytest.approx(loss, rel=1e-5)  # float32
+
+
+@pytest.mark.slow
+def test_a_trial_on_two_nodes_loses_one_and_goes_on_with_one_process(
+    study_of: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Two nodes of one core on this machine, with one home."""
+    ensure_token_if_auth_enabled()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        second = cluster.add_node(num_cpus=1)
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        assert run(study_of("undisturbed"), resume=False) == "finished"
+        file = study_of("disturbed", workers=2)
+
+        def leave() -> None:
+            assert len({node["NodeID"] for node in ray.nodes() if node["Alive"]}) == 2
+            assert helper()
+            cluster.remove_node(second, allow_graceful=False)
+
+        with once(lambda: validated("disturbed") >= 1, leave):
+            run(file, resume=False)
+        assert 0 < validated("disturbed") < 4
+        assert run(study_of("disturbed"), resume=True) == "finished"
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    undisturbed, disturbed = (curve(name) for name in ("undisturbed", "disturbed"))
     for (_, recall, loss), (_, own_recall, own_loss) in zip(undisturbed, disturbed, strict=True):
         assert own_recall == pytest.approx(recall, abs=1e-9)
         assert own_loss == pytest.approx(loss, rel=1e-5)  # float32
@@ -185,14 +217,12 @@ def once(holds: Callable[[], bool], act: Callable[[], None]) -> Iterator[None]:
     assert has_acted.is_set()
 
 
-def helper_in(home: Path) -> int:
-    """The process beside the worker of the trial, which Ray started with this home."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            is_ours = f"VSETUNE_HOME={home}\0".encode() in (folder / "environ").read_bytes()
-            if is_ours and b"spawn_main" in (folder / "cmdline").read_bytes():
-                return int(folder.name)
-    raise AssertionError("no such process")
+def helper() -> psutil.Process:
+    """The process beside the worker of the trial."""
+    (found,) = [
+        each for each in psutil.Process().children(recursive=True) if each.cmdline()[:1] == ["ray::_Helper.help"]
+    ]
+    return found
 
 
 def curve(study: str) -> list[tuple[int, float, float]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import ray
 
-from vsetune.config.study.resources import Needs, copies_that_fit
+from vsetune.config.study.resources import Needs, copies_that_fit, trials_that_fit
 from vsetune.study.node_types import NodeType, occupy, refused, type_of
 
 Node = Mapping[str, float]
@@ -65,7 +65,7 @@ class Capacity:
     def room(self, needs: Needs) -> int:
         """How many trials with these needs may run at a time, on the present nodes and those that may be added."""
         nodes = self._look()
-        fitting = sum(copies_that_fit(node, needs) for node in [*(node for _, node in nodes), *self._growth(nodes)])
+        fitting = trials_that_fit([*(node for _, node in nodes), *self._growth(nodes)], needs)
         return fitting if self.limit is None else min(self.limit, fitting)
 
     def _look(self) -> Sequence[tuple[str, Node]]:
@@ -81,17 +81,20 @@ class Capacity:
 
 
 def unplaced(trials: Iterable[Needs], nodes: Iterable[Node]) -> list[Needs]:
-    """The trials that do not fit these nodes by first-fit decreasing: the largest first, each on the first node with
-    room."""
+    """The trials that do not fit these nodes by first-fit decreasing: the largest first, each of its processes on the
+    first node with room."""
     free = [dict(node) for node in nodes]
     left: list[Needs] = []
     counts = Counter(trials)
     for needs in sorted(counts, key=lambda each: (each.gpus, each.cpus, each.memory_gib), reverse=True):
-        count = counts[needs]
-        for node in free:
-            placed = min(count, copies_that_fit(node, needs))
-            if placed:
-                count -= placed
-                occupy(node, needs, count=placed)
-        left += [needs] * count
+        process = needs.of_process
+        fitting = [copies_that_fit(node, process) for node in free]
+        placed = min(counts[needs], sum(fitting) // needs.workers)
+        processes = placed * needs.workers
+        for node, most in zip(free, fitting, strict=True):
+            here = min(processes, most)
+            if here:
+                processes -= here
+                occupy(node, process, count=here)
+        left += [needs] * (counts[needs] - placed)
     return left

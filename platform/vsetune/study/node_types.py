@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, Field, ValidationError
 
 from vsetune.config.spec.loading import describe_problems, read_yaml
-from vsetune.config.study.resources import Needs, copies_that_fit
+from vsetune.config.study.resources import Needs, copies_that_fit, trials_that_fit
 from vsetune.errors import ConfigError
 from vsetune.study import messages
 
@@ -93,16 +93,20 @@ def read_node_types(file: Path) -> list[NodeType]:
 
 
 def refused(needs: Needs, types: Iterable[NodeType], nodes: Iterable[Mapping[str, float]]) -> str | None:
-    """Why a trial can never be placed, as text that follows `asks for`; None if a node or a type has room for it."""
+    """Why a trial can never be placed, as text that follows `asks for`; None if the nodes, or those that the types
+    allow, have room for it."""
     types, nodes = list(types), list(nodes)
-    if any(copies_that_fit(kind.resources, needs) for kind in types if kind.most):
-        return None
-    if any(copies_that_fit(node, needs) for node in nodes):
+    if trials_that_types_allow(types, needs) or trials_that_fit(nodes, needs):
         return None
     if types:
         return f"{needs}; no node type has room for it: {'; '.join(map(str, types))}"
     there = "; ".join(dict.fromkeys(_beside(node, needs) for node in nodes)) or "none"
     return f"{needs}; the nodes of the cluster have: {there}"
+
+
+def trials_that_types_allow(types: Iterable[NodeType], needs: Needs) -> int:
+    """How many such trials all possible nodes have room for at a time."""
+    return sum(kind.most * copies_that_fit(kind.resources, needs.of_process) for kind in types) // needs.workers
 
 
 def unused_gpus(needs: Iterable[Needs], nodes: Iterable[Mapping[str, float]]) -> list[str]:

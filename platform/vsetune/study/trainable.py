@@ -83,12 +83,14 @@ class AttemptTrainable(Trainable):
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
-        """The needs of a trial as Ray's resources."""
-        needs = Needs(**config["needs"])
+        """The needs of a trial as Ray's resources: a bundle for each process, on as few nodes as there is room."""
+        whole = Needs(**config["needs"])
+        needs = whole.of_process
         amounts = {"CPU": float(needs.cpus), "GPU": needs.gpus, "memory": needs.memory_gib * 2**30}
         if needs.accelerator:
             amounts[f"accelerator_type:{needs.accelerator}"] = 0.001  # any share of the resource that marks the node
-        return PlacementGroupFactory([{name: amount for name, amount in amounts.items() if amount}])
+        bundle = {name: amount for name, amount in amounts.items() if amount}
+        return PlacementGroupFactory([bundle] * whole.workers, strategy="PACK")
 
     def setup(self, config: dict[str, Any]) -> None:
         mask_output()
@@ -164,7 +166,7 @@ class AttemptTrainable(Trainable):
         trial = TrialSpec.model_validate(plain)
         reading = Reading(**self._wanted["reading"])
         if needs.workers > 1:
-            self._team = TrialProcesses(plain, folder, needs, reading)
+            self._team = TrialProcesses(self._wanted, needs, reading)
         self._attempt = Attempt(
             trial, folder, device=device, threads=needs.threads, first_stage=kept_stage(trial, folder),
             reading=reading, checkpoint_share=self._wanted["checkpoint_share"],

@@ -32,8 +32,8 @@ Workers = Annotated[int, Field(ge=1, le=1024)]
 
 @dataclass(frozen=True, order=True)
 class Needs:
-    """Resources that one trial requests from its node, with all its processes. memory_gib: 0 is not counted.
-    accelerator: a type in Ray's notation, `H100`. workers: processes that train the trial."""
+    """Resources that one trial requests, with all its processes. memory_gib: 0 is not counted. accelerator: a type in
+    Ray's notation, `H100`. workers: processes that train the trial, each on any node."""
 
     cpus: int = 1
     gpus: float = 0.0
@@ -45,6 +45,14 @@ class Needs:
     def threads(self) -> int:
         """Of one process."""
         return max(1, self.cpus // self.workers)
+
+    @property
+    def of_process(self) -> Needs:
+        """The resources of one process, all of one node."""
+        if self.workers == 1:
+            return self
+        gpus, memory = self.gpus / self.workers, self.memory_gib / self.workers
+        return Needs(self.threads, gpus, memory, self.accelerator)
 
     def __str__(self) -> str:
         words = [f"{self.cpus} CPUs", f"{self.gpus:g} GPUs"]
@@ -68,9 +76,9 @@ class ResourceSpec(Spec):
     """What one trial occupies."""
 
     cpus: int = Field(1, ge=1, le=_MOST_CPUS, description="cores, and threads of each process of the trial")
-    gpus: Gpus = Field(0.0, description="0, a fraction of a GPU, or several of a node: a process trains on each")
+    gpus: Gpus = Field(0.0, description="0, a fraction of a GPU, or several: a process trains on each")
     workers: Workers | None = Field(
-        None, description="processes of one node that train a trial together, each with its share of every batch; with "
+        None, description="processes that train a trial together, each with its share of every batch; with "
         "GPUs as many as these; null: one, or one on each GPU",
     )
     memory_gib: float | None = Field(
@@ -141,8 +149,13 @@ class ResourceSpec(Spec):
         return sorted(set(self.cells) - known)
 
 
+def trials_that_fit(nodes: Iterable[Mapping[str, float]], needs: Needs) -> int:
+    """How many trials with these needs fit on empty nodes together."""
+    return sum(copies_that_fit(node, needs.of_process) for node in nodes) // needs.workers
+
+
 def copies_that_fit(node: Mapping[str, float], needs: Needs) -> int:
-    """How many trials with these needs fit on an empty node. node: amounts under Ray's names (`CPU`, `memory`)."""
+    """How many trials of one process, with these needs, fit on an empty node. node: amounts under Ray's names (`CPU`, `memory`)."""
     asked = {
         "CPU": float(needs.cpus), "GPU": needs.gpus, "memory": needs.memory_gib * 2**30,
         **({f"accelerator_type:{needs.accelerator}": 0.0} if needs.accelerator else {}),

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from vsetune.config.study.cells import Cell
-from vsetune.study.node_types import known_node_types, unused_gpus
+from vsetune.study.node_types import known_node_types, trials_that_types_allow, unused_gpus
 from vsetune.study.planning.cell_times import Progress, measure_cells
-from vsetune.study.planning.planned_study import StudyPlan, places_for, plan_study, require_places, this_machine
+from vsetune.study.planning.planned_study import StudyPlan, plan_study, require_places, this_machine
 from vsetune.study.preparation import PreparedStudy
 
 
@@ -38,7 +38,7 @@ def measured_plan(
     require_places(needs, types or [here], where=where, advice="lower `resources`, or add a node that has it")
     unused = unused_gpus(needs, [kind.resources for kind in types or [here] if kind.most])
     limit = workers or study.resources.concurrent_trials
-    at_once = min(len(cells), limit or len(cells), *(places_for(each, [here]) for each in needs))
+    at_once = min(len(cells), limit or len(cells), *(trials_that_types_allow([here], each) for each in needs))
     measured = measure_cells(
         study, cells, seconds=seconds_per_cell, at_once=at_once,
         on_progress=lambda progress: on_progress(progress, len(cells)),

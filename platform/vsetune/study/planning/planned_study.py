@@ -22,7 +22,7 @@ from vsetune.errors import ConfigError
 from vsetune.report.search_budgets import SearchBudget
 from vsetune.study import messages
 from vsetune.study.cell_budget import CellBudget, at_once, epochs_of_cell
-from vsetune.study.node_types import NodeType, occupy, refused, share_of
+from vsetune.study.node_types import NodeType, occupy, refused, share_of, trials_that_types_allow
 from vsetune.study.planning.cell_times import CellTimes, TrialSeconds, cheaper_cadence, trial_seconds, validations_of
 
 STUDY_START_S, WORKER_START_S = 10.0, 8.0
@@ -95,7 +95,7 @@ def plan_study(
         for cell in cells if cell.name in plans for repeat in repeated_cells(study, [cell])
     ]
     first = max((times.first_start - times.start for times in known.values()), default=0.0)
-    places = sum(kind.most * copies_that_fit(kind.resources, min(needs.values())) for kind in types)
+    places = trials_that_types_allow(types, min(needs.values()))
     places = places if limit is None else min(limit, places)
     whole = schedule(
         works, types, limit=limit, first=WORKER_START_S + max(0.0, first),
@@ -213,7 +213,7 @@ def _remarks_on_memory(
         return []
     has = psutil.virtual_memory().total
     for name, plan in plans.items():
-        peak, places = plan.memory_bytes, min(places_for(needs[name], types), limit or 2**31)
+        peak, places = plan.memory_bytes, min(trials_that_types_allow(types, needs[name]), limit or 2**31)
         if peak is not None and not needs[name].gpus and peak * places > _OF_MEMORY * has:
             return [
                 f"cell {name}: {places} trials at a time would hold {peak * places / 2**30:.3g} GiB, this machine has "
@@ -323,17 +323,13 @@ def require_places(needs: Iterable[Needs], types: Sequence[NodeType], *, where: 
             raise ConfigError(messages.NO_ROOM(where=f"{where}: resources", needs=reason, hint=advice))
 
 
-def places_for(needs: Needs, types: Iterable[NodeType]) -> int:
-    """How many such trials all possible nodes have room for at a time."""
-    return sum(kind.most * copies_that_fit(kind.resources, needs) for kind in types)
-
-
 def usd_per_hour(needs: Needs, types: Iterable[NodeType]) -> float | None:
-    """Price of one trial's share of its node, the mean over all places; None if there is no place, or one of them has
+    """Price of one trial's share of its nodes, the mean over all places; None if there is no place, or one of them has
     no price."""
+    process = needs.of_process
     priced = [
-        (kind.most * copies_that_fit(kind.resources, needs), kind.usd_per_hour, share_of(kind.resources, needs))
-        for kind in types if kind.most and copies_that_fit(kind.resources, needs)
+        (kind.most * copies, kind.usd_per_hour, needs.workers * share_of(kind.resources, process))
+        for kind in types if kind.most and (copies := copies_that_fit(kind.resources, process))
     ]
     if not priced or any(price is None for _, price, _ in priced):
         return None
@@ -350,31 +346,41 @@ def schedule(
 
     at_once: most trials of a cell's search at a time, from the number that it has begun and that of the cells that
     search. limit: trials at a time, None for no limit. first: extra seconds of the first trial of a place. Every cell
-    must fit a node.
+    must fit the nodes.
     """
     free = [dict(kind.resources) for kind in types for _ in range(kind.most)]
     left = [_Progress(work, work.searches, work.confirmations) for work in cells]
-    running: list[tuple[float, int, _Progress, bool, dict[str, float]]] = []
+    running: list[tuple[float, int, _Progress, bool, list[dict[str, float]]]] = []
     order, now, workers = itertools.count(), 0.0, 0
     while True:
         while len(running) < (limit or len(running) + 1):
             chosen = _next(left, at_once)
-            place = None if chosen is None else next(
-                (node for node in free if copies_that_fit(node, chosen[0].work.needs)), None
-            )
-            if chosen is None or place is None:
+            places = [] if chosen is None else _places(free, chosen[0].work.needs)
+            if chosen is None or not places:
                 break
             cell, is_search = chosen
             _begin(cell, is_search)
-            occupy(place, cell.work.needs)
+            for node in places:
+                occupy(node, cell.work.needs.of_process)
             extra = first if len(running) >= workers else 0.0
-            heapq.heappush(running, (now + cell.work.seconds + extra, next(order), cell, is_search, place))
+            heapq.heappush(running, (now + cell.work.seconds + extra, next(order), cell, is_search, places))
             workers = max(workers, len(running))
         if not running:
             return Schedule(now, workers)
-        now, _, cell, is_search, place = heapq.heappop(running)
+        now, _, cell, is_search, places = heapq.heappop(running)
         cell.running -= is_search
-        occupy(place, cell.work.needs, count=-1)
+        for node in places:
+            occupy(node, cell.work.needs.of_process, count=-1)
+
+
+def _places(free: Iterable[dict[str, float]], needs: Needs) -> list[dict[str, float]]:
+    """The node of each process of a trial, the first ones with room; none if there are too few."""
+    found: list[dict[str, float]] = []
+    for node in free:
+        found += [node] * min(needs.workers - len(found), copies_that_fit(node, needs.of_process))
+        if len(found) == needs.workers:
+            return found
+    return []
 
 
 def _next(cells: Iterable[_Progress], at_once: Callable[[int, int], int]) -> tuple[_Progress, bool] | None:
