@@ -239,11 +239,14 @@ class Attempt:
             if self._leave.is_set():
                 raise Preempted(messages.LEAVES(where=self._where, step=progress.step))
             self._processes.goes_on()
-            if self._loop.begin():
-                _log.info("%s: phase %d begins at epoch %.3f", self._where, self._learner.phase, self._loop.epoch)
-            self._loop.step()
+            self._step()
             self._mark()
         self._loop.settle()
+
+    def _step(self) -> None:
+        if self._loop.begin():
+            _log.info("%s: phase %d begins at epoch %.3f", self._where, self._learner.phase, self._loop.epoch)
+        self._loop.step()
 
     @property
     def _learner(self) -> Learner:
