@@ -15,7 +15,7 @@ from vsetune.config.spec.base import ALL_KINDS, ALL_SCORES, Choices, Kind, Score
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.compatibility import mismatch
-from vsetune.config.study.loss_settings import with_setting
+from vsetune.config.study.loss_settings import with_settings
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, Message
@@ -196,11 +196,11 @@ def test_parts_that_read_different_semantic_vectors_are_refused() -> None:
 
 def test_a_value_is_set_in_the_part_it_belongs_to() -> None:
     plain = {"name": "sum", "parts": {"a": {"weight": 1.0, "loss": {"name": "lmh"}}}}
-    assert with_setting(plain, "a.margin", 0.3)["parts"]["a"]["loss"] == {"name": "lmh", "margin": 0.3}
-    assert with_setting(plain, "a.weight", 2.0)["parts"]["a"]["weight"] == 2.0
+    assert with_settings(plain, {"a": {"margin": 0.3}})["parts"]["a"]["loss"] == {"name": "lmh", "margin": 0.3}
+    assert with_settings(plain, {"a": {"weight": 2.0}})["parts"]["a"]["weight"] == 2.0
     assert plain["parts"]["a"]["loss"] == {"name": "lmh"}  # type: ignore[index]
     with refused(messages.NOT_A_PART, by=ValueError, parts="a"):
-        with_setting(plain, "margin", 0.3)
+        with_settings(plain, {"margin": 0.3})
 
 
 LMH_AND_NCE = {"name": "sum", "parts": {"lmh": {"loss": {"name": "lmh"}}, "nce": {"loss": {"name": "info_nce"}}}}

@@ -15,7 +15,7 @@ from vsetune.errors import StorageError
 from vsetune.records import log as logs
 from vsetune.records import messages
 from vsetune.records.events import Event, Validated
-from vsetune.records.log import LOG_FILE, LogWriter, Overtaken, brought, lines_of
+from vsetune.records.log import LOG_FILE, LogWriter, Overtaken, bring_up_to_date, lines_of
 from vsetune.storage import s3
 from vsetune.storage.s3 import listing
 
@@ -35,7 +35,7 @@ def writer(prefix: str, tmp_path: Path) -> Callable[..., LogWriter]:
 def there(prefix: str, tmp_path: Path) -> list[Event]:
     """What the server has, read by a machine that had nothing."""
     path = tmp_path / f"reader-{time.monotonic_ns()}" / LOG_FILE
-    brought(path, f"{prefix}/runs/tiny")
+    bring_up_to_date(path, f"{prefix}/runs/tiny")
     return [line.event() for line in lines_of(path, number=0, strict=True)]
 
 
@@ -178,7 +178,7 @@ def test_a_log_from_a_home_on_disk_stays_whole_before_an_empty_server_and_is_sen
 ) -> None:
     before = on_disk.read_bytes()
     for _ in range(2):
-        assert brought(on_disk, f"{prefix}/runs/tiny") == (0, 0)
+        assert bring_up_to_date(on_disk, f"{prefix}/runs/tiny") == (0, 0)
         assert on_disk.read_bytes() == before
     log = writer("moved")
     assert log.last == 2
@@ -224,7 +224,7 @@ def test_a_server_that_has_lost_objects_gets_their_lines_again(
     writer("moved").close()
     before = on_disk.read_bytes()
     s3.delete(sent(prefix)[left:])
-    brought(on_disk, f"{prefix}/runs/tiny")
+    bring_up_to_date(on_disk, f"{prefix}/runs/tiny")
     assert on_disk.read_bytes() == before
     writer("moved").close()
     assert on_disk.read_bytes() == before
@@ -251,9 +251,9 @@ def test_bringing_that_breaks_off_leaves_the_copy_as_long_as_it_was_and_is_repea
 
         broken.setattr(logs, "find", break_off)
         with pytest.raises(StorageError, match="the server is away"):
-            brought(on_disk, f"{prefix}/runs/tiny")
+            bring_up_to_date(on_disk, f"{prefix}/runs/tiny")
     assert on_disk.read_bytes() == before
-    brought(on_disk, f"{prefix}/runs/tiny")
+    bring_up_to_date(on_disk, f"{prefix}/runs/tiny")
     assert on_disk.read_bytes() == there_now
     assert list(on_disk.parent.glob("*superseded*")) == []
 
@@ -268,7 +268,7 @@ def test_lines_that_the_server_contradicts_are_kept_beside_the_log(
     other.append(Validated(attempt_of(BEGUN), POINTS, 9.0))
     other.close()
     before = on_disk.read_bytes()
-    brought(on_disk, f"{prefix}/runs/tiny")
+    bring_up_to_date(on_disk, f"{prefix}/runs/tiny")
     assert on_disk.read_bytes() == other.path.read_bytes()
     (kept,) = on_disk.parent.glob("study.log.superseded-*")
     assert before.splitlines(keepends=True)[0] + kept.read_bytes() == before

@@ -35,7 +35,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
 
 
 def read(cache: NodeCache, url: str, sha256: str) -> bytes | None:
-    descriptor = cache.whole(url, sha256=sha256)
+    descriptor = cache.open_copy(url, sha256=sha256)
     if descriptor is None:
         return None
     with open(descriptor, "rb") as file:
@@ -67,7 +67,7 @@ def test_what_was_not_used_longest_goes_first_and_stays_whole_for_its_reader(ser
     cache = NodeCache(tmp_path, 2500)
     names = [server.put(name, name.encode() * 1000) for name in "abc"]
     assert read(cache, *names[0]) == b"a" * 1000
-    open_b = cache.whole(names[1][0], sha256=names[1][1])
+    open_b = cache.open_copy(names[1][0], sha256=names[1][1])
     assert read(cache, *names[0]) == b"a" * 1000  # used after b
     assert read(cache, *names[2]) == b"c" * 1000
     there = {path.name for path in tmp_path.iterdir() if path.is_file()}
@@ -114,10 +114,10 @@ def test_an_object_that_is_not_what_its_list_says_is_one_line_and_leaves_nothing
     url, sha256 = server.put("x", b"content")
     server.put("x", b"CONTENT")
     with refused(messages.OBJECT_OF_ANOTHER_HASH, by=WrongContent, url="s3://data/x"):
-        cache.whole(url, sha256=sha256, size=7)
+        cache.open_copy(url, sha256=sha256, size=7)
     server.put("x", b"cont")
     with refused(messages.OBJECT_OF_ANOTHER_HASH, by=WrongContent, reason="4 bytes, the manifest says 7"):
-        cache.whole(url, sha256=sha256, size=7)
+        cache.open_copy(url, sha256=sha256, size=7)
     assert not [path for path in tmp_path.iterdir() if path.is_file()]
 
 
@@ -134,9 +134,9 @@ def test_what_does_not_fit_is_read_from_s3_and_told_once(server, tmp_path, caplo
     small, no_disk = NodeCache(tmp_path / "small", 6), NodeCache(tmp_path / "full", 10**9)
     for _ in range(2):
         assert read(small, url, sha256) is None
-        assert small.whole(url, sha256=sha256, size=7) is None
+        assert small.open_copy(url, sha256=sha256, size=7) is None
     (line,) = caplog.messages
-    assert line.startswith("s3://data/sets: files larger than this node keeps of S3 ")
+    assert line.startswith("s3://data/sets: ")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(100, 90, 10))
     assert read(no_disk, url, sha256) is None
     assert not [path for path in no_disk.folder.iterdir() if path.is_file()]

@@ -1,4 +1,4 @@
-"""What the home has recorded: studies with their attempts, curves and boards, and their trials."""
+"""Recorded studies and trials of the home, as objects: attempts, curves, boards and trained networks."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class RecordedStudy:
 
     @property
     def status(self) -> str:
-        """`running`, `finished`, `failed` (nothing is left, every trial failed) or `killed` (`resume` goes on)."""
+        """`running`; `finished`; `failed`, where every trial failed; or `killed`: `resume` continues the study."""
         return self.state.status
 
     @property
     def state(self) -> StudyState:
-        """Status, and when it was last heard of, in seconds since 1970."""
+        """Status, and the time of the last event in seconds since 1970."""
         return self._store.state(self.name)
 
     @property
@@ -153,8 +153,8 @@ class RecordedStudy:
         return f"{head}{shown.to_html(index=False, float_format=lambda value: f'{value:.4g}')}"
 
 
-class Asked(ABC):
-    """What can be asked of a trained network. The network is loaded at the first question."""
+class Queryable(ABC):
+    """Encoding and search with a trained network, which is loaded at the first call."""
 
     name: str
     _retrieval: Retrieval | None = None
@@ -171,31 +171,31 @@ class Asked(ABC):
 
         UsageError for an empty sentence, and for a network that scores pairs or reads parses.
         """
-        return self._asked().encode_captions(captions)
+        return self._opened().encode_captions(captions)
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
         """Vectors of images, (n, D) float32, or (n, K, D) with several per image.
 
-        images: of each a photograph (a path, a PIL image, or the bytes of its file), which goes through the extractor
-        of the data set, or its features (regions, width). DataError for a photograph that cannot be decoded. UsageError
+        images: photographs (a path, a PIL image, or the bytes of a file) or features (regions, width). The extractor of
+        the data set makes the features of a photograph. DataError for a photograph that cannot be decoded. UsageError
         for features of another shape, and for a network that scores pairs.
         """
-        return self._asked().encode_images(images)
+        return self._opened().encode_images(images)
 
     def search(
         self, sentence: str | None = None, *, image: Any = None, top: int = 5, split: str | None = None
     ) -> Found:
         """The closest images to a sentence, or the closest captions to an image, best first.
 
-        image: the id of an image of the split, a photograph, or features, as of `encode_images`. top: number of
-        answers. split: what is searched; None: the split that the trial was scored on, encoded at the first search.
+        image: an id of the split, a photograph or features; see `encode_images` for the last two. top: number of
+        answers. split: to search in; None: the one on which the trial was scored. It is encoded at the first search.
         UsageError for a query that the network cannot read, DataError for a missing split.
 
         Example:
 
             trial.search("two dogs run on grass", top=3).table
         """
-        return self._asked().search(sentence, image, top=top, split=split)
+        return self._opened().search(sentence, image, top=top, split=split)
 
     def embed(self, split: str | None = None) -> Embedded:
         """All vectors of a split, with ids and texts. UsageError for a network that scores pairs.
@@ -205,9 +205,9 @@ class Asked(ABC):
             found = trial.embed("validation")
             scores = found.images @ found.captions.T
         """
-        return self._asked().embed(split)
+        return self._opened().embed(split)
 
-    def _asked(self) -> Retrieval:
+    def _opened(self) -> Retrieval:
         if self._retrieval is None:
             from vsetune.api.retrieval import Retrieval
 
@@ -215,9 +215,9 @@ class Asked(ABC):
         return self._retrieval
 
 
-class Trial(Asked):
-    """A recorded trial. name: STUDY/TRIAL for its latest attempt, or STUDY/TRIAL/NUMBER. device: `auto`, `cpu`, `cuda`,
-    `cuda:N`, for questions. UsageError for an unknown one.
+class Trial(Queryable):
+    """A recorded trial. name: STUDY/TRIAL for its latest attempt, or STUDY/TRIAL/NUMBER. device: of the network,
+    `auto`, `cpu`, `cuda` or `cuda:N`. UsageError for an unknown trial.
 
     Example:
 

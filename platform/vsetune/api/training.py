@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from vsetune.api import messages
-from vsetune.api.recorded import Asked, curve_table
+from vsetune.api.recorded import Queryable, curve_table
 from vsetune.api.study import Study, with_written
 from vsetune.config.spec.base import known_name
 from vsetune.config.study.cells import build_trial
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from vsetune.training.trained import TrainedTrial
 
 
-class Training(Asked):
+class Training(Queryable):
     """A finished training. trial: its settings. summary: numbers by name (`best_m_recall` in per cent,
     `epochs_to_best`, `test_m_recall`)."""
 

@@ -213,7 +213,7 @@ class _Sender:
     def __init__(self, path: Path, url: str, on_overtaken: Callable[[str], None]) -> None:
         self._path, self._url, self._on_overtaken = path, url, on_overtaken
         self._afterwards: deque[tuple[int, Callable[[], None]]] = deque()
-        self._objects, self.sent = brought(path, url)
+        self._objects, self.sent = bring_up_to_date(path, url)
         self.end = 0
         self._steps = Repeated(self._step, name="log-sender", what=url, every_s=_SEND_EVERY_S, final=Overtaken)
 
@@ -275,12 +275,12 @@ class _Sender:
         )
 
 
-def brought(path: Path, url: str) -> tuple[int, int]:
+def bring_up_to_date(path: Path, url: str) -> tuple[int, int]:
     """Bring the local copy of a log up to date with the remote home. Returns (objects, bytes in them). StorageError.
 
-    The server wins. Local bytes after its last object are kept and sent next: a driver of this machine was killed
-    before it sent them, or the home was on this disk before. If the contents differ, the local bytes are moved to a
-    file beside the log.
+    Local bytes after the last remote object stay, and are sent next: a driver of this machine was killed before it sent
+    them, or the home was on this disk before. Where the contents differ, the remote ones count, and the local bytes are
+    moved to a file beside the log.
     """
     names = sorted(name for name in listing(join(url, OBJECTS) + "/"))
     note = read_json(path.with_name(_NOTE_FILE)) or _NOTHING
@@ -326,7 +326,7 @@ def refreshed(folder: Path, url: str | None, lock_file: Path) -> Path:
         return path
     make_folder(folder)
     with suppress(BlockingIOError), take_lock(lock_file, wait_s=0):
-        brought(path, url)
+        bring_up_to_date(path, url)
     return path
 
 

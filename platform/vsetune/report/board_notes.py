@@ -169,8 +169,8 @@ def _shares_note(dataset: str, network: str, rows: Sequence[Row], baseline: str)
     shares = ", ".join(fixed(100 * each.share, 0) for each in known[0][1])
     losses = "; ".join(f"{loss} {', '.join(map(share_of_epochs, profile))}" for loss, profile in known)
     return (
-        f"{network} on {dataset}, epochs to {shares} % of the mean best of {baseline}, against its own: {losses}; as "
-        "measured, not tested."
+        f"{network} on {dataset}, epochs to {shares} % of the mean best of {baseline}, relative to those of "
+        f"{baseline}: {losses}. These are measured, not tested."
     )
 
 
@@ -267,20 +267,20 @@ def _interval_notes(leaderboard: Leaderboard) -> list[str]:
     lines = []
     if any(row.best_m_recall_std is not None for row in leaderboard.rows):
         lines.append(
-            "± is the standard deviation over seeds; epochs are medians over seeds. [low, high] are 95 % intervals, "
-            f"over finished seeds that chose nothing: of mean M-Recall (Student's t) from {MEAN_SEEDS} seeds, of "
-            f"median epochs and Difference (order statistics) from {MEDIAN_SEEDS}; of fewer none is given. Difference "
-            "is to the baseline's own best (LSEH Eq. 10), and is not tested."
+            "± is the standard deviation over seeds; epochs are medians over seeds. [low, high] are 95 % intervals "
+            f"over finished seeds that chose nothing. Mean M-Recall has one from {MEAN_SEEDS} seeds on (Student's t), "
+            f"median epochs and Difference from {MEDIAN_SEEDS} on (order statistics). Difference is relative to the "
+            "baseline's own best (LSEH Eq. 10), and is not tested."
         )
     tuned = [row for row in leaderboard.rows if row.is_tuned and row.best_m_recall_std is not None]
     if any(len(row.repeats) > 1 for row in tuned):
         lines.append(
-            "Of a tuned loss with several searches, ± and interval are over the means of searches, the interval from "
-            f"{FEWEST_REPEATS}."
+            "For a tuned loss with several searches, ± and interval are over the means of searches; the interval needs "
+            f"{FEWEST_REPEATS} searches."
         )
     if any(len(row.repeats) == 1 for row in tuned):
         lines.append(
-            "Of a tuned loss with one search, ± and interval are over its seeds: another search may differ more."
+            "For a tuned loss with one search, ± and interval are over its seeds: another search may differ more."
         )
     tolerances = {
         (row.dataset, row.network): row.level_tolerance for row in leaderboard.rows
@@ -289,8 +289,8 @@ def _interval_notes(leaderboard: Leaderboard) -> list[str]:
     if tolerances:
         widths = ", ".join(f"{network} on {data} {fixed(width, 2)}" for (data, network), width in tolerances.items())
         lines.append(
-            "Epochs to level: the first validation within 2.77 standard deviations of the best, of the noisiest loss. "
-            f"That is, in points: {widths}."
+            "Epochs to level: epochs to the first validation within 2.77 standard deviations of the best. The deviation "
+            f"is that of one validation of the noisiest loss. The distance in points: {widths}."
         )
     return lines
 

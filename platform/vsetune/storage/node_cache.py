@@ -33,7 +33,7 @@ _DEFAULT_GB = 50.0
 """MS-COCO with 36 regions of 2048 takes 18 GB, its photographs another 18 GB: room for one such data set and a small
 one."""
 _AHEAD_SHARE = 8
-"""A shard is fetched ahead if this many of its size fit: four readers, each with a current and a next shard."""
+"""A shard is fetched ahead if this many of its size fit: for each of four readers, the current one and the next."""
 _WAIT_S = 300.0
 """Limit on the wait for another process that downloads the same object: a stopped process must not block the rest."""
 _SHARE_OF_DISK = 0.5
@@ -87,16 +87,17 @@ def node_cache() -> NodeCache:
 class NodeCache:
     """most_bytes: limit for all objects together; 0 caches nothing.
 
-    If an object cannot be cached (too large, an unwritable folder or full disk, no hash), `whole` returns None and the
-    object has to be read from S3; reasons of size, folder and disk are logged once. size: bytes of the object, None if
-    unknown.
+    An object cannot be cached if it is too large or has no hash, or if the folder or disk refuses. Then `open_copy`
+    returns None, and the object has to be read from S3. Reasons other than a missing hash are logged once. size: bytes
+    of the object, None if unknown.
     """
 
     folder: Path
     most_bytes: int
 
-    def whole(self, url: str, *, sha256: str, size: int | None = None) -> int | None:
-        """A descriptor of the object, once it is here. WrongContent; NothingThere, StorageError as in `s3`."""
+    def open_copy(self, url: str, *, sha256: str, size: int | None = None) -> int | None:
+        """A descriptor of this node's copy, which is downloaded first if it is missing. None: it cannot be cached.
+        WrongContent; NothingThere, StorageError as in `s3`."""
         if not self._may_keep(url, sha256, size):
             return None
         try:
@@ -148,10 +149,7 @@ class NodeCache:
             with kept.lock(sha256, wait_s=wait_s):
                 here = kept.open_sealed(sha256, size)
                 if here is None:
-                    if not kept.is_sound(sha256, sha256):
-                        return self._fetch_twice(url, sha256, size, stop)
-                    kept.seal(sha256, kept.path(sha256))
-                    return True
+                    return kept.seal_again(sha256, sha256) or self._fetch_twice(url, sha256, size, stop)
         os.close(here)
         return True
 
@@ -190,7 +188,7 @@ class NodeCache:
 
     def _log_too_large(self, url: str, size: int) -> None:
         _log_once(
-            f"{one_line(url.rpartition('/')[0])}: files larger than this node keeps of S3 are read again every epoch; "
+            f"{one_line(url.rpartition('/')[0])}: files too large for this node's cache are read again every epoch; "
             f"raise {SIZE_VARIABLE}, free space on {self.folder}, or ingest with a smaller shard.max_bytes",
             f" ({one_line(url)}: {size:,} bytes)",
         )
@@ -252,12 +250,13 @@ class SealedFiles:
         path may then belong to another process."""
         os.utime(file, ns=(time.time_ns(), seal_of(name)))
 
-    def is_sound(self, name: str, sha256: str) -> bool:
-        """Whether a file without a seal has this content all the same, as after a restart of the machine; if not, it is
-        removed."""
+    def seal_again(self, name: str, sha256: str) -> bool:
+        """Seal a file that lost its seal, as after a restart of the machine, if its content is still right. False for a
+        missing or damaged file; a damaged one is removed."""
         path = self.path(name)
         try:
             if sha256_of_file(path) == sha256:
+                self.seal(name, path)
                 return True
         except FileNotFoundError:
             return False
@@ -304,7 +303,7 @@ class SealedFiles:
         return used, kept
 
     def _is_abandoned(self, name: str) -> bool:
-        """Whether no process is making it any more; the partial file is then removed."""
+        """Whether no process writes the partial file any more; it is then removed."""
         try:
             with self.lock(name, wait_s=0):
                 Path(f"{self.path(name)}{_PARTIAL}").unlink(missing_ok=True)
@@ -316,8 +315,8 @@ class SealedFiles:
 def seal_of(name: str) -> int:
     """The modification time, in ns, that marks a file of this name as verified: a date long past that no writer sets.
 
-    A write to the file breaks the seal. It holds until the machine restarts only: files are not forced to the disk, and
-    after a power cut one may have its full size and be empty.
+    A write to the file breaks the seal, and so does a restart of the machine: files are not forced to the disk, so one
+    may have its full size without its content after a power cut.
     """
     return int(sha256_hex(f"{_boot()} {name}".encode())[:7], 16) * 10**9
 

@@ -65,7 +65,7 @@ def ingest_on_cluster(
         sigterm_like_ctrl_c(), ray_cluster(address, stop, farewell=farewell),
         terminal_progress(console) as progress,
     ):
-        return ingest(recipe, progress=progress, place_tasks=placed)
+        return ingest(recipe, progress=progress, run_tasks=placed)
 
 
 def index_on_cluster(recipe: IndexRecipe, *, address: str | None, console: Console) -> Manifest:
@@ -79,13 +79,13 @@ def index_on_cluster(recipe: IndexRecipe, *, address: str | None, console: Conso
         sigterm_like_ctrl_c(), ray_cluster(address, stop, farewell=farewell),
         terminal_progress(console) as progress,
     ):
-        return index(recipe, progress=progress, place_tasks=partial(_placed, stop, {"num_cpus": 1, "num_gpus": 0}))
+        return index(recipe, progress=progress, run_tasks=partial(_placed, stop, {"num_cpus": 1, "num_gpus": 0}))
 
 
 def _placed(
     stop: StopRequest, resources: dict[str, int], function: Callable[[Task], T], tasks: Sequence[Task], /
 ) -> Iterator[tuple[Task, T]]:
-    """A `Place` that runs Ray tasks. The first error of a task ends all."""
+    """A `TaskRunner` that runs Ray tasks. The first error of a task ends all."""
     run = ray.remote(max_retries=_LOST, **resources)(_run)
     coming = iter(tasks)
     waiting = {run.remote(function, task): task for task in islice(coming, _WAITING)}

@@ -115,16 +115,16 @@ class Optimizers:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue as the optimizers that were saved."""
         for name, optimizer in self._all.items():
-            optimizer.load_state_dict(_taken_our_way(state[name], optimizer))
+            optimizer.load_state_dict(_with_own_fused(state[name], optimizer))
 
 
 def _devices_of(groups: Sequence[Mapping[str, Any]]) -> set[str]:
     return {parameter.device.type for group in groups for parameter in group["params"]}
 
 
-def _taken_our_way(saved: Mapping[str, Any], optimizer: Optimizer) -> dict[str, Any]:
-    """The saved state, with `fused` of every group set as it is here: torch would take it from the state, which may
-    come from another device or from a version that had none. ValueError when the number of groups differs."""
+def _with_own_fused(saved: Mapping[str, Any], optimizer: Optimizer) -> dict[str, Any]:
+    """The saved state, with `fused` of every group as in this optimizer. Torch would take it from the state, which may
+    come from another device or from a version without it. ValueError when the number of groups differs."""
     groups = zip(saved["param_groups"], optimizer.param_groups, strict=True)
     return {**saved, "param_groups": [{**group, "fused": own["fused"]} for group, own in groups]}
 

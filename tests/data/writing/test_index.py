@@ -318,5 +318,5 @@ def test_any_process_may_read_the_shards(tmp_path):
             yield task, function(task)
 
     made = recipe(tmp_path, output=str(tmp_path / "spread"), duplicates="leave_out")
-    index(made, progress=SilentProgress(), place_tasks=backwards)
+    index(made, progress=SilentProgress(), run_tasks=backwards)
     assert files_of(Path(made.output)) == here

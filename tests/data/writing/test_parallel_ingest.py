@@ -66,7 +66,7 @@ class DiesAfter:
 
 
 def in_parallel(recipe: IngestRecipe, place: Any = backwards) -> Manifest:
-    return ingest(recipe, progress=SilentProgress(), place_tasks=place)
+    return ingest(recipe, progress=SilentProgress(), run_tasks=place)
 
 
 def objects(bucket: Any) -> dict[str, bytes]:

@@ -31,7 +31,6 @@ from vsetune.config.study.loss_settings import (
     loss_type,
     plugins_in,
     specs_of_loss,
-    with_setting,
     with_settings,
 )
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
@@ -240,8 +239,9 @@ def _parts(cell: Cell, configuration: Configuration) -> dict[str, dict[str, Any]
     """network, loss and training of a cell as plain data, with the values of a configuration."""
     parts = {"network": dict(cell.network), "loss": dict(cell.loss), "training": dict(cell.training)}
     for name, value in configuration.items():
-        part, field = name.split(".", 1)
-        parts[part] = with_setting(parts[part], field, value) if part == "loss" else parts[part] | {field: value}
+        part, *label, setting = name.split(".")
+        changes = {label[0]: {setting: value}} if label else {setting: value}
+        parts[part] = with_settings(parts[part], changes) if part == "loss" else parts[part] | changes
     return parts
 
 

@@ -24,12 +24,6 @@ def terms_in(plain: Mapping[str, Any]) -> dict[str, Any]:
     return {label: part["loss"] for label, part in plain["parts"].items()} if is_sum else {"": plain}
 
 
-def with_setting(plain: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """A copy in which the setting `name` has this value."""
-    part, _, field = name.rpartition(".")
-    return with_settings(plain, {part: {field: value}} if part else {name: value})
-
-
 def with_settings(plain: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A copy with these settings; of a sum they are grouped by part: `{lmh: {margin: 0.1, weight: 2}}`.
 

@@ -1,8 +1,9 @@
-"""Index: shards of other software in, manifest and vocabulary out; the shards stay where and as they are.
+"""Indexing: makes a data set of shards that other software wrote. Writes manifest and vocabulary, and leaves the shards
+where and as they are.
 
-Every shard is read once. What was found in it is stored under `.index` of the output at once, so that a killed index
-goes on at the first unread shard, and a later one, with more shards or other settings, reads only what is new.
-The evaluation splits come first: train images are compared with theirs.
+Every shard is read once. The result is stored under `.index` of the output at once. So a killed run continues at the
+first unread shard, and a later run with more shards or other settings reads only what is new. The evaluation splits are
+read first, because train images are compared with theirs.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _RECORD_BYTES = 1 << 30
 T = TypeVar("T", covariant=True)
 
 
-class Place(Protocol):
+class TaskRunner(Protocol):
     """Runs each task in some process. Results in order of completion; a task whose process was lost is run again."""
 
     def __call__(
@@ -79,11 +80,11 @@ def indexed(recipe: IndexRecipe, place: str) -> Manifest | None:
     return manifest
 
 
-def index(recipe: IndexRecipe, *, progress: ProgressSink, place_tasks: Place | None = None) -> Manifest:
-    """Index the shards of a recipe, go on with that, or find it finished. Returns the manifest.
+def index(recipe: IndexRecipe, *, progress: ProgressSink, run_tasks: TaskRunner | None = None) -> Manifest:
+    """Index the shards of a recipe, continue a killed run, or find the index finished. Returns the manifest.
 
-    place_tasks: where shards are read; None: one after the other in this process. ConfigError: the recipe, with a line
-    for each missing or damaged shard unless they are to be skipped; all others are then indexed, and are not read
+    run_tasks: runs the tasks that read the shards; None: one after the other in this process. ConfigError: the recipe,
+    or missing or damaged shards, a line each, unless the recipe skips them. The next run does not read the sound shards
     again. StorageError: disk or bucket. StudyConflict: the output has another data set.
     """
     place = index_place(recipe)
@@ -92,15 +93,15 @@ def index(recipe: IndexRecipe, *, progress: ProgressSink, place_tasks: Place | N
         return manifest
     tasks = _tasks(recipe)
     with _locked(place):
-        spread = _one_by_one if place_tasks is None else place_tasks
+        run = _one_by_one if run_tasks is None else run_tasks
         first = [each for each in tasks if each.task.split != "train"]
-        evaluation = _read(recipe, first, place, spread, progress, Counter())
-        known = _keep_known(evaluation, place)
+        evaluation = _read(recipe, first, place, run, progress, Counter())
+        known = _write_known_pictures(evaluation, place)
         training = [
             replace(each, task=replace(each.task, known=known)) for each in tasks if each.task.split == "train"
         ]
         words: Counter[str] = Counter()
-        shards = evaluation + _read(recipe, training, place, spread, progress, words)
+        shards = evaluation + _read(recipe, training, place, run, progress, words)
         problems = list(_damage(shards)) if recipe.on_damaged == "refuse" else []
         if problems:
             raise ConfigError(problems)
@@ -109,8 +110,9 @@ def index(recipe: IndexRecipe, *, progress: ProgressSink, place_tasks: Place | N
 
 @dataclass(frozen=True)
 class _Listed:
-    """A shard of the recipe. found: after it was read, without its texts and words. texts_sha256: of the file with its
-    captions."""
+    """A shard of the recipe. found: what was read in it, without texts and words; None before. texts_sha256: hash of
+    the file with its captions.
+    """
 
     task: IndexTask
     source: ShardSource
@@ -155,17 +157,17 @@ def _addresses(pattern: str, key: str) -> list[str]:
 def _one_by_one(
     function: Callable[[IndexTask], T], tasks: Sequence[IndexTask]
 ) -> Iterator[tuple[IndexTask, T]]:
-    """A `Place` in this process."""
+    """A `TaskRunner` in this process."""
     for task in tasks:
         yield task, function(task)
 
 
 def _read(
-    recipe: IndexRecipe, listed: Sequence[_Listed], place: str, spread: Place, progress: ProgressSink,
+    recipe: IndexRecipe, listed: Sequence[_Listed], place: str, run: TaskRunner, progress: ProgressSink,
     words: Counter[str],
 ) -> list[_Listed]:
-    """The shards as found, in the order given. Those with a record are not read. words: receives the words of images
-    that are not left out."""
+    """The shards with what was found in them, in the order of `listed`. A shard with a stored record is not read again.
+    words: the words of all images that are not left out are added to it."""
     progress.stage(f"{recipe.name} {'/'.join(dict.fromkeys(each.task.split for each in listed))} shards", len(listed))
     found: dict[str, _Listed] = {}
     to_read: dict[str, _Listed] = {}
@@ -176,7 +178,7 @@ def _read(
             continue
         found[each.task.name] = _counted(recipe, each, record, place, words)
         progress.advance(1)
-    for task, record in spread(index_shard, [each.task for each in to_read.values()]):
+    for task, record in run(index_shard, [each.task for each in to_read.values()]):
         if record.damage != MISSING:
             _write(place, f"{RECORDS}/{task.record}", record.model_dump_json().encode())
         found[task.name] = _counted(recipe, to_read[task.name], record, place, words)
@@ -185,7 +187,7 @@ def _read(
 
 
 def _counted(recipe: IndexRecipe, each: _Listed, record: IndexedShard, place: str, words: Counter[str]) -> _Listed:
-    """The shard with its record, whose words are added up, and whose texts are written to a file: those of a thousand
+    """The shard with its record. Adds its words to `words`. Writes its texts to a file, because the texts of a thousand
     shards would fill the memory."""
     words.update(record.words)
     left_out = record.duplicates if recipe.duplicates == "leave_out" else {}
@@ -205,8 +207,9 @@ def _stored(place: str, task: IndexTask) -> IndexedShard | None:
         return None
 
 
-def _keep_known(evaluation: Sequence[_Listed], place: str) -> tuple[str, str]:
-    """Write the hashes of all evaluation pictures, for the processes that read train shards. Returns where."""
+def _write_known_pictures(evaluation: Sequence[_Listed], place: str) -> tuple[str, str]:
+    """Write the hashes of all evaluation pictures to a file, for the processes that read train shards. Returns its
+    folder or prefix, and its name in it."""
     by_bytes: dict[str, str] = {}
     by_look: dict[str, str] = {}
     for each in evaluation:
@@ -255,7 +258,7 @@ def _finish(recipe: IndexRecipe, shards: Sequence[_Listed], words: Counter[str],
 
 def _split_info(recipe: IndexRecipe, split: str, listed: Sequence[_Listed]) -> SplitInfo:
     """DataError for a split without images, or a weight that its captions do not allow."""
-    _require_even(listed)
+    _require_equal_captions(listed)
     shards: list[ShardInfo] = []
     images = captions = 0
     for each in listed:
@@ -286,9 +289,9 @@ def _split_info(recipe: IndexRecipe, split: str, listed: Sequence[_Listed]) -> S
     )
 
 
-def _require_even(listed: Sequence[_Listed]) -> None:
-    """An epoch that reads a part of the images must always have the same number of captions: DataError for a weight
-    that is no whole number where images have different numbers of captions."""
+def _require_equal_captions(listed: Sequence[_Listed]) -> None:
+    """DataError for a weight that is no whole number where images have different numbers of captions: the epochs would
+    have different numbers of captions, because each reads another part of the images."""
     fewest: dict[float, int] = {}
     for each in listed:
         weight, shard = each.source.weight, each.shard
@@ -299,7 +302,7 @@ def _require_even(listed: Sequence[_Listed]) -> None:
 
 
 def _notes(recipe: IndexRecipe, by_split: Mapping[str, Sequence[_Listed]]) -> list[str]:
-    """What was counted and left out."""
+    """Notes on damaged shards, broken samples and duplicates."""
     notes = [
         f"{each.task.address}: {each.shard.damage}; {each.shard.images:,} images of it are used"
         for listed in by_split.values() for each in listed if each.shard.damage
@@ -341,7 +344,8 @@ def _left_out_table(shards: Sequence[_Listed]) -> bytes:
 
 
 def _locked(place: str) -> ExitStack:
-    """The output, for this process alone; a prefix is not locked. StorageError; StudyConflict if it has other files."""
+    """Lock the output for this process; a prefix has no lock. StorageError: another process indexes it. StudyConflict:
+    the folder has other files."""
     if is_remote(place):
         return ExitStack()
     folder = Path(place) / RECORDS

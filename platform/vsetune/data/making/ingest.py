@@ -88,7 +88,7 @@ class ShardTask:
         return self.plan.name
 
 
-class Place(Protocol):
+class TaskRunner(Protocol):
     """Runs each task in some process. Results in order of completion; a task whose process was lost is run again."""
 
     def __call__(
@@ -96,20 +96,20 @@ class Place(Protocol):
     ) -> Iterator[tuple[ShardTask, T]]: ...
 
 
-def ingest(recipe: IngestRecipe, *, progress: ProgressSink, place_tasks: Place | None = None) -> Manifest:
+def ingest(recipe: IngestRecipe, *, progress: ProgressSink, run_tasks: TaskRunner | None = None) -> Manifest:
     """Make the data set of a recipe, finish it, or find it finished. Returns its manifest.
 
-    place_tasks: where its shards are made; None: one after the other in this process. `data_place` chooses the place
-    of the data set; one made in a folder of this machine is then copied to `upload`.
+    run_tasks: runs the tasks that make the shards; None: one after the other in this process. `data_place` chooses the
+    place of the data set; one made in a folder of this machine is then copied to `upload`.
     ConfigError, DataError: recipe or source. StorageError: disk or bucket. StudyConflict: the place has another data
     set.
     """
-    place = data_place(recipe, in_parallel=place_tasks is not None)
+    place = data_place(recipe, in_parallel=run_tasks is not None)
     if recipe.parses is not None:
         require_pipeline(place, recipe.parses)
     manifest = finished(recipe, place)
     if manifest is None:
-        manifest = _write_dataset(recipe, place, place_tasks, progress)
+        manifest = _write_dataset(recipe, place, run_tasks, progress)
     else:
         require_whole(place)
         shards = (shard for split in manifest.splits.values() for shard in split.shards)
@@ -122,15 +122,15 @@ def ingest(recipe: IngestRecipe, *, progress: ProgressSink, place_tasks: Place |
     return manifest
 
 
-def _write_dataset(recipe: IngestRecipe, place: str, place_tasks: Place | None, progress: ProgressSink) -> Manifest:
+def _write_dataset(recipe: IngestRecipe, place: str, run_tasks: TaskRunner | None, progress: ProgressSink) -> Manifest:
     _opened.cache_clear()  # the source may have changed since this process last read it
     plain = recipe.model_dump_json()
     work, source = _opened(plain)
     raw, features = work.raw, feature_info(work)
     plans = plan_shards(raw, recipe, features)
     shards = list(itertools.chain(*plans.values()))
-    spread = _one_by_one if place_tasks is None else partial(_with_node, place_tasks)
-    make = partial(make_and_keep, progress=progress if place_tasks is None else SilentProgress())
+    run = _one_by_one if run_tasks is None else partial(_with_node, run_tasks)
+    make = partial(make_and_keep, progress=progress if run_tasks is None else SilentProgress())
     with opened_journal(place, recipe=recipe.content_fingerprint(), source=source) as journal:
         done = {plan.name: record for plan in shards if (record := journal.find(plan.name)) is not None}
         to_do = [plan for plan in shards if plan.name not in done]
@@ -141,14 +141,14 @@ def _write_dataset(recipe: IngestRecipe, place: str, place_tasks: Place | None, 
             return ShardTask(plain, source, features, plan, first, place)
 
         skipped = {name: record.skipped for name, record in done.items()}
-        skipped |= _skipped(recipe, [task(plan, FirstIndices(0, 0)) for plan in to_do], spread, progress)
+        skipped |= _skipped(recipe, [task(plan, FirstIndices(0, 0)) for plan in to_do], run, progress)
         firsts = first_indices(plans, raw, skipped)
         progress.stage(f"{recipe.name} shards", sum(plan.images for plan in shards))
         progress.advance(sum(plan.images for plan in shards if plan.name in done))
-        for each, record in spread(make, [task(plan, firsts[plan.name]) for plan in to_do]):
+        for each, record in run(make, [task(plan, firsts[plan.name]) for plan in to_do]):
             _require_here(record, each)
             done[each.plan.name] = record
-            if place_tasks is not None:  # otherwise each image counts as soon as it is in the shard
+            if run_tasks is not None:  # otherwise each image counts as soon as it is in the shard
                 progress.advance(each.plan.images)
         records = {split: [done[plan.name] for plan in of_split] for split, of_split in plans.items()}
         manifest = _finish(recipe, raw, features, records, place)
@@ -157,15 +157,15 @@ def _write_dataset(recipe: IngestRecipe, place: str, place_tasks: Place | None, 
 
 
 def _one_by_one(function: Callable[[ShardTask], T], tasks: Sequence[ShardTask]) -> Iterator[tuple[ShardTask, T]]:
-    """A `Place` in this process."""
+    """A `TaskRunner` in this process."""
     for task in tasks:
         yield task, function(task)
 
 
 def _with_node(
-    place_tasks: Place, function: Callable[[ShardTask], T], tasks: Sequence[ShardTask]
+    run_tasks: TaskRunner, function: Callable[[ShardTask], T], tasks: Sequence[ShardTask]
 ) -> Iterator[tuple[ShardTask, T]]:
-    return place_tasks(partial(_named_node, function), tasks)
+    return run_tasks(partial(_named_node, function), tasks)
 
 
 def _named_node(function: Callable[[ShardTask], Any], task: ShardTask) -> Any:
@@ -198,14 +198,14 @@ def find_unreadable(task: ShardTask) -> list[str]:
 
 
 def _skipped(
-    recipe: IngestRecipe, tasks: Sequence[ShardTask], place_tasks: Place, progress: ProgressSink
+    recipe: IngestRecipe, tasks: Sequence[ShardTask], run_tasks: TaskRunner, progress: ProgressSink
 ) -> dict[str, list[str]]:
     """The images that each shard leaves out: the first indices of a shard depend on the content of the earlier ones."""
     if recipe.on_unreadable != "skip":
         return {task.plan.name: [] for task in tasks}
     progress.stage(f"{recipe.name} looking for unreadable images", sum(task.plan.images for task in tasks))
     found = {}
-    for task, ids in place_tasks(find_unreadable, tasks):
+    for task, ids in run_tasks(find_unreadable, tasks):
         found[task.plan.name] = ids
         progress.advance(task.plan.images)
     return found

@@ -146,10 +146,7 @@ def _sealed(files: SealedFiles, key: str) -> SplitBank | None:
 def _sealed_again(files: SealedFiles, key: str) -> SplitBank | None:
     """A bank that lost its seal, as after a restart of the machine, and whose content is still right."""
     described = _described(files.folder, key)
-    if described is None or not files.is_sound(key, described[1]):
-        return None
-    files.seal(key, files.path(key))
-    return _sealed(files, key)
+    return None if described is None or not files.seal_again(key, described[1]) else _sealed(files, key)
 
 
 def _described(folder: Path, key: str) -> tuple[BankShape, str] | None:

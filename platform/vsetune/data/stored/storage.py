@@ -80,7 +80,7 @@ def open_hashed(folder: str, name: str, *, sha256: str, size: int | None = None)
     url = _resolved_inside(folder, name)
     if not is_remote(url):
         return open_sized(url, named=join(folder, name))
-    kept = node_cache.node_cache().whole(url, sha256=sha256, size=size)
+    kept = node_cache.node_cache().open_copy(url, sha256=sha256, size=size)
     if kept is None:
         return s3.open_object(url)
     return io.BufferedReader(_FileStream(kept, url), buffer_size=_BUFFER), os.fstat(kept).st_size

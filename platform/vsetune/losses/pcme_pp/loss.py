@@ -3,10 +3,11 @@
     d_ij = |mu_i - mu_j|^2 + sum over dimensions of (var_i + var_j),   P(match) = sigmoid(b - a d),   a and b learned
     L = 2 mean_ij H(m_ij, z_ij) + alpha (mean_ij H(m^v_ij, z_ij) + mean_ij H(m^t_ij, z_ij)) + w_kl KL,   z = b - a d
 
-H is the logistic cross-entropy, m the matches of the batch. m^v also has the pseudo-positives of every image, captions
-at least as near to it as its own; m^t those of every caption. The factor 2 stands for the two directions, which are
-equal; KL is a mean over items and dimensions, images and captions added. Networks here give the logarithm s of a
-standard deviation, so var = e^(2 s). The augmentation by mixed images (MSDA) is not part of the loss.
+H is the logistic cross-entropy, m the matches of the batch. m^v adds the pseudo-positives of images to m: captions that
+are at least as near to an image as its own caption. m^t adds those of captions. The factor 2 stands for the two
+directions, which are equal. KL is a mean over items and dimensions; those of images and captions are added. Networks
+here give the logarithm s of a standard deviation, so var = e^(2 s). The augmentation by mixed images (MSDA) is not part
+of the loss.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _spread(items: Items, like: Tensor) -> Tensor:
 
 
 def pseudo_positives(logits: Tensor, matches: Tensor) -> Tensor:
-    """(B, B) bool: the matches, and in each row what scores at least as high as the pair on the diagonal."""
+    """(B, B) bool: the matches, and the entries that score at least as high as the diagonal one of their row."""
     return matches | (logits >= logits.diagonal()[:, None])
 
 
@@ -66,8 +67,8 @@ def mean_divergence(items: Items) -> Tensor:
 
 @register(PcmePpSpec)
 class PcmePp(Loss):
-    """PCME++'s loss. scale, shift: a and b, trained with the network's optimizer; a is not kept positive, as
-    released."""
+    """PCME++'s loss. scale, shift: a and b, trained with the network's optimizer. As in the released code, a may become
+    negative."""
 
     spec: PcmePpSpec
     scale: Tensor

@@ -12,7 +12,10 @@ from vsetune.losses.parts.spec_fields import SameImage
 
 
 class PcmePpSpec(LossSpec):
-    """Matching loss of a closed-form probabilistic distance, with pseudo-positives (PCME++); points have no spread."""
+    """Matching loss of a closed-form probabilistic distance, with pseudo-positives (PCME++).
+
+    Plain embeddings count as distributions without variance.
+    """
 
     equation: ClassVar[str] = (
         "2 mean_ij H(m_ij, b - a d_ij)  +  alpha (mean_ij H(m^v_ij, .) + mean_ij H(m^t_ij, .))  +  w_kl (KL of images "

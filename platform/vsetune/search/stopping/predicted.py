@@ -49,16 +49,19 @@ class Ends:
         return float(self.weights @ self.means)
 
     def chance_above(self, levels: Vector | float, *, noise: float) -> float:
-        """The probability that a validation at the end is above a level; the mean over several levels. noise: of a
-        validation, points, > 0."""
+        """The probability that the last validation is above a level; for several levels, the mean. noise: standard
+        deviation of one validation, points, > 0."""
         apart = self.means - np.reshape(levels, (-1, 1))
         return float((ndtr(apart / np.sqrt(self.variances + noise**2)) @ self.weights).mean())
 
 
 @dataclass
 class CurveFit:
-    """Least-squares sums of one curve for every shape; adding a validation takes constant time. For a shape with values
-    g the regression is unweighted: rows (1 - g, g) against the M-Recall minus MIDDLE."""
+    """Least-squares sums of one curve for every shape; adding a validation takes constant time.
+
+    A shape with value g at a validation predicts (1 - g) start + g end. Start and end are fitted to the M-Recalls minus
+    MIDDLE. All validations have the same weight.
+    """
 
     count: int = 0
     squares: float = 0.0
@@ -98,7 +101,8 @@ class CurveFit:
         return math.sqrt(max(0.0, float(left.min())) / (self.count - 3))
 
     def _solved(self, noise: float) -> tuple[Vector, Vector, Vector, Vector]:
-        """Start and end of every shape less MIDDLE, the logarithm of its evidence, the variance of its end."""
+        """(start, end, evidence, variance of the end), each (SHAPES,). Start and end are relative to MIDDLE; the
+        evidence is a logarithm."""
         precision, before = 1 / noise**2, 1 / WIDTH**2
         first, both, second = self._starts * precision + before, self._both * precision, self._ends * precision + before
         start_values, end_values = self._start_values * precision, self._end_values * precision
@@ -106,7 +110,7 @@ class CurveFit:
         start = (second * start_values - both * end_values) / determinant
         end = (first * end_values - both * start_values) / determinant
         explained = start * start_values + end * end_values
-        evidence = 0.5 * (explained - np.log(determinant))  # less what is the same for every shape
+        evidence = 0.5 * (explained - np.log(determinant))  # without the terms that all shapes share
         return start, end, evidence, first / determinant
 
 
@@ -130,11 +134,11 @@ class _Followed:
 
 class ChanceToWin(StoppingRule):
     """Stops a trial at a validation at or after `grace_epochs` when its chance to end above the best M-Recall of all
-    other trials is below `least_chance`. The estimate needs at least `fewest_trials` full-length trials with such
-    predictions.
+    other trials is below `least_chance`. It stops no trial before `fewest_trials` full-length trials were predicted in
+    the same part of their training.
 
-    Two thirds of the prior weight of the shapes are spread evenly whatever the full-length trials looked like: a slow
-    starter unlike all others is stopped only on the evidence of its own curve.
+    Two thirds of the prior weight are spread evenly over the shapes; full-length trials decide on the last third. So a
+    slow starter unlike all others is stopped only on the evidence of its own curve.
     """
 
     def __init__(self, *, grace_epochs: float, least_chance: float, fewest_trials: int, epochs: float) -> None:
@@ -153,7 +157,8 @@ class ChanceToWin(StoppingRule):
 
     @property
     def noise(self) -> float:
-        """Of one validation in this cell, points: the median over its full-length trials and the default value."""
+        """Standard deviation of one validation in this cell, points: the median of USUAL_NOISE and the estimates from
+        full-length trials."""
         return max(_LEAST_NOISE, self._noises[len(self._noises) // 2])
 
     def prediction(self, trial: str) -> Ends:
@@ -163,8 +168,8 @@ class ChanceToWin(StoppingRule):
         return self._trials[trial].fit.ends(self.noise, np.log((2 * spread + pooled) / 3))
 
     def excess_at(self, epoch: float) -> Vector:
-        """Points by which full-length trials exceeded the M-Recall predicted in this part of their training; 0 where
-        they did not, because a shortfall of other trials is no reason to stop this one."""
+        """Points by which each full-length trial exceeded the M-Recall predicted in this part of its training. A trial
+        that fell short counts as 0, because a shortfall of others is no reason to stop this one."""
         return np.array(self._excess[self._part(epoch)])
 
     def chance(self, trial: str, level: float) -> float | None:
@@ -217,7 +222,7 @@ class ChanceToWin(StoppingRule):
 
 
 def _comes_to_its_end(course: Course, epochs: float) -> bool:
-    """Whether only the last validation is still to come. Rules do not receive that one, because no trial is stopped
+    """Whether only the last validation is left. Rules do not receive the last validation, since no trial is stopped
     there."""
     gap = course.epoch - (course.epochs[-2] if len(course.epochs) > 1 else 0.0)
     return course.epoch + gap >= epochs - SAME_EPOCH
