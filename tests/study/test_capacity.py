@@ -9,7 +9,7 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.study.capacity import Capacity, unplaced
-from vsetune.study.node_types import NodeType
+from vsetune.study.node_types import NodeType, refused
 from vsetune.study.placement import require_places
 from vsetune.study.preparation import PreparedStudy
 
@@ -55,6 +55,20 @@ def test_a_fixed_cluster_runs_what_fits_on_its_nodes_and_nothing_waits() -> None
     assert handed_out(capacity, Needs(cpus=1), 0) == 11
     assert handed_out(capacity, Needs(cpus=2), 0) == 5  # the odd core is of no use
     assert handed_out(Capacity(cluster.nodes, limit=3, clock=cluster.clock), Needs(), 0) == 3
+
+
+def test_the_processes_of_a_trial_may_be_on_several_nodes() -> None:
+    nodes = [{"CPU": 3.0}, {"CPU": 1.0}, {"CPU": 5.0}]
+    pair, four = Needs(cpus=4, workers=2), Needs(cpus=4, workers=4)
+    assert unplaced([pair], nodes) == []  # two cores of the first node and two of the last
+    assert unplaced([pair, pair], nodes) == [pair]  # no core of a fourth process
+    assert unplaced([four, four, four], nodes) == [four]
+    assert unplaced([Needs(cpus=6)], nodes) == [Needs(cpus=6)]
+    assert refused(four, (), nodes[:2]) is None
+    assert refused(Needs(cpus=6, workers=3), (), nodes[:2]) is not None
+    types = [NodeType("worker", SMALL, 2, None)]
+    assert refused(four, types, ()) is None
+    assert refused(Needs(cpus=5, workers=5), types, ()) is not None
 
 
 def test_fractions_of_a_gpu_add_up_and_an_accelerator_must_be_the_one_asked_for() -> None:

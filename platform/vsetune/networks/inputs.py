@@ -72,7 +72,9 @@ class CaptionInputs:
     def to(self, device: str | torch.device) -> CaptionInputs:
         """The same captions on a device."""
         tensors = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "host_lengths"}
-        moved = {name: None if value is None else value.to(device) for name, value in tensors.items()}
+        moved: dict[str, Any] = {
+            name: None if value is None else value.to(device) for name, value in tensors.items()
+        }
         return CaptionInputs(**moved)
 
     @property

@@ -19,6 +19,7 @@ import torch
 from ray.util import get_current_placement_group, get_node_ip_address
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from torch import distributed
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # documented, and exported only where it is built
 
 from vsetune.config.sources.trial_inputs import Reading
 from vsetune.config.study.resources import Needs
@@ -45,9 +46,7 @@ class TrialProcesses:
     def __init__(self, config: Mapping[str, Any], needs: Needs, reading: Reading) -> None:
         self._is_over = threading.Event()
         address = get_node_ip_address()
-        self._store = distributed.TCPStore(
-            address, 0, needs.workers, is_master=True, timeout=_PATIENCE, wait_for_workers=False
-        )
+        self._store = TCPStore(address, 0, needs.workers, is_master=True, timeout=_PATIENCE, wait_for_workers=False)
         given = {name: config.get(name) for name in ("trial", "folder", "home")}
         self._helpers = [_start_helper(number, needs.of_process) for number in range(1, needs.workers)]
         self._ends = [
@@ -79,7 +78,7 @@ def _start_helper(number: int, needs: Needs) -> Any:
     return actor.options(scheduling_strategy=where).remote()
 
 
-def _join(number: int, store: distributed.TCPStore, needs: Needs) -> Processes:
+def _join(number: int, store: TCPStore, needs: Needs) -> Processes:
     if needs.gpus:
         torch.cuda.set_device(0)  # Ray shows each process its own
     distributed.init_process_group(
@@ -98,7 +97,7 @@ class _Helper:
             os.environ[HOME_VARIABLE] = config["home"]
         plain, folder = config["trial"], home() / str(config["folder"])
         load_kept(plain.get("plugins", {}), study_folder_of(folder), where=f"trial {plain['trial']}")
-        processes = _join(number, distributed.TCPStore(*meeting, needs.workers, timeout=_PATIENCE), needs)
+        processes = _join(number, TCPStore(*meeting, needs.workers, timeout=_PATIENCE), needs)
         trial = TrialSpec.model_validate(plain)
         help_training(
             trial, folder, processes, device="cuda" if needs.gpus else "cpu", threads=needs.threads,

@@ -140,7 +140,8 @@ def encode_split(
             groups = [processes.gathered(own, start=first, total=len(owner))]
             return EncodedSplit(items, groups, torch.arange(len(owner), device=device), owner)
         words = [group for each in found for group in each.words]
-        by_length = torch.cat([group.lengths for group in words]).argsort(stable=True).split(_CAPTIONS_PER_GROUP)
+        order = torch.cat([group.lengths for group in words]).argsort(stable=True)
+        by_length = torch.split(order, _CAPTIONS_PER_GROUP)
         places = by_length if every_caption else by_length[processes.number :: processes.count]
         groups = [network.encode_captions(group) for group in _by_length(words, places)]
     return EncodedSplit(items, groups, torch.cat([owner[:0], *places]), owner)

@@ -155,7 +155,8 @@ def trials_that_fit(nodes: Iterable[Mapping[str, float]], needs: Needs) -> int:
 
 
 def copies_that_fit(node: Mapping[str, float], needs: Needs) -> int:
-    """How many trials of one process, with these needs, fit on an empty node. node: amounts under Ray's names (`CPU`, `memory`)."""
+    """How many trials of one process, with these needs, fit on an empty node. node: amounts under Ray's names (`CPU`,
+    `memory`)."""
     asked = {
         "CPU": float(needs.cpus), "GPU": needs.gpus, "memory": needs.memory_gib * 2**30,
         **({f"accelerator_type:{needs.accelerator}": 0.0} if needs.accelerator else {}),
