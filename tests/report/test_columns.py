@@ -102,3 +102,23 @@ def test_keys_are_unique_and_every_column_has_a_meaning_and_its_value(board):
         assert column.views, column.key
         for row in board.rows:
             assert isinstance(column.of(row), str | int | float | None), column.key
+
+
+def test_the_columns_of_a_further_test_set_are_chosen_by_its_name(attempt):
+    scores = {"m_recall": 31.0, "i2t_r1": 11.0, "i2t_r5": 12.0, "i2t_r10": 13.0, "t2i_r1": 14.0, "t2i_r5": 15.0,
+              "t2i_r10": 16.0, "rsum": 81.0}
+    board = build([
+        attempt(loss, seed=seed, phase="confirm", summary={f"test.coco.{key}": value + seed for key, value in known})
+        for loss, known in (("lmh", scores.items()), ("lseh", [("m_recall", 50.0)])) for seed in (1, 3)
+    ], baseline="lmh")
+    columns = chosen(COLUMNS, ["test.coco", "best_m_recall"])
+    lines = {line["loss"]: line for line in csv.DictReader(io.StringIO(to_csv(board, columns)))}
+    assert {key: lines["lmh"][f"test.coco.{key}"] for key in scores} == {
+        key: str(value + 2) for key, value in scores.items()
+    }
+    assert (lines["lseh"]["test.coco.m_recall"], lines["lseh"]["test.coco.rsum"]) == ("52.0", "")
+    assert [column.key for column in chosen(COLUMNS, ["test.coco.rsum"])][-1] == "test.coco.rsum"
+    for text in (printed(board, columns, 160), to_latex(board, columns), to_html(board, columns=columns)):
+        assert "83.0" in text
+    with pytest.raises(ValueError, match=r"test\.coco\.r1"):
+        chosen(COLUMNS, ["test.coco.r1"])

@@ -42,8 +42,8 @@ ASKED_FOR = frozenset({
     CONSTRAINT_EXCESS,
 })
 """In summaries of a night, and of a study with an objective or constraints of its own."""
-SEMANTIC = "test_srd_"
-"""Opens the names that `evaluation.srd_at` asks for."""
+OPENED = ("test_srd_", "test.")
+"""Open the names that `evaluation.srd_at` and `data.tests` ask for."""
 Made = TypeVar("Made", ValidationPoint, AttemptStart, AttemptRecord)
 
 
@@ -57,7 +57,7 @@ def unknown_names(made: ValidationPoint | AttemptStart | AttemptRecord) -> set[s
     if isinstance(made, ValidationPoint):
         return set(made.metrics) - POINT
     if isinstance(made, AttemptRecord):
-        named = {name for name in made.summary if not name.startswith(SEMANTIC)}
+        named = {name for name in made.summary if not name.startswith(OPENED)}
         return (named - SUMMARY - ASKED_FOR) | unknown_names(made.start)
     parts = {"resolved": RESOLVED, "environment": ENVIRONMENT | PLACED, "protocol": PROTOCOL | IF_ASKED}
     return {name for part, known in parts.items() for name in set(getattr(made, part)) - known}

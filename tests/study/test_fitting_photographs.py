@@ -21,16 +21,18 @@ from vsetune.study.preparation import prepare_study
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, str]:
     """Tiny scenes by whether their photographs are stored."""
-    folders = {}
-    for stored in (True, False):
-        folders[stored] = str(tmp_path_factory.mktemp("data") / f"stored-{stored}")
-        recipe = IngestRecipe.model_validate({
-            "name": "scenes", "output": folders[stored], "store_images": stored,
-            "source": {"layout": "scenes", "train": 8, "validation": 4, "test": 4},
-            "features": {"extractor": "pixels", "grid": 1, "width": 8},
-        })
-        ingest(recipe, progress=SilentProgress())
-    return folders
+    folder = tmp_path_factory.mktemp("data")
+    return {stored: scenes(folder / f"stored-{stored}", store_images=stored) for stored in (True, False)}
+
+
+def scenes(folder: Path, *, store_images: bool = True, width: int = 8) -> str:
+    recipe = IngestRecipe.model_validate({
+        "name": "scenes", "output": str(folder), "store_images": store_images,
+        "source": {"layout": "scenes", "train": 8, "validation": 4, "test": 4},
+        "features": {"extractor": "pixels", "grid": 1, "width": width},
+    })
+    ingest(recipe, progress=SilentProgress())
+    return str(folder)
 
 
 @pytest.fixture
@@ -86,6 +88,23 @@ def test_everything_that_does_not_fit_is_reported_at_once(data: Any, study: Any,
     }
     file.write_text(json.dumps(plain))
     assert [line.replace(str(file), "FILE").replace(data[True], "DATA") for line in problems(file)] == snapshot
+
+
+def test_a_further_test_set_that_the_networks_cannot_read_is_refused(data: Any, study: Any, tmp_path: Path) -> None:
+    def found(network: str, fixed: Any, **tests: Any) -> list[str]:
+        file = study(data[True], network, fixed)
+        plain = json.loads(file.read_text())
+        file.write_text(json.dumps(plain | {"data": plain["data"] | {"tests": tests}}))
+        return [line.removeprefix(f"{file}: ") for line in problems(file)]
+
+    (gone,) = found("vsepp", {}, gone={"split": "hard"})
+    assert gone.startswith("data.tests.gone: ")
+    (missing,) = found("vsepp", {}, elsewhere={"path": str(tmp_path / "nowhere")})
+    assert missing.startswith("data.tests.elsewhere: ")
+    (other,) = found("vsepp", {}, narrow={"path": scenes(tmp_path / "narrow", width=9)})
+    assert other.startswith("data.tests.narrow: ")
+    (bare,) = found("mse", PHOTOGRAPHS, bare={"path": data[False]})
+    assert bare.startswith("cell mse.lmh: data.tests.bare: ")
 
 
 def test_a_warm_up_longer_than_the_training_is_refused_before_anything_runs(data: Any, study: Any) -> None:

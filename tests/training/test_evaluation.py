@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from trained_here import CPU, fresh_network, train
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions import semantic_sources
 from vsetune.data.stored.dataset import Dataset, evaluated_split
+from vsetune.data.stored.manifest import VOCABULARY_FILE
 from vsetune.data.stored.shards import split_records
 from vsetune.metrics.recall import RankingProtocol
+from vsetune.storage.hashes import sha256_hex
 from vsetune.training import evaluation
 from vsetune.training.evaluation import evaluate
 from vsetune.training.validation import encode_split
@@ -98,6 +102,26 @@ def test_judgements_of_coco_give_the_scores_of_their_definition(make_trial: Any,
     ranked = {image: scores[image].argsort(descending=True).tolist()[:5] for image, _ in rated}
     hits = [any((image, caption) in rated for caption in captions) for image, captions in ranked.items()]
     assert found["cxc_i2t_r5"] == pytest.approx(100 * sum(hits) / 3)
+
+
+def test_further_test_sets_are_scored_by_the_best_weights_with_the_words_of_the_study(
+    make_trial: Any, data_path: str, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(data_path, other)
+    words = json.loads((other / VOCABULARY_FILE).read_text())
+    renumbered = json.dumps({**words, "words": words["words"][:5] + words["words"][:4:-1]}).encode()
+    assert json.loads(renumbered) != words
+    manifest = json.loads((other / "manifest.json").read_text())
+    manifest["vocabulary"]["sha256"] = sha256_hex(renumbered)
+    (other / VOCABULARY_FILE).write_bytes(renumbered)
+    (other / "manifest.json").write_text(json.dumps(manifest))
+    tests = {"other": {"path": str(other)}, "again": {"split": "validation"}}
+    attempt = train(make_trial(data={"tests": tests}), tmp_path / "trial")
+    summary = attempt.finish()
+    for name in ("m_recall", "i2t_r1", "t2i_r10", "rsum"):
+        assert summary[f"test.other.{name}"] == summary[f"test_{name}"]
+    assert summary["test.again.m_recall"] == summary["best_m_recall"]
 
 
 def test_srd_follows_its_definition(make_trial: Any, no_encoder: None) -> None:

@@ -92,8 +92,8 @@ NO_EMBEDDINGS = Message(
     "that embeds."
 )
 CAPTION_IDS_NEEDED = Message(
-    "VSE-X141", "--eccv-caption, --cxc: they name captions by ids of MS-COCO; also give --coco-captions FILE, Karpathy's "
-    "dataset_coco.json"
+    "VSE-X141", "--eccv-caption, --cxc: they name captions by ids of MS-COCO; also give --coco-captions FILE, "
+    "Karpathy's dataset_coco.json"
 )
 FOLDER_NEEDED = Message("VSE-X140", "--transformers writes a folder; also give --output FOLDER")
 

@@ -15,7 +15,7 @@ from vsetune.config.spec.base import known_name
 from vsetune.records.events import AttemptStatus
 from vsetune.report import wording
 from vsetune.report.rows import Row
-from vsetune.report.seed_results import RECALLS, TEST
+from vsetune.report.seed_results import FURTHER, RECALLS, TEST
 
 Value = str | int | float | None
 View = Literal["terminal", "page", "configurations", "csv", "latex"]
@@ -109,9 +109,13 @@ def columns_of(view: View, columns: Sequence[Column], rows: Sequence[Row]) -> li
 
 def chosen(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
     """The columns of these keys in this order, after those that name a row, in every view. `recalls` and `test_recalls`
-    stand for seven columns each. ValueError for an unknown key."""
+    stand for seven columns each, `test.NAME` for those of one of `data.tests` and its M-Recall. ValueError for an
+    unknown key."""
     by_key = {column.key: column for column in columns}
+    by_key |= {column.key: column for key in keys if key.startswith(FURTHER) for column in _further(key)}
     groups = {"recalls": list(RECALLS), "test_recalls": [f"{TEST}{name}" for name in RECALLS]}
+    further = [key for key in keys if key.startswith(FURTHER) and key.count(".") == 1]
+    groups |= {key: [column.key for column in _further(key)] for key in further}
     wanted = [key for given in keys for key in groups.get(given, [given])]
     for key in wanted:
         known_name(key, [*by_key, *groups], "column")
@@ -167,13 +171,26 @@ def _recall_column(prefix: str, name: str) -> Column:
     words = {"i2t": "image to text", "t2i": "text to image"}.get(direction)
     what = "Sum of the six recalls" if words is None else f"R@{cutoff} {words}"
     heading = "RSUM" if words is None else f"R@{cutoff}\n{direction}"
-    where = "best checkpoint on the test split" if prefix else "best validation"
+    test = prefix.removeprefix(FURTHER).strip("._")
+    split = f"test set {test}" if prefix.startswith(FURTHER) else "test split"
+    where = f"best checkpoint on the {split}" if prefix else "best validation"
     is_shown = not prefix and cutoff == "1"
     return Column(
-        key=f"{prefix}{name}", heading=f"test\n{heading}" if prefix else heading, digits=1, better="higher",
+        key=f"{prefix}{name}", heading=f"{test}\n{heading}" if prefix else heading, digits=1, better="higher",
         unit="per cent", meaning=f"{what} at the {where}, mean over the same seeds or searches as best_m_recall",
         value=partial(_recall, name=f"{prefix}{name}"), views=_TABLES if is_shown else _CSV, only_if_known=True,
     )
+
+
+def _further(key: str) -> list[Column]:
+    """The columns of one of `data.tests`. key: `test.NAME`, or `test.NAME.RECALL`."""
+    name = key.split(".")[1]
+    m_recall = Column(
+        key=f"{FURTHER}{name}.m_recall", heading=f"{name}\nM-Recall", digits=1, better="higher", unit="per cent",
+        meaning=f"M-Recall of the best checkpoint on the test set {name}, mean over the seeds that count",
+        value=partial(_recall, name=f"{FURTHER}{name}.m_recall"), views=_CSV, only_if_known=True,
+    )
+    return [m_recall, *(_recall_column(f"{FURTHER}{name}.", recall) for recall in RECALLS)]
 
 
 _RECALLS = tuple(_recall_column(prefix, name) for prefix in ("", TEST) for name in RECALLS)

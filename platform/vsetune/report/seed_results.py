@@ -14,6 +14,8 @@ RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
 """
 TEST = "test_"
 """Prefix of numbers on the test split."""
+FURTHER = "test."
+"""Prefix of numbers on one of `data.tests`: `test.NAME.i2t_r1`."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class SeedResult:
     known. hardware: the device it trained on, in words; empty where none is recorded. repeat: number of the search that
     it belongs to. diverged: its training failed with numbers that were not finite; its M-Recall counts as 0 at every
     validation of the winner. recalls: of `RECALLS` by name, per cent, at its best validation (`recalls.with_recalls`),
-    and with the prefix `test_` of its best checkpoint on the test split; those that are not recorded are missing.
+    with the prefix `test_` of its best checkpoint on the test split, and with `test.NAME.` on a further one, there with
+    `m_recall`; those that are not recorded are missing.
     """
 
     seed: int

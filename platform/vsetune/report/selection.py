@@ -16,7 +16,7 @@ from vsetune.metrics.efficiency import epochs_to_best
 from vsetune.records.events import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord, has_diverged
 from vsetune.report.rows import Cost
 from vsetune.report.search_budgets import SearchBudget
-from vsetune.report.seed_results import RECALLS, TEST, Contender, SeedResult
+from vsetune.report.seed_results import FURTHER, RECALLS, TEST, Contender, SeedResult
 
 Trial = tuple[AttemptRecord, ...]
 """All attempts of one trial, by number; the last one counts."""
@@ -249,7 +249,13 @@ def _order(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-_TEST_SCORES = tuple(f"{TEST}{name}" for name in ("m_recall", *RECALLS))
+
+def _test_scores(summary: Mapping[str, float]) -> dict[str, float]:
+    """Recalls on the test split (`test_m_recall`, ...) and on further ones (`test.NAME.m_recall`, ...)."""
+    return {
+        key: value for key, value in summary.items()
+        if key.startswith((TEST, FURTHER)) and key.removeprefix(TEST).rpartition(".")[2] in ("m_recall", *RECALLS)
+    }
 
 
 def seed_results(runs: Sequence[Trial], winner: AttemptRecord, *, was_searched: bool) -> tuple[SeedResult, ...]:
@@ -259,7 +265,7 @@ def seed_results(runs: Sequence[Trial], winner: AttemptRecord, *, was_searched: 
     search tried more than one configuration.
     """
     curve = tuple((epoch, 0.0) for epoch, _ in winner.curve)
-    scored = {name for run in runs for name in run[-1].summary if name in _TEST_SCORES}
+    scored = {name for run in runs for name in _test_scores(run[-1].summary)}
     summary = dict.fromkeys(scored, 0.0)
     found = []
     for run in runs:
@@ -284,7 +290,7 @@ def seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:
         seconds_per_epoch=seconds, test_m_recall=summary.get("test_m_recall"),
         chose=was_searched and attempt.start.phase == "search", hardware=_hardware(attempt.start.environment),
         repeat=attempt.start.repeat,
-        recalls={name: summary[name] for name in _TEST_SCORES if name != f"{TEST}m_recall" and name in summary},
+        recalls={name: value for name, value in _test_scores(summary).items() if name != f"{TEST}m_recall"},
     )
 
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from vsetune.config.component_specs import LossSpec, NetworkSpec
 from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
+from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.study.cells import Cell, build_trial, candidates
 from vsetune.config.study.study_spec import ScenesSpec, StudySpec
 from vsetune.config.study.training import PhaseSpec, TrialSpec
@@ -18,7 +19,7 @@ from vsetune.data.batches.pixels import require_photographs
 from vsetune.data.captions.parses import phrase_codes, require_as_listed, word_heads
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.making.data_place import finished
-from vsetune.data.stored.dataset import Dataset, evaluated_split
+from vsetune.data.stored.dataset import Dataset, evaluated_split, further_tests
 from vsetune.errors import ConfigError, DataError, Problem, StudyConflict
 from vsetune.networks.vsepp.spec import VseppSpec
 from vsetune.storage.addresses import is_remote
@@ -80,6 +81,20 @@ def _split_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[P
             dataset.check_files([name])
         except DataError as error:
             yield error.problem.at(f"{where}: data.{key}")
+    for name, test in data.tests.items():
+        key, only = f"{where}: data.tests.{name}", data.model_copy(update={"tests": {name: test}})
+        try:
+            ((other, split),) = further_tests(only, dataset).values()
+            other.check_files([split])
+        except DataError as error:
+            yield error.problem.at(key)
+        else:
+            got, need = (
+                f"{found.regions} x {found.width} numbers by {found.manifest.features.extractor}"
+                for found in (other, dataset)
+            )
+            if got != need:
+                yield messages.OTHER_TEST_FEATURES(where=key, data=other.path, got=got, need=need)
 
 
 def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[Problem]:
@@ -149,6 +164,10 @@ def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) ->
         yield from _batch_problems(trial, dataset, where)
         if not candidate or any(name.startswith("network.") for name in candidate):
             yield from _reading_problems(trial, dataset, where, is_trained=True)
+            for name, (other, split) in further_tests(spec.data, dataset).items():
+                reading = DataSpec(path=other.path, train_split=split, validation_split=split, test_split=split)
+                tested = trial.model_copy(update={"data": reading})
+                yield from _reading_problems(tested, other, f"{where}: data.tests.{name}", is_trained=False)
             workers = spec.resources.needs_of(cell.network_name, cell.loss_name).workers
             yield from _network_problems(trial, dataset, where, workers=workers)
         if not candidate or any(name.startswith("loss.") for name in candidate):

@@ -275,6 +275,10 @@ SIMULATION_TOO_LONG = Message(
 NOTHING_TO_SIMULATE = Message(
     "VSE-S087", "{where}: training.epochs: got 0, need more than 0: a network that is not trained has no search"
 )
+OTHER_TEST_FEATURES = Message(
+    "VSE-S088", "{where}: data set {data} has features of {got}, need {need}, as the data set of the study; ingest it "
+    "with the same features"
+)
 NO_SPREAD = Message(
     "VSE-S085", "study {study}: no tuned loss has two searches with confirming seeds, so it shows no deviation between "
     "searches; name a study with search.repeats of 2 or more"

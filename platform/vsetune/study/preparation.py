@@ -19,7 +19,7 @@ from vsetune.data.captions.semantic_sources import semantic_vectors_of
 from vsetune.data.making.index import index, indexed
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
-from vsetune.data.stored.dataset import Dataset, evaluated_split
+from vsetune.data.stored.dataset import Dataset, evaluated_split, further_tests
 from vsetune.data.stored.manifest import MANIFEST_FILE
 from vsetune.data.stored.storage import exists
 from vsetune.data.terminal_progress import terminal_progress
@@ -100,7 +100,12 @@ def prepare_spec(spec: StudySpec, console: Console, *, where: str) -> PreparedSt
     """The same for a study that was read already. where: the file to correct; every message begins with it."""
     cells = resolve_cells(spec, where=where)
     require_home(spec)
-    spec = spec.model_copy(update={"data": spec.data.model_copy(update={"path": under_home(spec.data.path)})})
+    tests = {
+        name: test if test.path is None else test.model_copy(update={"path": under_home(test.path)})
+        for name, test in spec.data.tests.items()
+    }
+    at_home = {"path": under_home(spec.data.path), "tests": tests}
+    spec = spec.model_copy(update={"data": spec.data.model_copy(update=at_home)})
     if spec.data.scenes is not None:
         _make_scenes_of(spec, console, where=where)
     if spec.data.index is not None:
@@ -110,6 +115,8 @@ def prepare_spec(spec: StudySpec, console: Console, *, where: str) -> PreparedSt
     spec = with_first_stage(stage_search(spec, dataset, where=where))
     with console.status("checking the shards"):
         dataset.require_unchanged([name for name in _splits(spec) if name in dataset.manifest.splits])
+        for other, split in further_tests(spec.data, dataset).values():
+            other.require_unchanged([split])
     trials = _trials_at_the_ends(spec, cells)
     _report_lacking_phrases(trials, dataset, console)
     _make_semantics(spec, trials, dataset, console)

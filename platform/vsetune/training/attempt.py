@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from vsetune.config.sources.trial_inputs import STREAMED, Reading
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.freed_memory import give_back_freed_memory, keep_freed_memory
-from vsetune.data.stored.dataset import Dataset, evaluated_split
+from vsetune.data.stored.dataset import Dataset, evaluated_split, further_tests
 from vsetune.errors import AttemptError, Preempted, StorageError
 from vsetune.records.events import ValidationPoint
 from vsetune.storage.whole_files import make_folder
@@ -66,6 +66,7 @@ class Attempt:
         self.trial = trial
         self.device = choose_device(device)
         self.dataset = Dataset.open(trial.data.path, reading=reading)
+        self._tests = further_tests(trial.data, self.dataset)
         self._check_files()
         self._first = open_first_stage(trial, first_stage, self.dataset, self.device)
         self._batches = TrainingBatches(trial, self.dataset, self.device)
@@ -192,15 +193,13 @@ class Attempt:
         """Summary of the trial so far; for a finished trial also the scores of its best weights, which its network then
         has.
 
-        `test_*`: on the test split. Without one, and only when `evaluation` asks for more than recalls, `best_*`: on
-        the validation split. A trial stopped before its budget is not scored: the scheduler may continue it later.
+        `test_*`: on the test split; `test.NAME.*`: recalls on one of `data.tests`. Without a test split, and only when
+        `evaluation` asks for more than recalls, `best_*`: on the validation split. A trial stopped before its budget is
+        not scored: the scheduler may continue it later.
         """
         summary = self.summary()
-        split = evaluated_split(self.trial.data, self.dataset)
-        is_test = split == self.trial.data.test_split
-        if self.is_finished and (is_test or self.trial.evaluation.asks_for_more):
-            prefix, images = ("test", None) if is_test else ("best", self.trial.evaluation.validation_images)
-            summary |= {f"{prefix}_{name}": value for name, value in self._score_best(split, images).items()}
+        if self.is_finished:
+            summary |= self._best_scores()
         self.close()
         return summary
 
@@ -232,6 +231,8 @@ class Attempt:
         if data.test_split is not None and data.test_split in self.dataset.manifest.splits:
             used.append(data.test_split)
         self.dataset.check_files(dict.fromkeys(used))
+        for dataset, split in self._tests.values():
+            dataset.check_files([split])
 
     def _train(self) -> None:
         progress, per_epoch = self._progress, self._batches.steps_per_epoch
@@ -276,22 +277,36 @@ class Attempt:
             m_recall=metrics.pop("m_recall"), train_seconds=progress.train_seconds, metrics=metrics,
         )
 
-    def _score_best(self, split: str, images: int | None) -> dict[str, float]:
-        """All scores of the best weights, which replace the last ones: the device holds only one set. images: of the
-        split; None: all."""
+    def _best_scores(self) -> dict[str, float]:
+        """All scores of the best weights, which replace the last ones: the device holds only one set."""
+        split, wanted = evaluated_split(self.trial.data, self.dataset), self.trial.evaluation
+        is_test, found = split == self.trial.data.test_split, dict[str, float]()
+        if is_test or wanted.asks_for_more:
+            prefix, images = ("test", None) if is_test else ("best", wanted.validation_images)
+            found |= self._score(evaluate, self.dataset, split, prefix=f"{prefix}_", images=images)
+        for name, (dataset, its_split) in self._tests.items():
+            found |= self._score(_recalls_of, dataset, its_split, prefix=f"test.{name}.", test=name)
+        return found
+
+    def _score(
+        self, scores_of: Callable[..., dict[str, float]], dataset: Dataset, split: str, *, prefix: str,
+        images: int | None = None, test: str | None = None,
+    ) -> dict[str, float]:
+        """Of the best weights. scores_of: `evaluate`, or its recalls alone. prefix: of the names. images: of the split;
+        None: all. test: name of a further test set."""
         begin = time.perf_counter()
-        network = self._learner.network
-        best = self._checkpoints.load_best()
+        network, best = self._learner.network, self._checkpoints.load_best()
         network.load_state_dict(best)
-        self._processes.task(Ranking(split, images, best))
+        self._processes.task(Ranking(split, images, best, test))
         del best  # the network has them now
         watched = scoring(split, where=self._where, step=self._progress.step, on_progress=self._mark)
         with self._random.active(), watched as report:
-            scores = evaluate(
-                network, self.dataset, split, trial=self.trial, device=self.device, report=report,
-                on_batch=self._mark, images=images, first=self._first, processes=self._processes,
+            scores = scores_of(
+                network, dataset, split, trial=self.trial, device=self.device, report=report, on_batch=self._mark,
+                images=images, first=self._first, processes=self._processes,
             )
-        return scores | {"seconds": time.perf_counter() - begin}
+        scores |= {"seconds": time.perf_counter() - begin}
+        return {f"{prefix}{name}": value for name, value in scores.items()}
 
     def _save(self, point: ValidationPoint) -> None:
         begin = time.perf_counter()
@@ -341,3 +356,7 @@ class Attempt:
         self.pulse += 1
         with contextlib.suppress(StorageError):
             self._executions.mark(pairs=self._progress.pairs_seen, seconds=self._progress.seconds, now=now)
+
+
+def _recalls_of(*args: Any, **more: Any) -> dict[str, float]:
+    return recalls(score_split(*args, **more))

@@ -203,7 +203,7 @@ def _ranks_of_queries(scores: Scores, pairs: Tensor, way: int) -> PositiveRanks:
     """Ranks of the positives of one direction, way 0: images are queries, 1: captions. Only queries with a pair are
     scored."""
     sides = [torch.arange(size, device=pairs.device) for size in scores.shape]
-    sides[way], place = pairs[:, way].unique(return_inverse=True)
+    sides[way], place = torch.unique(pairs[:, way], return_inverse=True)
     local = pairs.clone()
     local[:, way] = place
     images, captions = map(len, sides)

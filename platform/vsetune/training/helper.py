@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vsetune.config.sources.trial_inputs import STREAMED, Reading
 from vsetune.config.study.training import TrialSpec
-from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.dataset import Dataset, further_tests
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CheckpointFolder
 from vsetune.training.device import choose_device, use_threads
@@ -28,7 +28,7 @@ def help_training(
     use_threads(threads)
     chosen = choose_device(device)
     dataset = Dataset.open(trial.data.path, reading=reading)
-    first = open_first_stage(trial, first_stage, dataset, chosen)
+    tests, first = further_tests(trial.data, dataset), open_first_stage(trial, first_stage, dataset, chosen)
     batches, random = TrainingBatches(trial, dataset, chosen), RandomState(trial.seed, chosen)
     checkpoints = CheckpointFolder(folder, fingerprint=trial.fingerprint(), data=dataset.fingerprint)
     state = processes.from_first(None)
@@ -48,8 +48,9 @@ def help_training(
                     network = loop.learner.network
                     if task.weights is not None:
                         network.load_state_dict(task.weights)
+                    ranked = dataset if task.test is None else tests[task.test][0]
                     score_split(
-                        network, dataset, task.split, trial=trial, device=chosen, images=task.images, first=first,
+                        network, ranked, task.split, trial=trial, device=chosen, images=task.images, first=first,
                         processes=processes,
                     )
     finally:

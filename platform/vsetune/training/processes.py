@@ -30,11 +30,12 @@ ItemsT = TypeVar("ItemsT", Encoded, Tensor)
 @dataclass(frozen=True)
 class Ranking:
     """A task of all processes: to rank a split. images: only this many of it. weights: to rank with; None: those that
-    are trained."""
+    are trained. test: the further test set (`data.tests`) that the split is of; None: the trial's own data set."""
 
     split: str
     images: int | None
     weights: dict[str, Tensor] | None = None
+    test: str | None = None
 
 
 Task = Literal["step"] | Ranking

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from vsetune.config import messages
 from vsetune.config.sources.recipe import SplitName
-from vsetune.config.spec.base import ShortSeed, Size, Spec
+from vsetune.config.spec.base import Name, ShortSeed, Size, Spec
 from vsetune.errors import ConfigError
 from vsetune.storage.paths import PathText
 
@@ -52,8 +52,19 @@ class EncoderSpec(Spec):
         return model
 
 
+class FurtherTest(Spec):
+    """A split that the best checkpoint is also scored on."""
+
+    path: PathText | None = Field(
+        None, description="another data set, with features of the same extractor; null: the data set of the study"
+    )
+    split: SplitName = "test"
+
+
 class DataSpec(Spec):
     """The ingested data set a study runs on."""
+
+    later_keys: ClassVar[tuple[str, ...]] = ("tests",)
 
     path: PathText = Field(description="folder or s3:// prefix with manifest.json")
     semantics: SemanticSpec = Field(SemanticSpec(), description="vectors of losses with `semantics: svd`")
@@ -61,6 +72,10 @@ class DataSpec(Spec):
     train_split: SplitName = "train"
     validation_split: SplitName = "validation"
     test_split: SplitName | None = Field("test", description="scored once by the best checkpoint; null: not at all")
+    tests: dict[Name, FurtherTest] = Field(
+        default_factory=dict, max_length=50, description="further test sets by name, each with `path` and `split`: "
+        "recalls of the best checkpoint",
+    )
 
 
 Crop = Literal["none", "random_resized", "square_window"]

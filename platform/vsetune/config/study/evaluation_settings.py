@@ -75,7 +75,7 @@ class EvaluationSpec(Spec):
     @property
     def asks_for_more(self) -> bool:
         """Whether the best checkpoint needs more than the recalls of its validation."""
-        return bool(self.protocols or self.positive_ranks or self.srd_at or self.relevance is not None or self.coco is not None)
+        return self.positive_ranks or bool(self.of_whole_split)
 
     @property
     def of_whole_split(self) -> list[str]:

@@ -36,7 +36,7 @@ class ScenesSpec(Spec):
 class StudyDataSpec(DataSpec):
     """The data set of a study. Relative paths are under VSETUNE_HOME (default ~/vsetune)."""
 
-    later_keys: ClassVar[tuple[str, ...]] = ("index",)
+    later_keys: ClassVar[tuple[str, ...]] = (*DataSpec.later_keys, "index")
 
     scenes: ScenesSpec | None = Field(None, description="make the embedded data set at `path` when it is missing")
     index: IndexSpec | None = Field(

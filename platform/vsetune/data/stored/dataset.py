@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -24,6 +24,7 @@ from vsetune.storage import s3
 from vsetune.storage.addresses import is_remote, join
 from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.node_cache import WrongContent, node_cache
+from vsetune.storage.paths import under_home
 
 
 @dataclass(frozen=True)
@@ -253,3 +254,15 @@ def evaluated_split(data: DataSpec, dataset: Dataset) -> str:
     """The split on which the best checkpoint is scored: test where the data set has it, else validation."""
     has_test = data.test_split is not None and data.test_split in dataset.manifest.splits
     return data.test_split if has_test and data.test_split is not None else data.validation_split
+
+
+def further_tests(data: DataSpec, dataset: Dataset) -> dict[str, tuple[Dataset, str]]:
+    """The data set and the split of each of `data.tests`. dataset: of the study; its vocabulary numbers the captions of
+    all. DataError for one that cannot be opened."""
+    return {
+        name: (
+            dataset if test.path is None
+            else replace(Dataset.open(under_home(test.path)), vocabulary=dataset.vocabulary), test.split,
+        )
+        for name, test in data.tests.items()
+    }

@@ -27,7 +27,7 @@ from vsetune.config.sources.trial_inputs import STREAMED, Reading
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec, phase_starts
 from vsetune.data.freed_memory import keep_freed_memory
-from vsetune.data.stored.dataset import Dataset, evaluated_split
+from vsetune.data.stored.dataset import Dataset, evaluated_split, further_tests
 from vsetune.errors import one_line
 from vsetune.metrics.recall import owner_scores
 from vsetune.networks.encoded import Encoded
@@ -187,12 +187,15 @@ def _test_seconds(validation: ValidationTimes, dataset: Dataset, trial: TrialSpe
     """Seconds to score the recalls of the best checkpoint, scaled from the validation. Other scores that `evaluation`
     asks for are not included."""
     split, own = evaluated_split(trial.data, dataset), trial.data.validation_split
-    if split == own and trial.evaluation == EvaluationSpec():
-        return 0.0
-    scored, validated = dataset.split(split), dataset.split(own)
-    items = (scored.images + scored.captions) / (validated.images + validated.captions)
-    pairs = (scored.images * scored.captions) / (validated.images * validated.captions)
-    return validation.encoding * items + validation.scoring * pairs
+    is_validated = split == own and trial.evaluation == EvaluationSpec()
+    tested = [*([] if is_validated else [(dataset, split)]), *further_tests(trial.data, dataset).values()]
+    seconds, validated = 0.0, dataset.split(own)
+    for other, name in tested:
+        scored = other.split(name)
+        items = (scored.images + scored.captions) / (validated.images + validated.captions)
+        pairs = (scored.images * scored.captions) / (validated.images * validated.captions)
+        seconds += validation.encoding * items + validation.scoring * pairs
+    return seconds
 
 
 def _start_again(trial: TrialSpec, device: torch.device, reading: Reading) -> float:
