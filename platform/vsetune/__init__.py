@@ -4,7 +4,7 @@
 
     vsetune.Study.from_file("studies/quickstart.yaml").run()      # every trial, on Ray
     study = vsetune.open_study("quickstart")                      # board, curves, attempts, figure
-    study.trial("vsepp.lseh-c000-s0").search("two dogs run on grass")
+    study.trial("vsepp.info_nce-c000-s0").search("a big blue star")
     vsetune.train(loss="info_nce", data="data/flickr8k")          # one training, in this process
     loss = vsetune.losses.lmh(margin=0.2)                         # a torch module for any training loop
 

@@ -102,6 +102,12 @@ def test_it_is_a_module_with_gradient_schedule_and_settings() -> None:
     assert "margin=0.25" in repr(vsetune.losses.lmh(margin=0.25))
 
 
+@pytest.mark.parametrize("components", ["losses", "networks"])
+def test_the_help_of_every_name_is_its_own(components) -> None:
+    package = getattr(vsetune, components)
+    assert all(f"vsetune.{components}.{name}(" in getattr(package, name).__doc__ for name in dir(package))
+
+
 def test_several_embeddings_are_compared_by_their_closest_pair() -> None:
     images, captions = unit(3, 2, 4, seed=1), unit(3, 2, 4, seed=2)
     scores = torch.stack([
@@ -123,7 +129,7 @@ def test_batches_that_a_loss_cannot_read_are_refused() -> None:
         vsetune.losses.order()(*pairs)
     with refused(messages.NO_SEMANTICS, loss="lseh"):
         vsetune.losses.lseh(margin=0.2)(*pairs)
-    with refused(messages.NO_SIZES):
+    with refused(messages.NO_SIZES, loss="semantic_center"):
         vsetune.losses.semantic_center()
     with pytest.raises(vsetune.ConfigError, match="vsetune.losses.lmh: margn"):
         vsetune.losses.lmh(margn=0.2)

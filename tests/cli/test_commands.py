@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 import typer
 
 from vsetune.cli.main import app
+from vsetune.cli.quickstart import STUDY_FILE
 from vsetune.config.component_specs import LOSSES, NETWORKS
+from vsetune.config.study.cells import resolve_cells
+from vsetune.study.study_file import load_study
 from vsetune.training.attempt import Attempt
 
 
@@ -33,6 +37,15 @@ def test_a_command_or_group_has_help_and_an_example_that_can_be_copied(path) -> 
     assert command.epilog.startswith("Example: ")
     examples = [path] if path in LEAVES else [leaf for leaf in LEAVES if leaf[: len(path)] == path]
     assert any("vsetune " + " ".join(example) in command.epilog for example in examples)
+
+
+def test_an_example_on_the_quickstart_names_one_of_its_cells() -> None:
+    study = load_study(STUDY_FILE)
+    cells = {cell.name for cell in resolve_cells(study, where="test")}
+    examples = " ".join(command.epilog for command in TREE.values())
+    named = re.findall(r"quickstart(?:/|.yaml --cell )(\w+\.[a-z_]+)", examples)
+    assert len(named) > 5
+    assert set(named) <= cells
 
 
 @pytest.mark.parametrize(("noun", "known"), [("losses", LOSSES), ("networks", NETWORKS)])

@@ -221,7 +221,7 @@ class Trial(Queryable):
 
     Example:
 
-        trial = vsetune.Trial("quickstart/vsepp.lseh-c000-s0")
+        trial = vsetune.Trial("quickstart/vsepp.info_nce-c000-s0")
         trial.search("two dogs run on grass")
     """
 

@@ -43,7 +43,9 @@ app.add_typer(leaderboard_output.app)
 
 RowName = Annotated[
     str,
-    typer.Argument(metavar="STUDY/CELL", help="a row of a leaderboard, e.g. quickstart/vsepp.lseh", show_default=False),
+    typer.Argument(
+        metavar="STUDY/CELL", help="a row of a leaderboard, e.g. quickstart/vsepp.info_nce", show_default=False
+    ),
 ]
 
 
@@ -108,7 +110,7 @@ def notes(
         results.print("\n".join(f"{note}." for note in found.notes), style="dim")
 
 
-@app.command(epilog="Example: vsetune leaderboard explain quickstart/vsepp.lseh")
+@app.command(epilog="Example: vsetune leaderboard explain quickstart/vsepp.info_nce")
 def explain(
     row: RowName,
     baseline: Baseline = None,
@@ -138,7 +140,7 @@ def explain(
     results.print(f"  {_origin(sources)}\n  {again}", soft_wrap=True)
 
 
-@app.command(epilog="Example: vsetune leaderboard repeat quickstart/vsepp.lseh --output again.yaml")
+@app.command(epilog="Example: vsetune leaderboard repeat quickstart/vsepp.info_nce --output again.yaml")
 def repeat(
     row: RowName,
     output: Annotated[Path, place_to_write(help="study file to write", show_default=False)],
@@ -207,7 +209,7 @@ def _found(
 
     study, _, cell = name.partition("/")
     if not (study and cell):
-        need = "STUDY/CELL, e.g. quickstart/vsepp.lseh"
+        need = "STUDY/CELL, e.g. quickstart/vsepp.info_nce"
         raise UsageError(messages.BAD_VALUE(option="name of a row", got=name or "nothing", need=need))
     store = Studies()
     record = store.record(study)

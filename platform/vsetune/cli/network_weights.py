@@ -30,7 +30,7 @@ app = typer.Typer()
 
 
 @app.command(
-    "evaluate", epilog="Example: vsetune networks evaluate quickstart/vsepp.lseh-c000-s0 data/flickr30k --split test"
+    "evaluate", epilog="Example: vsetune networks evaluate quickstart/vsepp.info_nce-c000-s0 data/scenes --split test"
 )
 def evaluate_network(
     weights: Annotated[str, typer.Argument(

@@ -14,7 +14,7 @@ from vsetune.errors import StaleCheckpoint
 app = typer.Typer()
 
 
-@app.command(epilog="Example: vsetune train studies/quickstart.yaml --cell vsepp.lseh")
+@app.command(epilog="Example: vsetune train studies/quickstart.yaml --cell vsepp.info_nce")
 def train(
     file: StudyFile,
     cell: Annotated[str | None, typer.Option(help="network.loss of the study; default: its first cell")] = None,

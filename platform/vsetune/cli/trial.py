@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at what single trials have learned.",
-    epilog="Example: vsetune trial gallery quickstart/vsepp.lseh-c000-s0",
+    epilog="Example: vsetune trial gallery quickstart/vsepp.info_nce-c000-s0",
 )
 app.add_typer(trial_search.app)
 app.add_typer(trial_embed.app)
@@ -72,7 +72,7 @@ def _number(name: str, help_text: str) -> Any:
     )
 
 
-@app.command(epilog="Example: vsetune trial gallery quickstart/vsepp.lseh-c000-s0 --captions 12 --top 8")
+@app.command(epilog="Example: vsetune trial gallery quickstart/vsepp.info_nce-c000-s0 --captions 12 --top 8")
 def gallery(
     run: Run,
     split: Split = None,
@@ -154,7 +154,7 @@ def ensemble(
     ))
 
 
-@app.command(epilog="Example: vsetune trial show quickstart/vsepp.lseh-c000-s0")
+@app.command(epilog="Example: vsetune trial show quickstart/vsepp.info_nce-c000-s0")
 def show(run: Run, as_json: Json = False) -> None:
     """Print what a trial is: cell, seed, status, hyperparameters, best M-Recall, checkpoint, error."""
     store, (attempt,) = found_attempts(run, finished=False)
@@ -185,7 +185,7 @@ def show(run: Run, as_json: Json = False) -> None:
 _OWN = ("step", "epoch", "pairs_seen", "m_recall", "train_seconds")
 
 
-@app.command(epilog="Example: vsetune trial curves quickstart/vsepp.lseh-c000-s0 --output curves.csv")
+@app.command(epilog="Example: vsetune trial curves quickstart/vsepp.info_nce-c000-s0 --output curves.csv")
 def curves(
     run: Run,
     output: Annotated[Path | None, place_to_write(help="CSV file to write; default: the terminal")] = None,
@@ -218,7 +218,7 @@ def _as_csv(points: Sequence[ValidationPoint]) -> str:
     return file.getvalue()
 
 
-@app.command(epilog="Example: vsetune trial model quickstart/vsepp.lseh-c000-s0 --index test --output my_model")
+@app.command(epilog="Example: vsetune trial model quickstart/vsepp.info_nce-c000-s0 --index test --output my_model")
 def model(
     run: Run,
     index: Annotated[str | None, typer.Option(
@@ -272,7 +272,7 @@ Second = Annotated[str, typer.Argument(help="run that decides, of a network that
 Top = Annotated[int, typer.Option(min=1, help="candidates proposed for every image and for every caption")]
 
 
-@app.command(epilog="Example: vsetune trial rerank quickstart/vsepp.lseh-c000-s0 pairs/scan.lmh-c000-s0 --top 20")
+@app.command(epilog="Example: vsetune trial rerank quickstart/vsepp.info_nce-c000-s0 pairs/scan.lmh-c000-s0 --top 20")
 def rerank(
     first: First,
     second: Second,

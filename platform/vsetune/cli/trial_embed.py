@@ -24,7 +24,7 @@ class Format(StrEnum):
     PARQUET = "parquet"
 
 
-@app.command(epilog="Example: vsetune trial embed quickstart/vsepp.lseh-c000-s0 --split test --format parquet")
+@app.command(epilog="Example: vsetune trial embed quickstart/vsepp.info_nce-c000-s0 --split test --format parquet")
 def embed(
     run: Run,
     split: Split = None,

@@ -33,7 +33,7 @@ _SHOWN_CAPTIONS = 2
 """Captions of an image in the terminal; the page and JSON have all."""
 
 
-@app.command(epilog='Example: vsetune trial search quickstart/vsepp.lseh-c000-s0 "a red circle above a blue square"')
+@app.command(epilog='Example: vsetune trial search quickstart/vsepp.info_nce-c000-s0 "a big blue star"')
 def search(
     run: Annotated[str, typer.Argument(
         metavar="RUN_OR_MODEL", help="STUDY/TRIAL, STUDY/TRIAL/NUMBER, or the folder of a model of `trial model`",

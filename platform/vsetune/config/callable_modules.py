@@ -27,6 +27,7 @@ class _Package(ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
         make = type(self).chosen(name) if type(value) is ModuleType else None
         if make is not None:
+            value.__doc__ = value.__doc__ or make.__doc__
             value.__class__ = type(name, (CallableModule,), {"made": staticmethod(make), "__doc__": value.__doc__})
         super().__setattr__(name, value)
 

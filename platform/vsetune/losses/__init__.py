@@ -49,6 +49,10 @@ def _maker(name: str) -> Callable[..., Any]:
 
         return plain_loss(name, **settings)
 
+    make.__doc__ = (
+        f"`vsetune.losses.{name}(**settings)` makes this loss as a torch module: `help(vsetune.PlainLoss)` says how to "
+        f"call it, `vsetune losses show {name}` prints its formula and settings."
+    )
     return make
 
 

@@ -36,7 +36,7 @@ def build_loss(spec: LossSpec, context: LossContext | None = None) -> Loss:
 
 def _required(context: LossContext | None, spec: LossSpec) -> LossContext:
     if context is None:
-        raise ConfigError(messages.NO_SIZES(loss=type(spec).__name__))
+        raise ConfigError(messages.NO_SIZES(loss=spec.name))
     return context
 
 

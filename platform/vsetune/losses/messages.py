@@ -11,8 +11,8 @@ PAIRS_NEEDED = Message(
 )
 NO_SEMANTICS = Message(
     "VSE-L002",
-    "loss {loss}: got a batch without semantic vectors, need one per caption; read the training split with "
-    "data.semantics or data.encoder",
+    "loss {loss}: got a batch without semantic vectors, need one per caption; in your own training loop give "
+    "semantic_vectors=, in code of vsetune read the training split with data.semantics or data.encoder",
 )
 NO_EMBEDDINGS = Message(
     "VSE-L003",
@@ -22,7 +22,11 @@ EMBEDDING_SHAPE = Message(
     "VSE-L004",
     "loss {loss}: got embeddings of shape {shape}, need one of size {size} per item; use a network of kind embedding",
 )
-NO_SIZES = Message("VSE-L005", "loss {loss}: needs the embedding size and the number of training images")
+NO_SIZES = Message(
+    "VSE-L005",
+    "loss {loss}: needs the embedding size and the number of training images; in your own training loop make it with "
+    "embedding_size= and images=",
+)
 NO_DRAWN = Message(
     "VSE-L006",
     "loss {loss}: got a batch without drawn negatives, need {drawn} images of the data set; give the step those of "
@@ -91,6 +95,6 @@ SCORES_NEEDED = Message(
 )
 ROWS_NEEDED = Message(
     "VSE-L023", "loss {loss}: got {images} images x {captions} captions, need `caption_rows=`, the row of each "
-    "caption's image",
+    "caption's image (one tensor alone is read as a matrix of scores: for embeddings give images and captions)",
 )
 IDS_SHAPE = Message("VSE-L024", "loss {loss}: got {what} of shape {got}, need {need} numbers")

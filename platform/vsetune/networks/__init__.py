@@ -40,6 +40,10 @@ def _maker(name: str) -> Callable[..., Any]:
 
         return plain_network(name, **settings)
 
+    make.__doc__ = (
+        f"`vsetune.networks.{name}(width=..., vocabulary_size=..., **settings)` makes this network as a torch module: "
+        f"`help(vsetune.Network)` says how to call it, `vsetune networks show {name}` prints its settings."
+    )
     return make
 
 
