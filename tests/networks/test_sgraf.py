@@ -13,6 +13,7 @@ from torch.nn.functional import batch_norm
 
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.parts.batch_normalization import SharedBatchNorm
 from vsetune.networks.sgraf import network as sgraf
 from vsetune.networks.sgraf import similarity_reasoning
 from vsetune.networks.sgraf.network import Sgraf
@@ -223,8 +224,8 @@ def test_similarity_vectors_pass_gradcheck(
 
 def test_region_indices_are_the_channels_of_torchs_batch_normalisation_when_all_regions_are_real() -> None:
     torch.manual_seed(0)
-    norm, values = torch.nn.BatchNorm1d(6).double(), torch.randn(3, 6, 8, dtype=torch.float64)
-    ours = copy.deepcopy(norm)
+    norm, ours = (kind(6).double() for kind in (torch.nn.BatchNorm1d, SharedBatchNorm))
+    values = torch.randn(3, 6, 8, dtype=torch.float64)
     found = normalize_regions(ours, values, torch.ones(3, 6, dtype=torch.bool))
     torch.testing.assert_close(found, norm(values), rtol=0, atol=1e-12)
     for name, value in norm.named_buffers():  # momentum 0.1 of float32 would be 1.5e-9 off
