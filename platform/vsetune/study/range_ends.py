@@ -83,7 +83,8 @@ def near_end(domain: Domain, value: Any) -> End | None:
 
 
 def searched_ranges(cell: Cell) -> Iterator[str]:
-    """`loss.margin 0.02 to 0.8, log (default 0.05 to 0.4; LSEH Table 2: 0.185)` for every searched setting of a cell."""
+    """`loss.margin 0.02 to 0.8, log (default 0.05 to 0.4; LSEH Table 2: 0.185)` for every searched
+    setting of a cell."""
     specs: dict[str, type[Spec]] = {"training": TrainingSpec, "network": NETWORKS[cell.network["name"]], **{
         f"loss.{label}" if label else "loss": LOSSES[plain["name"]] for label, plain in terms_in(cell.loss).items()
     }}
