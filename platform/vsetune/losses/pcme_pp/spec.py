@@ -19,8 +19,8 @@ class PcmePpSpec(LossSpec):
 
     equation: ClassVar[str] = (
         "2 mean_ij H(m_ij, b - a d_ij)  +  alpha (mean_ij H(m^v_ij, .) + mean_ij H(m^t_ij, .))  +  w_kl (KL of images "
-        "+ KL of captions),  d = |mu_v - mu_t|^2 + sum(var_v + var_t),  H: logistic cross-entropy,  m^v, m^t: m and "
-        "what is at least as near to the image, to the caption, as its pair"
+        "+ KL of captions),  d = |mu_v - mu_t|^2 + sum(var_v + var_t),  H: logistic cross-entropy,  m^v, m^t: m with "
+        "the pseudo-positives of images, of captions"
     )
     source: ClassVar[str] = "Chun 2024 (PCME++, Improved Probabilistic Image-Text Representations), Eq. 1 to 4"
     kinds: ClassVar[frozenset[Kind]] = frozenset({"embedding", "probabilistic"})

@@ -227,7 +227,7 @@ def _tokeniser_ids(tokens: Tensor, is_real: Tensor, pad: int) -> Tensor:
 
 
 def _no_known_config(_: str) -> None:
-    """For `build_pretrained`: without its files, no configuration of a model is known here."""
+    """The `known` of `build_pretrained`: no model is known without its files."""
 
 
 class SmallTransformer(nn.Module):
