@@ -113,11 +113,11 @@ def group_rows(
     fitting = [row for row in rows if row.not_comparable is None and row.seeds and row.is_trained]
     if fitting and any(row.is_baseline and not row.is_trained for row in rows):
         raise UsageError(messages.UNTRAINED_BASELINE(baseline=baseline))
-    yardstick = next((row for row in fitting if row.is_baseline), None)
-    collapse = None if yardstick is None else collapse_of(yardstick, fitting)
+    baseline_row = next((row for row in fitting if row.is_baseline), None)
+    collapse = None if baseline_row is None else collapse_of(baseline_row, fitting)
     best = max((seed.best_m_recall for row in fitting for seed in row.headline), default=0.0)
     counted = [row if row.not_comparable else collapsed_seeds(row, best) for row in rows]
-    compared = [row if row.not_comparable else _compared(row, yardstick, collapse, target_share) for row in counted]
+    compared = [row if row.not_comparable else _compared(row, baseline_row, collapse, target_share) for row in counted]
     front = {row.loss for row in pareto_front(compared)}
     compared = [replace(row, is_on_front=row.loss in front) for row in compared]
     return sorted(compared, key=lambda row: (
@@ -284,7 +284,7 @@ def _levelled(row: Row, noise: float | None) -> Row:
     return replace(row, epochs_to_level=_median([seed.epochs_to_level for seed in row.headline if not seed.diverged]))
 
 
-def _compared(row: Row, yardstick: Row | None, collapse: Collapse | None, target_share: float) -> Row:
+def _compared(row: Row, baseline_row: Row | None, collapse: Collapse | None, target_share: float) -> Row:
     """The row with its epochs to the baseline's best, seed by seed, its Difference, and its comparison; with none of
     them where the baseline collapsed."""
     if not row.seeds:
@@ -294,7 +294,7 @@ def _compared(row: Row, yardstick: Row | None, collapse: Collapse | None, target
     if collapse is not None:
         rising = ["rising"] if not row.is_baseline and _still_rises(row.headline, row.flags) else []
         return replace(row, flags=(*row.flags, "baseline_collapsed", *rising), collapse=collapse)
-    references = yardstick.headline if yardstick else ()
+    references = baseline_row.headline if baseline_row else ()
     baselines = {seed.seed: seed.curve for seed in references}
     counted = {seed.seed for seed in row.headline} & baselines.keys()
     seeds = tuple(
@@ -303,7 +303,7 @@ def _compared(row: Row, yardstick: Row | None, collapse: Collapse | None, target
         for seed in row.seeds
     )
     reached = [seed.epochs_to_target for seed in seeds if seed.epochs_to_target is not None]
-    is_by_search = yardstick is not None and (row.is_tuned or yardstick.is_tuned)
+    is_by_search = baseline_row is not None and (row.is_tuned or baseline_row.is_tuned)
     flags = list(row.flags)
     is_rising = bool(baselines) and still_rises(list(baselines.values()))
     flags += ["baseline_rising"] if is_rising and (row.is_baseline or counted or is_by_search) else []
@@ -317,10 +317,10 @@ def _compared(row: Row, yardstick: Row | None, collapse: Collapse | None, target
         row, seeds=seeds, flags=tuple(flags), epochs_to_target=told.median if told else None,
         epochs_bounds=told.bounds if told and is_independent else None,
     )
-    if row.is_baseline or yardstick is None or not (counted or is_by_search):
+    if row.is_baseline or baseline_row is None or not (counted or is_by_search):
         return row
     return replace(
-        row, comparison=comparison_of(row, yardstick, target_share),
+        row, comparison=comparison_of(row, baseline_row, target_share),
         difference=_difference(seeds, baselines, has_interval=is_independent) if counted else None,
     )
 

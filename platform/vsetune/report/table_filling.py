@@ -72,7 +72,7 @@ def average(cells: Sequence[Cell]) -> Cell:
     """Mean of the Differences of several networks, as in the paper, without lower bounds and rising baselines."""
     known = [cell.values for cell in cells if cell.counts]
     if len(known) < 2:
-        return missing("an average takes two networks whose baseline is a yardstick and whose target was reached")
+        return missing("an average takes two networks whose baseline can be compared with and whose target was reached")
     epochs, percent = (statistics.fmean(values) for values in zip(*known, strict=True))
     return Cell(_difference_words(epochs, percent, 1), (epochs, percent), (f"average over {len(known)} networks",))
 
