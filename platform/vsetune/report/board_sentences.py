@@ -22,7 +22,7 @@ from vsetune.report.wording import (
 
 def headline(leaderboard: Leaderboard) -> list[str]:
     """Of each data set and network up to three sentences on the supported claims, or one on the searches or seeds that
-    an answer needs; collapses first."""
+    an answer needs. Collapses stand first."""
     return [*collapses(leaderboard), *(
         _headline(dataset, network, rows, leaderboard.baseline) for dataset, network, rows in leaderboard.groups()
         if not any(row.collapse for row in rows)
@@ -30,7 +30,7 @@ def headline(leaderboard: Leaderboard) -> list[str]:
 
 
 def collapses(leaderboard: Leaderboard) -> list[str]:
-    """One sentence per data set and network whose baseline collapsed, or of whose losses seeds collapsed."""
+    """A sentence per data set and network whose baseline collapsed, and one where seeds of other losses collapsed."""
     lines = []
     for dataset, network, rows in leaderboard.groups():
         place = f"{network} on {dataset}"
@@ -39,7 +39,7 @@ def collapses(leaderboard: Leaderboard) -> list[str]:
             words = collapse(row).replace("the baseline", f"the baseline {leaderboard.baseline}", 1)
             lines.append(f"{place}: {words}. Nothing is compared with it.")
         fallen = [f"{row.loss}: {collapsed(row)}" for row in rows if row.collapsed_seeds and row.collapse is None]
-        lines += [f"{place}: {'; '.join(fallen)}. They count."] if fallen else []
+        lines += [f"{place}: {'; '.join(fallen)}. These seeds count in all numbers."] if fallen else []
     return lines
 
 

@@ -69,10 +69,10 @@ def _answer(rows: Sequence[Row], reference: Row, comparisons: Sequence[Compariso
         which = _undecided(rows)
         if any(each.by_search for each in comparisons):
             return (
-                f"{which}: twice as many searches narrow the intervals by about 30 %: search.repeats: {2 * units} in "
-                "the study file, then vsetune study run FILE --resume"
+                f"{which}: twice as many searches narrow the intervals by about 30 % (search.repeats: {2 * units} in "
+                "the study file, then vsetune study run FILE --resume)"
             )
-        return f"{which}: twice as many seeds narrow the intervals by about 30 %: {_confirm(studies, 2 * units)}"
+        return f"{which}: twice as many seeds narrow the intervals by about 30 % ({_confirm(studies, 2 * units)})"
     return "all comparisons are decided; another network or data set takes a study of its own"
 
 
