@@ -186,7 +186,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+QUICK = {"words", "a score per pair"}
+
+
+@pytest.mark.parametrize("case", [
+    pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES
+])
 def test_a_model_works_on_another_machine_and_searches_its_index_there(case, record, logged, home, tmp_path, bert):
     network = CASES[case] | {"fixed": dict(CASES[case]["fixed"])}
     if case in ("word pieces", "ids of any tokeniser"):

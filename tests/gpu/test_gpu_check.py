@@ -173,6 +173,7 @@ def test_the_data_set_has_all_that_published_networks_read(tmp_path: Path) -> No
         source.close()
 
 
+@pytest.mark.slow
 def test_cases_side_by_side_are_found_as_one_after_the_other(tmp_path: Path) -> None:
     data = make_data(tmp_path, Made())
     cases = {name: case for name, case in every_case().items() if name in ("vsepp.lmh", "vsepp.top_f")}

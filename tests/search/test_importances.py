@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from vsetune.config.spec.base import Choices, Range
-from vsetune.search.importances import FANOVA, MOST, importances_of
+from vsetune.search import importances
+from vsetune.search.importances import FANOVA, importances_of
 
 DOMAINS = {
     "loss.margin": Range(low=0.0, high=1.0),
@@ -58,6 +59,7 @@ def test_settings_that_never_changed_or_that_some_trial_lacks_are_named_and_left
     assert found.remark.endswith("training.learning_rate, loss.decay.")
 
 
-def test_of_many_trials_the_latest_are_judged() -> None:
-    tried = trials(MOST)
+def test_of_many_trials_the_latest_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importances, "MOST", 40)
+    tried = trials(40)
     assert importances_of(DOMAINS, [(tried[0][0], 0.0), *tried]) == importances_of(DOMAINS, tried)

@@ -146,7 +146,7 @@ def evaluated(processes: Processes, trials: list[TrialSpec], rerank: bool) -> li
         return found
 
 
-@pytest.mark.parametrize(("count", "rerank"), [(3, False), (2, True)])
+@pytest.mark.parametrize(("count", "rerank"), [pytest.param(3, False, marks=pytest.mark.slow), (2, True)])
 def test_processes_rank_a_split_as_one_to_the_last_bit(
     count: int, rerank: bool, make_trial: Any, small: Any, tmp_path: Path
 ) -> None:
