@@ -212,7 +212,9 @@ def test_a_diverged_seed_counts_as_nothing_reached(attempt, searched):
     assert row.epochs_to_best == 4.0, "the median of those that were trained"
     assert {"seed_collapsed", "seed_failed"} <= set(row.flags)
     assert row.comparison.epochs.missed == 1
-    assert headline(board)[0] == "vsepp on scenes: lseh: 1 of 2 seeds collapsed; up to 97 % may. These seeds count in all numbers."
+    assert headline(board)[0] == (
+        "vsepp on scenes: lseh: 1 of 2 seeds collapsed; up to 97 % may. These seeds count in all numbers."
+    )
 
 
 def test_one_collapsed_seed_of_nine_is_in_the_headline_of_every_form_and_in_the_mean(attempt):
