@@ -101,7 +101,7 @@ def test_one_seed_never_wins(attempt):
     """The sentence that boards made of these very curves: "lseh gets highest, and is first at the best of lmh"."""
     board = build([attempt("lmh"), attempt("lseh", NEW)], baseline="lmh")
     assert headline(board) == [
-        "vsepp on scenes: no winner over lmh yet: each loss has 1 seed to compare. Testing takes 1 more."
+        "vsepp on scenes: no winner over lmh yet: each loss has 1 seed, and a test needs 2."
     ]
     assert findings(board) == [
         "vsepp lseh against lmh, 1 seed: a test takes 2 seeds (+1.3 points of M-Recall, −40.0 % epochs to 57.2 %).",

@@ -49,7 +49,8 @@ _COLOURS = {Result.HOLDS: "green", Result.FAILS: "red", Result.NOT_APPLICABLE: "
 @dataclass(frozen=True)
 class _Components:
     """One kind of components. checked: what `check` checks. facts: what a spec declares besides its fields. lines: the
-    facts for people, one a line. gives: the facts that matter most, for a list. findings: of `check`, with facts."""
+    facts for people, one a line. gives: the facts that matter most, for a list, below gives_heading. findings: of
+    `check`, with facts."""
 
     kind: Literal["loss", "network"]
     plural: str
@@ -58,6 +59,7 @@ class _Components:
     specs: Mapping[str, type[Spec]]
     facts: Callable[[Any], dict[str, Any]]
     lines: Callable[[Mapping[str, Any]], list[str]]
+    gives_heading: str
     gives: Callable[[Mapping[str, Any]], str]
     findings: Callable[[str], tuple[str, list[Finding], dict[str, Any]]]
 
@@ -77,6 +79,7 @@ def _commands(of: _Components) -> typer.Typer:
             print_json([describe(name, spec, of) for name, spec in of.specs.items()])
         else:
             results.print(_list_of(of))
+            inform(f"all settings and the source of one: vsetune {of.plural} show NAME")
 
     @app.command(
         "show", epilog=f"{command} show {of.example}", help=f"Show a {kind}: its source, and every hyperparameter."
@@ -168,7 +171,8 @@ def _partners(loss: LossSpec) -> list[str]:
 
 def _list_of(of: _Components) -> Table:
     table = Table(
-        Column("name", no_wrap=True), "what it is", "network gives", Column("searched by default", overflow="fold")
+        Column("name", no_wrap=True), Column("what it is", overflow="fold"), of.gives_heading,
+        Column("searched by default", overflow="fold", width=20),
     )
     for name, spec in of.specs.items():
         meaning = " ".join((inspect.getdoc(spec) or "").split("\n\n")[0].split())
@@ -184,8 +188,8 @@ def _gives(facts: Mapping[str, Any]) -> str:
 
 
 def _kinds_text(kinds: list[str], scores: list[str]) -> str:
-    """`any`, or what a loss needs: kinds of networks, and of similarities where it matters."""
-    needs = "any kind" if len(kinds) == len(get_args(Kind)) else " or ".join(kinds).replace("_", " ")
+    """`anything`, or what a loss needs: kinds of networks, and of similarities where it matters."""
+    needs = "anything" if len(kinds) == len(get_args(Kind)) else " or ".join(kinds).replace("_", " ")
     if len(scores) < len(get_args(Score)):
         needs += "; similarities: " + " or ".join(scores)
     return needs
@@ -244,7 +248,7 @@ def _lines_of_loss(described: Mapping[str, Any]) -> list[str]:
     lines = [
         f"equation: {described['equation']}",
         f"source: {described['source']}",
-        f"network gives: {_kinds_text(described['network_kinds'], described['similarities'])} "
+        f"trains networks that give: {_kinds_text(described['network_kinds'], described['similarities'])} "
         f"({', '.join(described['networks']) or 'none with its default settings'})",
         f"batch_unit: {' or '.join(described['batch_units'])}",
     ]
@@ -379,10 +383,11 @@ def _table_of(findings: Sequence[Finding]) -> Table:
 
 losses = _commands(_Components(
     "loss", "losses", "lseh", "gradients, NaN, small batches, extremes, resume; and time a step", LOSSES,
-    _facts_of_loss, _lines_of_loss, lambda facts: _kinds_text(facts["network_kinds"], facts["similarities"]),
+    _facts_of_loss, _lines_of_loss, "trains networks that give",
+    lambda facts: _kinds_text(facts["network_kinds"], facts["similarities"]),
     _findings_of_loss,
 ))
 networks = _commands(_Components(
     "network", "networks", "vse_infinity", "shapes, padding, evaluation pair by pair, gradients, learning by heart",
-    NETWORKS, _facts_of_network, _lines_of_network, _gives, _findings_of_network,
+    NETWORKS, _facts_of_network, _lines_of_network, "gives", _gives, _findings_of_network,
 ))

@@ -40,7 +40,7 @@ def make_scenes(
     test: Annotated[int, typer.Option(help="images")] = 400,
     seed: Annotated[int, typer.Option(help="everything is a function of it")] = 0,
 ) -> None:
-    """Make the embedded data set: rendered scenes with captions, no download."""
+    """Generate a data set: drawn scenes of coloured shapes with captions, no download."""
     from vsetune.study.preparation import make_scenes as make
 
     if "://" in output and not output.startswith(f"{remote_home()}/"):

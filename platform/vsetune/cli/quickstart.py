@@ -15,8 +15,8 @@ STUDY_FILE = Path(__file__).with_name("quickstart.yaml")
 
 @app.command(epilog="Example: vsetune quickstart")
 def quickstart() -> None:
-    """Compare three losses on drawn scenes, in minutes on two cores: makes the data, trains every loss over the same
-    seeds, shows the leaderboard.
+    """Compare three losses on generated images, in minutes on two cores: makes the data, trains every loss over the
+    same seeds, shows the leaderboard.
 
     The same command goes on after an interruption, and shows the result again once all has run. Exit codes are those of
     `vsetune study run`.

@@ -76,7 +76,7 @@ def plan_study(
     Takes a few real training steps of every cell at its defaults on this machine and times a validation, of a part of
     the split where all of it takes too long; the rest is arithmetic: the budget of the cell, its confirming seeds, what
     trials occupy and how many run at a time. Money needs the prices of a cluster file ($VSETUNE_CLUSTER). Nothing is
-    recorded; embedded data are made if the study asks for them and they are missing.
+    recorded; generated data are made if the study asks for them and they are missing.
 
     Exit codes: 0, 1 some cell could not be measured, 2 the input is wrong.
     """
@@ -110,6 +110,7 @@ def plan_study(
     for name, problem in plan.unmeasured.items():
         complain("failed", as_problem(problem).at(f"cell {name}"))
     if any(cell.domains for cell in cells):
+        inform("trials: searches x configurations + confirming seeds; hours: of a cell's trials one after another")
         inform("\n".join(_claim_lines(study, claims, points=points, percent=percent, like=like)))
     inform(_summary(plan))
     raise typer.Exit(1 if plan.unmeasured else 0)
@@ -121,7 +122,7 @@ def _progress_text(progress: Progress, cells: int) -> str:
 
 def _table(plan: StudyPlan, spaces: Mapping[str, str] | None) -> FittingTable:
     """spaces: what is searched, by cell; None leaves the column out."""
-    right = ["trials", "epochs", "s a\nstep", "s a vali-\ndation", "hours", "of it\nvali-\ndating", "GiB"]
+    right = ["trials", "epochs", "s per\nstep", "s per\nvali-\ndation", "hours", "vali-\ndating", "GiB"]
     right += [] if plan.usd is None else ["$"]
     left: list[Column | str] = ["cell", *([] if spaces is None else [Column("searched", overflow="fold")])]
     numbers = {row.cell: [*_numbers(row), *([] if plan.usd is None else [f"{row.usd:.2f}"])] for row in plan.cells}
@@ -150,8 +151,8 @@ def _summary(plan: StudyPlan) -> str:
     missing = counted(len(plan.unmeasured), "cell", "cells")
     without = f", without {missing} that could not be measured" if plan.unmeasured else ""
     return (
-        f"{plan.study}: about {plan.trials} trials, {plan.epochs:g} epochs, {_duration(plan.hours)} on {plan.workers} "
-        f"workers ({plan.device_hours:.2f} hours of trials), {money}{without}"
+        f"{plan.study}: about {plan.trials} trials, {plan.epochs:g} epochs, {_duration(plan.hours)} with "
+        f"{plan.workers} trials at a time ({plan.device_hours:.2f} hours of trials), {money}{without}"
     )
 
 
@@ -162,14 +163,14 @@ def _claim_lines(
     found = "no claim about tuned losses: that takes search.repeats of 3 or more, and two seeds or more"
     if claims.points is not None:
         found = (
-            f"shows with 80 % probability differences of {claims.points:.2g} points of M-Recall or "
+            f"would show, with 80 % probability, differences of {claims.points:.2g} points of M-Recall or "
             f"{claims.per_cent:.2g} % fewer epochs between tuned losses"
         )
     height, pace = claims.spread
-    source = f"those of study {like}" if like else "assumed; --like STUDY takes recorded ones"
+    source = f"recorded by {like}" if like else "assumed; --like STUDY takes recorded ones"
     lines = [
         f"{study.study}: {counted(study.search.repeats, 'search', 'searches')} of each loss: {found}",
-        f"deviations between searches and between seeds: {height.search:.2g} and {height.seed:.2g} points, "
+        f"standard deviations between searches and seeds: {height.search:.2g} and {height.seed:.2g} points, "
         f"{100 * pace.search:.2g} and {100 * pace.seed:.2g} % of epochs ({source})",
     ]
     if points is None and percent is None:

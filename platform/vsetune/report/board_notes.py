@@ -78,7 +78,8 @@ CAVEATS = {
     "less_than_budget": "searched less than its budget: the others had more chances",
     "more_than_budget": "searched more than its budget: it had more chances",
     "untrained": "not trained: the network as it starts",
-    "baseline_rising": "The baseline still rose when it ended: its targets are easy ones",
+    "baseline_rising": "The baseline was still improving at its last epoch: more epochs would make its best, and the "
+    "targets taken from it, higher",
 }
 """Flags that change the conclusions from a board, in a few words for a terminal."""
 
@@ -268,9 +269,9 @@ def _interval_notes(leaderboard: Leaderboard) -> list[str]:
     if any(row.best_m_recall_std is not None for row in leaderboard.rows):
         lines.append(
             "± is the standard deviation over seeds; epochs are medians over seeds. [low, high] are 95 % intervals "
-            f"over finished seeds that chose nothing. Mean M-Recall has one from {MEAN_SEEDS} seeds on (Student's t), "
-            f"median epochs and Difference from {MEDIAN_SEEDS} on (order statistics). Difference is relative to the "
-            "baseline's own best (LSEH Eq. 10), and is not tested."
+            f"over finished seeds that chose no configuration. Mean M-Recall has one from {MEAN_SEEDS} seeds on "
+            f"(Student's t), median epochs and Difference from {MEDIAN_SEEDS} on (order statistics). Difference is "
+            "relative to the baseline's own best (LSEH Eq. 10), and is not tested."
         )
     tuned = [row for row in leaderboard.rows if row.is_tuned and row.best_m_recall_std is not None]
     if any(len(row.repeats) > 1 for row in tuned):

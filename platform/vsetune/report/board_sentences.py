@@ -110,10 +110,9 @@ def _count_of_searches(count: int) -> str:
 
 
 def _too_few(comparisons: Sequence[Comparison], baseline: str) -> str:
-    """`no winner over lmh yet: each loss has 1 seed to compare. Testing takes 1 more.`"""
+    """`no winner over lmh yet: each loss has 1 seed, and a test needs 2.`"""
     units, fewest = max((min(each.units, each.baseline_units), fewest_units(each)) for each in comparisons)
-    state = f"each loss has {_seeds(units)} to compare"
-    return f"no winner over {baseline} yet: {state}. Testing takes {fewest - units} more."
+    return f"no winner over {baseline} yet: each loss has {_seeds(units)}, and a test needs {fewest}."
 
 
 def fewest_units(comparison: Comparison) -> int:

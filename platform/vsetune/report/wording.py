@@ -125,12 +125,13 @@ def attempts(row: Row) -> str:
 
 
 def collapsed(row: Row) -> str:
-    """`1 of 9 seeds collapsed; up to 43 % may`, or empty."""
+    """`1 of 9 seeds collapsed; of more seeds up to 43 % may (95 % bound)`, or empty."""
     if not row.collapsed_seeds:
         return ""
     seeds = len(row.headline)
     bound = fixed(100 * collapse_bound(row.collapsed_seeds, seeds), 0)
-    return f"{row.collapsed_seeds} of {seeds} seed{'' if seeds == 1 else 's'} collapsed; up to {bound} % may"
+    found = f"{row.collapsed_seeds} of {seeds} seed{'' if seeds == 1 else 's'} collapsed"
+    return f"{found}; of more seeds up to {bound} % may (95 % bound)"
 
 
 def seeds(row: Row) -> str:
