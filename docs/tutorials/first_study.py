@@ -36,10 +36,10 @@ study = vsetune.Study(
 study.validate()
 
 # %% [markdown]
-# `searched` names what a search would vary. Here nothing is: `configurations: 1` tries only the default settings, with the
-# same six seeds for all losses. Differences are tested over these pairs of seeds. `warmup_epochs: 3` trains three epochs with
-# the sum over all negatives first, because hinges on the hardest negative may collapse at the start. A search with `search.configurations` and `search.repeats` takes longer and answers for tuned
-# losses; see [Statistics](../statistics.md).
+# `searched` names what a search would vary. Here nothing is searched: `configurations: 1` tries only the default settings, with
+# the same six seeds for all losses. Differences are tested over these pairs of seeds. `warmup_epochs: 3` trains three epochs
+# with the sum over all negatives first, because hinges on the hardest negative may collapse at the start. A search with
+# `search.configurations` and `search.repeats` takes longer and answers for tuned losses; see [Statistics](../statistics.md).
 #
 # ## Run it
 #

@@ -62,6 +62,9 @@ def ingest(
 ) -> None:
     """Turn raw images, captions or features into shards. Killed at any moment, the same command goes on.
 
+    A recipe names the files, the features and the folder to write: examples are in studies/data/, all keys in
+    docs/data.md.
+
     With --address the shards are made by all nodes of a cluster and go to the recipe's `upload`, or to an `output`
     that every node sees; the files of `source` must stand at the same paths on every node.
     """

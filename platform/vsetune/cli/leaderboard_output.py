@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 StudyNames = Annotated[list[str] | None, typer.Argument(help="name of a study, or of several", show_default=False)]
-Every = Annotated[bool, flag("--all", "over every study in the store")]
+Every = Annotated[bool, flag("--all", "over every study under VSETUNE_HOME")]
 HitShare = Annotated[
     float | None,
     typer.Option(
@@ -149,7 +149,7 @@ TableName = Annotated[
     ),
 ]
 TableStudies = Annotated[
-    list[str] | None, typer.Argument(help="studies with the runs; none: all in the store", show_default=False)
+    list[str] | None, typer.Argument(help="studies with the runs; none: all under VSETUNE_HOME", show_default=False)
 ]
 Names = Annotated[
     list[str] | None,

@@ -62,7 +62,11 @@ Tracking = Annotated[
     typer.Option(metavar="URI", help="default: $MLFLOW_TRACKING_URI, else mlflow.db under VSETUNE_HOME"),
 ]
 Run = Annotated[
-    str, typer.Argument(help="STUDY/TRIAL for its latest attempt, or STUDY/TRIAL/NUMBER", show_default=False)
+    str,
+    typer.Argument(
+        help="STUDY/TRIAL for its latest attempt, or STUDY/TRIAL/NUMBER; `vsetune study show STUDY --all` lists trials",
+        show_default=False,
+    ),
 ]
 Split = Annotated[str | None, typer.Option(help="default: the split that the trial was evaluated on")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")]

@@ -18,6 +18,8 @@ def quickstart() -> None:
     """Compare three losses on generated images, in minutes on two cores: makes the data, trains every loss over the
     same seeds, shows the leaderboard.
 
+    The losses are lsh (hinge over all negatives), lmh (hinge on the hardest negative) and info_nce (softmax).
+
     The same command goes on after an interruption, and shows the result again once all has run. Exit codes are those of
     `vsetune study run`.
     """

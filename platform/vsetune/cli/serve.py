@@ -21,7 +21,7 @@ app = typer.Typer()
 @app.command(epilog="Example: vsetune serve quickstart --port 8080")
 def serve(
     studies: Annotated[
-        list[str] | None, typer.Argument(metavar="STUDY", help="default: all of the store", show_default=False)
+        list[str] | None, typer.Argument(metavar="STUDY", help="default: all under VSETUNE_HOME", show_default=False)
     ] = None,
     port: Annotated[int, typer.Option(help="0: any that is free")] = 8080,
     host: Annotated[

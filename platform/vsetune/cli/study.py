@@ -56,12 +56,13 @@ def confirm_study(
     ] = 3,
     address: Cluster = None,
 ) -> None:
-    """Run what a study has found again: of every cell the winner, the runner-up and the papers' settings, each over the
-    same seeds, none of which has searched, and to the last epoch.
+    """Train the best configurations of a study again with further seeds: the winner, the runner-up and the papers'
+    settings of every cell, to the last epoch. A board can then test differences over these seeds.
 
-    The search of the study must be over. The seeds are those that the file lists after the first, then the smallest
-    that it does not list; what has finished is not run again, so the same command goes on after an interruption. The
-    numbers of the leaderboard then come from these seeds; runner-up and papers' settings stand in its notes.
+    The search of the study must be over. All cells get the same seeds, none of which has searched: those that the file
+    lists after the first, then the smallest that it does not list. Finished trials are not run again, so the same
+    command goes on after an interruption. The numbers of the leaderboard then come from these seeds; runner-up and
+    papers' settings stand in its notes.
     """
     from vsetune.study.confirmations import Confirming
     from vsetune.study.run import run_study
@@ -131,7 +132,8 @@ def validate(
     if as_json:
         print_json([_plain_cell(cell) for cell in cells])
         return
-    table = Table(Column("cell", overflow="fold"), "epochs", Column("searched", overflow="fold"), title_justify="left")
+    columns = (Column("cell", overflow="fold"), "epochs per\nsearch", Column("searched", overflow="fold"))
+    table = Table(*columns, title_justify="left")
     searches = f", each searched {study.search.repeats} times" if study.search.repeats > 1 else ""
     table.title = f"{study.study}: {counted(len(cells), 'cell', 'cells')}{searches}"
     for cell in cells:
@@ -160,7 +162,8 @@ def _check_data(study: StudySpec, cells: list[Cell], file: Path) -> str:
     is_made_by_study = study.data.scenes is not None or study.data.index is not None
     is_made = is_remote(path) and not is_made_by_study
     if not is_made and not exists(join(path, MANIFEST_FILE)):
-        return f"; the data set {path} is not there yet, so it was not looked at"
+        made = "the study makes it" if is_made_by_study else "make it first with `vsetune data ingest`"
+        return f"; the data set {path} is not there yet: {made}"
     dataset = Dataset.open(path)
     require_fit(study, cells, dataset, where=str(file))
     if study.evaluation.rerank is not None:

@@ -29,7 +29,7 @@ _ENDED = ("finished", "failed")
 
 @app.command("list", epilog="Example: vsetune study list")
 def list_studies(as_json: Json = False) -> None:
-    """List every study in the store with its progress and its cost."""
+    """List every study under VSETUNE_HOME with its progress and its cost."""
     views = _views(None)
     if as_json:
         print_json([_plain(view) for view in views])

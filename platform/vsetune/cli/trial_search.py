@@ -36,7 +36,8 @@ _SHOWN_CAPTIONS = 2
 @app.command(epilog='Example: vsetune trial search quickstart/vsepp.info_nce-c000-s0 "a big blue star"')
 def search(
     run: Annotated[str, typer.Argument(
-        metavar="RUN_OR_MODEL", help="STUDY/TRIAL, STUDY/TRIAL/NUMBER, or the folder of a model of `trial model`",
+        metavar="RUN_OR_MODEL", help="STUDY/TRIAL (`vsetune study show STUDY --all` lists trials), "
+        "STUDY/TRIAL/NUMBER for one of its attempts, or the folder of a model of `trial model`",
         show_default=False,
     )],
     sentence: Annotated[str | None, typer.Argument(help="finds images", show_default=False)] = None,
