@@ -36,7 +36,7 @@ function lineSpec(series, title, { layers = [], over = "epochs", near = false, z
   };
 }
 
-/** The share of the best M-Recall above which `only M-Recalls within a tenth of the best` shows a value. */
+/** The share of the best M-Recall above which `zoom in on values within 10 % of the best` shows a value. */
 const NEAR = 0.9;
 const bestOf = ({ points }) => Math.max(...points.map(({ mean }) => mean));
 
