@@ -267,8 +267,8 @@ def _interval_notes(leaderboard: Leaderboard) -> list[str]:
         lines.append(
             "± is the standard deviation over seeds; epochs are medians over seeds. [low, high] are 95 % intervals, "
             "over finished seeds that chose no configuration: of mean M-Recall (Student's t) from "
-            f"{MEAN_SEEDS} seeds, of median epochs and Difference (order statistics) from {MEDIAN_SEEDS}; of fewer none "
-            "is given. Difference is to the baseline's own best (LSEH Eq. 10), and is not tested."
+            f"{MEAN_SEEDS} seeds, of median epochs and Difference (order statistics) from {MEDIAN_SEEDS}; of fewer "
+            "none is given. Difference is to the baseline's own best (LSEH Eq. 10), and is not tested."
         )
     tuned = [row for row in leaderboard.rows if row.is_tuned and row.best_m_recall_std is not None]
     if any(len(row.repeats) > 1 for row in tuned):
