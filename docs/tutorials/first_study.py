@@ -1,12 +1,12 @@
 # %% [markdown]
 # # From an empty folder to a board and a query
 #
-# Three losses are compared on one network: `lmh` (hinge on the hardest negative, VSE++), `lseh` (the same hinge, whose margin
-# depends on the meaning of the captions) and `info_nce`. The data are generated: scenes of coloured shapes with five captions
-# each, so nothing is downloaded. On two idle cores all of it takes some three minutes.
+# Three losses are compared on one network: `lmh` (hinge on the hardest negative, VSE++), `lseh` (the same hinge,
+# whose margin depends on the meaning of the captions) and `info_nce`. The data are generated: scenes of coloured
+# shapes with five captions each, so nothing is downloaded. On two idle cores all of it takes some three minutes.
 #
-# Run the cells one by one (`# %%` starts a cell in VS Code, PyCharm and Jupytext). Everything is written under `VSETUNE_HOME`
-# (by default `~/vsetune`).
+# Run the cells one by one (`# %%` starts a cell in VS Code, PyCharm and Jupytext). Everything is written under
+# `VSETUNE_HOME` (by default `~/vsetune`).
 
 # %%
 import vsetune
@@ -36,10 +36,12 @@ study = vsetune.Study(
 study.validate()
 
 # %% [markdown]
-# `searched` names what a search would vary. Here nothing is searched: `configurations: 1` tries only the default settings, with
-# the same six seeds for all losses. Differences are tested over these pairs of seeds. `warmup_epochs: 3` trains three epochs
-# with the sum over all negatives first, because hinges on the hardest negative may collapse at the start. A search with
-# `search.configurations` and `search.repeats` takes longer and answers for tuned losses; see [Statistics](../statistics.md).
+# `searched` names what a search would vary. Here nothing is searched: `configurations: 1` tries only the default
+# settings, with the same six seeds for all losses. Differences are tested over these pairs of seeds.
+#
+# `warmup_epochs: 3` trains three epochs with the sum over all negatives first, because hinges on the hardest negative
+# may collapse at the start. A search with `search.configurations` and `search.repeats` takes longer and answers for
+# tuned losses; see [Statistics](../statistics.md).
 #
 # ## Run it
 #
@@ -53,15 +55,15 @@ recorded
 # %% [markdown]
 # ## The board
 #
-# The board is a `DataFrame`. M-Recall is the mean of R@1, R@5 and R@10 in both directions, in per cent, on the validation
-# split; `i2t` is image to text, `t2i` text to image. Recalls are means over the seeds, epochs medians.
+# The board is a `DataFrame`. M-Recall is the mean of R@1, R@5 and R@10 in both directions, in per cent, on the
+# validation split; `i2t` is image to text, `t2i` text to image. Recalls are means over the seeds, epochs medians.
 
 # %%
 recorded.board[["loss", "best_m_recall", "epochs_to_best", "i2t_r1", "t2i_r1", "seconds_per_epoch"]].round(2)
 
 # %% [markdown]
-# What the seeds support, in words. `[low, high]` is a 95 % interval; `<` before a number says that it is at most this, as
-# where seeds of the baseline never reach the target:
+# What the seeds support, in words. `[low, high]` is a 95 % interval; `<` before a number says that it is at most
+# this, as where seeds of the baseline never reach the target:
 
 # %%
 recorded.findings
@@ -75,8 +77,8 @@ recorded.figure
 # %% [markdown]
 # ## Ask a trained network
 #
-# A trial is one training: `vsepp.info_nce-c000-s0` is that of the network `vsepp` with the loss `info_nce`, configuration 0 (the
-# defaults) and seed 0. It finds images for a sentence, and captions for an image.
+# A trial is one training: `vsepp.info_nce-c000-s0` is that of the network `vsepp` with the loss `info_nce`,
+# configuration 0 (the defaults) and seed 0. It finds images for a sentence, and captions for an image.
 
 # %%
 trial = recorded.trial("vsepp.info_nce-c000-s0")

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # A loss written in a notebook
 #
-# A loss is a class. It is written here, compared with LMH (hinge on the hardest negative, VSE++) and InfoNCE over three seeds,
-# and plotted; a network trained with it is asked a question. On two idle cores all of it takes some two minutes. Run it cell by
-# cell in a notebook or an editor; as a script it prints nothing. To use a loss in a training loop of your own instead, see
-# [Python](../python.md#in-your-own-training-loop).
+# A loss is a class. It is written here, compared with LMH (hinge on the hardest negative, VSE++) and InfoNCE over
+# three seeds, and plotted; a network trained with it is asked a question. On two idle cores all of it takes some two
+# minutes. Run it cell by cell in a notebook or an editor; as a script it prints nothing. To use a loss in a training
+# loop of your own instead, see [Python](../python.md#in-your-own-training-loop).
 #
 # The formula is a smooth hinge: the softplus of each violated margin, averaged over all negatives.
 

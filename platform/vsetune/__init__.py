@@ -14,6 +14,7 @@ Names are imported when they are first used, so that `import vsetune` stays fast
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from vsetune.version import __version__ as __version__
@@ -77,7 +78,7 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"vsetune.{name}")
     if name not in _NAMES:
-        raise AttributeError(f"module 'vsetune' has no attribute {name!r}")
+        raise AttributeError(f"module 'vsetune' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     found = getattr(importlib.import_module(_NAMES[name]), name)
     globals()[name] = found
     return found

@@ -51,8 +51,9 @@ def test_every_name_is_there_and_type_checkers_see_the_same_ones() -> None:
         found = getattr(vsetune, name)
         assert inspect.getdoc(found), name
     assert {*vsetune.__all__} <= {*dir(vsetune)}
-    with pytest.raises(AttributeError, match="nothing"):
+    with pytest.raises(AttributeError, match="nothing") as refused:
         vsetune.nothing  # noqa: B018
+    assert (refused.value.name, refused.value.obj) == ("nothing", vsetune), "Python adds: Did you mean"
 
 
 @pytest.mark.parametrize(("package", "registry"), [("losses", LOSSES), ("networks", NETWORKS)])
@@ -61,8 +62,9 @@ def test_every_component_can_be_called_by_name(package, registry) -> None:
     assert {*dir(found)} == {*registry}
     assert declared(ROOT / package / "__init__.py") >= {*registry}
     assert all(callable(getattr(found, name)) for name in registry)
-    with pytest.raises(AttributeError, match="no_such_one"):
+    with pytest.raises(AttributeError, match="no_such_one") as refused:
         found.no_such_one  # noqa: B018
+    assert (refused.value.name, refused.value.obj) == ("no_such_one", found), "Python adds: Did you mean"
 
 
 def test_a_submodule_that_was_imported_before_can_be_called_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 from typing import Any
 
 import pytest
@@ -105,7 +106,8 @@ def test_it_is_a_module_with_gradient_schedule_and_settings() -> None:
 @pytest.mark.parametrize("components", ["losses", "networks"])
 def test_the_help_of_every_name_is_its_own(components) -> None:
     package = getattr(vsetune, components)
-    assert all(f"vsetune.{components}.{name}(" in getattr(package, name).__doc__ for name in dir(package))
+    for name in dir(package):
+        assert f"vsetune.{components}.{name}(" in pydoc.render_doc(getattr(package, name))
 
 
 def test_several_embeddings_are_compared_by_their_closest_pair() -> None:

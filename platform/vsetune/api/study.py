@@ -92,7 +92,7 @@ class Study:
         """Hours, epochs, memory and money that the study takes, from a few real steps of every cell on this machine.
 
         seconds_per_cell: of steps and validation that are timed. workers: trials at a time; None: as many as this
-        machine, or the cluster of $VSETUNE_CLUSTER, has room for. Generated data are made if they are missing. Errors as
+        machine, or the cluster of $VSETUNE_CLUSTER, has room for. Scenes are generated if they are missing. Errors as
         of `vsetune study plan`. `plan.hours`, `plan.cells`: see `StudyPlan`.
         """
         from vsetune.study.planning.measured_plan import measured_plan

@@ -28,7 +28,7 @@ class _Package(ModuleType):
         make = type(self).chosen(name) if type(value) is ModuleType else None
         if make is not None:
             value.__doc__ = value.__doc__ or make.__doc__
-            value.__class__ = type(name, (CallableModule,), {"made": staticmethod(make), "__doc__": value.__doc__})
+            value.__class__ = type(name, (CallableModule,), {"made": staticmethod(make)})
         super().__setattr__(name, value)
 
 
@@ -53,8 +53,8 @@ def submodule(package: str, name: str) -> ModuleType | None:
 
 
 def no_attribute(package: str, name: str) -> AttributeError:
-    """The error of a module for a name that it does not have."""
-    return AttributeError(f"module {package!r} has no attribute {name!r}")
+    """The error of a module for a name that it does not have. Python adds `Did you mean` from `name` and `obj`."""
+    return AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
 
 
 def components_by_name(
