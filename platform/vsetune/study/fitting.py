@@ -45,7 +45,7 @@ def require_scenes(spec: StudySpec, *, where: str) -> None:
 
 
 def scenes_recipe(output: str, sizes: ScenesSpec) -> IngestRecipe:
-    """The recipe of the embedded data that a study asks for."""
+    """The recipe of the generated data that a study asks for."""
     source = ScenesSource.model_validate(sizes.to_plain())
     return IngestRecipe(name="scenes", output=output, source=source, features=PixelsSpec())
 

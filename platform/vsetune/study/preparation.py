@@ -92,7 +92,7 @@ class PreparedStudy:
 
 
 def prepare_study(path: Path, console: Console) -> PreparedStudy:
-    """Reads and checks a study file; makes the embedded data if it asks for them. UsageError of one line."""
+    """Reads and checks a study file; generates data if it asks for them. UsageError of one line."""
     return prepare_spec(load_study(path), console, where=str(path))
 
 
@@ -191,7 +191,7 @@ def _make_index_of(spec: StudySpec, shards: IndexSpec, console: Console, *, wher
 
 
 def make_scenes(place: str | Path, sizes: ScenesSpec, console: Console) -> None:
-    """Makes the embedded data set unless it is there already. place: a folder, or a prefix under the remote home.
+    """Generates the data set unless it is there already. place: a folder, or a prefix under the remote home.
 
     StudyConflict if another data set is there."""
     recipe = scenes_recipe(str(place).removeprefix(f"{remote_home()}/"), sizes)

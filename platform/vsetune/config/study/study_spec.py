@@ -25,7 +25,7 @@ def _listed(value: Any) -> Any:
 
 
 class ScenesSpec(Spec):
-    """Sizes of the embedded data set, made on first use when a study names it."""
+    """Sizes of the generated data set, made on first use when a study names it."""
 
     train: int = Field(2000, ge=1, le=10_000_000, description="images; five captions each")
     validation: int = Field(400, ge=1, le=10_000_000)
@@ -38,7 +38,7 @@ class StudyDataSpec(DataSpec):
 
     later_keys: ClassVar[tuple[str, ...]] = (*DataSpec.later_keys, "index")
 
-    scenes: ScenesSpec | None = Field(None, description="make the embedded data set at `path` when it is missing")
+    scenes: ScenesSpec | None = Field(None, description="generate the data set at `path` when it is missing")
     index: IndexSpec | None = Field(
         None, description="index these shards of other software when `path` has no index of them yet; as in an index "
         "recipe, where relative paths are under the working directory",

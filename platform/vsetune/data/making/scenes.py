@@ -1,4 +1,4 @@
-"""The embedded data set: scenes of coloured shapes, drawn and described here. Nothing to download."""
+"""The generated data set: scenes of coloured shapes, drawn and described here. Nothing to download."""
 
 from __future__ import annotations
 
