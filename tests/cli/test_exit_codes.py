@@ -104,7 +104,7 @@ def test_a_signal_while_python_clears_up_does_not_change_how_a_command_has_ended
 @pytest.mark.parametrize(
     ("words", "closed", "code"),
     [
-        (("losses", "list"), "stdout", 0),
+        (("losses", "list", "--json"), "stdout", 0),
         (("losses", "--help"), "stdout", 0),
         (("study", "validate", "nowhere.yaml"), "stderr", 2),
         (("losses", "lsit"), "stderr", 2),
