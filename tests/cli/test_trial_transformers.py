@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
@@ -30,6 +31,44 @@ def test_the_best_weights_leave_with_tokeniser_and_preprocessor(vsetune, record,
     assert processor.crop_size["height"] == SIZE
     again = vsetune("trial", "model", run, "--transformers", "--output", str(out))
     assert again.refused(of_studies.MODEL_FOLDER_TAKEN, str(out))
+
+
+def test_joined_towers_leave_as_two_folders(vsetune, record, home, tmp_path) -> None:
+    for kind in ("vit", "bert"):
+        save_tiny(kind, tmp_path / kind)
+    run = record({"name": "dual_encoder", "fixed": {
+        "image_model": str(tmp_path / "vit"), "text_model": str(tmp_path / "bert"), "image_size": SIZE,
+        "image_layers": 0, "embedding_size": 8,
+    }})
+    out = tmp_path / "out"
+    assert vsetune("trial", "model", run, "--transformers", "--output", str(out)).code == 0
+    (best,) = home.rglob("best.safetensors")
+    held, maps = load_file(best), load_file(out / "projections.safetensors")
+    for side, folder in (("image", "vision"), ("text", "text")):
+        assert torch.equal(maps[side], held[f"towers.{side}_map.weight"])
+        tower = transformers.AutoModel.from_pretrained(out / folder, add_pooling_layer=False)
+        for name, value in tower.state_dict().items():
+            assert torch.equal(value, held[f"towers.{side}.{name}"])
+    assert transformers.AutoTokenizer.from_pretrained(out / "text")("a red dog")["input_ids"]
+    assert transformers.AutoImageProcessor.from_pretrained(out / "vision", backend="pil").size["height"] == SIZE
+    assert "max_length=12" in (out / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("missing", "fields"), [
+    ("image_model", {"setting": "image_model", "got": "stored features"}),
+    ("text_model", {"setting": "text_model", "got": "random"}),
+])
+def test_a_tower_without_a_class_there_is_refused(missing, fields, vsetune, record, tmp_path) -> None:
+    models = {"image_model": "vit", "text_model": "bert"}
+    del models[missing]
+    for kind in models.values():
+        save_tiny(kind, tmp_path / kind)
+    named = {setting: str(tmp_path / kind) for setting, kind in models.items()}
+    small = {"image_size": SIZE, "embedding_size": 8, "word_size": 8, "heads": 2, "layers": 1}
+    run = record({"name": "dual_encoder", "fixed": named | small})
+    said = vsetune("trial", "model", run, "--transformers", "--output", str(tmp_path / "out"))
+    assert said.refused(of_studies.TOWER_NOT_FOR_TRANSFORMERS, *fields.values())
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_network_without_a_class_there_is_refused(vsetune, record, tmp_path) -> None:

@@ -246,4 +246,8 @@ UNTRAINED_BASELINE = Message(
     "VSE-C131", "cell {baseline} is trained for 0 epochs, so nothing can be compared with it; name a loss that is "
     "trained"
 )
+READS_PATCHES = Message(
+    "VSE-C135", "{key}: {model}: is a SigLIP 2 that reads patches of images of any shape (NaFlex), need one image "
+    "size; name a SigLIP 2 that has one, such as google/siglip2-base-patch16-224"
+)
 NO_DESCRIPTION = Message("VSE-C130", '{field} has no description; write `Field(..., description="meaning and unit")`')

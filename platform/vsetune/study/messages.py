@@ -211,8 +211,13 @@ REPEATS_DIFFER = Message(
 # Models
 NOT_FOR_TRANSFORMERS = Message(
     "VSE-S140",
-    "{where}: `transformers` has no class for network {network}; need a dual_encoder with `model`, leave out "
+    "{where}: `transformers` has no class for network {network}; need a dual_encoder, leave out "
     "--transformers to write the model as it is"
+)
+TOWER_NOT_FOR_TRANSFORMERS = Message(
+    "VSE-S195",
+    "{where}: network.{setting}: `transformers` has no model for {got}; need a dual_encoder with `model`, or with an "
+    "image_model and a text_model of `transformers`, leave out --transformers to write the model as it is"
 )
 MODEL_OTHER_VERSION = Message(
     "VSE-S068", "{model}: no model of this version of vsetune; log it again with vsetune trial model"

@@ -16,6 +16,7 @@ from tiny_dual_encoders import DEVIATION, MEAN, SIZE, save_tiny
 from torch import Tensor
 
 from vsetune.config.sources.trial_inputs import TextModel
+from vsetune.data.batches.image_processors import save_processor
 from vsetune.data.batches.pixels import evaluation_pixels
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.stored.shards import Photograph
@@ -104,6 +105,8 @@ def test_ids_are_those_of_the_librarys_tokeniser_raised_by_one(kind, tmp_path) -
     expected = tokeniser(TEXTS, truncation=True, max_length=12, padding=padding)["input_ids"]
     found = WordPieces(TextModel(str(tmp_path), ids="raised")).encode(TEXTS)
     assert found == [[number + 1 for number in row] for row in expected]
+    if kind == "siglip":  # trained on lower case, which the tokeniser of SigLIP 2 leaves to the caller
+        assert WordPieces(TextModel(str(tmp_path), ids="raised")).encode([text.upper() for text in TEXTS]) == found
     assert min(min(row) for row in found) >= 1
 
 
@@ -165,3 +168,40 @@ def test_joined_towers_are_those_of_the_library_before_their_projections(image, 
         projected = network.encode_images(images).vectors
         expected = torch.nn.functional.normalize(network.towers.image_map(image_vectors_of(made[image], pixels)))
         torch.testing.assert_close(projected, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("image", "text", "settings"), [
+    ("vit", "bert", {"text_pooling": "mean"}),
+    ("dinov2", "modernbert", {"text_pooling": "first"}),
+    ("resnet", "clip", {"text_pooling": "mean"}),
+    ("convnext", "bert", {"text_pooling": "first"}),
+    ("clip", "modernbert", {"text_pooling": "mean"}),
+    ("vit", "bert", {"lora_rank": 2}),
+], ids=str)
+def test_the_lines_saved_beside_joined_towers_give_equal_vectors(image, text, settings, tmp_path, monkeypatch) -> None:
+    if "lora_rank" in settings:
+        pytest.importorskip("peft", reason="the extra `lora` is not installed")
+    for side in (image, text):
+        save_tiny(side, tmp_path / side)
+    spec = DualEncoderSpec(
+        image_model=str(tmp_path / image), text_model=str(tmp_path / text), image_size=SIZE, embedding_size=6,
+        **settings,
+    )
+    network = built(spec)
+    with torch.no_grad():
+        for parameter in network.parameters():  # as after a training
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    out, pieces = tmp_path / "out", WordPieces(spec.reads.word_pieces)
+    pieces.save(out / "text")
+    save_processor(spec.reads.pixels.processor, out / "vision")
+    network.save_model(out, longest=pieces.limit)
+    lines = (out / "README.md").read_text().partition("```python")[2].partition("```")[0]
+    monkeypatch.chdir(out)
+    found: dict[str, Any] = {"images": photographs(), "texts": TEXTS}
+    with torch.no_grad():
+        exec(lines, found)
+        images, captions = inputs_of(spec)
+        expected = {"image_vectors": network.encode_images(images), "text_vectors": network.encode_captions(captions)}
+    for name, encoded in expected.items():
+        torch.testing.assert_close(found[name], encoded.vectors, atol=1e-6, rtol=0)
+        assert (found[name][0] - found[name][1]).abs().max() > 0.01

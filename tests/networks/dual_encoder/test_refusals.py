@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from refusals import refused
 from tiny_dual_encoders import SIZE, save_processor, save_tiny
 from torch import nn
 
+from vsetune.config import messages as of_files
 from vsetune.config.spec.loading import parse_spec
 from vsetune.data import messages as of_data
 from vsetune.data.batches.image_processors import require_processor
@@ -32,7 +34,8 @@ def test_a_model_without_both_towers_is_refused(tmp_path) -> None:
         build_network(DualEncoderSpec(model=str(tmp_path), image_size=SIZE), **SIZES)
 
 
-def test_a_siglip_that_reads_patches_is_refused(tmp_path) -> None:
+@pytest.mark.parametrize("setting", ["model", "image_model"])
+def test_a_siglip_that_reads_patches_is_refused(setting, tmp_path) -> None:
     tower = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     config = transformers.Siglip2Config(
         vision_config=tower | {"num_patches": 16, "patch_size": 4},
@@ -40,8 +43,13 @@ def test_a_siglip_that_reads_patches_is_refused(tmp_path) -> None:
                              "projection_size": 8},
     )
     transformers.Siglip2Model(config).save_pretrained(tmp_path)
-    with refused(messages.OTHER_MODEL, by=ConfigError, key="network.model", got="siglip2"):
-        build_network(DualEncoderSpec(model=str(tmp_path), image_size=SIZE), **SIZES)
+    transformers.Siglip2ImageProcessorPil(patch_size=4, max_num_patches=16).save_pretrained(tmp_path)
+    spec = DualEncoderSpec(image_size=SIZE, **{setting: str(tmp_path)})
+    for check in (
+        partial(build_network, spec, **SIZES), partial(require_processor, spec.reads.pixels.processor, size=SIZE)
+    ):
+        with refused(of_files.READS_PATCHES, by=ConfigError, key=f"network.{setting}", model=tmp_path):
+            check()
 
 
 def test_a_preprocessor_of_another_size_is_refused_with_the_setting(tmp_path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from PIL import Image
 
+from vsetune.config import messages as of_files
 from vsetune.config.sources.pretrained_models import (
     find_model,
     loading_failures,
@@ -24,10 +25,12 @@ from vsetune.errors import ConfigError
 def processed(image: Image.Image, processor: ImageProcessor, *, size: int) -> np.ndarray:
     """(3, size, size) uint8 RGB: resized and cropped as by the library, before it rescales and normalises.
 
-    ConfigError for a preprocessor that cannot be read, or that makes images of another size.
+    ConfigError for a preprocessor that cannot be read, or that makes patches or images of another size.
     """
     made = _loaded(processor)(images=image, do_rescale=False, do_normalize=False, return_tensors="np")
     pixels: np.ndarray = np.asarray(made["pixel_values"])[0]
+    if pixels.ndim == 2:
+        raise ConfigError(of_files.READS_PATCHES(key=processor.key, model=processor.name))
     if pixels.shape != (3, size, size):
         shape = " x ".join(map(str, pixels.shape))
         raise ConfigError(messages.OTHER_IMAGE_SIZE(key=processor.key, model=processor.name, got=shape, need=size))

@@ -29,10 +29,11 @@ from vsetune.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 
-_METHODS = {"word_pieces": "word-pieces-1", "raised": "raised-ids-1"}
+_METHODS = {"word_pieces": "word-pieces-1", "raised": "raised-ids-2"}
 """Parts of the file name: raise a number when the ids of an equal model change."""
 _WITHOUT_MASK = ("siglip", "siglip2")
-"""Models of text and image whose captions are padded to the limit, and read with their padding."""
+"""Models of text and image whose captions are padded to the limit, and read with their padding. All were trained on
+lower case, and the tokeniser of SigLIP 2 of one image size leaves that to the caller."""
 _DTYPE = "int32"
 _PADDING = 0
 _USUAL_LIMIT = 512
@@ -67,7 +68,9 @@ class WordPieces:
         A text that literally contains the padding token gets the unknown piece there, never the padding id.
         """
         if self._is_raised:
-            padding = "max_length" if self._config.model_type in _WITHOUT_MASK else False
+            padding: str | bool = False
+            if self._config.model_type in _WITHOUT_MASK:
+                padding, texts = "max_length", [text.lower() for text in texts]
             found = self._tokenizer(texts, truncation=True, max_length=self.limit, padding=padding)["input_ids"]
             return [[number + 1 for number in row] for row in found]
         rows = self._tokenizer(

@@ -6,21 +6,17 @@ import math
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vsetune.errors import ConfigError
 from vsetune.networks import messages
+from vsetune.networks.dual_encoder.saved_towers import save_plain, save_towers
 from vsetune.networks.dual_encoder.spec import DualEncoderSpec
 from vsetune.networks.dual_encoder.towers import JoinedTowers, SmallTransformer, Towers, WholeModel
-from vsetune.networks.dual_encoder.trained_layers import (
-    TowerRates,
-    add_low_rank_updates,
-    merged_state,
-    tower_groups,
-)
+from vsetune.networks.dual_encoder.trained_layers import TowerRates, add_low_rank_updates, tower_groups
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import FrozenTower, Network, NetworkGroup, groups_beside, unit_length
@@ -102,16 +98,15 @@ class DualEncoder(Network):
             if name in learned:
                 value.copy_(learned[name].expand_as(value))
 
-    def save_model(self, folder: Path) -> None:
-        """Write the released model with the weights as they are now, low-rank updates added to them, in the form of
-        `transformers`. Only of a network with `model`."""
-        from transformers import AutoModel
+    def save_model(self, folder: Path, *, longest: int) -> None:
+        """Write a folder of `transformers`: the released model with the weights as they are now, or two towers.
 
-        body: Any = self.towers.body
-        with torch.random.fork_rng(devices=[]):
-            model: Any = cast(Any, AutoModel).from_config(body.config)
-        model.load_state_dict(merged_state(body))
-        model.save_pretrained(folder)
+        longest: most ids of a caption. Only of towers that are models there, see `lacks_class`.
+        """
+        if isinstance(self.towers, JoinedTowers):
+            save_towers(self.towers, folder, image_size=self._spec.image_size, longest=longest)
+        else:
+            save_plain(self.towers.body, folder)
 
     def _rates(self) -> list[tuple[nn.Module, TowerRates]]:
         spec = self._spec

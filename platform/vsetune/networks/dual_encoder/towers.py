@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from vsetune.config import messages as of_files
 from vsetune.config.sources.trial_inputs import KEY as TEXT_KEY
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks import messages
@@ -29,7 +30,7 @@ _NEED_IMAGES = "an image tower of `transformers` (ViT, DINOv2, ResNet, ConvNeXT,
 _NEED_TEXT = "a text tower of `transformers` (BERT, MiniLM, ModernBERT), with safetensors weights"
 _WITHOUT_MASK = "siglip"
 """Models whose text tower was trained on padded captions without an attention mask."""
-_IN_PATCHES = "siglip2"
+_IN_PATCHES = ("siglip2", "siglip2_vision_model")
 """Models that read patches of images of any shape instead of square images (NaFlex)."""
 _POSITIONS = 512
 
@@ -100,9 +101,8 @@ class WholeModel(Towers):
             spec.model, spec.revision, key=MODEL_KEY, known=_no_known_config, need=_NEED, instead="a folder"
         )
         config: Any = self.body.config
-        if not all(hasattr(self.body, name) for name in ("vision_model", "text_model")) or (
-            config.model_type == _IN_PATCHES
-        ):
+        _require_square_images(config, MODEL_KEY, spec.model)
+        if not all(hasattr(self.body, name) for name in ("vision_model", "text_model")):
             raise ConfigError(
                 messages.OTHER_MODEL(key=MODEL_KEY, model=spec.model, got=config.model_type, need=_NEED)
             )
@@ -153,16 +153,19 @@ class WholeModel(Towers):
 
 class JoinedTowers(Towers):
     """Two models, each with a linear projection without bias. width: of stored features, where no image model is named.
+
+    image_map, text_map: the projections. text_pooling: of the states of the text tower, mean or first.
     """
 
     def __init__(self, spec: DualEncoderSpec, *, width: int, vocabulary_size: int) -> None:
         super().__init__()
         self._architecture: dict[str, Mapping[str, Any]] = {}
-        self.size, self._pooling = spec.embedding_size, spec.text_pooling
+        self.size, self.text_pooling = spec.embedding_size, spec.text_pooling
         self.image = None
         colours: Colours = ((0.0,) * 3, (1.0,) * 3)
         if spec.image_model is not None:
             whole = self._built(spec.image_model, spec.image_revision, IMAGE_KEY, _NEED_IMAGES)
+            _require_square_images(whole.config, IMAGE_KEY, spec.image_model)
             self.image, config = getattr(whole, "vision_model", whole), whole.config
             config = getattr(config, "vision_config", config)
             width = int(getattr(config, "hidden_size", None) or config.hidden_sizes[-1])
@@ -207,7 +210,7 @@ class JoinedTowers(Towers):
         else:
             ids = _tokeniser_ids(tokens, is_real, self._pad)
             states = self.text(input_ids=ids, attention_mask=is_real.long()).last_hidden_state
-        pooled = mean_of_items(states, is_real) if self._pooling == "mean" else states[:, 0]
+        pooled = mean_of_items(states, is_real) if self.text_pooling == "mean" else states[:, 0]
         return cast(Tensor, pooled)
 
     def project_captions(self, vectors: Tensor) -> Tensor:
@@ -219,6 +222,11 @@ class JoinedTowers(Towers):
         )
         self._architecture[key] = plain_config(built)
         return built
+
+
+def _require_square_images(config: Any, key: str, model: str) -> None:
+    if config.model_type in _IN_PATCHES:
+        raise ConfigError(of_files.READS_PATCHES(key=key, model=model))
 
 
 def _tokeniser_ids(tokens: Tensor, is_real: Tensor, pad: int) -> Tensor:
