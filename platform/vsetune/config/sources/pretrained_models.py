@@ -169,6 +169,12 @@ def require_transformers(key: str) -> None:
         raise ConfigError(messages.NO_TRANSFORMERS(key=key)) from error
 
 
+def require_square_images(model: str, *, key: str, reads_patches: bool) -> None:
+    """ConfigError for a model that reads patches of images of any shape (NaFlex)."""
+    if reads_patches:
+        raise ConfigError(messages.READS_PATCHES(key=key, model=model))
+
+
 def loading_failures() -> tuple[type[Exception], ...]:
     """Exceptions of `from_pretrained` and of `transformers` configurations for files that are missing, damaged, or of
     another kind of model."""

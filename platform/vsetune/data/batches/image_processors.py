@@ -9,12 +9,12 @@ from typing import Any, cast
 import numpy as np
 from PIL import Image
 
-from vsetune.config import messages as of_files
 from vsetune.config.sources.pretrained_models import (
     find_model,
     loading_failures,
     one_line,
     quiet_transformers,
+    require_square_images,
     require_transformers,
 )
 from vsetune.config.sources.trial_inputs import ImageProcessor
@@ -29,8 +29,7 @@ def processed(image: Image.Image, processor: ImageProcessor, *, size: int) -> np
     """
     made = _loaded(processor)(images=image, do_rescale=False, do_normalize=False, return_tensors="np")
     pixels: np.ndarray = np.asarray(made["pixel_values"])[0]
-    if pixels.ndim == 2:
-        raise ConfigError(of_files.READS_PATCHES(key=processor.key, model=processor.name))
+    require_square_images(processor.name, key=processor.key, reads_patches=pixels.ndim == 2)
     if pixels.shape != (3, size, size):
         shape = " x ".join(map(str, pixels.shape))
         raise ConfigError(messages.OTHER_IMAGE_SIZE(key=processor.key, model=processor.name, got=shape, need=size))

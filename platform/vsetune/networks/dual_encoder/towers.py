@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vsetune.config import messages as of_files
+from vsetune.config.sources.pretrained_models import require_square_images
 from vsetune.config.sources.trial_inputs import KEY as TEXT_KEY
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks import messages
@@ -101,7 +101,7 @@ class WholeModel(Towers):
             spec.model, spec.revision, key=MODEL_KEY, known=_no_known_config, need=_NEED, instead="a folder"
         )
         config: Any = self.body.config
-        _require_square_images(config, MODEL_KEY, spec.model)
+        require_square_images(spec.model, key=MODEL_KEY, reads_patches=config.model_type in _IN_PATCHES)
         if not all(hasattr(self.body, name) for name in ("vision_model", "text_model")):
             raise ConfigError(
                 messages.OTHER_MODEL(key=MODEL_KEY, model=spec.model, got=config.model_type, need=_NEED)
@@ -165,8 +165,9 @@ class JoinedTowers(Towers):
         colours: Colours = ((0.0,) * 3, (1.0,) * 3)
         if spec.image_model is not None:
             whole = self._built(spec.image_model, spec.image_revision, IMAGE_KEY, _NEED_IMAGES)
-            _require_square_images(whole.config, IMAGE_KEY, spec.image_model)
             self.image, config = getattr(whole, "vision_model", whole), whole.config
+            is_naflex = config.model_type in _IN_PATCHES
+            require_square_images(spec.image_model, key=IMAGE_KEY, reads_patches=is_naflex)
             config = getattr(config, "vision_config", config)
             width = int(getattr(config, "hidden_size", None) or config.hidden_sizes[-1])
             known = weights_are_wanted()
@@ -222,11 +223,6 @@ class JoinedTowers(Towers):
         )
         self._architecture[key] = plain_config(built)
         return built
-
-
-def _require_square_images(config: Any, key: str, model: str) -> None:
-    if config.model_type in _IN_PATCHES:
-        raise ConfigError(of_files.READS_PATCHES(key=key, model=model))
 
 
 def _tokeniser_ids(tokens: Tensor, is_real: Tensor, pad: int) -> Tensor:
