@@ -93,6 +93,7 @@ def trained(processes: Processes, trial: TrialSpec, folder: Path, validations: i
     for _ in range(validations or 0):
         attempt.advance()
     processes.task(None)
+    attempt.close()  # its reading thread must not outlive the process
     return points(attempt)
 
 

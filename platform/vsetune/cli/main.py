@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -39,6 +40,7 @@ from vsetune.errors import ConfigError, Problem, UsageError, VsetuneError
 from vsetune.storage.addresses import mask_output, masked
 from vsetune.storage.paths import home, home_variable
 from vsetune.storage.whole_files import FULL
+from vsetune.version import PACKAGE_FOLDER
 
 _PLACE_REFUSES = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 _NAME_REFUSED = {errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY}
@@ -240,9 +242,9 @@ def _unexpected(error: Exception) -> Problem:
     plugin = place_in_plugin(error)
     if plugin is not None:
         return messages.PLUGIN_FAULT(place=plugin, kind=kind, reason=reason)
-    package = f"{os.sep}vsetune{os.sep}"
-    ours = [frame for frame in traceback.extract_tb(error.__traceback__) if package in frame.filename]
-    place = f"{ours[-1].filename.rpartition(package)[2]}:{ours[-1].lineno}" if ours else "an unknown place"
+    passed = [(Path(frame.filename).resolve(), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    ours = [(file, line) for file, line in passed if file.is_relative_to(PACKAGE_FOLDER)]
+    place = f"{ours[-1][0].relative_to(PACKAGE_FOLDER)}:{ours[-1][1]}" if ours else "an unknown place"
     return messages.BUG(kind=kind, place=place, reason=reason)
 
 
