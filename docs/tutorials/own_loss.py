@@ -58,9 +58,10 @@ training
 # ## Compared over three seeds
 #
 # The class goes into a study as it is. It is written to a plugin folder, so that the workers of the study have it too.
+# `warmup_epochs: 3` trains three epochs with the sum of hinges first.
 
 # %%
-lmh = {"name": "lmh", "fixed": {"warmup_epochs": 3}}    # three epochs of the sum of hinges first
+lmh = {"name": "lmh", "fixed": {"warmup_epochs": 3}}
 study = vsetune.Study(
     study="smooth", data=data, networks=[network], losses=[lmh, "info_nce", Smooth], baseline="lmh", training=recipe,
     search={"configurations": 1}, seeds=[0, 1, 2], resources={"cpus": 1},
