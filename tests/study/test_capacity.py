@@ -65,10 +65,12 @@ def test_the_processes_of_a_trial_may_be_on_several_nodes() -> None:
     assert unplaced([four, four, four], nodes) == [four]
     assert unplaced([Needs(cpus=6)], nodes) == [Needs(cpus=6)]
     assert refused(four, (), nodes[:2]) is None
-    assert refused(Needs(cpus=6, workers=3), (), nodes[:2]) is not None
+    three = Needs(cpus=6, workers=3)
+    assert (refused(three, (), nodes[:2]) or "").startswith(f"{three}; the nodes of the cluster have: ")
     types = [NodeType("worker", SMALL, 2, None)]
     assert refused(four, types, ()) is None
-    assert refused(Needs(cpus=5, workers=5), types, ()) is not None
+    five = Needs(cpus=5, workers=5)
+    assert refused(five, types, ()) == f"{five}; no node type has room for it: {types[0]}"
 
 
 def test_fractions_of_a_gpu_add_up_and_an_accelerator_must_be_the_one_asked_for() -> None:

@@ -22,7 +22,7 @@ from vsetune.cli.output import complain, domain_text, inform, print_json, result
 from vsetune.config.component_specs import LOSSES, NETWORKS, LossSpec, NetworkSpec
 from vsetune.config.plugins import load_installed, load_plugin
 from vsetune.config.registry import name_of
-from vsetune.config.spec.base import Kind, Score, Spec, conditions, tunables
+from vsetune.config.spec.base import Kind, Score, Spec, conditions, paper_of, tunables
 from vsetune.config.study.compatibility import mismatch
 from vsetune.networks.published_recalls import published_recalls
 from vsetune.quality.checks import Finding, Result
@@ -149,7 +149,7 @@ def _hyperparameters(spec: type[Spec], prefix: str = "") -> list[dict[str, Any]]
             found.append({
                 "name": prefix + key, "default": field.get_default(), "allowed": _allowed(field),
                 "search": domains[key].to_plain() if key in domains else None, "when": needed.get(key, {}),
-                "description": field.description or "", "source": _paper(field),
+                "description": field.description or "", "source": paper_of(field),
             })
     return found
 
@@ -239,9 +239,6 @@ def _allowed(field: FieldInfo) -> str:
     return " ".join(part for part in (kind, ", ".join(limits)) if part)
 
 
-def _paper(field: FieldInfo) -> str:
-    extra = field.json_schema_extra
-    return str(extra.get("paper", "")) if isinstance(extra, dict) else ""
 
 
 def _lines_of_loss(described: Mapping[str, Any]) -> list[str]:

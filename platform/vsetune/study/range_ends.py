@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from vsetune.config.component_specs import LOSSES, NETWORKS
-from vsetune.config.spec.base import Choices, Domain, Range, Spec, tunables
+from vsetune.config.spec.base import Choices, Domain, Range, Spec, paper_of, tunables
 from vsetune.config.study.cells import Cell, Configuration, cell_of, refusal
 from vsetune.config.study.loss_settings import terms_in
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Settings
@@ -91,10 +91,9 @@ def searched_ranges(cell: Cell) -> Iterator[str]:
     for setting, domain in cell.domains.items():
         part, name = setting.rsplit(".", 1)
         spec = specs[part]
-        default, extra = dict(tunables(spec)).get(name), getattr(spec.model_fields.get(name), "json_schema_extra", None)
-        source = [] if default is None else ["the default range" if domain == default else f"default {_span(default)}"]
-        paper = extra.get("paper") if isinstance(extra, dict) else None
-        known = "; ".join([*source, *([str(paper)] if paper else [])])
+        default, paper = dict(tunables(spec)).get(name), paper_of(spec.model_fields.get(name))
+        source = "" if default is None else "the default range" if domain == default else f"default {_span(default)}"
+        known = "; ".join(filter(None, [source, paper]))
         yield f"{setting} {_span(domain)}" + (f" ({known})" if known else "")
 
 

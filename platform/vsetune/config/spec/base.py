@@ -19,6 +19,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
 from vsetune.config import messages
@@ -210,6 +211,12 @@ def tunables(spec: type[Spec]) -> Iterator[tuple[str, Domain]]:
             plain = extra["tunable"]
             shape = Choices if isinstance(plain, dict) and "choices" in plain else Range
             yield name, searched_domain(spec, name, shape.model_validate(plain))
+
+
+def paper_of(field: FieldInfo | None) -> str:
+    """The source of a field's default, as `tunable` was given it; empty without one."""
+    extra = None if field is None else field.json_schema_extra
+    return str(extra.get("paper", "")) if isinstance(extra, dict) else ""
 
 
 def searched_domain(spec: type[Spec], name: str, domain: Domain) -> Domain:
