@@ -291,8 +291,7 @@ def _interval_notes(leaderboard: Leaderboard) -> list[str]:
         widths = ", ".join(f"{network} on {data} {fixed(width, 2)}" for (data, network), width in tolerances.items())
         lines.append(
             "Epochs to level: epochs to the first validation within 2.77 standard deviations of the best. The "
-            "deviation "
-            f"is that of one validation of the noisiest loss. The distance in points: {widths}."
+            f"deviation is that of one validation of the noisiest loss. The distance in points: {widths}."
         )
     return lines
 
