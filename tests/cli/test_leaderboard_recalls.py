@@ -55,7 +55,8 @@ def runs(opened: Callable[[StudyRecord], StudyWriter]) -> list[Recorded]:
         attempt = writer.start_attempt(AttemptStart(
             study="demo", trial=f"{cell}-c{configuration:03d}-s{seed}", cell=cell, network="vsepp", loss=loss, number=1,
             seed=seed, phase=phase, configuration={"loss.margin": 0.1 + configuration},
-            resolved={"network": {"name": "vsepp"}}, protocol={"dataset": "scenes", "images": 8},
+            resolved={"network": {"name": "vsepp"}, "data": {"tests": {"coco": {}}}},
+            protocol={"dataset": "scenes", "images": 8},
         ))
         writer.record_points(attempt, [
             ValidationPoint(step, 0.5 * step, 10 * step, each["rsum"] / 6, 1.0, each)
@@ -132,6 +133,17 @@ def test_a_board_shows_both_r_at_1_and_the_others_are_chosen(vsetune, runs, monk
     vsetune("leaderboard", "show", "demo", "--columns", "i2t_r4").refused(
         config_messages.UNKNOWN_NAME, "--columns", "i2t_r4",
     )
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "latex"])
+def test_a_test_set_that_no_study_has_is_refused_in_every_format(vsetune, runs, tmp_path, form) -> None:
+    for columns, name in (("test.cocoo", "test.cocoo"), ("seeds,test.cocoo.i2t_r1", "test.cocoo.i2t_r1")):
+        said = vsetune("leaderboard", "export", "demo", f"--{form}", str(tmp_path / "board"), "--columns", columns)
+        said.refused(config_messages.UNKNOWN_NAME, "--columns", name, "did you mean test.coco")
+    assert not (tmp_path / "board").exists()
+    vsetune("leaderboard", "show", "demo", "--columns", "test.").refused(config_messages.UNKNOWN_NAME, "--columns")
+    shown = vsetune("leaderboard", "show", "demo", "--columns", "test.coco")
+    assert (shown.code, shown.out.count("coco")) == (0, 8), "known, not scored"
 
 
 def test_the_notes_have_what_the_board_leaves_out(vsetune, runs) -> None:

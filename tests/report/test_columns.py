@@ -10,7 +10,7 @@ from board_attempts import NEW
 from rich.console import Console
 
 from vsetune.report.building import build
-from vsetune.report.columns import COLUMNS, Column, chosen
+from vsetune.report.columns import COLUMNS, Column, chosen, further_columns
 from vsetune.report.export import to_csv, to_latex
 from vsetune.report.page import to_html
 from vsetune.report.terminal import render_table
@@ -111,14 +111,15 @@ def test_the_columns_of_a_further_test_set_are_chosen_by_its_name(attempt):
         attempt(loss, seed=seed, phase="confirm", summary={f"test.coco.{key}": value + seed for key, value in known})
         for loss, known in (("lmh", scores.items()), ("lseh", [("m_recall", 50.0)])) for seed in (1, 3)
     ], baseline="lmh")
-    columns = chosen(COLUMNS, ["test.coco", "best_m_recall"])
+    further = further_columns([{"data": {"tests": {"coco": {}}}}])
+    columns = chosen(COLUMNS, ["test.coco", "best_m_recall"], further)
     lines = {line["loss"]: line for line in csv.DictReader(io.StringIO(to_csv(board, columns)))}
     assert {key: lines["lmh"][f"test.coco.{key}"] for key in scores} == {
         key: str(value + 2) for key, value in scores.items()
     }
     assert (lines["lseh"]["test.coco.m_recall"], lines["lseh"]["test.coco.rsum"]) == ("52.0", "")
-    assert [column.key for column in chosen(COLUMNS, ["test.coco.rsum"])][-1] == "test.coco.rsum"
+    assert [column.key for column in chosen(COLUMNS, ["test.coco.rsum"], further)][-1] == "test.coco.rsum"
     for text in (printed(board, columns, 160), to_latex(board, columns), to_html(board, columns=columns)):
         assert "83.0" in text
     with pytest.raises(ValueError, match=r"test\.coco\.r1"):
-        chosen(COLUMNS, ["test.coco.r1"])
+        chosen(COLUMNS, ["test.coco.r1"], further)

@@ -65,8 +65,9 @@ def show(
     from vsetune.report.rows import Leaderboard
     from vsetune.report.terminal import render_table
 
-    shares, named = shares_of(hit_share, target_share), columns_named(columns)
-    shown = read_boards("show", study or [], every=every, baseline=baseline, shares=shares).shown
+    shares = shares_of(hit_share, target_share)
+    read = read_boards("show", study or [], every=every, baseline=baseline, shares=shares)
+    shown, named = read.shown, columns_named(columns, read)
     if as_json:
         results.out(to_json(shown))
     elif isinstance(shown, Leaderboard):

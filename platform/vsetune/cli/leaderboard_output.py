@@ -91,8 +91,9 @@ def export(
     kind = None if profile is None else _picture_kind(profile)
     uri = store_uri(TrackingSpec())
     ui = mlflow_ui(mlflow, uri)
-    shares, named = shares_of(hit_share, target_share), columns_named(columns)
+    shares = shares_of(hit_share, target_share)
     read = read_boards("export", study or [], every=every, baseline=baseline, shares=shares)
+    named = columns_named(columns, read)
     if not (html or csv or json or curves or latex or markdown or profile):
         html = home() / "leaderboards" / f"{read.name}.html"
     wanted: list[tuple[Path | None, Callable[[], str | bytes]]] = [
@@ -248,14 +249,15 @@ def shares_of(hit: float | None, target: float | None) -> Shares:
     return Shares(HIT_SHARE if hit is None else hit, TARGET_SHARE if target is None else target)
 
 
-def columns_named(keys: str | None) -> Sequence[Column]:
-    """The columns of `--columns`, all without it. UsageError for an unknown one."""
-    from vsetune.report.columns import COLUMNS, chosen
+def columns_named(keys: str | None, read: ReadBoards) -> Sequence[Column]:
+    """The columns of `--columns`, all without it. UsageError for one that the studies do not have."""
+    from vsetune.report.columns import COLUMNS, chosen, further_columns
 
     if keys is None:
         return COLUMNS
+    further = further_columns(attempt.start.resolved for attempt in read.attempts)
     try:
-        return chosen(COLUMNS, [key.strip() for key in keys.split(",")])
+        return chosen(COLUMNS, [key.strip() for key in keys.split(",")], further)
     except ValueError as error:
         raise UsageError(as_problem(error.args[0]).at("--columns")) from error
 

@@ -6,9 +6,10 @@ A new column is one more entry of COLUMNS, at its place in the order; no view na
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Literal
 
 from vsetune.config.spec.base import known_name
@@ -107,23 +108,30 @@ def columns_of(view: View, columns: Sequence[Column], rows: Sequence[Row]) -> li
     ]
 
 
-def chosen(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
+def chosen(
+    columns: Sequence[Column], keys: Sequence[str], groups: Mapping[str, Sequence[Column]] = MappingProxyType({})
+) -> list[Column]:
     """The columns of these keys in this order, after those that name a row, in every view. `recalls` and `test_recalls`
-    stand for seven columns each, `test.NAME` for those of one of `data.tests` and its M-Recall. ValueError for an
-    unknown key."""
-    by_key = {column.key: column for column in columns}
-    by_key |= {column.key: column for key in keys if key.startswith(FURTHER) for column in _further(key)}
-    groups = {"recalls": list(RECALLS), "test_recalls": [f"{TEST}{name}" for name in RECALLS]}
-    further = [key for key in keys if key.startswith(FURTHER) and key.count(".") == 1]
-    groups |= {key: [column.key for column in _further(key)] for key in further}
-    wanted = [key for given in keys for key in groups.get(given, [given])]
+    stand for seven columns each. groups: further columns, by the name that stands for them (`further_columns`).
+    ValueError for an unknown key."""
+    by_key = {column.key: column for group in (columns, *groups.values()) for column in group}
+    named = {"recalls": list(RECALLS), "test_recalls": [f"{TEST}{name}" for name in RECALLS]}
+    named |= {name: [column.key for column in group] for name, group in groups.items()}
+    wanted = [key for given in keys for key in named.get(given, [given])]
     for key in wanted:
-        known_name(key, [*by_key, *groups], "column")
-    named = [key for key in ("dataset", "network", "loss") if key in by_key]
+        known_name(key, [*by_key, *named], "column")
+    first = [key for key in ("dataset", "network", "loss") if key in by_key]
     return [
         replace(by_key[key], views=by_key[key].views | _TABLES, only_if_known=False)
-        for key in dict.fromkeys([*named, *wanted])
+        for key in dict.fromkeys([*first, *wanted])
     ]
+
+
+def further_columns(trials: Iterable[Mapping[str, Any]]) -> dict[str, list[Column]]:
+    """Columns of scores that these trials ask for and others do not have: `test.NAME`, recalls on one of `data.tests`
+    and its M-Recall. trials: resolved specs as plain data."""
+    tests = dict.fromkeys(test for trial in trials for test in trial.get("data", {}).get("tests", {}))
+    return {f"{FURTHER}{test}": _of_test_set(test) for test in tests}
 
 
 BY_IMPORTANCE = (
@@ -182,9 +190,7 @@ def _recall_column(prefix: str, name: str) -> Column:
     )
 
 
-def _further(key: str) -> list[Column]:
-    """The columns of one of `data.tests`. key: `test.NAME`, or `test.NAME.RECALL`."""
-    name = key.split(".")[1]
+def _of_test_set(name: str) -> list[Column]:
     m_recall = Column(
         key=f"{FURTHER}{name}.m_recall", heading=f"{name}\nM-Recall", digits=1, better="higher", unit="per cent",
         meaning=f"M-Recall of the best checkpoint on the test set {name}, mean over the seeds that count",
