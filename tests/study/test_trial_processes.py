@@ -111,22 +111,41 @@ def test_a_trial_that_loses_a_process_is_interrupted_and_goes_on_alone(tmp_path:
     alone.cleanup()
 
 
+def test_a_network_that_is_not_trained_has_the_scores_of_one_process(tmp_path: Path, make_config: Any) -> None:
+    """`epochs: 0`: two processes share the one validation, the test split and a further test set."""
+
+    def scores(needs: Needs) -> dict[str, float]:
+        worker = AttemptTrainable(make_config(needs, folder=f"trial-{needs.workers}", epochs=0.0))
+        assert report_of(worker.step())["event"] == "opened"
+        report = report_of(worker.step())
+        worker.cleanup()
+        assert (report["is_finished"], report["point"]["step"]) == (True, 0)
+        found = {"m_recall": report["point"]["m_recall"], **report["point"]["metrics"], **report["summary"]}
+        return {name: value for name, value in found.items() if "recall" in name or "_r" in name or "rsum" in name}
+
+    with ray_here():
+        divided = scores(Needs(cpus=2, workers=2))
+    assert {"i2t_r1", "test_rsum", "test.again.t2i_r10", "best_m_recall"} <= divided.keys()
+    assert divided == scores(Needs())
+
+
 @pytest.fixture
 def make_config(
     study_of: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Needs], dict[str, Any]]:
+) -> Callable[..., dict[str, Any]]:
     """The configuration of a worker without Ray, on the data of the study."""
     monkeypatch.setattr("vsetune.study.trainable.beat", lambda *_: False)
     prepare_study(study_of("data"), Console(quiet=True))
     trial = {
         "study": "tiny", "trial": "vsepp.lmh-c000-s0", "cell": "vsepp.lmh", "seed": 0,
-        "data": {"path": str(tmp_path / "data" / "scenes")},
+        "data": {"path": str(tmp_path / "data" / "scenes"), "tests": {"again": {"split": "validation"}}},
         "network": {"name": "vsepp", "embedding_size": 8, "word_size": 6}, "loss": {"name": "lmh"},
-        "training": {"epochs": 3.0, "batch_size": 41, "learning_rate": 0.01},
     }
-    return lambda needs: {
-        "trial": trial, "phase": "search", "folder": str(tmp_path / "trial"), "home": None, "needs": asdict(needs),
-        "reading": {"source": "stream"}, "checkpoint_share": 1.0, "signals": "none",
+    training = {"epochs": 3.0, "batch_size": 41, "learning_rate": 0.01}
+    return lambda needs, folder="trial", **changed: {
+        "trial": trial | {"training": training | changed}, "phase": "search", "folder": str(tmp_path / folder),
+        "home": None, "needs": asdict(needs), "reading": {"source": "stream"}, "checkpoint_share": 1.0,
+        "signals": "none",
     }
 
 
