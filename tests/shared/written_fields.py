@@ -42,8 +42,8 @@ ASKED_FOR = frozenset({
     CONSTRAINT_EXCESS,
 })
 """In summaries of a night, and of a study with an objective or constraints of its own."""
-OPENED = ("test_srd_", "test.")
-"""Open the names that `evaluation.srd_at` and `data.tests` ask for."""
+OPENED = ("test_srd_", "test.", "test_eccv_", "test_cxc_")
+"""Open the names that `evaluation.srd_at`, `data.tests` and `evaluation.coco` ask for."""
 Made = TypeVar("Made", ValidationPoint, AttemptStart, AttemptRecord)
 
 

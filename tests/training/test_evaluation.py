@@ -18,6 +18,7 @@ from vsetune.data.stored.dataset import Dataset, evaluated_split
 from vsetune.data.stored.manifest import VOCABULARY_FILE
 from vsetune.data.stored.shards import split_records
 from vsetune.metrics.recall import RankingProtocol
+from vsetune.report.seed_results import JUDGED
 from vsetune.storage.hashes import sha256_hex
 from vsetune.training import evaluation
 from vsetune.training.evaluation import evaluate
@@ -102,6 +103,8 @@ def test_judgements_of_coco_give_the_scores_of_their_definition(make_trial: Any,
     ranked = {image: scores[image].argsort(descending=True).tolist()[:5] for image, _ in rated}
     hits = [any((image, caption) in rated for caption in captions) for image, captions in ranked.items()]
     assert found["cxc_i2t_r5"] == pytest.approx(100 * sum(hits) / 3)
+    summary = train(trial, tmp_path / "trial").finish()
+    assert {f"test_{name}" for names in JUDGED.values() for name in names} <= summary.keys(), "columns of a board"
 
 
 def test_further_test_sets_are_scored_by_the_best_weights_with_the_words_of_the_study(

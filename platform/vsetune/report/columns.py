@@ -16,7 +16,7 @@ from vsetune.config.spec.base import known_name
 from vsetune.records.events import AttemptStatus
 from vsetune.report import wording
 from vsetune.report.rows import Row
-from vsetune.report.seed_results import FURTHER, RECALLS, TEST
+from vsetune.report.seed_results import FURTHER, JUDGED, RECALLS, TEST
 
 Value = str | int | float | None
 View = Literal["terminal", "page", "configurations", "csv", "latex"]
@@ -128,10 +128,18 @@ def chosen(
 
 
 def further_columns(trials: Iterable[Mapping[str, Any]]) -> dict[str, list[Column]]:
-    """Columns of scores that these trials ask for and others do not have: `test.NAME`, recalls on one of `data.tests`
-    and its M-Recall. trials: resolved specs as plain data."""
-    tests = dict.fromkeys(test for trial in trials for test in trial.get("data", {}).get("tests", {}))
-    return {f"{FURTHER}{test}": _of_test_set(test) for test in tests}
+    """Columns of scores that only some trials ask for, by the name that stands for them: `test.NAME`, recalls on one of
+    `data.tests` and its M-Recall; `test_eccv` and `test_cxc`, scores by `evaluation.coco`. trials: resolved specs as
+    plain data."""
+    found: dict[str, list[Column]] = {}
+    for trial in trials:
+        for test in trial.get("data", {}).get("tests", {}):
+            found[f"{FURTHER}{test}"] = _of_test_set(test)
+        coco = trial.get("evaluation", {}).get("coco") or {}
+        for key, name in (("eccv_caption", "eccv"), ("cxc", "cxc")):
+            if coco.get(key):
+                found[f"{TEST}{name}"] = [_judged_column(score) for score in JUDGED[name]]
+    return found
 
 
 BY_IMPORTANCE = (
@@ -197,6 +205,20 @@ def _of_test_set(name: str) -> list[Column]:
         value=partial(_recall, name=f"{FURTHER}{name}.m_recall"), views=_CSV, only_if_known=True,
     )
     return [m_recall, *(_recall_column(f"{FURTHER}{name}.", recall) for recall in RECALLS)]
+
+
+def _judged_column(name: str) -> Column:
+    """name: of `JUDGED`, e.g. `eccv_i2t_map_at_r`."""
+    judgements, way, score = name.split("_", 2)
+    source = {"eccv": "ECCV Caption", "cxc": "CxC"}[judgements]
+    what = {"map_at_r": "mAP@R", "r_precision": "R-Precision"}.get(score, f"R@{score.removeprefix('r')}")
+    direction = " to ".join({"i": "image", "t": "text"}[side] for side in way.split("2"))
+    return Column(
+        key=f"{TEST}{name}", heading=f"{source}\n{what}\n{way}", digits=1, better="higher", unit="per cent",
+        meaning=f"{what} {direction} by the judgements of {source} at the best checkpoint on the test split, mean over "
+        "the same seeds or searches as best_m_recall",
+        value=partial(_recall, name=f"{TEST}{name}"), views=_CSV, only_if_known=True,
+    )
 
 
 _RECALLS = tuple(_recall_column(prefix, name) for prefix in ("", TEST) for name in RECALLS)

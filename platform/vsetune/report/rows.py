@@ -14,7 +14,7 @@ from vsetune.metrics.repeated_searches import Spread
 from vsetune.metrics.seed_statistics import Epochs
 from vsetune.records.events import AttemptStatus
 from vsetune.report.search_budgets import SearchBudget, total_budget
-from vsetune.report.seed_results import FURTHER, RECALLS, TEST, Contender, SeedResult, headline_of, observations
+from vsetune.report.seed_results import RECALLS, TEST, Contender, SeedResult, headline_of, observations
 
 Answer = Literal[
     "supported", "contradicted", "undecided", "one search", "search failed", "too few seeds", "cut short",
@@ -322,7 +322,7 @@ class Row:
         """Recalls by their names in `SeedResult.recalls`, averaged over the same units as best_m_recall; those that a
         headline seed lacks are missing."""
         names = [f"{prefix}{name}" for prefix in ("", TEST) for name in RECALLS]
-        names += sorted({name for seed in self.headline for name in seed.recalls if name.startswith(FURTHER)})
+        names += sorted({name for seed in self.headline for name in seed.recalls}.difference(names))
         known = [name for name in names if self.seeds and all(name in seed.recalls for seed in self.headline)]
         return {
             name: statistics.fmean(statistics.fmean(seed.recalls[name] for seed in unit) for unit in self.units)

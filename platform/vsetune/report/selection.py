@@ -16,7 +16,7 @@ from vsetune.metrics.efficiency import epochs_to_best
 from vsetune.records.events import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord, has_diverged
 from vsetune.report.rows import Cost
 from vsetune.report.search_budgets import SearchBudget
-from vsetune.report.seed_results import FURTHER, RECALLS, TEST, Contender, SeedResult
+from vsetune.report.seed_results import FURTHER, JUDGED, RECALLS, TEST, Contender, SeedResult
 
 Trial = tuple[AttemptRecord, ...]
 """All attempts of one trial, by number; the last one counts."""
@@ -249,12 +249,14 @@ def _order(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
+_TEST_SCORES = frozenset({"m_recall", *RECALLS, *JUDGED["eccv"], *JUDGED["cxc"]})
+
 
 def _test_scores(summary: Mapping[str, float]) -> dict[str, float]:
-    """Recalls on the test split (`test_m_recall`, ...) and on further ones (`test.NAME.m_recall`, ...)."""
+    """Scores on the test split (`test_m_recall`, ...) and recalls on further ones (`test.NAME.m_recall`, ...)."""
     return {
         key: value for key, value in summary.items()
-        if key.startswith((TEST, FURTHER)) and key.removeprefix(TEST).rpartition(".")[2] in ("m_recall", *RECALLS)
+        if key.startswith((TEST, FURTHER)) and key.removeprefix(TEST).rpartition(".")[2] in _TEST_SCORES
     }
 
 
