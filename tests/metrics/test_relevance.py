@@ -14,7 +14,8 @@ from vsetune.errors import Message
 from vsetune.metrics import messages
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import retrieval_ranks
-from vsetune.metrics.score_blocks import MatrixScores
+from vsetune.metrics.recall import recalls_among
+from vsetune.metrics.score_blocks import MatrixScores, OtherScores
 
 
 def plain_ranks(scores: list[list[float]], relevant: list[list[bool]]) -> list[int]:
@@ -115,3 +116,27 @@ def test_more_relevant_candidates_never_push_the_best_one_down(random_case) -> N
 def test_lists_that_do_not_fit_are_refused(pairs: Tensor, message: Message, fields: dict[str, object], f) -> None:
     with refused(message, **fields):
         relevance_matrix_scores(f, pairs)
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 10_000), size=st.integers(2, 9))
+def test_items_that_search_among_themselves_rank_as_in_a_plain_loop(seed: int, size: int) -> None:
+    """Three values of scores, so that most tie; every item is closest to itself."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, 3, (size, size), generator=generator).float().fill_diagonal_(5.0)
+    fits = (torch.rand(size, size, generator=generator) < 0.3).fill_diagonal_(False)
+    fits[0, 1] = True
+    ranks = []
+    for query in range(size):
+        others = [item for item in range(size) if item != query]
+        positives = [item for item in others if fits[query, item]]
+        if positives:
+            best = max(float(scores[query, item]) for item in positives)
+            ranks.append(sum(float(scores[query, item]) >= best for item in others if item not in positives))
+    pairs = fits.nonzero()
+    found = recalls_among(MatrixScores(scores), pairs)
+    assert found == {f"r{k}": pytest.approx(100 * sum(rank < k for rank in ranks) / len(ranks)) for k in (1, 5, 10)}
+    in_blocks = retrieval_ranks(
+        OtherScores(MatrixScores(scores)), Positives.of_pairs(pairs, images=size, captions=size), block_shape=(3, 2)
+    )
+    assert in_blocks.image_to_text.ranks.tolist() == ranks

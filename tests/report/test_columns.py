@@ -13,7 +13,7 @@ from vsetune.report.building import build
 from vsetune.report.columns import COLUMNS, Column, chosen, further_columns
 from vsetune.report.export import to_csv, to_latex
 from vsetune.report.page import to_html
-from vsetune.report.seed_results import JUDGED
+from vsetune.report.seed_results import CXC, CXC_AMONG, ECCV
 from vsetune.report.terminal import render_table
 
 FIRST = Column(
@@ -127,16 +127,18 @@ def test_the_columns_of_a_further_test_set_are_chosen_by_its_name(attempt):
 
 
 def test_scores_by_published_judgements_are_chosen_where_a_trial_asks_for_them(attempt):
-    names = [f"test_{name}" for name in (*JUDGED["eccv"], *JUDGED["cxc"])]
+    names = [f"test_{name}" for name in (*ECCV, *CXC, *CXC_AMONG)]
     board = build([
         attempt("lmh", seed=seed, phase="confirm", summary={name: place + seed for place, name in enumerate(names)})
         for seed in (1, 3)
     ], baseline="lmh")
-    asked = {"evaluation": {"coco": {"captions": "dataset_coco.json", "eccv_caption": "eccv", "cxc": "sits_test.csv"}}}
+    asked = {"evaluation": {"coco": {"captions": "dataset_coco.json", "eccv_caption": "eccv", "cxc": "cxc"}}}
     columns = chosen(COLUMNS, ["test_eccv", "test_cxc"], further_columns([{}, asked]))
     (line,) = csv.DictReader(io.StringIO(to_csv(board, columns)))
     assert {name: line[name] for name in names} == {name: str(place + 2.0) for place, name in enumerate(names)}
     assert "mAP@R" in printed(board, columns, 400)
+    only_across = {"evaluation": {"coco": {"captions": "dataset_coco.json", "cxc": "sits_test.csv"}}}
+    assert len(further_columns([only_across])["test_cxc"]) == 6
     only_eccv = {"evaluation": {"coco": {"captions": "dataset_coco.json", "eccv_caption": "eccv"}}}
     with pytest.raises(ValueError, match="test_cxc"):
         chosen(COLUMNS, ["test_cxc"], further_columns([only_eccv, {"evaluation": {}}]))

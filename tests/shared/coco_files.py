@@ -51,3 +51,19 @@ def write_cxc(folder: Path, *rows: tuple[int, str, float]) -> str:
     lines = [f"COCO_val2014:sentid:{caption},{image},{rating:g},c2i_intrasim" for caption, image, rating in rows]
     path.write_text("\n".join(["caption,image,agg_score,sampling_method", *lines]) + "\n")
     return str(path)
+
+
+def write_all_cxc(
+    folder: Path, across: Sequence[tuple[int, str, float]], captions: Sequence[tuple[int, int, float]],
+    images: Sequence[tuple[str, str, float]],
+) -> str:
+    """The three files of Crisscrossed Captions, captions by id and images by file name."""
+    write_cxc(folder, *across)
+    for name, kind, rows in (
+        ("sts", "caption", [[*(f"COCO_val2014:sentid:{each}" for each in row[:2]), row[2]] for row in captions]),
+        ("sis", "image", images),
+    ):
+        lines = [f"{kind}1,{kind}2,agg_score,sampling_method"]
+        lines += [f"{first},{second},{rating:g},made" for first, second, rating in rows]
+        (folder / f"{name}_test.csv").write_text("\n".join(lines) + "\n")
+    return str(folder)

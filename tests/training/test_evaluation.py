@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_files import caption_number, image_number, write_captions, write_cxc, write_eccv
+from coco_files import caption_number, image_number, write_all_cxc, write_captions, write_eccv
 from trained_here import CPU, fresh_network, train
 
 from vsetune.config.study.training import TrialSpec
@@ -18,7 +18,8 @@ from vsetune.data.stored.dataset import Dataset, evaluated_split
 from vsetune.data.stored.manifest import VOCABULARY_FILE
 from vsetune.data.stored.shards import split_records
 from vsetune.metrics.recall import RankingProtocol
-from vsetune.report.seed_results import JUDGED
+from vsetune.networks.network_base import evaluating
+from vsetune.report.seed_results import CXC, CXC_AMONG, ECCV
 from vsetune.storage.hashes import sha256_hex
 from vsetune.training import evaluation
 from vsetune.training.evaluation import evaluate
@@ -84,7 +85,11 @@ def test_judgements_of_coco_give_the_scores_of_their_definition(make_trial: Any,
         {caption_number(row): [*map(image_number, found)] for row, found in by_caption.items()},
     )
     names = [record.image_id for _, record in split_records(dataset, "test")]
-    cxc = write_cxc(tmp_path, *((caption_number(caption), names[image], 3.2) for image, caption in rated))
+    texts, pictures = [(2, 9), (9, 20), (20, 21)], [(0, 4), (4, 11)]
+    cxc = write_all_cxc(
+        tmp_path, [(caption_number(caption), names[image], 3.2) for image, caption in rated],
+        [(*map(caption_number, pair), 3.2) for pair in texts], [(names[one], names[two], 2.7) for one, two in pictures],
+    )
     captions = write_captions(tmp_path, dataset, "test")
     trial = with_evaluation(make_trial(), coco={"captions": captions, "eccv_caption": str(tmp_path), "cxc": cxc})
     found = evaluate(network, dataset, "test", trial=trial, device=CPU)
@@ -103,8 +108,22 @@ def test_judgements_of_coco_give_the_scores_of_their_definition(make_trial: Any,
     ranked = {image: scores[image].argsort(descending=True).tolist()[:5] for image, _ in rated}
     hits = [any((image, caption) in rated for caption in captions) for image, captions in ranked.items()]
     assert found["cxc_i2t_r5"] == pytest.approx(100 * sum(hits) / 3)
+    siblings = [(2 * image, 2 * image + 1) for image in range(12)]
+    with evaluating(network):
+        vectors = {"t2t": encoded.captions[0].vectors[encoded.places.argsort()], "i2i": encoded.images.vectors}
+    for kind, fitting in (("t2t", texts + siblings), ("i2i", pictures)):
+        firsts = []
+        for query, vector in enumerate(vectors[kind]):
+            relevant = {one + two - query for one, two in fitting if query in (one, two)}
+            if relevant:
+                others = [item for item in range(len(vectors[kind])) if item != query]
+                others.sort(key=lambda item: -float(vector @ vectors[kind][item]))
+                firsts.append(min(others.index(item) for item in relevant))
+        assert len(firsts) == (24 if kind == "t2t" else 3)
+        for k in (1, 5, 10):
+            assert found[f"cxc_{kind}_r{k}"] == pytest.approx(100 * sum(each < k for each in firsts) / len(firsts))
     summary = train(trial, tmp_path / "trial").finish()
-    assert {f"test_{name}" for names in JUDGED.values() for name in names} <= summary.keys(), "columns of a board"
+    assert {f"test_{name}" for name in (*ECCV, *CXC, *CXC_AMONG)} <= summary.keys(), "columns of a board"
 
 
 def test_further_test_sets_are_scored_by_the_best_weights_with_the_words_of_the_study(

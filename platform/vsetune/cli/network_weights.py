@@ -48,7 +48,9 @@ def evaluate_network(
         help="also mAP@R, R-Precision and R@1 of ECCV Caption, by its two eccv_*.json files",
     )] = None,
     cxc: Annotated[Path | None, typer.Option(
-        metavar="FILE", show_default=False, help="also recalls of Crisscrossed Captions, by its sits_test.csv",
+        metavar="PATH", show_default=False,
+        help="also recalls of Crisscrossed Captions, by its sits_test.csv, or by its folder: captions by captions and "
+        "images by images too",
     )] = None,
     device: Device = "auto",
     as_json: Json = False,

@@ -14,7 +14,7 @@ from vsetune.errors import DataError
 from vsetune.metrics import messages
 from vsetune.metrics.positives import Positives, check_owner
 from vsetune.metrics.ranks import RANKING_PROTOCOL, RetrievalRanks, retrieval_ranks
-from vsetune.metrics.score_blocks import ALONE, MatrixScores, PartOfScores, Scores, Sharing
+from vsetune.metrics.score_blocks import ALONE, MatrixScores, OtherScores, PartOfScores, Scores, Sharing
 
 logger = logging.getLogger(__name__)
 
@@ -256,3 +256,15 @@ def pair_scores(scores: Scores, pairs: Tensor) -> RelevanceScores:
         scores_of_ranks(ranks, candidates=min(images, captions)),
         left_out_images=ranks.image_to_text.left_out, left_out_captions=ranks.text_to_image.left_out,
     )
+
+
+def recalls_among(scores: Scores, pairs: Tensor) -> dict[str, float]:
+    """Recalls of a retrieval of captions by captions, or images by images: `r1`, `r5`, `r10`, in per cent.
+
+    scores: (N, N) of queries and candidates; an item is no candidate of itself. pairs: (P, 2) int64, query and relevant
+    candidate, not the query itself. Queries without a pair are left out; they stay candidates. Errors as in
+    pair_scores.
+    """
+    size, _ = scores.shape
+    found = retrieval_ranks(OtherScores(scores), Positives.of_pairs(pairs, images=size, captions=size))
+    return {f"r{k}": recall_at_k(found.image_to_text.ranks, k) for k in _CUTOFFS}

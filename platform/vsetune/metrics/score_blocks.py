@@ -112,6 +112,14 @@ class EmbeddingScores:
         with torch.autocast(device_type=self._images.device.type, enabled=False):
             return self._similarity(_wide(self._images, images), _wide(self._captions, captions)).float()
 
+    def of_images(self) -> EmbeddingScores:
+        """Scores of the images with one another, where the query stands in the place of the image."""
+        return EmbeddingScores(self._images, self._images, self._similarity)
+
+    def of_captions(self) -> EmbeddingScores:
+        """Scores of the captions with one another, where the query stands in the place of the image."""
+        return EmbeddingScores(self._captions, self._captions, self._similarity)
+
 
 class PartOfScores:
     """The scores of some images with some captions; both as indices, (n,) and (m,) int64."""
@@ -122,6 +130,21 @@ class PartOfScores:
 
     def block(self, images: Part, captions: Part) -> Tensor:
         return self._scores.block(self._images[images], self._captions[captions])
+
+
+class OtherScores:
+    """The scores of N items with one another, read as queries by candidates, where none is a candidate of itself: its
+    own score is the lowest finite one."""
+
+    def __init__(self, scores: Scores) -> None:
+        self.shape = scores.shape
+        self._scores = scores
+
+    def block(self, images: Part, captions: Part) -> Tensor:
+        block = self._scores.block(images, captions)
+        rows = torch.arange(self.shape[0], device=block.device)
+        is_itself = rows[images][:, None] == rows[captions]
+        return block.masked_fill(is_itself, torch.finfo(block.dtype).min)
 
 
 class MeanScores:

@@ -13,10 +13,11 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from vsetune.config.spec.base import known_name
+from vsetune.config.study.evaluation_settings import has_all_crisscrossed
 from vsetune.records.events import AttemptStatus
 from vsetune.report import wording
 from vsetune.report.rows import Row
-from vsetune.report.seed_results import FURTHER, JUDGED, RECALLS, TEST
+from vsetune.report.seed_results import CXC, CXC_AMONG, ECCV, FURTHER, RECALLS, TEST
 
 Value = str | int | float | None
 View = Literal["terminal", "page", "configurations", "csv", "latex"]
@@ -131,15 +132,19 @@ def further_columns(trials: Iterable[Mapping[str, Any]]) -> dict[str, list[Colum
     """Columns of scores that only some trials ask for, by the name that stands for them: `test.NAME`, recalls on one of
     `data.tests` and its M-Recall; `test_eccv` and `test_cxc`, scores by `evaluation.coco`. trials: resolved specs as
     plain data."""
-    found: dict[str, list[Column]] = {}
-    for trial in trials:
-        for test in trial.get("data", {}).get("tests", {}):
-            found[f"{FURTHER}{test}"] = _of_test_set(test)
-        coco = trial.get("evaluation", {}).get("coco") or {}
-        for key, name in (("eccv_caption", "eccv"), ("cxc", "cxc")):
-            if coco.get(key):
-                found[f"{TEST}{name}"] = [_judged_column(score) for score in JUDGED[name]]
-    return found
+    specs = list(trials)
+    tests = dict.fromkeys(test for spec in specs for test in spec.get("data", {}).get("tests", {}))
+    coco = [spec.get("evaluation", {}).get("coco") or {} for spec in specs]
+    crisscrossed = [each["cxc"] for each in coco if each.get("cxc")]
+    judged = {
+        f"{TEST}eccv": ECCV if any(each.get("eccv_caption") for each in coco) else (),
+        f"{TEST}cxc": (
+            *(CXC if crisscrossed else ()), *(CXC_AMONG if any(map(has_all_crisscrossed, crisscrossed)) else ()),
+        ),
+    }
+    return {f"{FURTHER}{test}": _of_test_set(test) for test in tests} | {
+        key: [_judged_column(name) for name in names] for key, names in judged.items() if names
+    }
 
 
 BY_IMPORTANCE = (
@@ -208,7 +213,7 @@ def _of_test_set(name: str) -> list[Column]:
 
 
 def _judged_column(name: str) -> Column:
-    """name: of `JUDGED`, e.g. `eccv_i2t_map_at_r`."""
+    """name: of `ECCV`, `CXC` or `CXC_AMONG`, e.g. `eccv_i2t_map_at_r`."""
     judgements, way, score = name.split("_", 2)
     source = {"eccv": "ECCV Caption", "cxc": "CxC"}[judgements]
     what = {"map_at_r": "mAP@R", "r_precision": "R-Precision"}.get(score, f"R@{score.removeprefix('r')}")

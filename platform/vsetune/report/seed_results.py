@@ -12,11 +12,10 @@ from vsetune.records.events import AttemptStatus
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
 """Recalls of a ranking beside its M-Recall, as `RetrievalScores` names them: image to text, text to image, their sum.
 """
-JUDGED = {
-    "eccv": tuple(f"eccv_{way}_{score}" for way in ("i2t", "t2i") for score in ("map_at_r", "r_precision", "r1")),
-    "cxc": tuple(f"cxc_{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)),
-}
-"""Scores of a test split by published judgements (`evaluation.coco`), in per cent."""
+ECCV = tuple(f"eccv_{way}_{score}" for way in ("i2t", "t2i") for score in ("map_at_r", "r_precision", "r1"))
+CXC = tuple(f"cxc_{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
+CXC_AMONG = tuple(f"cxc_{way}_r{k}" for way in ("t2t", "i2i") for k in (1, 5, 10))
+"""Scores of a test split by published judgements (`evaluation.coco`), in per cent; the last of networks that embed."""
 TEST = "test_"
 """Prefix of numbers on the test split."""
 FURTHER = "test."
@@ -34,8 +33,8 @@ class SeedResult:
     known. hardware: the device it trained on, in words; empty where none is recorded. repeat: number of the search that
     it belongs to. diverged: its training failed with numbers that were not finite; its M-Recall counts as 0 at every
     validation of the winner. recalls: of `RECALLS` by name, per cent, at its best validation (`recalls.with_recalls`),
-    with the prefix `test_` of its best checkpoint on the test split, with those of `JUDGED`, and with `test.NAME.` on a
-    further one, with `m_recall`; those that are not recorded are missing.
+    with the prefix `test_` of its best checkpoint on the test split, with those of `evaluation.coco`, and with
+    `test.NAME.` on a further one, with `m_recall`; those that are not recorded are missing.
     """
 
     seed: int

@@ -16,7 +16,7 @@ from vsetune.metrics.efficiency import epochs_to_best
 from vsetune.records.events import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord, has_diverged
 from vsetune.report.rows import Cost
 from vsetune.report.search_budgets import SearchBudget
-from vsetune.report.seed_results import FURTHER, JUDGED, RECALLS, TEST, Contender, SeedResult
+from vsetune.report.seed_results import CXC, CXC_AMONG, ECCV, FURTHER, RECALLS, TEST, Contender, SeedResult
 
 Trial = tuple[AttemptRecord, ...]
 """All attempts of one trial, by number; the last one counts."""
@@ -249,7 +249,7 @@ def _order(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-_TEST_SCORES = frozenset({"m_recall", *RECALLS, *JUDGED["eccv"], *JUDGED["cxc"]})
+_TEST_SCORES = frozenset({"m_recall", *RECALLS, *ECCV, *CXC, *CXC_AMONG})
 
 
 def _test_scores(summary: Mapping[str, float]) -> dict[str, float]:

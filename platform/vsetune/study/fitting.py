@@ -113,7 +113,7 @@ def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Itera
         except DataError as error:
             yield error.problem.at(f"{where}: evaluation.relevance")
     if wanted.coco is not None:
-        from vsetune.training.evaluation import judgements_of
+        from vsetune.data.captions.coco_judgements import judgements_of
 
         try:
             judgements_of(dataset, split, wanted.coco)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vsetune.config.study.evaluation_settings import CocoSpec
 from vsetune.config.study.training import TrialSpec
-from vsetune.data.captions.coco_judgements import CocoPlaces, Directions, crisscrossed, eccv_caption
+from vsetune.data.captions.coco_judgements import judgements_of
 from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.captions.semantic_sources import semantic_vectors_of, source_name
 from vsetune.data.stored.dataset import Dataset
@@ -26,8 +26,9 @@ from vsetune.metrics.recall import (
     RetrievalScores,
     owner_scores,
     pair_scores,
+    recalls_among,
 )
-from vsetune.metrics.score_blocks import MeanScores, PartOfScores, Scores
+from vsetune.metrics.score_blocks import EmbeddingScores, MeanScores, PartOfScores, Scores
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.storage.paths import under_home
@@ -174,28 +175,24 @@ def _extras(scores: Scores, owner: Tensor, dataset: Dataset, split: str, trial: 
     return numbers
 
 
-def judgements_of(dataset: Dataset, split: str, wanted: CocoSpec) -> tuple[Directions | None, Tensor | None]:
-    """The wanted pairs that fit, of ECCV Caption and of CxC. DataError for files that do not fit the split."""
-    places = CocoPlaces.of(dataset, split, under_home(wanted.captions))
-    return (
-        None if wanted.eccv_caption is None else eccv_caption(under_home(wanted.eccv_caption), places),
-        None if wanted.cxc is None else crisscrossed(under_home(wanted.cxc), places),
-    )
-
-
 def _judged(
     scores: Scores, dataset: Dataset, split: str, wanted: CocoSpec, device: torch.device
 ) -> dict[str, float]:
-    """`eccv_i2t_map_at_r`, `cxc_t2i_r5`, ...: in per cent, over the queries that the judgements have."""
+    """`eccv_i2t_map_at_r`, `cxc_t2i_r5`, ...: in per cent, over the queries that the judgements have. `cxc_t2t_r1`,
+    `cxc_i2i_r1`, ..., where captions are compared with captions and images with images, are of embeddings alone."""
     eccv, cxc = judgements_of(dataset, split, wanted)
     numbers: dict[str, float] = {}
     for way, pairs in enumerate(eccv or ()):
         ranks = _ranks_of_queries(scores, pairs.to(device), way)
         found = {"map_at_r": map_at_r(ranks), "r_precision": r_precision(ranks), "r1": hit_at_k(ranks, 1)}
         numbers |= {f"eccv_{('i2t', 't2i')[way]}_{name}": value for name, value in found.items()}
-    if cxc is not None:
-        listed = pair_scores(scores, cxc.to(device)).as_dict()
-        numbers |= {f"cxc_{name}": value for name, value in listed.items() if name not in _SIZES}
+    if cxc is None:
+        return numbers
+    listed = pair_scores(scores, cxc.across.to(device)).as_dict()
+    numbers |= {f"cxc_{name}": value for name, value in listed.items() if name not in _SIZES}
+    if isinstance(scores, EmbeddingScores) and cxc.captions is not None and cxc.images is not None:
+        for kind, own, pairs in (("t2t", scores.of_captions, cxc.captions), ("i2i", scores.of_images, cxc.images)):
+            numbers |= {f"cxc_{kind}_{name}": value for name, value in recalls_among(own(), pairs.to(device)).items()}
     return numbers
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from coco_files import caption_number, image_number, write_captions, write_cxc, write_eccv
+from coco_files import caption_number, image_number, write_all_cxc, write_captions, write_cxc, write_eccv
 from refusals import refused
 
 from vsetune.data import messages
@@ -45,13 +46,36 @@ def test_crisscrossed_pairs_fit_from_a_rating_of_3_on(places: CocoPlaces, datase
         tmp_path, (caption_number(0), names[0], 4.97), (caption_number(0), names[2], 3.0),
         (caption_number(3), names[2], 2.99),
     )
-    assert crisscrossed(file, places).tolist() == [[0, 0], [2, 0]]
+    found = crisscrossed(file, places)
+    assert found.across.tolist() == [[0, 0], [2, 0]]
+    assert (found.captions, found.images) == (None, None)
+
+
+def test_captions_fit_from_3_on_or_with_one_image_and_images_from_2_5_on(
+    places: CocoPlaces, dataset: Dataset, tmp_path: Path
+) -> None:
+    names = [record.image_id for _, record in split_records(dataset, "train")]
+    ids = [caption_number(row) for row in range(6)]
+    folder = write_all_cxc(
+        tmp_path, [(ids[0], names[0], 5.0)],
+        [(ids[2], ids[5], 3.0), (ids[2], ids[0], 2.9), (ids[0], ids[1], 0.5)],  # the last two are of one image
+        [(names[0], names[1], 2.49), (names[1], names[0], 2.5), (names[1], names[2], 1.0)],
+    )
+    found = crisscrossed(folder, places)
+    assert found.captions is not None
+    assert found.images is not None
+    of_one_image = {(0, 1), *permutations((3, 4, 5), 2)}
+    assert {tuple(pair) for pair in found.captions.tolist()} == of_one_image | {(1, 0), (2, 5), (5, 2)}
+    assert sorted(found.images.tolist()) == [[0, 1], [1, 0]]
+    (tmp_path / "sis_test.csv").write_text(f"image1,image2,agg_score\n{names[0]},{names[1]},1\n")
+    with refused(messages.MISFIT, by=DataError, where=f"{folder}/sis_test.csv", found="no pair that fits"):
+        crisscrossed(folder, places)
 
 
 @pytest.mark.parametrize(("text", "message", "fields"), [
     ("caption,image\n", messages.TABLE_LINE, {"line": 1, "found": "columns caption, image"}),
     ("caption,image,agg_score\nx:sentid:5000,{0},high\n", messages.TABLE_LINE, {"line": 2}),
-    ("caption,image,agg_score\nx:sentid:no,{0},3\n", messages.TABLE_LINE, {"line": 2}),
+    ("caption,image,agg_score\nx:sentid:no,{0},3\n", messages.MISFIT, {"found": "caption x:sentid:no"}),
     ("caption,image,agg_score\nx:sentid:7,{0},3\n", messages.MISFIT, {"found": "caption 7"}),
     ("caption,image,agg_score\nx:sentid:5000,nobody.jpg,1\n", messages.MISFIT, {"found": "image nobody.jpg"}),
 ])

@@ -36,8 +36,15 @@ class CocoSpec(Spec):
         "mAP@R, R-Precision, R@1",
     )
     cxc: PathText | None = Field(
-        None, description="sits_test.csv of Crisscrossed Captions (Parekh et al. 2021): R@1, R@5, R@10"
+        None, description="sits_test.csv of Crisscrossed Captions (Parekh et al. 2021): R@1, R@5, R@10; or its folder, "
+        "where networks that embed also have captions found by captions (sts_test.csv) and images by images "
+        "(sis_test.csv)",
     )
+
+
+def has_all_crisscrossed(cxc: str) -> bool:
+    """Whether `cxc` names the folder with all three files, not the one of captions and images."""
+    return not cxc.endswith(".csv")
 
 
 class EvaluationSpec(Spec):

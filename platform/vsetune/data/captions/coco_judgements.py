@@ -1,4 +1,4 @@
-"""Judgements of which captions fit which images of MS-COCO's test split, as published: ECCV Caption and CxC.
+"""Judgements of which captions and images of MS-COCO's test split fit each other, as published: ECCV Caption and CxC.
 
 They name captions by the ids of MS-COCO, which a data set does not have: Karpathy's file of the splits has them.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import permutations
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from vsetune.config.study.evaluation_settings import CocoSpec, has_all_crisscrossed
 from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset
@@ -22,11 +24,13 @@ from vsetune.data.stored.plain_files import parse_json
 from vsetune.data.stored.shards import split_records
 from vsetune.errors import DataError, one_line
 from vsetune.storage.addresses import join
+from vsetune.storage.paths import under_home
 
 _FILE_BYTES = 1 << 30
-_CXC_COLUMNS = ("caption", "image", "agg_score")
 _FITS = 3.0
-"""Least rating (0 to 5) of a caption that fits an image (Parekh et al. 2021, section 3)."""
+"""Least rating (0 to 5) of a caption that fits an image, or another caption (Parekh et al. 2021, section 3)."""
+_IMAGES_FIT = 2.5
+"""Least rating of two images that fit, as the released code of VSE-infinity has it (decision 0019)."""
 
 
 Directions = tuple[Tensor, Tensor]
@@ -35,11 +39,13 @@ Directions = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class CocoPlaces:
-    """Rows of a split by name. images: by id of MS-COCO and by file name. captions: by id of MS-COCO."""
+    """Rows of a split by name. images: by id of MS-COCO and by file name. captions: by id of MS-COCO. siblings: rows of
+    every two captions of one image, in both orders."""
 
     split: str
     images: Mapping[int | str, int]
     captions: Mapping[int, int]
+    siblings: Sequence[tuple[int, int]]
 
     @classmethod
     def of(cls, dataset: Dataset, split: str, file: str) -> CocoPlaces:
@@ -48,6 +54,7 @@ class CocoPlaces:
         entries = {entry.get("filename"): entry for entry in _entries(file)}
         images: dict[int | str, int] = {}
         captions: dict[int, int] = {}
+        siblings: list[tuple[int, int]] = []
         first = 0
         for row, (_, record) in enumerate(split_records(dataset, split)):
             entry, name = entries.get(record.image_id), one_line(record.image_id)
@@ -64,55 +71,119 @@ class CocoPlaces:
                 raise _misfit(f"{file}: image {name}", "other captions", f"those of split {split}")
             images[record.image_id] = images[number] = row
             captions |= {each: first + place for place, each in enumerate(ids)}
+            siblings += permutations(range(first, first + len(ids)), 2)
             first += len(ids)
-        return cls(split, images, captions)
+        return cls(split, images, captions, siblings)
 
-    def pair(self, image: int | str, caption: int, *, where: str) -> tuple[int, int]:
-        """The rows of both. DataError for one that the split does not have."""
-        if image not in self.images or caption not in self.captions:
-            unknown = f"image {one_line(image)}" if image not in self.images else f"caption {caption}"
-            raise DataError(messages.MISFIT(
-                where=where, found=unknown, need=f"one of split {self.split}", fix="score the split that was judged.",
-            ))
-        return self.images[image], self.captions[caption]
+    def image(self, name: int | str, *, where: str) -> int:
+        """Its row. DataError for one that the split does not have."""
+        if name not in self.images:
+            raise self._unknown(f"image {one_line(name)}", where)
+        return self.images[name]
+
+    def caption(self, number: int, *, where: str) -> int:
+        """Its row. DataError for one that the split does not have."""
+        if number not in self.captions:
+            raise self._unknown(f"caption {number}", where)
+        return self.captions[number]
+
+    def caption_named(self, name: str, *, where: str) -> int:
+        """The row of the caption DATASET:sentid:NUMBER. DataError as in `caption`, and for another name."""
+        number = name.rpartition(":")[2]
+        if not number.isdecimal():
+            raise self._unknown(f"caption {one_line(name) or 'without a name'}", where)
+        return self.caption(int(number), where=where)
+
+    def _unknown(self, found: str, where: str) -> DataError:
+        need, fix = f"one of split {self.split}", "score the split that was judged."
+        return DataError(messages.MISFIT(where=where, found=found, need=need, fix=fix))
+
+
+@dataclass(frozen=True)
+class Crisscrossed:
+    """Pairs of rows that fit (Parekh et al. 2021), each (P, 2) int64. across: image and caption. captions, images:
+    query and candidate, in both orders; None where only the file of `across` is named."""
+
+    across: Tensor
+    captions: Tensor | None = None
+    images: Tensor | None = None
+
+
+def judgements_of(dataset: Dataset, split: str, wanted: CocoSpec) -> tuple[Directions | None, Crisscrossed | None]:
+    """The wanted pairs that fit, of ECCV Caption and of CxC. DataError for files that do not fit the split."""
+    places = CocoPlaces.of(dataset, split, under_home(wanted.captions))
+    return (
+        None if wanted.eccv_caption is None else eccv_caption(under_home(wanted.eccv_caption), places),
+        None if wanted.cxc is None else crisscrossed(under_home(wanted.cxc), places),
+    )
 
 
 def eccv_caption(folder: str, places: CocoPlaces) -> Directions:
     """ECCV Caption (Chun et al. 2022), its `eccv_image_to_caption.json` and `eccv_caption_to_image.json`: 1,261 images
     and 1,332 captions as queries, each direction with a list of its own. DataError for other files."""
+    file = join(folder, "eccv_image_to_caption.json")
     by_image = [
-        places.pair(image, caption, where=where)
-        for where, image, caption in _lists(join(folder, "eccv_image_to_caption.json"))
+        (places.image(image, where=where), places.caption(caption, where=where))
+        for where, image, caption in _lists(file)
     ]
+    other = join(folder, "eccv_caption_to_image.json")
     by_caption = [
-        places.pair(image, caption, where=where)
-        for where, caption, image in _lists(join(folder, "eccv_caption_to_image.json"))
+        (places.image(image, where=where), places.caption(caption, where=where))
+        for where, caption, image in _lists(other)
     ]
-    return _pairs(by_image), _pairs(by_caption)
+    return _pairs(by_image, file), _pairs(by_caption, other)
 
 
-def crisscrossed(file: str, places: CocoPlaces) -> Tensor:
-    """Crisscrossed Captions (Parekh et al. 2021), its `sits_test.csv`: the pairs rated 3 or more, which leave out a few
-    captions of their own image. (P, 2) int64 of image and caption, of both directions. DataError for other files."""
-    pairs = []
+def crisscrossed(path: str, places: CocoPlaces) -> Crisscrossed:
+    """Crisscrossed Captions (Parekh et al. 2021). path: its `sits_test.csv`, or the folder that also has `sts_test.csv`
+    and `sis_test.csv`.
+
+    A caption and an image fit if they are rated 3 or more, which leaves out a few captions of their own image. Two
+    captions fit if they are rated 3 or more, or of one image. Two images fit if they are rated 2.5 or more in one of
+    their two orders. DataError for other files.
+    """
+    if not has_all_crisscrossed(path):
+        return Crisscrossed(_across(path, places))
+    by_text, by_image = join(path, "sts_test.csv"), join(path, "sis_test.csv")
+    captions = _rated(by_text, {"caption1": places.caption_named, "caption2": places.caption_named}, _FITS)
+    images = _rated(by_image, {"image1": places.image, "image2": places.image}, _IMAGES_FIT)
+    return Crisscrossed(
+        _across(join(path, "sits_test.csv"), places),
+        _pairs([*places.siblings, *_both_orders(captions)], by_text), _pairs(_both_orders(images), by_image),
+    )
+
+
+def _across(file: str, places: CocoPlaces) -> Tensor:
+    return _pairs(_rated(file, {"image": places.image, "caption": places.caption_named}, _FITS), file)
+
+
+class _RowOf(Protocol):
+    def __call__(self, name: str, *, where: str) -> int:
+        """The row of an item of this name. where: in the file."""
+
+
+def _rated(file: str, columns: Mapping[str, _RowOf], least: float) -> list[tuple[int, int]]:
+    """The rows of the pairs that are rated `least` or more. columns: two, with what knows the rows of their items."""
+    need, pairs = ", ".join((*columns, "agg_score")), []
     try:
         reader = csv.DictReader(io.StringIO(storage.read_bytes(file, most=_FILE_BYTES).decode("utf-8"), newline=""))
-        if not set(_CXC_COLUMNS) <= set(reader.fieldnames or ()):
+        if not {*columns, "agg_score"} <= set(reader.fieldnames or ()):
             found = one_line(", ".join(reader.fieldnames or []) or "nothing")
-            need = ", ".join(_CXC_COLUMNS)
             raise DataError(messages.TABLE_LINE(file=file, line=1, found=f"columns {found}", need=need))
         for row in reader:
-            caption, rating = (row["caption"] or "").rpartition(":")[2], _number(row["agg_score"])
-            if not caption.isdecimal() or not math.isfinite(rating):
-                found = one_line(f"{row['caption']}, {row['agg_score']}")
-                need = "a caption DATASET:sentid:NUMBER and a rating"
-                raise DataError(messages.TABLE_LINE(file=file, line=reader.line_num, found=found, need=need))
-            pair = places.pair(row["image"] or "", int(caption), where=f"{file}: line {reader.line_num}")
-            pairs += [pair] if rating >= _FITS else []
+            where, rating = f"{file}: line {reader.line_num}", _number(row["agg_score"])
+            first, second = (row_of(row[column] or "", where=where) for column, row_of in columns.items())
+            if not math.isfinite(rating):
+                found = one_line(row["agg_score"] or "nothing")
+                raise DataError(messages.TABLE_LINE(file=file, line=reader.line_num, found=found, need="a rating"))
+            pairs += [(first, second)] if rating >= least else []
     except (csv.Error, UnicodeDecodeError) as error:
-        need = ", ".join(_CXC_COLUMNS)
         raise DataError(messages.LIST_UNREADABLE(file=file, reason=one_line(error), need=need)) from error
-    return _pairs(pairs)
+    return pairs
+
+
+def _both_orders(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [pair for first, second in pairs if first != second for pair in ((first, second), (second, first))]
 
 
 def _entries(file: str) -> list[dict[str, Any]]:
@@ -135,8 +206,10 @@ def _lists(file: str) -> Iterator[tuple[str, int, int]]:
             yield f"{file}: {query}", query, each
 
 
-def _pairs(listed: list[tuple[int, int]]) -> Tensor:
-    return torch.tensor(listed, dtype=torch.int64).reshape(-1, 2)
+def _pairs(listed: list[tuple[int, int]], file: str) -> Tensor:
+    if not listed:
+        raise _misfit(file, "no pair that fits", "one at least")
+    return torch.tensor(listed, dtype=torch.int64)
 
 
 def _number(text: str | None) -> float:
