@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coco_files import caption_number, write_all_cxc, write_captions
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -14,6 +15,8 @@ from vsetune.cli.main import app
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.shards import split_records
 from vsetune.errors import ConfigError
 from vsetune.study.preparation import prepare_study
 
@@ -105,6 +108,23 @@ def test_a_further_test_set_that_the_networks_cannot_read_is_refused(data: Any, 
     assert other.startswith("data.tests.narrow: ")
     (bare,) = found("mse", PHOTOGRAPHS, bare={"path": data[False]})
     assert bare.startswith("cell mse.lmh: data.tests.bare: ")
+
+
+def test_published_judgements_of_another_split_are_refused_before_anything_runs(
+    data: Any, study: Any, tmp_path: Path
+) -> None:
+    dataset = Dataset.open(data[True])
+    names = [record.image_id for _, record in split_records(dataset, "test")]
+    captions, across = write_captions(tmp_path, dataset, "test"), [(caption_number(0), names[0], 5.0)]
+
+    cxc = write_all_cxc(
+        tmp_path, across, [(caption_number(0), caption_number(2), 3.0)], [(names[0], "elsewhere.jpg", 4.0)]
+    )
+    file = study(data[True], "vsepp", {})
+    plain = json.loads(file.read_text()) | {"evaluation": {"coco": {"captions": captions, "cxc": cxc}}}
+    file.write_text(json.dumps(plain))
+    (problem,) = problems(file)
+    assert problem.startswith(f"{file}: evaluation.coco: {tmp_path}/sis_test.csv: line 2: ")
 
 
 def test_a_warm_up_longer_than_the_training_is_refused_before_anything_runs(data: Any, study: Any) -> None:
