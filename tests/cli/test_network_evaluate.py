@@ -12,7 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 import yaml
-from coco_files import caption_number, image_number, write_captions, write_cxc, write_eccv
+from coco_files import caption_number, image_number, write_all_cxc, write_captions, write_eccv
 from torch import nn
 
 from vsetune.cli import messages
@@ -73,11 +73,14 @@ def test_evaluate_scores_by_published_judgements(vsetune, weights, data, tmp_pat
     dataset = Dataset.open(data)
     captions = write_captions(tmp_path, dataset, "test")
     write_eccv(tmp_path, {image_number(1): [caption_number(0)]}, {caption_number(3): [image_number(0)]})
-    name = next(split_records(dataset, "test"))[1].image_id
-    cxc = write_cxc(tmp_path, (caption_number(0), name, 5.0))
+    name, other = [record.image_id for _, record in split_records(dataset, "test")][:2]
+    cxc = write_all_cxc(
+        tmp_path, [(caption_number(0), name, 5.0)], [(caption_number(0), caption_number(9), 3.0)], [(name, other, 2.5)]
+    )
     judged = ("--eccv-caption", str(tmp_path), "--cxc", cxc)
     found = _scored(vsetune, str(weights), data, "--coco-captions", captions, *judged)
     assert {"eccv_i2t_map_at_r", "eccv_t2i_r_precision", "eccv_t2i_r1", "cxc_i2t_r1", "cxc_t2i_r10"} <= set(found)
+    assert {"cxc_t2t_r1", "cxc_i2i_r10"} <= set(found)
     said = vsetune("networks", "evaluate", str(weights), data, "--device", "cpu", "--coco-captions", captions, *judged)
     assert f"eccv_i2t_map_at_r {found['eccv_i2t_map_at_r']:.1f}" in " ".join(said.out.split())
     said = vsetune("networks", "evaluate", str(weights), data, "--device", "cpu", *judged)
