@@ -12,7 +12,7 @@ from typing import Literal
 from vsetune.config.spec.base import did_you_mean
 from vsetune.errors import UsageError
 from vsetune.records import messages
-from vsetune.records.events import AttemptRecord, StudyRecord, StudyStatus, Validated, ValidationPoint
+from vsetune.records.events import AttemptRecord, Drawn, StudyRecord, StudyStatus, Validated, ValidationPoint
 from vsetune.records.log import LOG_FILE, OBJECTS, cannot_write, lines_of, name_of_log, refreshed
 from vsetune.records.study_history import KnownLog, StudyHistory, read_snapshot, write_snapshot
 from vsetune.records.study_lock import LOCK_FILE, is_led
@@ -74,6 +74,10 @@ class Studies:
         """Attempts in the order in which they began. The summary of an attempt that has not ended has `train_seconds`
         and `device_seconds` of its last validation."""
         return self._known(study).attempts()
+
+    def draws(self, study: str) -> list[Drawn]:
+        """The configurations that the searches of a study sampled, in order."""
+        return list(self._known(study).draws)
 
     def attempt(self, name: str) -> AttemptRecord:
         """The attempt of this name, STUDY/TRIAL/NUMBER."""

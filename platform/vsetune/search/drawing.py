@@ -56,6 +56,11 @@ class CellDrawing:
         )]
         self.starts: Sequence[Mapping[str, Value]] = ()
 
+    def search_within(self, cell: Cell) -> None:
+        """The next draws are from the ranges of this cell, which are wider than those up to now."""
+        self._cell, self._size, distributions = cell, configurations_in(cell), distributions_of(cell)
+        self._spaces = [replace(space, cell=cell, distributions=distributions) for space in self._spaces]
+
     def uncovered(self) -> str:
         """Why the budget does not cover a grid, in one line; empty where it does, and for other samplers."""
         return uncovered(self._spaces[0]) if self._sampler.name == "grid" else ""
@@ -103,10 +108,14 @@ class CellDrawing:
 
     def _sampled(self, space: SearchedSpace, history: TrialHistory) -> Draw:
         """A draw by the sampler, or by the start sampler during the start phase."""
-        is_start = self._sampler.learns and len(history) < self._startup + history.refused
+        is_start = self._sampler.learns and self.is_start(history)
         sampler: Sampler = self._start if is_start else self._sampler
         drawn = sampler.draw(space, history)
         return self._applied(replace(drawn, why=f"start of {self._sampler.name}, {drawn.why}") if is_start else drawn)
+
+    def is_start(self, history: TrialHistory) -> bool:
+        """Whether the next draw belongs to the start phase, of a sampler that learns."""
+        return len(history) < self._startup + history.refused
 
     def _in_place_of(self, drawn: Draw, history: TrialHistory) -> Iterator[Draw]:
         """Points near the sampler's draw, farther away with each try, then an untried one of a finite space. They carry

@@ -138,9 +138,9 @@ def _finished_for_good(history: Sequence[FrozenTrial]) -> list[FrozenTrial]:
 
 
 def _filled(trials: Sequence[FrozenTrial], space: SearchedSpace) -> list[FrozenTrial]:
-    """The process models all settings: a trial in which a setting had no effect counts with its default. Modifies
-    copies."""
+    """The process models all settings, each over one range: a trial in which a setting had no effect counts with its
+    default, and one from before a range was widened as sampled from the wider one. Modifies copies."""
     for trial in trials:
-        if len(trial.params) < len(space.distributions):
+        if trial.distributions != space.distributions:
             trial.params, trial.distributions = space.filled(trial.params), dict(space.distributions)
     return list(trials)

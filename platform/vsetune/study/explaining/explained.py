@@ -19,8 +19,9 @@ from vsetune.report.search_budgets import SearchBudget
 from vsetune.report.selection import Trial, by_configuration, configurations_of, cost_of, trials_of, winner_of
 from vsetune.search.importances import Importances, importances_of
 from vsetune.search.objectives import broken_limits
+from vsetune.search.widening import with_ranges
 from vsetune.study.cell_budget import epochs_of_cell
-from vsetune.study.range_ends import range_ends
+from vsetune.study.range_ends import range_ends, widened_by_cell
 from vsetune.study.recorded_studies import study_of
 
 Outcome = Literal["finished", "stopped", "failed", "open"]
@@ -209,13 +210,16 @@ def spaces_of(record: StudyRecord, searches: Mapping[str, Sequence[Trial]]) -> t
 
 
 def _as_written(record: StudyRecord) -> list[SearchSpace]:
+    """With the ranges that the searches have widened."""
     study = study_of(record)
+    widened = widened_by_cell(study)
+    cells = repeated_cells(study, resolve_cells(study, where=f"study {record.name}"))
     return [
         SearchSpace(
             cell.name, cell.domains, epochs_of_cell(study, cell), float(cell.training["epochs"]),
             study.budget.device_seconds_per_cell, written=(study, cell),
         )
-        for cell in repeated_cells(study, resolve_cells(study, where=f"study {record.name}"))
+        for cell in (with_ranges(each, widened.get(each.name, {})) for each in cells)
     ]
 
 
