@@ -24,7 +24,7 @@ import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ VARIANTS: dict[str, Settings] = {
     "two at once": {"search": {"at_once": 2}},
     "four at once": {"search": {"at_once": 4}},
     "eight at once": {"search": {"at_once": 8}},
+    "widen": {"search": {"widen": True}},
     "random": {"search": {"sampler": "random"}},
     "sobol": {"search": {"sampler": "sobol"}},
     "grid": {"search": {"sampler": "grid"}},
@@ -69,7 +70,14 @@ VARIANTS: dict[str, Settings] = {
     "tpe, patience, grace 1": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "patience", "grace_epochs": 1}},
     "tpe, predicted": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "predicted"}},
 }
-GROUPS = {"first": [name for name in LANDSCAPES if name not in HARD], "hard": list(HARD)}
+BEYOND = {
+    f"beyond_{name}": replace(each, name=f"beyond_{name}", centre=((1.1, 1.4), *each.centre[1:]))
+    for name, each in LANDSCAPES.items() if name in ("smooth", "slow_starters", "ridge", "many_dimensions")
+}
+"""Landscapes whose best learning rate is beyond its range, by 0.1 to 0.4 of its width."""
+GROUPS = {
+    "first": [name for name in LANDSCAPES if name not in HARD], "hard": list(HARD), "beyond": list(BEYOND),
+}
 Task = tuple[str, int, str, int]
 """(variant, workers, landscape, seed)."""
 
@@ -79,6 +87,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 8, 64])
     parser.add_argument("--only", nargs="+", metavar="VARIANT", choices=list(VARIANTS))
+    parser.add_argument("--groups", nargs="+", choices=list(GROUPS), default=["first", "hard"])
     parser.add_argument("--from-seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--kept", type=Path)
@@ -94,7 +103,8 @@ def main() -> None:
     found = all_searched(asked, console)
     plain = []
     for workers in asked.workers:
-        for group, landscapes in GROUPS.items():
+        for group in asked.groups:
+            landscapes = GROUPS[group]
             rows = {
                 name: summaries(
                     [found[task] for task in tasks_of(asked, name, workers) if task[2] in landscapes],
@@ -113,7 +123,7 @@ def tasks_of(asked: argparse.Namespace, name: str, workers: int) -> list[Task]:
     search = study_of(name).search
     busy = min(workers, max(at_once(search, asked, workers) for asked in (0, search.configurations)))
     seeds = range(asked.from_seed, asked.from_seed + asked.seeds)
-    return [(name, busy, landscape, seed) for seed in seeds for landscape in LANDSCAPES]
+    return [(name, busy, landscape, seed) for seed in seeds for group in asked.groups for landscape in GROUPS[group]]
 
 
 def all_searched(asked: argparse.Namespace, console: Console) -> dict[Task, SimulatedSearch]:
@@ -210,7 +220,7 @@ def study_of(variant: str) -> StudySpec:
 def searched(task: Task) -> SimulatedSearch:
     variant, workers, landscape, seed = task
     settings = SimulationSettings(workers=workers)
-    return simulate_search(study_of(variant), LANDSCAPES[landscape], seed=seed, settings=settings)
+    return simulate_search(study_of(variant), {**LANDSCAPES, **BEYOND}[landscape], seed=seed, settings=settings)
 
 
 def table_of(rows: dict[str, Sequence[SearchSummary]], title: str) -> Table:

@@ -102,12 +102,3 @@ def test_an_optimum_inside_its_range_widens_nothing_and_changes_no_configuration
 def test_samplers_that_need_ranges_that_stay_are_refused(sampler: str) -> None:
     with refused(SAMPLER_CANNOT_WIDEN, sampler=sampler):
         tiny_cell("lmh", sampler=sampler, widen=True)
-
-
-def test_a_study_without_the_option_keeps_its_fingerprint() -> None:
-    plain, off, on = (
-        tiny_cell("lmh", **search)[0].fingerprinted() for search in ({}, {"widen": False}, {"widen": True})
-    )
-    assert plain == off
-    assert "widen" not in plain["search"]
-    assert on["search"]["widen"] is True

@@ -227,16 +227,17 @@ class ConfigurationSearch:
         wider = {} if worth_of(best) == -math.inf else widened_ranges(
             self._cells[cell], best.params, lambda each: refuses is None or refuses(cell, each) is None
         )
-        ranges = {name: {"low": domain.low, "high": domain.high} for name, domain in wider.items()}
-        for name in wider:
-            if len({tuple(each[name].values()) for each in history.widened if name in each}) == TIMES:
-                del ranges[name]
+        earlier = {name: [each[name] for each in history.widened if name in each] for name in wider}
+        ranges = {
+            name: {"low": domain.low, "high": domain.high} for name, domain in wider.items()
+            if len({(ends["low"], ends["high"]) for ends in earlier[name]}) < TIMES
+        }
         if not ranges:
             return None
         logger.info("search: %s: ranges widened to %s", cell, ranges)
-        ranges = {**(history.widened[-1] if history.widened else {}), **ranges}
-        self._search_within(cell, ranges)
-        return ranges
+        so_far = {**(history.widened[-1] if history.widened else {}), **ranges}
+        self._search_within(cell, so_far)
+        return so_far
 
     def _search_within(self, cell: str, ranges: Ranges) -> None:
         self._cells[cell] = with_ranges(self._cells[cell], ranges)

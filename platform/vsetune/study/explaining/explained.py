@@ -335,6 +335,7 @@ def _how(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     search, scheduler = (config.get(part) or {} for part in ("search", "scheduler"))
     settings = {
         "sampler": search.get("sampler"), "start": search.get("start"), "seed of the search": search.get("seed"),
+        "widens its ranges": search.get("widen") or None,
         "searched for": _objective(search), "at most": _limits(search.get("constraints") or {}),
         "learns from": ", ".join(search.get("warm_start") or []) or None,
         "early stopping": scheduler.get("kind"), "no trial stops before epoch": scheduler.get("grace_epochs"),
