@@ -287,6 +287,11 @@ def test_the_expected_bests_of_a_loss_are_the_mean_over_its_searches(searched, a
         for repeat in (1, 2) for number in (2, 3)
     ]
     board = build([*searched("lmh", 1, (60.0,)), *searched("lmh", 2, (61.0,)), *more], baseline="lmh")
-    (line,) = tuning_table(board).rows
+    table = tuning_table(board)
+    (line,) = table.rows
     assert line[:3] == ("lmh", "4", "40.0 (35.0–45.0)"), "of 30, 70, 20, 20 and of 30, 70, 40, 40"
+    assert table.headings == ("loss", "trials", "1 trial", "2 trials", "all"), "no trial was stopped"
+    stopped = attempt("lmh", [5], configuration=4, seed=10, repeat=1, status="pruned")
+    board = build([*searched("lmh", 1, (60.0,)), *searched("lmh", 2, (61.0,)), *more, stopped], baseline="lmh")
+    assert tuning_table(board).headings[-3:] == ("¼ of epochs", "½ of epochs", "all")
     assert len(tuning_charts(board)["series"]) == 2, "the page draws each search"

@@ -160,7 +160,8 @@ _SECONDS = (
 
 
 def tuning_table(board: Leaderboard) -> WordTable | None:
-    """A row per loss with searches of at least four trials, their mean; None without such a search."""
+    """A row per loss with searches of at least four trials, their mean; None without such a search. Columns by epochs
+    only where a trial was stopped: of whole trials they repeat those by trials."""
     searched = [
         (row, curves) for row in board.rows
         if (curves := [pick.tuning for pick in row.repeats if pick.tuning and pick.tuning.trials >= _TRIALS])
@@ -168,8 +169,9 @@ def tuning_table(board: Leaderboard) -> WordTable | None:
     if not searched:
         return None
     counts = _counts(max(tuning.trials for _, curves in searched for tuning in curves))
-    headings = ("loss", "trials", *(f"{count} trial{'s' if count > 1 else ''}" for count in counts), *_PARTS, "all")
-    rows = [_tuning_row(row.loss, curves, counts) for row, curves in searched]
+    parts = _PARTS if any(row.counts.get("pruned") for row, _ in searched) else {}
+    headings = ("loss", "trials", *(f"{count} trial{'s' if count > 1 else ''}" for count in counts), *parts, "all")
+    rows = [_tuning_row(row.loss, curves, counts, list(parts.values())) for row, curves in searched]
     places = [(row.dataset, row.network) for row, _ in searched]
     title = "Expected best of a search that had ended earlier, M-Recall in per cent"
     if len(set(places)) == 1:  # a narrow terminal has no room for it in every row
@@ -221,13 +223,16 @@ _OVER_SEARCHES = (
 )
 
 
-def _tuning_row(name: str, searches: Sequence[TuningCurves], counts: Sequence[int]) -> tuple[str, ...]:
+def _tuning_row(
+    name: str, searches: Sequence[TuningCurves], counts: Sequence[int], shares: Sequence[float]
+) -> tuple[str, ...]:
+    """counts: of trials. shares: of the epochs of a search."""
     known = [{int(each.at): each for each in tuning.after_trials} for tuning in searches]
     ends = [tuning.after_epochs[-1] for tuning in searches]
     parts = [
         [min(tuning.after_epochs, key=lambda each: abs(each.at - share * tuning.after_epochs[-1].at))
          for tuning in searches]
-        for share in _PARTS.values()
+        for share in shares
     ]
     trials = sorted({tuning.trials for tuning in searches})
     epochs = statistics.fmean(each.at for each in ends)
