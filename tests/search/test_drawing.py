@@ -157,6 +157,21 @@ def test_a_gaussian_process_hears_of_stopped_and_failed_trials_and_gives_the_sam
     assert other == before
 
 
+def test_a_failed_trial_counts_as_the_median_of_the_others_for_a_gaussian_process() -> None:
+    study, cell = tiny_cell("lmh", {"margin": {"low": 0.05, "high": 0.4}}, configurations=6, sampler="gp")
+    ended = [run_at(cell, 0.05 + 0.35 * place / 11, value=60 - 3 * abs(place - 5)) for place in range(12)]
+    values = sorted(trial.value for trial in [*ended[:5], *ended[6:]])
+
+    def drawn(best: FrozenTrial) -> dict[str, Any]:
+        return draw(study.search, cell, numbered([*ended[:5], best, *ended[6:]]))
+
+    failed = create_trial(
+        params=ended[5].params, distributions=distributions_of(cell), state=TrialState.PRUNED, intermediate_values={},
+    )
+    as_median, as_worst = (run_at(cell, failed.params["loss.margin"], value=value) for value in (values[5], values[0]))
+    assert drawn(failed) == drawn(as_median) != drawn(as_worst)
+
+
 def test_a_random_search_stays_random() -> None:
     study, cell = study_of(configurations=9, sampler="random")
     history = history_of(cell, 12)

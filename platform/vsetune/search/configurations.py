@@ -201,8 +201,8 @@ class ConfigurationSearch:
         """Record the outcome of a configuration. curve: (epoch, M-Recall in per cent) of every validation of its trial.
 
         finished: counts with the best value of its curve. pruned: the sampler ranks it by how far it got. failed, or
-        finished without a validation: counts like the worst pruned trial, whatever it had reached, so that the sampler
-        avoids the region. A repeated call changes nothing.
+        finished without a validation: counts like the worst pruned trial, whatever it had reached, and for a Gaussian
+        process like the median of the others. A repeated call changes nothing.
         """
         trial = self._histories[cell].numbered(number)
         assert trial is not None, f"{cell}: configuration {number} was sampled"

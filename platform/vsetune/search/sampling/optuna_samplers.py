@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import statistics
 import warnings
 from collections.abc import Container, Mapping, Sequence
 
@@ -122,9 +123,11 @@ class GaussianProcessDraws(Sampler):
 
 def _finished_for_good(history: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     """The history for a sampler that learns only from finished trials. A stopped trial counts with its best value,
-    because stopping rules let it level off first. A failed one counts as the worst known; refused draws are left out.
+    because stopping rules let it level off first. A failed one counts as the median of the others: as the worst, one
+    that failed by chance would keep draws from a good region. Refused draws are left out.
     """
     known = [worth for trial in history if math.isfinite(worth := worth_of(trial))]
+    median = statistics.median(known) if known else math.nan
     found: list[FrozenTrial] = []
     for trial in history:
         if REFUSED in trial.user_attrs:
@@ -132,7 +135,7 @@ def _finished_for_good(history: Sequence[FrozenTrial]) -> list[FrozenTrial]:
         counted = copy.copy(trial)
         if trial.state == TrialState.PRUNED and known:
             worth = worth_of(trial)
-            counted.state, counted.value = TrialState.COMPLETE, worth if math.isfinite(worth) else min(known)
+            counted.state, counted.value = TrialState.COMPLETE, worth if math.isfinite(worth) else median
         found.append(counted)
     return found
 
