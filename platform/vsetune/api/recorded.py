@@ -126,6 +126,26 @@ class RecordedStudy:
         columns = columns_of("csv", COLUMNS, found.rows)
         return pandas.DataFrame([{column.key: column.of(row) for column in columns} for row in found.rows])
 
+    def image_intervals(self, *, baseline: str | None = None, device: str = "auto") -> pandas.DataFrame:
+        """One row per loss and network with its intervals over other validation images too, as `vsetune leaderboard
+        images` computes them: `m_recall`, `m_recall_bounds` (over seeds or searches), `m_recall_image_bounds` (over
+        these and images), the same of `difference`, and others.
+
+        Scores the best weights of every seed again. baseline: a loss, by default the study's own. device: `auto`,
+        `cpu`, `cuda` or `cuda:N`. UsageError where no row has an interval over seeds or searches, StaleCheckpoint where
+        weights are gone, DataError where the data set is gone or has changed.
+        """
+        import pandas
+
+        from vsetune.data.progress import SilentProgress
+        from vsetune.study.image_intervals import image_rows
+        from vsetune.training.device import choose_device
+
+        _, rows = image_rows(
+            self._store, self.name, device=choose_device(device), progress=SilentProgress(), baseline=baseline
+        )
+        return pandas.DataFrame([row.to_plain() for row in rows])
+
     @property
     def figure(self) -> Figure:
         """Curves of the losses (see `Figure`), which Jupyter displays; `figure.save("curves.svg")`."""

@@ -22,8 +22,8 @@ from vsetune.cli.leaderboard_output import (
     read_boards,
     shares_of,
 )
-from vsetune.cli.options import Baseline, Json, flag, place_to_write, require_known
-from vsetune.cli.output import FittingTable, inform, print_json, results
+from vsetune.cli.options import Baseline, Device, Json, StudyName, flag, place_to_write, require_known
+from vsetune.cli.output import FittingTable, complain, inform, interruptible, print_json, results, stderr
 from vsetune.config.spec.yaml_files import dump_yaml
 from vsetune.errors import UsageError
 from vsetune.records.events import AttemptRecord, StudyRecord
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from vsetune.report.arithmetic import RowRun, RowSources, Step
     from vsetune.report.columns import Column as BoardColumn
     from vsetune.report.rows import Boards, Leaderboard, Row
+    from vsetune.study.image_intervals import ImageRow
 
 app = typer.Typer(
     no_args_is_help=True, help="Compare what the studies recorded.",
@@ -109,6 +110,59 @@ def notes(
         results.print(render_notes(board))
     if found.notes:
         results.print("\n".join(f"{note}." for note in found.notes), style="dim")
+
+
+@app.command(epilog="Example: vsetune leaderboard images quickstart --device cpu")
+def images(study: StudyName, baseline: Baseline = None, device: Device = "auto", as_json: Json = False) -> None:
+    """Print the intervals of a leaderboard over other validation images too, which are resampled with their captions.
+    Scores the best weights of every seed again, so it needs them and the data set. What the board claims does not
+    change."""
+    from vsetune.data.terminal_progress import terminal_progress
+    from vsetune.study.image_intervals import image_rows
+    from vsetune.training.device import choose_device
+
+    with interruptible("nothing was written"), terminal_progress(stderr) as progress:
+        board, rows = image_rows(
+            Studies(), study, device=choose_device(device), progress=progress, baseline=baseline
+        )
+    for problem in (problem for row in rows for problem in row.problems):
+        complain("warning", problem)
+    if as_json:
+        print_json({
+            "study": study, "baseline": board.baseline, "about": ABOUT_IMAGES, "rows": [row.to_plain() for row in rows]
+        })
+        return
+    for dataset, network, group in board.groups():
+        results.print(_image_table(f"{network} on {dataset}", [row for row in rows if row.row in group]))
+    results.print(ABOUT_IMAGES, style="dim")
+
+
+ABOUT_IMAGES = (
+    "95 % intervals. Over seeds, or searches of a tuned loss: where the mean of further ones would lie on these images. And "
+    "images: where it would lie on other images of the same kind, resampled with their captions. Images of another data set are "
+    "not among these. The claims of the board rest on the first and do not change."
+)
+
+
+def _image_table(title: str, rows: Sequence[ImageRow]) -> FittingTable:
+    from vsetune.report.wording import NOTHING, fixed, interval, signed
+
+    lines = []
+    for each in rows:
+        row, found = each.row, each.row.comparison
+        has_gain = found is not None and found.m_recall is not None and found.m_recall_bounds is not None
+        intervals = [
+            row.m_recall_bounds, each.m_recall_bounds,
+            found.m_recall_bounds if found is not None else None, each.difference_bounds,
+        ]
+        own, own_images, gain, gain_images = (interval(each, 2).strip() or NOTHING for each in intervals)
+        above = signed(found.m_recall, 2) if has_gain else NOTHING
+        units = f"{len(row.units)} {'searches' if row.has_searches else 'seeds'}"
+        lines.append(
+            (row.loss, fixed(row.best_m_recall, 2), units, own, own_images, above, gain, gain_images)
+        )
+    headings = ("M-Recall", "over", "95 %", "and images", "above baseline", "95 %", "and images")
+    return FittingTable(["loss", *(Column(heading, justify="right") for heading in headings)], lines, title=title)
 
 
 @app.command(epilog="Example: vsetune leaderboard explain quickstart/vsepp.info_nce")

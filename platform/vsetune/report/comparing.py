@@ -42,13 +42,10 @@ Unit = tuple[SeedResult, ...]
 def comparison_of(row: Row, baseline: Row, target_share: float) -> Comparison:
     """A comparison without correction and answers. target_share: of the baseline's mean best M-Recall, 0 to 1."""
     by_search = row.is_tuned or baseline.is_tuned
-    ours, theirs = units_of(row), units_of(baseline)
-    fresh = {seed.seed: seed for seed in baseline.headline if seed.is_evidence}
-    pairs = [(seed, fresh[seed.seed]) for seed in row.headline if seed.is_evidence and seed.seed in fresh]
+    pairs = _pairs(row, baseline)
     gains = [seed.best_m_recall - other.best_m_recall for seed, other in pairs]
-    best = statistics.fmean(means_of(theirs)) if theirs else baseline.best_m_recall or 0.0
-    if not by_search:
-        ours, theirs = [(seed,) for seed, _ in pairs], [(other,) for _, other in pairs]
+    fresh, (ours, theirs) = units_of(baseline), compared_units(row, baseline)
+    best = statistics.fmean(means_of(fresh)) if fresh else baseline.best_m_recall or 0.0
     lacking = _lacking(row, baseline, len(ours), len(theirs), by_search=by_search)
     height = _height(ours, theirs, gains, by_search=by_search)
     epochs, pace = _pace(ours, theirs, target_share, best, by_search=by_search)
@@ -65,6 +62,21 @@ def comparison_of(row: Row, baseline: Row, target_share: float) -> Comparison:
         epochs_p=1.0 if lacking else min(1.0, factor * pace.p),
         height=lacking or ("cut short" if is_cut_short else "undecided"), epochs_answer=lacking or "undecided",
     )
+
+
+def compared_units(row: Row, baseline: Row) -> tuple[list[Unit], list[Unit]]:
+    """Units of the loss and of the baseline: where either is tuned, each its own; else the seeds that both have, pair
+    by pair."""
+    if row.is_tuned or baseline.is_tuned:
+        return units_of(row), units_of(baseline)
+    pairs = _pairs(row, baseline)
+    return [(seed,) for seed, _ in pairs], [(other,) for _, other in pairs]
+
+
+def _pairs(row: Row, baseline: Row) -> list[tuple[SeedResult, SeedResult]]:
+    """Seeds that both have and that are evidence of both."""
+    fresh = {seed.seed: seed for seed in baseline.headline if seed.is_evidence}
+    return [(seed, fresh[seed.seed]) for seed in row.headline if seed.is_evidence and seed.seed in fresh]
 
 
 def _lacking(row: Row, baseline: Row, units: int, baseline_units: int, *, by_search: bool) -> Answer | None:

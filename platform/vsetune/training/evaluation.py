@@ -18,7 +18,16 @@ from vsetune.data.captions.semantic_sources import semantic_vectors_of, source_n
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 from vsetune.metrics.positives import Positives
-from vsetune.metrics.ranks import PositiveRanks, hit_at_k, map_at_r, positive_ranks, r_precision, rank_averages
+from vsetune.metrics.ranks import (
+    PositiveRanks,
+    RetrievalRanks,
+    hit_at_k,
+    map_at_r,
+    positive_ranks,
+    r_precision,
+    rank_averages,
+    retrieval_ranks,
+)
 from vsetune.metrics.recall import (
     COCO_TEST_1K,
     COCO_TEST_5K,
@@ -61,6 +70,18 @@ def score_split(
     with evaluating(network):
         found = _scores(network, dataset, split, trial, device, images, first, report, on_batch, processes)
         return owner_scores(*found, among=processes)
+
+
+def rank_split(
+    network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
+    images: int | None = None, first: FirstStage | None = None,
+) -> tuple[RetrievalRanks, Tensor]:
+    """The ranks that `score_split` summarises, of all images and all captions, and the image of each caption, (M,)
+    int64. Arguments and errors as there."""
+    with evaluating(network):
+        scores, owner = _scores(network, dataset, split, trial, device, images, first, None, None, ALONE)
+        ranked, captions = scores.shape
+        return retrieval_ranks(scores, Positives.of_owner(owner, images=ranked, captions=captions)), owner
 
 
 def evaluate(
