@@ -7,7 +7,9 @@ M-Recall curves with noise of seeds and of validations. Of the first 1 to 10 pai
 best M-Recall, its paired difference, median epochs to the baseline's best, median Difference, probability that a seed
 improves) and counts how often the nominal 95 % interval holds the value of 100,000 pairs. Beside them: the percentile
 bootstrap of the median that the board had before, and how often a loss is called different where none is.
-Prints the tables of docs/statistics.md. Seeded; about half a minute on one core.
+Then studies whose losses differ in the images that they find hard, and the intervals over units alone and over units
+and images, for the difference that further units would show on other images. Prints the tables of docs/statistics.md.
+Seeded; about two minutes on one core.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from vsetune.metrics.seed_statistics import improvement_interval, mean_interval, median_interval
+from vsetune.metrics.image_intervals import interval_with_images
+from vsetune.metrics.seed_statistics import LEVEL, improvement_interval, mean_interval, median_interval
 
 Floats = npt.NDArray[np.float64]
 SEEDS = 10
@@ -201,6 +204,90 @@ def _t_p(gain: Floats) -> Floats:
     return values
 
 
+CUTS = (-0.4, 0.4, 0.75)
+"""A query is hit at 1, 5 and 10 if its latent number, standard normal, lies below: 34, 66 and 77 %."""
+_CAPTIONS = 2
+_OF_UNIT = 0.15
+"""Share of the variance of a latent number that a unit adds to every query on its own."""
+_HEIGHT = 0.015
+"""Standard deviation of the height of a unit, in that of latent numbers: half a point of M-Recall."""
+
+
+def image_coverage(
+    *, share: float, images: int, units: int, studies: int, paired: bool = False, seed: int = 0
+) -> dict[str, float]:
+    """Share of studies of two equal losses whose interval of their difference has 0, over units and over images too.
+
+    share: of the variance of a latent number that belongs to the loss and the image, the same for all units of the
+    loss. The rest belongs to the image, to the query, and to unit and query. units: of each loss. paired: the
+    difference of pairs of units; else Welch's.
+    """
+    rng, inside = np.random.default_rng(seed), {"over units": 0, "and images": 0}
+    for start in range(0, studies, _STUDIES):
+        ours, theirs = _two_losses(rng, (min(_STUDIES, studies - start), units, images), share)
+        if paired:
+            found = {"over units": mean_interval((ours - theirs).mean(axis=-1))}
+            found["and images"] = interval_with_images([ours - theirs])
+        else:
+            found = {"over units": _welch_interval(ours.mean(axis=-1), theirs.mean(axis=-1))}
+            found["and images"] = interval_with_images([ours, -theirs])
+        for name, (low, high) in found.items():
+            inside[name] += int(((low <= 0) & (high >= 0)).sum())
+    return {name: count / studies for name, count in inside.items()}
+
+
+_STUDIES = 50
+
+
+def _two_losses(rng: np.random.Generator, shape: tuple[int, int, int], share: float) -> list[Floats]:
+    """Contributions of every image to the M-Recall of every unit, (studies, units, images) each."""
+    studies, units, images = shape
+    queries = 1 + _CAPTIONS
+
+    def normal(*sizes: int) -> npt.NDArray[np.float32]:
+        return rng.standard_normal((studies, *sizes), dtype=np.float32)
+
+    rest = np.float32(np.sqrt((1 - share - _OF_UNIT) / 2))
+    of_image = rest * (normal(1, images, 1) + normal(1, images, queries))
+    return [
+        contributions_of(
+            of_image + np.float32(np.sqrt(share)) * normal(1, images, 1)
+            + np.float32(np.sqrt(_OF_UNIT)) * normal(units, images, queries) + np.float32(_HEIGHT) * normal(units, 1, 1)
+        )
+        for _ in range(2)
+    ]
+
+
+def contributions_of(latent: npt.NDArray[np.float32]) -> Floats:
+    """Contributions to M-Recall, per cent. latent: (..., queries), the image first, then its captions."""
+    hits = np.mean([latent < cut for cut in CUTS], axis=0)
+    total: Floats = 50 * (hits[..., 0] + hits[..., 1:].mean(axis=-1))
+    return total
+
+
+def _welch_interval(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
+    """Of many studies at once, equally many units each."""
+    units, center = ours.shape[-1], ours.mean(axis=-1) - theirs.mean(axis=-1)
+    one, other = (side.var(axis=-1, ddof=1) / units for side in (ours, theirs))
+    freedom = (units - 1) * (one + other) ** 2 / (one**2 + other**2)
+    half = special.stdtrit(freedom, (1 + LEVEL) / 2) * np.sqrt(one + other)
+    return center - half, center + half
+
+
+def print_images(studies: int) -> None:
+    sizes = [(images, units) for images in (500, 1000) for units in (3, 5, 10)]
+    print("\n| compared | share | interval | " + " | ".join(f"{units} x {images}" for images, units in sizes) + " |")
+    for paired in (False, True):
+        for share in (0.0, 0.05, 0.1):
+            found = [
+                image_coverage(share=share, images=images, units=units, studies=studies, paired=paired)
+                for images, units in sizes
+            ]
+            for name in found[0]:
+                cells = " | ".join(f"{100 * each[name]:.1f}" for each in found)
+                print(f"| {'pairs' if paired else 'searches'} | {100 * share:.0f} % | {name} | {cells} |")
+
+
 def main(studies: int) -> None:
     heads = " | ".join(str(seeds) for seeds in range(1, SEEDS + 1))
     print(f"| interval of | world | {heads} |\n| --- | --- |{' ---: |' * SEEDS}")
@@ -212,6 +299,7 @@ def main(studies: int) -> None:
     print(f"\nBoards of 3 comparisons without any difference, one called, per cent:\n| question | {heads} |")
     called = false_calls(comparisons=3, studies=studies)
     print(f"| higher or lower | {' | '.join(f'{100 * share:.1f}' for share in called)} |")
+    print_images(studies // 2)
 
 
 if __name__ == "__main__":

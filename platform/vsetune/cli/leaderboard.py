@@ -33,8 +33,8 @@ from vsetune.storage.whole_files import write_text
 if TYPE_CHECKING:
     from vsetune.report.arithmetic import RowRun, RowSources, Step
     from vsetune.report.columns import Column as BoardColumn
+    from vsetune.report.image_rows import ImageRow
     from vsetune.report.rows import Boards, Leaderboard, Row
-    from vsetune.study.image_intervals import ImageRow
 
 app = typer.Typer(
     no_args_is_help=True, help="Compare what the studies recorded.",

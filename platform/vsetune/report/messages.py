@@ -35,3 +35,13 @@ UNTRAINED_BASELINE = Message(
 # tables of papers
 UNKNOWN_NAME = Message("VSE-B007", "leaderboard table: no {kind} is called {name}; {hint}need one of {known}")
 NAME_WITHOUT_LETTERS = Message("VSE-B008", "leaderboard table: --as {word}={name}: need a name with letters or digits")
+
+# intervals over images
+SCORED_OTHERWISE = Message(
+    "VSE-B025", "{trial}: its best weights have M-Recall {got:.6f} here, {recorded:.6f} is recorded: another device "
+    "rounds otherwise, and moves single hits"
+)
+OTHER_BEST_WEIGHTS = Message(
+    "VSE-B026", "{trial}: its best weights have M-Recall {got:.6f} here, {recorded:.6f} is recorded: they are not those "
+    "of its best validation, so its row has no interval over images; put that file back, or train the trial again"
+)

@@ -298,11 +298,3 @@ NO_UNITS = Message(
     "VSE-S193", "study {study}: no loss has an interval over seeds or searches, so none has one over images too; need "
     "two seeds that finished and did not choose, or three searches: vsetune study confirm {study} --seeds 3"
 )
-SCORED_OTHERWISE = Message(
-    "VSE-S194", "{trial}: its best weights have M-Recall {got:.6f} here, {recorded:.6f} is recorded: another device "
-    "rounds otherwise, and moves single hits"
-)
-OTHER_BEST_WEIGHTS = Message(
-    "VSE-S196", "{trial}: its best weights have M-Recall {got:.6f} here, {recorded:.6f} is recorded: they are not those "
-    "of its best validation, so its row has no interval over images; put that file back, or train the trial again"
-)
