@@ -15,6 +15,7 @@ from vsetune.cli import messages
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.records.events import AttemptStart, ValidationPoint
 from vsetune.records.studies import Studies
+from vsetune.study import messages as of_study
 from vsetune.study.preparation import prepare_study
 from vsetune.study.study_file import load_study
 from vsetune.training.attempt import Attempt
@@ -177,3 +178,8 @@ def test_a_repeated_run_has_the_same_curve(vsetune, record, tmp_path) -> None:
         curve.append((point.epoch, point.m_recall))
     (recorded,) = Studies().attempts("tiny")
     assert tuple(curve) == recorded.curve
+
+
+def test_a_board_of_one_seed_has_no_intervals_over_images(vsetune, record) -> None:
+    record()
+    assert vsetune("leaderboard", "images", "tiny", "--baseline", "lmh").refused(of_study.NO_UNITS)

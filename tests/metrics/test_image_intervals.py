@@ -85,7 +85,8 @@ def test_intervals_are_those_of_plain_loops_and_contain_those_over_units() -> No
         ours = one + own * difficulty
         low, high = interval_with_images([ours, -other])
         for study in range(7):
-            assert (low[study], high[study]) == pytest.approx(by_loops([ours[study].tolist(), (-other[study]).tolist()]))
+            by_hand = by_loops([ours[study].tolist(), (-other[study]).tolist()])
+            assert (low[study], high[study]) == pytest.approx(by_hand)
             over_units = welch(ours[study].mean(axis=1).tolist(), other[study].mean(axis=1).tolist())
             assert over_units.low is not None
             assert low[study] <= over_units.low + 1e-9

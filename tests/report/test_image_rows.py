@@ -110,7 +110,7 @@ def test_weights_that_do_not_give_what_is_recorded_are_named(seeds: Seeds, more:
             seeds.add(loss, seed)
     trial = seeds.attempts[0].start.trial
     found = seeds.hits[trial]
-    seeds.hits[trial] = replace(found, of_captions=found.of_captions + more / IMAGES)  # M-Recall rises by 10 * more / IMAGES
+    seeds.hits[trial] = replace(found, of_captions=found.of_captions + more / IMAGES)  # M-Recall + more / 3
     baseline, loss = with_images(seeds.rows(), seeds.hits)
     assert [fits(problem, message, trial=trial) for problem in baseline.problems] == [True]
     is_usable = message is messages.SCORED_OTHERWISE

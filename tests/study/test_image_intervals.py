@@ -29,7 +29,6 @@ from vsetune.study import messages
 from vsetune.study.image_intervals import image_rows
 from vsetune.training.validation import evenly_spread
 
-
 VALIDATED = 60
 
 
@@ -134,13 +133,19 @@ def test_other_weights_give_a_warning_and_no_interval(copied: Path) -> None:
     assert loss.m_recall_bounds is not None
 
 
-def test_missing_weights_and_data_are_refused(copied: Path) -> None:
+def test_missing_weights_are_refused(copied: Path) -> None:
     trial = rows_of()[1].row.headline[1].trial
     weights = folder_of_study("small") / "trials" / trial / BEST_FILE
     weights.rename(weights.with_suffix(".gone"))
     with refused(messages.NO_CHECKPOINT, where=f"attempt small/{trial}/1"):
         rows_of()
-    weights.with_suffix(".gone").rename(weights)
-    (copied / "data" / "scenes").rename(copied / "data" / "gone")
-    with pytest.raises(DataError):
-        rows_of()
+
+
+def test_a_missing_data_set_is_refused(finished: RecordedStudy, home_of_study: Path) -> None:
+    data = home_of_study / "data" / "scenes"
+    away = data.rename(data.with_name("away"))
+    try:
+        with pytest.raises(DataError):
+            rows_of()
+    finally:
+        away.rename(data)

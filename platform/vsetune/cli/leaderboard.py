@@ -138,9 +138,9 @@ def images(study: StudyName, baseline: Baseline = None, device: Device = "auto",
 
 
 ABOUT_IMAGES = (
-    "95 % intervals. Over seeds, or searches of a tuned loss: where the mean of further ones would lie on these images. And "
-    "images: where it would lie on other images of the same kind, resampled with their captions. Images of another data set are "
-    "not among these. The claims of the board rest on the first and do not change."
+    "95 % intervals. Over seeds, or searches of a tuned loss: where the mean of further ones would lie on these images. "
+    "Images too: where it would lie on other images, with their captions, from where these came; not on another data "
+    "set. The claims of the board rest on the first and do not change."
 )
 
 
@@ -150,18 +150,16 @@ def _image_table(title: str, rows: Sequence[ImageRow]) -> FittingTable:
     lines = []
     for each in rows:
         row, found = each.row, each.row.comparison
-        has_gain = found is not None and found.m_recall is not None and found.m_recall_bounds is not None
-        intervals = [
-            row.m_recall_bounds, each.m_recall_bounds,
-            found.m_recall_bounds if found is not None else None, each.difference_bounds,
-        ]
-        own, own_images, gain, gain_images = (interval(each, 2).strip() or NOTHING for each in intervals)
-        above = signed(found.m_recall, 2) if has_gain else NOTHING
-        units = f"{len(row.units)} {'searches' if row.has_searches else 'seeds'}"
-        lines.append(
-            (row.loss, fixed(row.best_m_recall, 2), units, own, own_images, above, gain, gain_images)
-        )
-    headings = ("M-Recall", "over", "95 %", "and images", "above baseline", "95 %", "and images")
+        gain, gain_bounds = (None, None) if found is None else (found.m_recall, found.m_recall_bounds)
+        lines.append((
+            row.loss, fixed(row.best_m_recall, 2), f"{len(row.units)} {'searches' if row.has_searches else 'seeds'}",
+            *(interval(ends, 2).strip() or NOTHING for ends in (row.m_recall_bounds, each.m_recall_bounds)),
+            NOTHING if gain is None or gain_bounds is None else signed(gain, 2),
+            *(interval(ends, 2).strip() or NOTHING for ends in (gain_bounds, each.difference_bounds)),
+        ))
+    headings = (
+        "M-Recall", "over", "95 %", "images too", "above baseline", "95 % of that", "of that, images too",
+    )
     return FittingTable(["loss", *(Column(heading, justify="right") for heading in headings)], lines, title=title)
 
 

@@ -17,8 +17,9 @@ from vsetune.report.rows import Bounds, Row
 
 _EQUAL = 1e-6
 """Per cent. One hit changes M-Recall by more."""
-_OTHER_WEIGHTS = 0.1
-"""Per cent. Another device rounds scores otherwise and moves single hits, hundredths of a per cent of 1,000 images."""
+_ROUNDING = 0.1
+"""Per cent; of few images six hits. Another device rounds scores otherwise, which moves single hits: one hit of an image
+is a sixtieth of a per cent of 1,000 images."""
 
 Hits = Mapping[str, ImageHits]
 """Of the best weights, by the name of the trial."""
@@ -59,7 +60,7 @@ class ImageRow:
 
 
 def needs_hits(rows: Sequence[Row]) -> list[Row]:
-    """Those whose hits are needed, of the rows of one network and data set: with an interval, and the baseline of a difference."""
+    """Of the rows of one network and data set those with an interval, and the baseline of a difference with one."""
     differ = [row for row in rows if row.comparison is not None and row.comparison.m_recall_bounds is not None]
     return [
         row for row in rows
@@ -97,7 +98,8 @@ def _problems(row: Row, hits: Hits) -> list[Problem]:
         got = hits[seed.trial].m_recall
         distance = abs(got - seed.best_m_recall)
         if distance > _EQUAL:
-            message = messages.OTHER_BEST_WEIGHTS if distance > _OTHER_WEIGHTS else messages.SCORED_OTHERWISE
+            most = max(_ROUNDING, 100 / len(hits[seed.trial].captions))
+            message = messages.OTHER_BEST_WEIGHTS if distance > most else messages.SCORED_OTHERWISE
             found.append(message(trial=seed.trial, got=got, recorded=seed.best_m_recall))
     return found
 

@@ -42,6 +42,6 @@ SCORED_OTHERWISE = Message(
     "rounds otherwise, and moves single hits"
 )
 OTHER_BEST_WEIGHTS = Message(
-    "VSE-B026", "{trial}: its best weights have M-Recall {got:.6f} here, {recorded:.6f} is recorded: they are not those "
-    "of its best validation, so its row has no interval over images; put that file back, or train the trial again"
+    "VSE-B026", "{trial}: its best weights have M-Recall {got:.6f} here, {recorded:.6f} is recorded: they are not "
+    "those of its best validation, so its row has no interval over images; put that file back, or train the trial again"
 )

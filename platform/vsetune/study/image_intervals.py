@@ -29,8 +29,8 @@ def image_rows(
 
     The best weights of the headline seeds of every row with an interval over seeds or searches are scored on the
     validation split as the trial was validated, in its own arithmetic and by its first stage. baseline: as of
-    `recorded_board`. UsageError where no row has such an interval; StaleCheckpoint for weights that are gone or damaged;
-    DataError for a data set that is gone or has changed; other errors as of `recorded_board`.
+    `recorded_board`. UsageError where no row has such an interval; StaleCheckpoint for weights that are gone or
+    damaged; DataError for a data set that is gone or has changed; other errors as of `recorded_board`.
     """
     attempts = store.attempts(study)
     board = recorded_board(store, study, attempts, baseline=baseline)
