@@ -115,4 +115,4 @@ def test_the_interval_with_images_covers_what_it_states() -> None:
     """300 studies: a share of 95 % is known to 2.5 points in 95 of 100 cases."""
     found = interval_coverage.image_coverage(share=0.1, images=500, units=5, studies=300)
     assert found["and images"] >= 0.915
-    assert found["over units"] <= 0.85
+    assert found["over units"] <= 0.87

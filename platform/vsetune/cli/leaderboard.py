@@ -138,9 +138,9 @@ def images(study: StudyName, baseline: Baseline = None, device: Device = "auto",
 
 
 ABOUT_IMAGES = (
-    "95 % intervals. Over seeds, or searches of a tuned loss: where the mean of further ones would lie on these images. "
-    "Images too: where it would lie on other images, with their captions, from where these came; not on another data "
-    "set. The claims of the board rest on the first and do not change."
+    "95 % intervals. Over seeds, or searches of a tuned loss: where the mean of further ones would lie on these "
+    "images. Images too: where it would lie on other images, with their captions, from where these came; not on "
+    "another data set. The claims of the board rest on the first and do not change."
 )
 
 

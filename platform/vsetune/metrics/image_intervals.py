@@ -82,8 +82,8 @@ def interval_with_images(sides: Sequence[npt.ArrayLike], level: float = LEVEL) -
     the mean of units and of the mean of images, less the part that is in both (Cameron, Gelbach and Miller 2011; Owen
     2007). All three are unbiased for any number of units. The half widths of the parts are added as squares,
     t^2 V_units + t^2 (V_images - V_both), each with its own degrees of freedom (as Howe 1974), so the interval is never
-    narrower than that over units alone. With one t for both, by Satterthwaite's degrees, pairs of two or three seeds
-    cover too little. A bootstrap that resamples units and images counts V_both three times, and covers too much.
+    narrower than that over units alone. With one t for both, by Satterthwaite's degrees, two or three pairs of seeds
+    cover too little. A bootstrap that resamples units and images counts V_both three times and covers too much.
     """
     rows = [np.asarray(side, dtype=np.float64) for side in sides]
     images = rows[0].shape[-1]

@@ -18,8 +18,8 @@ from vsetune.report.rows import Bounds, Row
 _EQUAL = 1e-6
 """Per cent. One hit changes M-Recall by more."""
 _ROUNDING = 0.1
-"""Per cent; of few images six hits. Another device rounds scores otherwise, which moves single hits: one hit of an image
-is a sixtieth of a per cent of 1,000 images."""
+"""Per cent; of few images six hits. Another device rounds scores otherwise, which moves single hits: one hit of an
+image is a sixtieth of a per cent of 1,000 images."""
 
 Hits = Mapping[str, ImageHits]
 """Of the best weights, by the name of the trial."""
