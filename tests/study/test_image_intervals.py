@@ -29,6 +29,7 @@ from vsetune.study import messages
 from vsetune.study.image_intervals import image_rows
 from vsetune.training.validation import evenly_spread
 
+DATA = {"path": "data/scenes", "scenes": {"train": 160, "validation": 80, "test": 16}}
 VALIDATED = 60
 
 
@@ -36,14 +37,13 @@ VALIDATED = 60
 def home_of_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with a finished study of two losses and two seeds, whose networks have learned something."""
     home = tmp_path_factory.mktemp("learned")
-    data = {"path": "data/scenes", "scenes": {"train": 160, "validation": 80, "test": 16}}
     training = {"epochs": 4, "batch_size": 40, "validate_every_steps": 30, "learning_rate": 5e-3}
     ranked = {"validation_images": VALIDATED}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VSETUNE_HOME", str(home))
         patch.setenv("MLFLOW_TRACKING_URI", "none")
         without_ray(patch)
-        small_study(data=data, training=training, evaluation=ranked, baseline="info_nce").run(progress=False)
+        small_study(data=DATA, training=training, evaluation=ranked, baseline="info_nce").run(progress=False)
     return home
 
 
@@ -117,6 +117,18 @@ def copied(home_of_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     shutil.copytree(home_of_study, home)
     monkeypatch.setenv("VSETUNE_HOME", str(home))
     return home
+
+
+def test_a_trial_that_reranks_is_scored_with_its_first_stage(finished: RecordedStudy, monkeypatch) -> None:
+    without_ray(monkeypatch)
+    small_study(
+        study="second", data=DATA, networks=[{"name": "scan", "fixed": {"embedding_size": 8, "word_size": 8}}],
+        losses=["lmh"], evaluation={"rerank": {"first": f"small/{finished.trials[0]}", "top": 10}},
+        training={"epochs": 1, "batch_size": 40, "learning_rate": 1e-2},
+    ).run(progress=False)
+    (row,) = rows_of("second")
+    assert (len(row.scored), row.problems, row.images) == (2, (), 80)
+    assert row.m_recall_bounds is not None
 
 
 def test_other_weights_give_a_warning_and_no_interval(copied: Path) -> None:
