@@ -111,6 +111,7 @@ def test_a_trial_that_loses_a_process_is_interrupted_and_goes_on_alone(tmp_path:
     alone.cleanup()
 
 
+@pytest.mark.slow
 def test_a_network_that_is_not_trained_has_the_scores_of_one_process(tmp_path: Path, make_config: Any) -> None:
     """`epochs: 0`: two processes share the one validation, the test split and a further test set."""
 
