@@ -101,6 +101,7 @@ def points(attempt: Any) -> list[Any]:
     return [(point.step, point.m_recall, point.metrics["train_loss"]) for point in attempt.history]
 
 
+@pytest.mark.slow
 def test_a_trial_goes_on_with_another_number_of_processes(make_trial: Any, tmp_path: Path) -> None:
     trial = make_trial(loss={"name": "contrastive"}, epochs=3.0)  # a loss that samples
     whole = points(run_through(open_attempt(trial, tmp_path / "whole")))
