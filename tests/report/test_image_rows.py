@@ -115,4 +115,5 @@ def test_weights_that_do_not_give_what_is_recorded_are_named(seeds: Seeds, more:
     assert [fits(problem, message, trial=trial) for problem in baseline.problems] == [True]
     is_usable = message is messages.SCORED_OTHERWISE
     assert (baseline.m_recall_bounds is not None) == (loss.difference_bounds is not None) == is_usable
-    assert loss.m_recall_bounds is not None
+    low, high = loss.m_recall_bounds
+    assert low < loss.row.best_m_recall < high

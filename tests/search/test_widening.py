@@ -42,7 +42,6 @@ def searched(
     found = []
     for _ in range(BUDGET[sampler] if count is None else count):
         suggestion = running.ask(cell.name)
-        assert suggestion is not None
         tell(suggestion)
         found.append(suggestion)
     return found

@@ -128,7 +128,8 @@ def test_a_trial_that_reranks_is_scored_with_its_first_stage(finished: RecordedS
     ).run(progress=False)
     (row,) = rows_of("second")
     assert (len(row.scored), row.problems, row.images) == (2, (), 80)
-    assert row.m_recall_bounds is not None
+    low, high = row.m_recall_bounds
+    assert low < row.row.best_m_recall < high
 
 
 def test_other_weights_give_a_warning_and_no_interval(copied: Path) -> None:
@@ -142,7 +143,8 @@ def test_other_weights_give_a_warning_and_no_interval(copied: Path) -> None:
     assert [fits(problem, of_report.OTHER_BEST_WEIGHTS, trial=trial) for problem in baseline.problems] == [True]
     assert baseline.m_recall_bounds is None
     assert loss.difference_bounds is None
-    assert loss.m_recall_bounds is not None
+    low, high = loss.m_recall_bounds
+    assert low < loss.row.best_m_recall < high
 
 
 def test_missing_weights_are_refused(copied: Path) -> None:
