@@ -1,9 +1,9 @@
 """The errors that users see, with their exit codes, and the messages they carry, with their stable codes.
 
-Each package words its messages in its `messages.py`, as constants: `SHARD_CUT = Message("VSE-D004", "{shard}: ...")`,
-raised by `raise DataError(messages.SHARD_CUT(shard=path))`. The letter names the package: A api, C config, O storage,
-M metrics, L losses, N networks, R records, D data, E search, T training, B report, Q quality, S study, G nightly,
-X cli. A code keeps its meaning for ever and is not used again.
+A sentence stands where it is raised, with its code and its fields:
+`raise DataError("VSE-D004", "{shard}: {missing} bytes are missing", shard=path, missing=3)`.
+The letter names the package: A api, C config, O storage, M metrics, L losses, N networks, R records, D data, E search,
+T training, B report, Q quality, S study, G nightly, X cli. A code keeps its meaning for ever and is not used again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,13 @@ class Message:
 
 
 class VsetuneError(Exception):
-    """Root of the tree; catch this to catch everything vsetune raises on purpose."""
+    """Root of the tree; catch this to catch everything vsetune raises on purpose.
+
+    what: the whole text, or a code with `text` (a format string) and its fields.
+    """
+
+    def __init__(self, what: str = "", text: str | None = None, /, **fields: Any) -> None:
+        super().__init__(what if text is None else Message(what, text)(**fields))
 
     @property
     def problem(self) -> Problem:
@@ -71,11 +77,14 @@ class UsageError(VsetuneError):
 class ConfigError(UsageError):
     """A study, recipe or trial that does not describe something we can run.
 
-    problems: every problem of the file, one line each; the message joins them with newlines.
+    problems: every problem of the file, one line each; the message joins them with newlines. Or a code with `text` (a
+    format string) and its fields.
     """
 
-    def __init__(self, problems: str | Sequence[str]) -> None:
-        self.problems = [problems] if isinstance(problems, str) else list(problems)
+    def __init__(self, problems: str | Sequence[str], text: str | None = None, /, **fields: Any) -> None:
+        if isinstance(problems, str):
+            problems = [problems if text is None else Message(problems, text)(**fields)]
+        self.problems = list(problems)
         super().__init__("\n".join(self.problems))
 
     @property

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import vsetune
-from vsetune.errors import ConfigError, DataError, Message
+from vsetune.errors import ConfigError, DataError, Message, VsetuneError
 
 SOURCES = Path(vsetune.__file__).parent
 LETTERS = {
@@ -80,6 +80,13 @@ def test_an_error_keeps_code_and_fields_on_its_way_to_another_process() -> None:
     there = pickle.loads(pickle.dumps(error))
     assert str(there) == "a.tar: 3 bytes are missing; copy it again."
     assert (there.problem.code, there.problem.fields) == ("VSE-D999", {"shard": "a.tar", "missing": 3})
+
+
+@pytest.mark.parametrize("kind", [DataError, ConfigError])
+def test_an_error_is_raised_with_its_code_sentence_and_fields(kind: type[VsetuneError]) -> None:
+    there = pickle.loads(pickle.dumps(kind("VSE-D998", "{what}: got {text!r}", what="row 3", text="{x}")))
+    assert str(there) == "row 3: got '{x}'"
+    assert (there.problem.code, there.problem.fields) == ("VSE-D998", {"what": "row 3", "text": "{x}"})
 
 
 def test_several_problems_keep_their_codes_and_their_places() -> None:
