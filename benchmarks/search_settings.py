@@ -52,7 +52,6 @@ VARIANTS: dict[str, Settings] = {
     "two at once": {"search": {"at_once": 2}},
     "four at once": {"search": {"at_once": 4}},
     "eight at once": {"search": {"at_once": 8}},
-    "widen": {"search": {"widen": True}},
     "random": {"search": {"sampler": "random"}},
     "sobol": {"search": {"sampler": "sobol"}},
     "grid": {"search": {"sampler": "grid"}},

@@ -105,7 +105,7 @@ def test_the_fingerprint_of_a_study_without_passwords_is_that_of_its_settings(re
     counted["data"] = counted["data"] | {"path": None}
     later = {
         "at_once": None, "objective": "best_m_recall", "target": "baseline", "warm_start": [], "points": [],
-        "repeats": 1, "widen": False,
+        "repeats": 1,
         "constraints": {"seconds_per_epoch": None, "peak_memory_gib": None},
     }  # nor had searches these
     assert {key: counted["search"].pop(key) for key in later} == later

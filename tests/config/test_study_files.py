@@ -337,7 +337,7 @@ def test_a_study_from_before_keeps_its_fingerprint_where_its_file_says_how_it_se
     study = parse_spec(MINIMAL | older, StudySpec, where="f")
     plain = study.to_plain()
     assert parse_spec(plain, StudySpec, where="f") == study
-    later = ("at_once", "objective", "target", "constraints", "warm_start", "points", "repeats", "widen")
+    later = ("at_once", "objective", "target", "constraints", "warm_start", "points", "repeats")
     for key in ("start", *later):
         del plain["search"][key]
     del plain["scheduler"]["patience_epochs"], plain["scheduler"]["fewest_trials"], plain["scheduler"]["least_chance"]

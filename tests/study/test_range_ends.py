@@ -19,8 +19,7 @@ from vsetune.report.building import build
 from vsetune.report.export import to_json, to_latex, to_markdown
 from vsetune.report.page import to_html
 from vsetune.report.rows import AT_RANGE_END
-from vsetune.search.widening import NEAR, near_end
-from vsetune.study.range_ends import board_with_ends, range_ends
+from vsetune.study.range_ends import NEAR, board_with_ends, near_end, range_ends
 
 LINEAR = Range(low=0.0, high=2.0)
 LOG = Range(low=1e-4, high=1e-2, log=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -50,7 +49,7 @@ def serve(
         store.record(study)
     with StudyServer(
         store, studies or [], host=host, port=port, ask=AskedTrials(store, device=choose_device(device)),
-        baseline=baseline, mlflow_url=ui, told=partial(board_with_ends, store=store), hit_share=shares.hit,
+        baseline=baseline, mlflow_url=ui, told=board_with_ends, hit_share=shares.hit,
         target_share=shares.target,
     ) as server:
         inform(f"studies: {server.url}  (Ctrl-C ends it)")

@@ -246,10 +246,6 @@ UNTRAINED_BASELINE = Message(
     "VSE-C131", "cell {baseline} is trained for 0 epochs, so nothing can be compared with it; name a loss that is "
     "trained"
 )
-SAMPLER_CANNOT_WIDEN = Message(
-    "VSE-C136", "search.widen: got true with the sampler {sampler}, whose draws need ranges that stay; set "
-    "`sampler: gp` or `sampler: tpe`, or leave it out",
-)
 READS_PATCHES = Message(
     "VSE-C135", "{key}: {model}: is a SigLIP 2 that reads patches of images of any shape (NaFlex), need one image "
     "size; name a SigLIP 2 that has one, such as google/siglip2-base-patch16-224"

@@ -32,8 +32,7 @@ from vsetune.search import messages
 from vsetune.search.drawing import CellDrawing
 from vsetune.search.sampling.sampler import Draw, distributions_of
 from vsetune.search.space_gaps import gaps_of
-from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT, TrialHistory, worth_of
-from vsetune.search.widening import FROM, TIMES, UNTIL, WIDENED, Ranges, widened_ranges, with_ranges
+from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT, TrialHistory
 
 logger = logging.getLogger(__name__)
 logging.getLogger("optuna").setLevel(logging.ERROR)
@@ -123,9 +122,6 @@ class ConfigurationSearch:
                 trial = _trial_of(each)
                 _require_same_space(each.cell, trial.distributions, self._distributions[each.cell])
                 self._histories[each.cell].add(trial)
-        for name, history in self._histories.items():
-            if history.widened:
-                self._search_within(name, history.widened[-1])
 
     def suggestions(self, cell: str) -> list[Suggestion]:
         """Every configuration suggested so far, in order; refused draws are left out."""
@@ -168,12 +164,11 @@ class ConfigurationSearch:
             history = self._histories[cell]
             if not history and (gaps := gaps_of(self._spec, self._cells[cell])):
                 logger.warning("%s", gaps)
-            ranges = self._widen(cell)
             drawn = drawing.next(history)
             if drawn is None:
                 break
             reason = refuses(cell, drawn.configuration) if refuses is not None else None
-            number = self._store(cell, drawn, reason, ranges)
+            number = self._store(cell, drawn, reason)
             if reason is None:
                 logger.info("search: %s: configuration %d by %s", cell, number, drawn.why)
                 return Suggestion(cell, number, drawn.configuration, is_open=True, drawn_by=drawn.why)
@@ -214,41 +209,11 @@ class ConfigurationSearch:
         best = best_of_curve(curve).m_recall if is_complete else None
         self._histories[cell].update(_ended(trial, state, best, points))
 
-    def _widen(self, cell: str) -> Ranges | None:
-        """Widen the ranges of a cell at the ends where its best trial lies. Returns all that the search has widened so
-        far, to be stored with the next draw; None if nothing was widened."""
-        history, refuses, budget = self._histories[cell], self._refuses, self._spec.configurations
-        if not self._spec.widen or self._drawings[cell].is_start(history):
-            return None
-        ended, sampled = history.ended - history.refused - history.taught, history.own - history.refused
-        if ended < FROM * budget or sampled >= UNTIL * budget:
-            return None
-        best = max(history, key=worth_of)
-        wider = {} if worth_of(best) == -math.inf else widened_ranges(
-            self._cells[cell], best.params, lambda each: refuses is None or refuses(cell, each) is None
-        )
-        earlier = {name: [each[name] for each in history.widened if name in each] for name in wider}
-        ranges = {
-            name: {"low": domain.low, "high": domain.high} for name, domain in wider.items()
-            if len({(ends["low"], ends["high"]) for ends in earlier[name]}) < TIMES
-        }
-        if not ranges:
-            return None
-        logger.info("search: %s: ranges widened to %s", cell, ranges)
-        so_far = {**(history.widened[-1] if history.widened else {}), **ranges}
-        self._search_within(cell, so_far)
-        return so_far
-
-    def _search_within(self, cell: str, ranges: Ranges) -> None:
-        self._cells[cell] = with_ranges(self._cells[cell], ranges)
-        self._distributions[cell] = distributions_of(self._cells[cell])
-        self._drawings[cell].search_within(self._cells[cell])
-
-    def _store(self, cell: str, drawn: Draw, reason: str | None, ranges: Ranges | None) -> int:
+    def _store(self, cell: str, drawn: Draw, reason: str | None) -> int:
         """Returns the number of the stored configuration."""
         attributes = {
             DRAWN_BY: drawn.why, **({NOTES: dict(drawn.notes)} if drawn.notes else {}),
-            **({} if ranges is None else {WIDENED: ranges}), **({} if reason is None else {REFUSED: reason[:500]}),
+            **({} if reason is None else {REFUSED: reason[:500]}),
         }
         return self._add(cell, "running" if reason is None else "refused", drawn.configuration, attributes)
 

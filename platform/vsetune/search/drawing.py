@@ -56,11 +56,6 @@ class CellDrawing:
         )]
         self.starts: Sequence[Mapping[str, Value]] = ()
 
-    def search_within(self, cell: Cell) -> None:
-        """The next draws are from the ranges of this cell, which are wider than those up to now."""
-        self._cell, self._size, distributions = cell, configurations_in(cell), distributions_of(cell)
-        self._spaces = [replace(space, cell=cell, distributions=distributions) for space in self._spaces]
-
     def uncovered(self) -> str:
         """Why the budget does not cover a grid, in one line; empty where it does, and for other samplers."""
         return uncovered(self._spaces[0]) if self._sampler.name == "grid" else ""

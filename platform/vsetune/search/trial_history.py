@@ -8,8 +8,6 @@ from typing import Any, overload
 
 from optuna.trial import FrozenTrial, TrialState
 
-from vsetune.search.widening import WIDENED
-
 REFUSED = "refused"
 """Attribute of a trial whose configuration no spec accepts: the reason."""
 TAUGHT = "taught by"
@@ -24,7 +22,6 @@ class TrialHistory(Sequence[FrozenTrial]):
     """Grows by `add`; `update` replaces a trial with its ended version. Trials in it are not modified.
 
     refused: draws that no spec accepts. taught: trials of other studies. Both are included, for samplers to learn from.
-    widened: for each time that the search widened ranges, all that it had widened by then.
     """
 
     def __init__(
@@ -36,7 +33,6 @@ class TrialHistory(Sequence[FrozenTrial]):
         self._applying = applying
         self._drawn: dict[frozenset[tuple[str, Any]], int] = {}
         self.refused = self.taught = 0
-        self.widened: list[Mapping[str, Mapping[str, float]]] = []
         for trial in trials:
             self.add(trial)
 
@@ -44,7 +40,6 @@ class TrialHistory(Sequence[FrozenTrial]):
         self._places[trial.number] = len(self._trials)
         self._trials.append(trial)
         self.refused += REFUSED in trial.user_attrs
-        self.widened += [trial.user_attrs[WIDENED]] if WIDENED in trial.user_attrs else []
         if TAUGHT in trial.user_attrs:
             self.taught += 1
         else:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, repeated_cells, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
@@ -16,6 +15,7 @@ from vsetune.records.studies import Studies, StudyState
 from vsetune.report.rows import Cost
 from vsetune.report.selection import Trial, cost_of, trials_of, why_cannot_draw
 from vsetune.study.cell_budget import CellBudget
+from vsetune.study.recorded_studies import spec_of
 
 PROMISED = "promised_trials"
 """Tag of a study: how many trials it asks for. It serves readers that do not have the study's components."""
@@ -99,7 +99,7 @@ def _promised(record: StudyRecord) -> int | None:
     if PROMISED in record.tags:
         return int(record.tags[PROMISED])
     try:
-        study = parse_spec(dict(record.config), StudySpec, where=record.name)
+        study = spec_of(record)
         return promised_trials(study, resolve_cells(study, where=record.name))
     except ConfigError:
         return None

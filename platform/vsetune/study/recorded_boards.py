@@ -47,4 +47,4 @@ def completed_board(board: Leaderboard, records: Sequence[StudyRecord], store: S
 
     Raises StorageError if a log cannot be read.
     """
-    return with_recalls(board_with_ends(board, records, store), store)
+    return with_recalls(board_with_ends(board, records), store)

@@ -29,9 +29,20 @@ def study_of(record: StudyRecord) -> StudySpec:
     }
     if plugins:
         load_kept(plugins, folder_of_study(record.name), where=f"study {record.name}")
-    return parse_spec(dict(record.config), StudySpec, where=f"study {record.name}")
+    return spec_of(record)
 
 
+def spec_of(record: StudyRecord) -> StudySpec:
+    """The study of a record whose plugins are loaded, or do not matter. ConfigError for a study of another version."""
+    config = {
+        key: {name: each for name, each in value.items() if name not in _DROPPED[key]} if key in _DROPPED else value
+        for key, value in record.config.items()
+    }
+    return parse_spec(config, StudySpec, where=f"study {record.name}")
+
+
+_DROPPED: Mapping[str, Sequence[str]] = {"search": ("widen",)}
+"""Settings that this version no longer has. A study that used one is read without it."""
 _TRAINED = ("network", "loss", "training")
 """Parts of a trial that define the training; the place of its data and its logging may differ."""
 _MISSING = "nothing"

@@ -99,10 +99,6 @@ class SearchSpec(Spec):
     training: dict[str, SearchDomain] = Field(
         default_factory=dict, description="training hyperparameters to search, e.g. learning_rate: default",
     )
-    widen: bool = Field(
-        False, description="gp, tpe: a range grows, at most twice, where the best trial so far lies at its end; each "
-        "cell widens its own ranges, within the same budget",
-    )
     objective: ObjectiveName = Field(
         "best_m_recall", description="what the sampler learns from and the winner is picked by; with epochs_to_target "
         "trials of the search stop at the target",
@@ -238,7 +234,6 @@ class StudySpec(Spec):
         for key, older in (
             ("at_once", None), ("start", "random"), ("objective", "best_m_recall"), ("target", "baseline"),
             ("constraints", ConstraintSpec().to_plain()), ("warm_start", []), ("points", []), ("repeats", 1),
-            ("widen", False),
         ):
             if search[key] == older:
                 del search[key]
@@ -293,8 +288,6 @@ def inconsistencies(study: StudySpec) -> Iterator[Problem]:
         yield messages.NO_SUCH_RESOURCE_CELL(got=", ".join(unknown), networks=", ".join(networks))
     if study.study in study.search.warm_start:
         yield messages.WARM_START_FROM_ITSELF(study=study.study)
-    if study.search.widen and study.search.sampler not in ("gp", "tpe"):
-        yield messages.SAMPLER_CANNOT_WIDEN(sampler=study.search.sampler)
     if study.search.warm_start and study.search.repeats > 1:
         yield messages.REPEATS_WARM_STARTED()
     grace = study.scheduler.grace_in(study.training.epochs)

@@ -142,7 +142,7 @@ def _finished_for_good(history: Sequence[FrozenTrial]) -> list[FrozenTrial]:
 
 def _filled(trials: Sequence[FrozenTrial], space: SearchedSpace) -> list[FrozenTrial]:
     """The process models all settings, each over one range: a trial in which a setting had no effect counts with its
-    default, and one from before a range was widened as sampled from the wider one. Modifies copies."""
+    default. Modifies copies."""
     for trial in trials:
         if trial.distributions != space.distributions:
             trial.params, trial.distributions = space.filled(trial.params), dict(space.distributions)

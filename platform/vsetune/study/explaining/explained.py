@@ -19,9 +19,8 @@ from vsetune.report.search_budgets import SearchBudget
 from vsetune.report.selection import Trial, by_configuration, configurations_of, cost_of, trials_of, winner_of
 from vsetune.search.importances import Importances, importances_of
 from vsetune.search.objectives import broken_limits
-from vsetune.search.widening import with_ranges
 from vsetune.study.cell_budget import epochs_of_cell
-from vsetune.study.range_ends import range_ends, widened_by_cell
+from vsetune.study.range_ends import range_ends
 from vsetune.study.recorded_studies import study_of
 
 Outcome = Literal["finished", "stopped", "failed", "open"]
@@ -210,16 +209,14 @@ def spaces_of(record: StudyRecord, searches: Mapping[str, Sequence[Trial]]) -> t
 
 
 def _as_written(record: StudyRecord) -> list[SearchSpace]:
-    """With the ranges that the searches have widened."""
     study = study_of(record)
-    widened = widened_by_cell(study)
     cells = repeated_cells(study, resolve_cells(study, where=f"study {record.name}"))
     return [
         SearchSpace(
             cell.name, cell.domains, epochs_of_cell(study, cell), float(cell.training["epochs"]),
             study.budget.device_seconds_per_cell, written=(study, cell),
         )
-        for cell in (with_ranges(each, widened.get(each.name, {})) for each in cells)
+        for cell in cells
     ]
 
 
@@ -335,7 +332,6 @@ def _how(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     search, scheduler = (config.get(part) or {} for part in ("search", "scheduler"))
     settings = {
         "sampler": search.get("sampler"), "start": search.get("start"), "seed of the search": search.get("seed"),
-        "widens its ranges": search.get("widen") or None,
         "searched for": _objective(search), "at most": _limits(search.get("constraints") or {}),
         "learns from": ", ".join(search.get("warm_start") or []) or None,
         "early stopping": scheduler.get("kind"), "no trial stops before epoch": scheduler.get("grace_epochs"),
