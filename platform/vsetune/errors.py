@@ -34,6 +34,11 @@ class Problem(str):
         }
         return problem
 
+    @classmethod
+    def of(cls, code: str, text: str, /, **fields: Any) -> Problem:
+        """text: a format string of the fields."""
+        return cls(text.format_map(fields), code, fields)
+
     def at(self, place: object) -> Problem:
         """The same problem with its place in front: `place: text`."""
         return self.worded(f"{place}: {self}")
@@ -45,13 +50,13 @@ class Problem(str):
 
 @dataclass(frozen=True)
 class Message:
-    """The wording of one kind of problem. text: a format string of named fields."""
+    """A sentence that several places raise. text: a format string of named fields."""
 
     code: str
     text: str
 
     def __call__(self, **fields: Any) -> Problem:
-        return Problem(self.text.format_map(fields), self.code, fields)
+        return Problem.of(self.code, self.text, **fields)
 
 
 class VsetuneError(Exception):
@@ -61,7 +66,7 @@ class VsetuneError(Exception):
     """
 
     def __init__(self, what: str = "", text: str | None = None, /, **fields: Any) -> None:
-        super().__init__(what if text is None else Message(what, text)(**fields))
+        super().__init__(what if text is None else Problem.of(what, text, **fields))
 
     @property
     def problem(self) -> Problem:
@@ -83,7 +88,7 @@ class ConfigError(UsageError):
 
     def __init__(self, problems: str | Sequence[str], text: str | None = None, /, **fields: Any) -> None:
         if isinstance(problems, str):
-            problems = [problems if text is None else Message(problems, text)(**fields)]
+            problems = [problems if text is None else Problem.of(problems, text, **fields)]
         self.problems = list(problems)
         super().__init__("\n".join(self.problems))
 

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import logging
-import math
 from typing import Any, get_args
 
-import numpy as np
 import pytest
-from optuna.trial import TrialState, create_trial
+from optuna.trial import TrialState
 from refusals import refused
 from threadpoolctl import threadpool_info
 from tiny_studies import tiny_cell
 
 from vsetune.config.messages import UNKNOWN_NAME
-from vsetune.config.study.cells import Cell
+from vsetune.config.study.cells import Cell, resolve_cells
+from vsetune.config.study.study_entries import LossEntry
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.search.configurations import ConfigurationSearch, Lesson, Sampled, Suggestion
-from vsetune.search.drawing import CellDrawing, sampler_named
+from vsetune.search.drawing import sampler_named
 from vsetune.search.objectives import Objective
 from vsetune.search.sampling import optuna_samplers
 from vsetune.search.sampling.optuna_samplers import _finished_for_good, asked
-from vsetune.search.sampling.sampler import distributions_of
-from vsetune.search.trial_history import NOTES, TrialHistory
 
-SAMPLERS = get_args(SearchSpec.model_fields["sampler"].annotation)
+SAMPLERS = [each for each in get_args(SearchSpec.model_fields["sampler"].annotation) if each != "grid"]
+"""Those that take ranges of real numbers."""
 DECAYS = {"decay": {"choices": ["hyperbolic", "linear"]}, "sharpness": "default", "margin": "default"}
 
 
@@ -59,7 +56,7 @@ def test_settings_without_effect_are_not_drawn_and_a_resumed_search_goes_on_as_a
 ) -> None:
     study, cell = study_of("top_f", DECAYS, sampler=sampler)
     undisturbed = searched(study, cell, 7 if sampler == "gp" else 12)
-    if sampler in ("tpe", "cma-es", "nsga-ii"):
+    if sampler == "tpe":
         kept: list[Sampled] = []
         assert [*searched(study, cell, 9, kept=kept), *searched(study, cell, 3, kept=kept)] == undisturbed
     drawn = [dict(each.configuration) for each in undisturbed]
@@ -74,11 +71,7 @@ def test_settings_without_effect_are_not_drawn_and_a_resumed_search_goes_on_as_a
 @pytest.mark.parametrize(("sampler", "start", "later"), [
     ("gp", "start of gp, sobol: even point 1", "gp: model of 3 trials"),
     ("tpe", "start of tpe, sobol: even point 1", "tpe: model of 3 trials"),
-    ("cma-es", "start of cma-es, sobol: even point 1", "cma-es: generation 1, after 3 trials"),
-    ("nsga-ii", "start of nsga-ii, sobol: even point 1", "nsga-ii: generation 1 of 2 parents, after 3 trials"),
     ("sobol", "sobol: even point 1", "sobol: even point 3"), ("random", "random: at random", "random: at random"),
-    ("grid", "grid: point 1 of 8, of which 5 whole trainings try a part",
-     "grid: point 3 of 8, of which 5 whole trainings try a part"),
 ])
 def test_every_draw_says_which_sampler_made_it_and_from_what(sampler: str, start: str, later: str) -> None:
     study, cell = study_of(sampler=sampler)
@@ -118,86 +111,20 @@ def test_what_made_a_draw_is_kept_with_it() -> None:
     assert ConfigurationSearch([cell], study.search, sampled=kept).suggestions(cell.name) == [drawn]
 
 
-def valley(configuration: dict[str, Any]) -> float:
-    """Highest along a narrow diagonal of margin and temperature, at one rate; no setting can be found by itself."""
-    margin = (configuration["loss.margin"] - 0.05) / 0.35
-    temperature = math.log(configuration["loss.semantic_temperature"] / 0.005) / math.log(20)
-    rate = math.log(configuration["training.learning_rate"] / 1e-4) / math.log(30)
-    return 70 - 60 * (margin + temperature - 1.1) ** 2 - 10 * (margin - temperature - 0.3) ** 2 - 20 * (rate - 0.6) ** 2
+def test_a_grid_tries_every_combination_once_and_not_those_without_effect() -> None:
+    study, cell = study_of("top_f", {**DECAYS, "margin": {"choices": [0.1, 0.2]}, "sharpness": {"choices": [1.0, 5.0]}},
+                           sampler="grid", include_defaults=False, configurations=20, training={})
+    found = searched(study, cell, 6)
+    assert len({tuple(sorted(each.configuration.items())) for each in found}) == 6, "2 margins; 2 sharpnesses or none"
+    assert found[0].drawn_by == "grid: a combination not tried before"
+    assert ConfigurationSearch([cell], study.search).ask(cell.name) == found[0]
 
 
-@pytest.mark.parametrize("sampler", ["cma-es", "nsga-ii"])
-def test_samplers_that_breed_find_more_than_random_ones(sampler: str) -> None:
-    def best(name: str, seed: int) -> float:
-        study, cell = study_of(sampler=name, seed=seed, configurations=60, include_defaults=False)
-        search = ConfigurationSearch([cell], study.search)
-        reached = []
-        for _ in range(60):
-            suggestion = search.ask(cell.name)
-            reached.append(valley(dict(suggestion.configuration)))
-            search.tell(cell.name, suggestion.number, "finished", curve=[(1.0, reached[-1])])
-        return float(np.mean(reached[40:]))
-
-    assert all(best(sampler, seed) > best("random", seed) + 5 for seed in range(3))
-
-
-@pytest.mark.parametrize("sampler", ["cma-es", "nsga-ii"])
-def test_a_generation_learns_from_the_trials_that_had_ended_when_it_began(sampler: str) -> None:
-    """Those that end later change nothing, whether the process that draws has seen it begin or not."""
-    study, cell = study_of(sampler=sampler, configurations=60, start="random", include_defaults=False)
-    search = ConfigurationSearch([cell], study.search)
-    waiting: list[Suggestion] = []
-    for number in range(60):
-        waiting.append(search.ask(cell.name))
-        if number % 5 == 4:  # they end in another order than they began, some of them much later
-            for told in (waiting.pop(3), waiting.pop(0), waiting.pop(0)):
-                value = valley(dict(told.configuration))
-                search.tell(cell.name, told.number, "finished", curve=[(1.0, value)])
-    history = search._histories[cell.name]
-    assert sum("told" in trial.user_attrs.get(NOTES, {}) for trial in history) >= 2
-    fresh = CellDrawing(study.search, cell).next(TrialHistory(history))
-    assert fresh == search._drawings[cell.name].next(history)
-
-
-def grid_of(**search: Any) -> tuple[list[tuple[Any, ...]], list[str]]:
-    study, cell = study_of("top_f", DECAYS, sampler="grid", include_defaults=False, **search)
-    drawing, history, found, why = CellDrawing(study.search, cell), TrialHistory(), [], []
-    for number in range(2 * study.search.configurations):
-        drawn = drawing.next(history)
-        assert drawn is not None
-        found.append(tuple(sorted(drawn.configuration.items())))
-        why.append(drawn.why)
-        trial = create_trial(
-            state=TrialState.RUNNING, params=drawn.configuration,
-            distributions={name: each for name, each in distributions_of(cell).items() if name in drawn.configuration},
-        )
-        trial.number = number
-        history.add(trial)
-    return found, why
-
-
-def test_a_grid_has_every_combination_once_then_those_of_a_finer_one() -> None:
-    found, why = grid_of(configurations=24)
-    assert len(set(found)) == 48
-    coarse = [dict(each) for each, told in zip(found, why, strict=True) if "finer" not in told]
-    assert len(coarse) == 3 * 2 * 2 + 3 * 2, "three margins, two rates; two of sharpness where it has an effect"
-    assert {each["loss.decay"] for each in coarse} == {"hyperbolic", "linear"}
-    for name, low, high in (("loss.margin", 0.05, 0.4), ("training.learning_rate", 1e-4, 3e-3)):
-        values = {each[name] for each in coarse}
-        assert {low, high} <= values
-    assert grid_of(configurations=24)[0] == found
-
-
-@pytest.mark.parametrize(("configurations", "tried"), [(6, "5 whole trainings"), (2, "1 whole training")])
-def test_a_grid_that_the_budget_does_not_cover_is_told(caplog: Any, configurations: int, tried: str) -> None:
-    study, cell = study_of("top_f", DECAYS, sampler="grid", configurations=configurations)
-    search = ConfigurationSearch([cell], study.search)
-    with caplog.at_level(logging.WARNING):
-        search.ask(cell.name)
-    assert [record.getMessage() for record in caplog.records] == [
-        f"search: cell vsepp.top_f: the coarsest grid has 16 points and the budget lets {tried} try them, so parts "
-        "of the space are not seen; raise search.configurations to 17, search less, or use another sampler"
-    ]
+def test_a_grid_of_real_numbers_is_refused_with_the_setting_and_what_to_write() -> None:
+    study, _ = study_of("lmh", {"margin": {"choices": [0.1, 0.2]}}, sampler="grid", training={})
+    with refused("VSE-C540", settings="loss.margin") as caught:
+        resolve_cells(study.model_copy(update={"losses": [LossEntry(name="lmh")]}), where="test")
+    assert "choices: [...]" in str(caught.value)
 
 
 def test_points_of_papers_come_after_the_defaults_and_before_the_start() -> None:

@@ -13,13 +13,13 @@ from vsetune.errors import ConfigError, Message, Problem, VsetuneError
 
 @contextmanager
 def refused(
-    message: Message, *, by: type[Exception] = VsetuneError, **fields: Any
+    message: Message | str, *, by: type[Exception] = VsetuneError, **fields: Any
 ) -> Iterator[pytest.ExceptionInfo[Exception]]:
     """The block raises an error of this message. fields: those that the test is about; compared as text."""
     with pytest.raises(by) as caught:
         yield caught
     found = problems_of(caught.value)
-    assert any(fits(each, message, **fields) for each in found), (message.code, fields, found)
+    assert any(fits(each, message, **fields) for each in found), (code_of(message), fields, found)
 
 
 def problems_of(error: Exception) -> list[Problem]:
@@ -31,9 +31,13 @@ def problems_of(error: Exception) -> list[Problem]:
     return [each for each in error.args[:1] if isinstance(each, Problem)]
 
 
-def fits(problem: str, message: Message, **fields: Any) -> bool:
+def fits(problem: str, message: Message | str, **fields: Any) -> bool:
     """Whether a problem was made from this message, with these values of its fields."""
     return (
-        isinstance(problem, Problem) and problem.code == message.code
+        isinstance(problem, Problem) and problem.code == code_of(message)
         and {name: str(problem.fields[name]) for name in fields} == {name: str(value) for name, value in fields.items()}
     )
+
+
+def code_of(message: Message | str) -> str:
+    return message if isinstance(message, str) else message.code

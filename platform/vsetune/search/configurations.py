@@ -32,7 +32,7 @@ from vsetune.search import messages
 from vsetune.search.drawing import CellDrawing
 from vsetune.search.sampling.sampler import Draw, distributions_of
 from vsetune.search.space_gaps import gaps_of
-from vsetune.search.trial_history import DRAWN_BY, NOTES, REFUSED, TAUGHT, TrialHistory
+from vsetune.search.trial_history import DRAWN_BY, REFUSED, TAUGHT, TrialHistory
 
 logger = logging.getLogger(__name__)
 logging.getLogger("optuna").setLevel(logging.ERROR)
@@ -211,10 +211,7 @@ class ConfigurationSearch:
 
     def _store(self, cell: str, drawn: Draw, reason: str | None) -> int:
         """Returns the number of the stored configuration."""
-        attributes = {
-            DRAWN_BY: drawn.why, **({NOTES: dict(drawn.notes)} if drawn.notes else {}),
-            **({} if reason is None else {REFUSED: reason[:500]}),
-        }
+        attributes = {DRAWN_BY: drawn.why, **({} if reason is None else {REFUSED: reason[:500]})}
         return self._add(cell, "running" if reason is None else "refused", drawn.configuration, attributes)
 
     def _add(

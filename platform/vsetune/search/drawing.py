@@ -19,9 +19,13 @@ from vsetune.config.study.cells import Cell
 from vsetune.config.study.domains import PublishedPoint, Value, clipped, tables
 from vsetune.config.study.study_spec import SearchSpec
 from vsetune.search.finite_spaces import configurations_in, untried
-from vsetune.search.sampling.evolution import CovarianceDraws, GeneticDraws
-from vsetune.search.sampling.grid import GridPoints, uncovered
-from vsetune.search.sampling.optuna_samplers import EvenPoints, GaussianProcessDraws, ParzenDraws, RandomDraws
+from vsetune.search.sampling.optuna_samplers import (
+    EvenPoints,
+    GaussianProcessDraws,
+    GridDraws,
+    ParzenDraws,
+    RandomDraws,
+)
 from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, UnitCube, distributions_of
 from vsetune.search.trial_history import TrialHistory
 
@@ -47,7 +51,7 @@ class CellDrawing:
         self._start = sampler_named(spec.start) if self._sampler.learns else self._sampler
         space = SearchedSpace(
             cell, distributions_of(cell), cell.all_defaults() if cell.domains else {}, f"{spec.seed}/{cell.name}",
-            f"{spec.seed}/{cell.network_name}/{cell.repeat}", spec.configurations, len(self._first),
+            f"{spec.seed}/{cell.network_name}/{cell.repeat}",
         )
         self._spaces = [space, *(
             replace(space, seed_name=f"{space.seed_name}/again {number}",
@@ -55,10 +59,6 @@ class CellDrawing:
             for number in range(1, _AGAIN + 1)
         )]
         self.starts: Sequence[Mapping[str, Value]] = ()
-
-    def uncovered(self) -> str:
-        """Why the budget does not cover a grid, in one line; empty where it does, and for other samplers."""
-        return uncovered(self._spaces[0]) if self._sampler.name == "grid" else ""
 
     def left(self, history: TrialHistory) -> int | None:
         """How many configurations have not been sampled yet; None for an infinite space."""
@@ -113,8 +113,7 @@ class CellDrawing:
         return len(history) < self._startup + history.refused
 
     def _in_place_of(self, drawn: Draw, history: TrialHistory) -> Iterator[Draw]:
-        """Points near the sampler's draw, farther away with each try, then an untried one of a finite space. They carry
-        the notes of the sampler's draw."""
+        """Points near the sampler's draw, farther away with each try, then an untried one of a finite space."""
         space, cube = self._spaces[0], UnitCube(self._spaces[0].distributions)
         chance = np.random.default_rng(space.seed_at(len(history)))
         at = cube.vector_of(space.filled(drawn.configuration))
@@ -187,7 +186,7 @@ def _key(configuration: dict[str, Value]) -> Sequence[tuple[str, Value]]:
 
 _SAMPLERS: dict[str, type[Sampler]] = {
     kind.name: kind for kind in (
-        GaussianProcessDraws, ParzenDraws, CovarianceDraws, GeneticDraws, EvenPoints, RandomDraws, GridPoints,
+        GaussianProcessDraws, ParzenDraws, EvenPoints, RandomDraws, GridDraws,
     )
 }
 

@@ -14,8 +14,6 @@ TAUGHT = "taught by"
 """Attribute of a trial of another study: STUDY/TRIAL. It counts as a trial of the start phase, which it shortens."""
 DRAWN_BY = "drawn by"
 """Attribute of a trial: which sampler chose it, and from which history."""
-NOTES = "drawing"
-"""Attribute of a trial: data about the draw that its sampler needs later."""
 
 
 class TrialHistory(Sequence[FrozenTrial]):

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from vsetune.config import messages
 from vsetune.config.component_specs import NETWORKS, SUM, WeightedLoss
 from vsetune.config.sources.trial_inputs import DataSpec
-from vsetune.config.spec.base import Domain, Spec
+from vsetune.config.spec.base import Domain, Range, Spec
 from vsetune.config.spec.loading import describe_problems, places_of, problems_in
 from vsetune.config.study.compatibility import PROTOCOL_SETTINGS, protocol_difference
 from vsetune.config.study.domains import (
@@ -272,7 +272,14 @@ def _overridden(plain_loss: dict[str, Any], override: Override, where: str) -> d
 
 
 def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
-    """Refuses a cell that is invalid at its defaults, at an end of a range, or where two settings contradict."""
+    """Refuses a cell that is invalid at its defaults, at an end of a range, or where two settings contradict; and
+    ranges of real numbers for a grid."""
+    real = [name for name, each in cell.domains.items() if isinstance(each, Range) and not each.integer]
+    if study.search.sampler == "grid" and real:
+        raise ConfigError(Problem.of(
+            "VSE-C540", "search.sampler: grid needs values to combine, {settings} is a range of real numbers; write "
+            "`{{choices: [...]}}` for it, or use sobol", settings=" and ".join(real),
+        ).at(f"{where}: cell {cell.name}"))
     for candidate in candidates(cell):
         try:
             build_trial(study, cell, candidate, trial="check", seed=study.seeds[0])

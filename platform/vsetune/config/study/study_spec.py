@@ -78,9 +78,9 @@ class SearchSpec(Spec):
         "it asks for others; default: the start of a search that learns side by side, then as many as the cluster has "
         "places for a cell, at least 2, at most a quarter of `configurations`",
     )
-    sampler: Literal["gp", "tpe", "cma-es", "nsga-ii", "sobol", "random", "grid"] = Field(
+    sampler: Literal["gp", "tpe", "sobol", "random", "grid"] = Field(
         "gp", description="gp (a Gaussian process) learns from the fewest trials; sobol covers the space evenly; grid "
-        "tries every combination of as many values as `configurations` affords",
+        "tries every combination of `choices` and whole numbers, in random order",
     )
     start: Literal["sobol", "random"] = Field(
         "sobol", description="how samplers that learn choose the first third of `configurations` (2 to 10)",
@@ -116,7 +116,7 @@ class SearchSpec(Spec):
     @property
     def learns(self) -> bool:
         """Whether samples depend on the results of earlier ones."""
-        return self.sampler in ("gp", "tpe", "cma-es", "nsga-ii")
+        return self.sampler in ("gp", "tpe")
 
     @property
     def start_trials(self) -> int:

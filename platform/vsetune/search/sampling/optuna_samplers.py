@@ -1,4 +1,5 @@
-"""Samplers of Optuna: random values, the tree-structured Parzen estimator, a Gaussian process; and Sobol points."""
+"""Samplers of Optuna: random values, every combination, the tree-structured Parzen estimator, a Gaussian process; and
+Sobol points."""
 
 from __future__ import annotations
 
@@ -62,6 +63,22 @@ class RandomDraws(Sampler):
     def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
         sampler = optuna.samplers.RandomSampler(seed=space.seed_at(len(history)))
         return Draw(asked(sampler, space.distributions, ()), "random: at random")
+
+
+class GridDraws(Sampler):
+    """Every combination of choices and whole numbers, in random order."""
+
+    name = "grid"
+    learns = False
+
+    def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = optuna.samplers.BruteForceSampler(seed=space.seed_at(len(history)))
+        tried = [copy.copy(trial) for trial in history]
+        for trial in tried:  # all with every setting, in one order
+            trial.params, trial.distributions = space.filled(trial.params), dict(space.distributions)
+        return Draw(asked(sampler, space.distributions, tried), "grid: a combination not tried before")
 
 
 class EvenPoints(Sampler):

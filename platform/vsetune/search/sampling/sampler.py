@@ -7,9 +7,9 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,17 +21,13 @@ from vsetune.config.study.domains import Value
 from vsetune.search.trial_history import TrialHistory
 from vsetune.storage.hashes import sha256_hex
 
-Notes = Mapping[str, Any]
-"""Data about a draw that the sampler needs later, plain data; stored with the trial, so that a resumed study has it."""
-
 
 @dataclass(frozen=True)
 class SearchedSpace:
     """The search space of a cell. seed_name: of the search and the cell; draws under different names are independent.
     shared_seed_name: of the search, the network and the repeat; even points of all losses come from it.
 
-    defaults: of every setting, for settings that a trial lacks because they had no effect in it. budget: number of
-    full-length trials that the search may cost. given: number of configurations that precede the sampled ones.
+    defaults: of every setting, for settings that a trial lacks because they had no effect in it.
     """
 
     cell: Cell
@@ -39,8 +35,6 @@ class SearchedSpace:
     defaults: Mapping[str, Value]
     seed_name: str
     shared_seed_name: str
-    budget: int
-    given: int = 0
 
     def seed_at(self, number: int) -> int:
         """The seed of the draw that follows `number` draws."""
@@ -57,7 +51,6 @@ class Draw:
 
     configuration: dict[str, Value]
     why: str
-    notes: Notes = field(default_factory=dict)
 
 
 class Sampler(ABC):
@@ -109,17 +102,6 @@ class UnitCube:
         """The coordinates of each setting."""
         ends = np.cumsum([0, *(_width(each) for each in self._distributions.values())]).tolist()
         return [slice(start, end) for start, end in itertools.pairwise(ends)]
-
-    @cached_property
-    def steps(self) -> Vector:
-        """About how far a coordinate must move to change its value; 0 where every move does."""
-        found = np.zeros(self.width)
-        for block, distribution in zip(self.blocks, self._distributions.values(), strict=True):
-            if isinstance(distribution, CategoricalDistribution):
-                found[block] = 0.5
-            elif isinstance(distribution, IntDistribution):
-                found[block] = 1 / (distribution.high - distribution.low + 1)
-        return found
 
     def vector_of(self, configuration: Mapping[str, Value]) -> Vector:
         """configuration: with every setting."""
