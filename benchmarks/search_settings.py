@@ -58,13 +58,10 @@ VARIANTS: dict[str, Settings] = {
     "patience": {"scheduler": {"kind": "patience"}},
     "patience, grace 1": {"scheduler": {"kind": "patience", "grace_epochs": 1}},
     "median": {"scheduler": {"kind": "median"}},
-    "predicted": {"scheduler": {"kind": "predicted"}},
-    "predicted, grace 1": {"scheduler": {"kind": "predicted", "grace_epochs": 1}},
     "asha": {"scheduler": {"kind": "asha"}},
     "hyperband": {"scheduler": {"kind": "hyperband"}},
     "tpe, patience": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "patience"}},
     "tpe, patience, grace 1": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "patience", "grace_epochs": 1}},
-    "tpe, predicted": {"search": {"sampler": "tpe"}, "scheduler": {"kind": "predicted"}},
 }
 BEYOND = {
     f"beyond_{name}": replace(each, name=f"beyond_{name}", centre=((1.1, 1.4), *each.centre[1:]))

@@ -110,7 +110,7 @@ def test_the_fingerprint_of_a_study_without_passwords_is_that_of_its_settings(re
     }  # nor had searches these
     assert {key: counted["search"].pop(key) for key in later} == later
     counted["search"]["storage"] = None  # a setting of earlier versions, which stays in fingerprints
-    rules = {"patience_epochs": 2.0, "fewest_trials": 4, "least_chance": 0.02}  # nor rules of other kinds
+    rules = {"patience_epochs": 2.0, "fewest_trials": 4}  # nor rules of other kinds
     assert {key: counted["scheduler"].pop(key) for key in rules} == rules
     assert counted["scheduler"] == {"kind": "none", "grace_epochs": None, "reduction_factor": 3.0}
     counted["scheduler"]["grace_epochs"] = 1.0  # the default of earlier versions

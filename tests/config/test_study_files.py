@@ -340,18 +340,17 @@ def test_a_study_from_before_keeps_its_fingerprint_where_its_file_says_how_it_se
     later = ("at_once", "objective", "target", "constraints", "warm_start", "points", "repeats")
     for key in ("start", *later):
         del plain["search"][key]
-    del plain["scheduler"]["patience_epochs"], plain["scheduler"]["fewest_trials"], plain["scheduler"]["least_chance"]
+    del plain["scheduler"]["patience_epochs"], plain["scheduler"]["fewest_trials"]
     plain["scheduler"]["grace_epochs"] = 1.0
     assert study.fingerprint() == fingerprint_of(plain)
     now = parse_spec(MINIMAL | {"scheduler": {"kind": "patience"}}, StudySpec, where="f")
     assert now.fingerprint() == fingerprint_of(now.to_plain() | {
         "search": {key: value for key, value in now.to_plain()["search"].items() if key not in later},
-        "scheduler": {key: value for key, value in now.to_plain()["scheduler"].items() if key != "least_chance"},
     })
 
 
 @pytest.mark.parametrize(("scheduler", "grace"), [
-    ({"kind": "patience"}, 16.2), ({"kind": "median"}, 16.2), ({"kind": "predicted"}, 16.2), ({"kind": "asha"}, 1.0),
+    ({"kind": "patience"}, 16.2), ({"kind": "median"}, 16.2), ({"kind": "asha"}, 1.0),
     ({"kind": "hyperband"}, 1.0), ({"kind": "median", "grace_epochs": 2}, 2.0),
     ({"kind": "asha", "grace_epochs": 3}, 3.0),
 ])

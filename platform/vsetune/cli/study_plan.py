@@ -342,7 +342,6 @@ def _settings_of(study: StudySpec) -> str:
     grace = scheduler.grace_in(study.training.epochs)
     kinds = {
         "none": "no pruning", "median": f"median (grace {grace:g})",
-        "predicted": f"predicted, {scheduler.least_chance:g} to win (grace {grace:g})",
         "patience": f"patience {scheduler.patience_epochs:g} over the median (grace {grace:g})",
     }
     halving = f"{scheduler.kind} (grace {grace:g}, factor {scheduler.reduction_factor:g})"

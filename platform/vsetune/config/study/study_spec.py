@@ -131,9 +131,9 @@ GRACE_SHARE, HALVING_GRACE = 0.6, 1.0
 class SchedulerSpec(Spec):
     """Early stopping, separately in every cell, in epochs."""
 
-    kind: Literal["patience", "median", "predicted", "asha", "hyperband", "none"] = Field(
+    kind: Literal["patience", "median", "asha", "hyperband", "none"] = Field(
         "none", description="none trains every trial whole, so that one that rises late may win; patience stops what "
-        "no longer rises below the median; predicted stops curves that hardly can win any more; asha and hyperband "
+        "no longer rises below the median; asha and hyperband "
         "keep who is ahead at the rungs",
     )
     grace_epochs: float | None = Field(
@@ -144,11 +144,7 @@ class SchedulerSpec(Spec):
         2.0, ge=0, description="patience: a trial below the median stops once its best is this old",
     )
     fewest_trials: int = Field(
-        4, ge=1, le=1000, description="patience, median: how many others must have come as far; "
-        "predicted: how many whole trials predictions must have been compared with",
-    )
-    least_chance: float = Field(
-        0.02, gt=0, lt=1, description="predicted: a trial with a smaller chance to beat the best of its cell stops",
+        4, ge=1, le=1000, description="patience, median: how many others must have come as far",
     )
     reduction_factor: float = Field(3.0, gt=1, description="asha, hyperband: one in this many goes on at each rung")
 
@@ -237,10 +233,8 @@ class StudySpec(Spec):
         ):
             if search[key] == older:
                 del search[key]
-        if self.scheduler.kind not in ("patience", "median", "predicted"):
+        if self.scheduler.kind not in ("patience", "median"):
             del scheduler["patience_epochs"], scheduler["fewest_trials"]
-        if self.scheduler.kind != "predicted":
-            del scheduler["least_chance"]
         if self.scheduler.kind in ("asha", "hyperband", "none") and self.scheduler.grace_epochs is None:
             scheduler["grace_epochs"] = HALVING_GRACE
         return {**plain, "search": search, "scheduler": scheduler}

@@ -10,7 +10,6 @@ import numpy as np
 
 from vsetune.config.study.study_spec import SchedulerSpec
 from vsetune.metrics.curves import SAME_EPOCH
-from vsetune.search.stopping.predicted import ChanceToWin
 from vsetune.search.stopping.rule import Course, StoppingRule
 from vsetune.storage.hashes import sha256_hex
 
@@ -166,11 +165,6 @@ def stopping_rule(spec: SchedulerSpec, *, epochs: float) -> StoppingRule | None:
         return Halving(grace_epochs=grace, reduction_factor=spec.reduction_factor, epochs=epochs)
     if spec.kind == "hyperband":
         return Hyperband(grace_epochs=grace, reduction_factor=spec.reduction_factor, epochs=epochs)
-    if spec.kind == "predicted":
-        return ChanceToWin(
-            grace_epochs=grace, least_chance=spec.least_chance, fewest_trials=spec.fewest_trials,
-            epochs=epochs,
-        )
     return PatienceOverMedian(
         grace_epochs=grace, patience_epochs=spec.patience_epochs if spec.kind == "patience" else 0.0,
         fewest_trials=spec.fewest_trials, epochs=epochs,
