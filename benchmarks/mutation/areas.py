@@ -46,7 +46,7 @@ AREAS = {
                 "study/test_ledger*.py", "study/test_trial_progress*.py", "study/test_progress.py",
                 "study/test_kept_counts.py", "study/test_cell_goals.py", "study/test_confirmations.py",
                 "study/test_cell_budget.py",
-                "study/test_warm_start.py", "study/test_cells_that_cannot_draw.py", "study/test_equal_budgets.py",
+                "study/test_cells_that_cannot_draw.py", "study/test_equal_budgets.py",
             ),
         ),
         Area("search", ("search",), ("search/**/test_*.py", "config/test_conditional_settings.py")),

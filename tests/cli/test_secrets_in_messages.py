@@ -104,7 +104,7 @@ def test_the_fingerprint_of_a_study_without_passwords_is_that_of_its_settings(re
     assert counted.pop("plugins") == []  # a study without any has the fingerprint of before there were plugins
     counted["data"] = counted["data"] | {"path": None}
     later = {
-        "at_once": None, "objective": "best_m_recall", "target": "baseline", "warm_start": [], "points": [],
+        "at_once": None, "objective": "best_m_recall", "target": "baseline", "points": [],
         "repeats": 1,
         "constraints": {"seconds_per_epoch": None, "peak_memory_gib": None},
     }  # nor had searches these

@@ -144,7 +144,7 @@ def test_the_words_of_typical_problems(snapshot: SnapshotAssertion) -> None:
         "networks": [{"name": "vsepp"}, {"name": "vsepp"}], "baseline": "lhm", "seeds": [1, 1],
         "cells": ["vsepp.lsehh"],
         "overrides": [{"network": "scan", "loss": "lmh"}], "scheduler": {"kind": "patience", "grace_epochs": 99},
-        "search": {"warm_start": ["tiny"]}, "resources": {"cells": {"scan": {"cpus": 2}}},
+        "resources": {"cells": {"scan": {"cpus": 2}}},
     }
     of_cells = {
         "networks": [{"name": "scan"}, {"name": "vsepp", "fixed": {"embedding_size": "big"}}],
@@ -337,7 +337,7 @@ def test_a_study_from_before_keeps_its_fingerprint_where_its_file_says_how_it_se
     study = parse_spec(MINIMAL | older, StudySpec, where="f")
     plain = study.to_plain()
     assert parse_spec(plain, StudySpec, where="f") == study
-    later = ("at_once", "objective", "target", "constraints", "warm_start", "points", "repeats")
+    later = ("at_once", "objective", "target", "constraints", "points", "repeats")
     for key in ("start", *later):
         del plain["search"][key]
     del plain["scheduler"]["patience_epochs"], plain["scheduler"]["fewest_trials"]

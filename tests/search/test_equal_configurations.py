@@ -11,7 +11,7 @@ from tiny_studies import tiny_cell
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.search import messages
-from vsetune.search.configurations import ConfigurationSearch, Lesson, Sampled, Suggestion
+from vsetune.search.configurations import ConfigurationSearch, Sampled, Suggestion
 from vsetune.search.finite_spaces import configurations_in
 from vsetune.search.space_gaps import gaps_of
 
@@ -109,16 +109,6 @@ def test_refused_configurations_are_not_drawn_again_and_a_space_without_a_valid_
     all_of_it = "all 6 configurations of its space"
     with refused(messages.ALL_REFUSED, cell=cell.name, which=all_of_it, reason="too large"):
         searched(study, cell, refuses=lambda name, each: "too large")
-
-
-def test_trials_of_other_studies_are_no_trials_of_this_one_and_a_start_that_was_tried_is_left_out() -> None:
-    study, cell = study_of("lmh", MARGINS, sampler="sobol")
-    search = ConfigurationSearch([cell], study.search)
-    defaults = cell.defaults()
-    search.teach(cell.name, [Lesson("older/a-1", defaults, 55.0)], [defaults])
-    first, second = search.ask(cell.name), search.ask(cell.name)
-    assert first.configuration == defaults != second.configuration
-    assert "settings of another study" not in second.drawn_by
 
 
 def test_a_space_smaller_than_its_budget_is_told_before_anything_runs() -> None:

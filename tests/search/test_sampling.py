@@ -14,7 +14,7 @@ from vsetune.config.messages import UNKNOWN_NAME
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_entries import LossEntry
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
-from vsetune.search.configurations import ConfigurationSearch, Lesson, Sampled, Suggestion
+from vsetune.search.configurations import ConfigurationSearch, Sampled, Suggestion
 from vsetune.search.drawing import sampler_named
 from vsetune.search.objectives import Objective
 from vsetune.search.sampling import optuna_samplers
@@ -157,29 +157,11 @@ def test_points_that_nobody_printed_are_one_line_with_what_there_is() -> None:
         study_of(points=["lseh_tabel2"])
 
 
-def test_lessons_of_another_study_are_learnt_from_but_are_no_configurations_of_this_one() -> None:
-    study, cell = study_of("lmh", sampler="tpe")
-    lesson = Lesson("older/a-1", {"loss.margin": 0.25, "training.learning_rate": 5e-4}, 55.0)
-    kept: list[Sampled] = []
-    for _ in range(2):
-        search = ConfigurationSearch([cell], study.search, sampled=kept, keep=kept.append)
-        search.teach(cell.name, [lesson], [{"loss.margin": 0.11}])
-    assert search.suggestions(cell.name) == []
-    first, second = search.ask(cell.name), search.ask(cell.name)
-    assert (first.number, first.configuration) == (1, cell.defaults())
-    assert second.configuration["loss.margin"] == 0.11
-    assert second.drawn_by == "tpe: model of 1 trial, 1 running, with settings of another study"
-    (known,) = [trial for trial in search._histories[cell.name] if trial.values]
-    assert (known.value, known.params) == (55.0, lesson.configuration)
-
-
-def test_a_failure_counts_as_the_median_of_what_is_known_also_where_only_other_studies_know_any() -> None:
+def test_a_failure_counts_as_the_median_of_what_is_known() -> None:
     study, cell = study_of("lmh", sampler="gp")
     search = ConfigurationSearch([cell], study.search)
-    search.teach(cell.name, [
-        Lesson(f"older/a-{number}", {"loss.margin": 0.1 * number, "training.learning_rate": 5e-4}, 50.0 + number)
-        for number in (1, 2)
-    ])
+    for value in (51.0, 52.0):
+        search.tell(cell.name, search.ask(cell.name).number, "finished", curve=[(1.0, value)])
     search.tell(cell.name, search.ask(cell.name).number, "failed", curve=[])
     told = [(trial.state, trial.value) for trial in _finished_for_good(search._histories[cell.name])]
     assert told == [(TrialState.COMPLETE, value) for value in (51.0, 52.0, 51.5)]

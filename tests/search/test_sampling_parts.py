@@ -15,7 +15,6 @@ from vsetune.search.configurations import _ended
 from vsetune.search.sampling.optuna_samplers import _LentHistory
 from vsetune.search.sampling.sampler import UnitCube
 from vsetune.search.stopping.rules import _middle_of_others
-from vsetune.search.trial_history import DRAWN_BY, REFUSED, TAUGHT
 
 SPACE: dict[str, BaseDistribution] = {
     "decay": CategoricalDistribution(["hyperbolic", "linear", "none"]), "f": IntDistribution(1, 4),
@@ -64,7 +63,3 @@ def test_the_median_of_the_others_is_that_of_a_plain_one() -> None:
             others = values[:place] + values[place + 1 :]
             assert _middle_of_others([float(value) for value in values], float(own)) == statistics.median(others)
     assert _middle_of_others([1.0], 1.0) == -math.inf
-
-
-def test_databases_of_earlier_studies_hold_these_names() -> None:
-    assert (REFUSED, TAUGHT, DRAWN_BY) == ("refused", "taught by", "drawn by")

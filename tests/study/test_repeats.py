@@ -8,7 +8,6 @@ import pytest
 from refusals import refused
 from repeated_studies import SEARCHED, cells_of, study_of, trained
 
-from vsetune.config import messages
 from vsetune.config.study.cells import cell_of, resolve_cells, unused_seeds
 from vsetune.errors import StudyConflict
 from vsetune.records import messages as record_messages
@@ -94,11 +93,6 @@ def test_repeats_are_in_the_fingerprint_only_where_there_are_several() -> None:
     once, thrice = study_of(search={"repeats": 1}), study_of()
     assert "repeats" not in once.fingerprinted()["search"]
     assert once.fingerprint() != thrice.fingerprint()
-
-
-def test_repeats_with_a_warm_start_are_refused() -> None:
-    with refused(messages.REPEATS_WARM_STARTED):
-        study_of(search={"warm_start": ["first"]})
 
 
 def prepared(repeats: int, **changes: Any) -> PreparedStudy:

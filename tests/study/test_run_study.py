@@ -197,18 +197,6 @@ def unreachable(*_: object, **__: object) -> None:
     raise UsageError("ray: cannot reach it")
 
 
-def test_what_a_study_learns_from_is_not_kept_where_its_cluster_cannot_be_reached(
-    finished: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VSETUNE_HOME", shutil.copytree(finished.home, tmp_path / "home").as_posix())
-    monkeypatch.setattr("vsetune.study.run.ray_cluster", unreachable)
-    learning = {"study": "second", "search": {"configurations": 2, "warm_start": ["tiny"]}}
-    with pytest.raises(UsageError, match="cannot reach it"):
-        run(write_study(tmp_path, learning))
-    assert [study.name for study in Studies().studies()] == ["tiny"]
-    assert [path.name for path in (tmp_path / "home" / "runs").iterdir()] == ["tiny"]
-
-
 def test_a_study_that_was_begun_and_whose_cluster_cannot_be_reached_is_not_shown_as_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

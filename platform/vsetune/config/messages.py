@@ -70,11 +70,6 @@ NO_TARGET = Message(
     "VSE-C047", "search.target: is the best of {cell}, which is not among `cells`; list it, or give an M-Recall in "
     "per cent",
 )
-WARM_START_FROM_ITSELF = Message("VSE-C048", "search.warm_start: got {study}, which is this study; name others")
-REPEATS_WARM_STARTED = Message(
-    "VSE-C054", "search.repeats: repeats with one warm start are not independent searches; remove search.warm_start, "
-    "or set repeats: 1",
-)
 GRACE_TOO_LONG = Message("VSE-C049", "scheduler.grace_epochs: got {got:g}, need at most training.epochs ({epochs:g})")
 CONTRADICTING_ENDS = Message(
     "VSE-C050", "{values} contradict each other, and the search may sample them together ({reason}); narrow the range "

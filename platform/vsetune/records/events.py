@@ -35,8 +35,6 @@ PLUGIN_TAG = "vsetune.plugin."
 SYSTEM = "system/"
 """Prefix of a point's metrics about its machine; MLflow shows those in a group of their own, and plots them always."""
 
-WARM_START = "warm_start"
-"""In the environment of an attempt: which results of other studies its cell's search started from, in one line."""
 TARGET_REACHED = "target reached"
 """Prefix of `error` of a finished attempt whose search minimises epochs to a target: it was trained until the target.
 """
@@ -254,10 +252,10 @@ class Opened(_Checked):
 
 @dataclass(frozen=True)
 class Drawn(_Checked):
-    """A configuration of a cell's search. number: counts from 0 in its cell, refused and taught ones included.
+    """A configuration of a cell's search. number: counts from 0 in its cell, refused ones included.
 
-    distributions: of its settings, as Optuna writes them. attributes: which sampler chose it, why it was refused, which
-    trial of another study taught it. value: of a taught one.
+    distributions: of its settings, as Optuna writes them. attributes: which sampler chose it, why it was refused.
+    Version 0.2 also wrote trials of other studies ("taught", with their value), which no search reads any more.
     """
 
     cell: _PathName

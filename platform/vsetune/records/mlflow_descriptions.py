@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from vsetune.records.events import PLUGIN_TAG, WARM_START, AttemptStart, Ended, StudyRecord
+from vsetune.records.events import PLUGIN_TAG, AttemptStart, Ended, StudyRecord
 from vsetune.records.mlflow_client import KIND, NOTE, PIECE
 from vsetune.storage.addresses import shown_url
 
@@ -55,7 +55,6 @@ def attempt_tags(start: AttemptStart) -> dict[str, str]:
         "environment": _json(start.environment), "protocol": _json(start.protocol),
     }
     found |= {f"{PLUGIN_TAG}{key}": sha256 for key, sha256 in start.resolved.get("plugins", {}).items()}
-    found |= {key: start.environment[key] for key in (WARM_START,) if key in start.environment}
     return {name: text[:PIECE] for name, text in (found | source_tags(start)).items()}
 
 

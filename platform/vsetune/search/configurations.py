@@ -32,7 +32,7 @@ from vsetune.search import messages
 from vsetune.search.drawing import CellDrawing
 from vsetune.search.sampling.sampler import Draw, distributions_of
 from vsetune.search.space_gaps import gaps_of
-from vsetune.search.trial_history import DRAWN_BY, REFUSED, TAUGHT, TrialHistory
+from vsetune.search.trial_history import DRAWN_BY, REFUSED, TrialHistory
 
 logger = logging.getLogger(__name__)
 logging.getLogger("optuna").setLevel(logging.ERROR)
@@ -44,34 +44,22 @@ Refusal = Callable[[str, Mapping[str, Value]], str | None]
 """(cell, configuration) -> why no trial can be made of it, in one line, or None."""
 
 _MOST_REFUSED = 100
-_STATES = {"running": TrialState.RUNNING, "refused": TrialState.PRUNED, "taught": TrialState.COMPLETE}
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """A full-length trial of another study. source: STUDY/TRIAL. value: the objective of this search, for that
-    trial."""
-
-    source: str
-    configuration: Mapping[str, Value]
-    value: float
+_STATES = {"running": TrialState.RUNNING, "refused": TrialState.PRUNED}
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """A configuration as it is stored: number `number` of its cell. Refused and taught configurations are numbered too.
+    """A configuration as it is stored: number `number` of its cell. Refused configurations are numbered too.
 
-    distributions: of its settings, in Optuna's JSON. attributes: which sampler chose it, why it was refused, which
-    trial of another study taught it. value: of a taught configuration.
+    distributions: of its settings, in Optuna's JSON. attributes: which sampler chose it, why it was refused.
     """
 
     cell: str
     number: int
-    state: Literal["running", "refused", "taught"]
+    state: Literal["running", "refused"]
     configuration: Mapping[str, Any]
     distributions: Mapping[str, str]
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -130,22 +118,8 @@ class ConfigurationSearch:
                 cell, trial.number, dict(trial.params), is_open=not trial.state.is_finished(),
                 drawn_by=str(trial.user_attrs.get(DRAWN_BY, "")),
             )
-            for trial in self._histories[cell] if not trial.user_attrs.keys() & {REFUSED, TAUGHT}
+            for trial in self._histories[cell] if REFUSED not in trial.user_attrs
         ]
-
-    def teach(
-        self, cell: str, lessons: Sequence[Lesson], starts: Sequence[Mapping[str, Value]] = ()
-    ) -> None:
-        """Add results of other studies. Call it in every process before the first `ask`; each lesson is stored once.
-
-        lessons: configurations of this cell's space. They enter the history as if they had been sampled here, and may
-        still be sampled here. starts: see `CellDrawing`.
-        """
-        self._drawings[cell].starts = starts
-        known = {trial.user_attrs.get(TAUGHT) for trial in self._histories[cell]}
-        for lesson in lessons:
-            if lesson.source not in known:
-                self._add(cell, "taught", lesson.configuration, {TAUGHT: lesson.source}, lesson.value)
 
     def is_exhausted(self, cell: str) -> bool:
         """Whether every configuration of a finite space has been sampled, so that `ask` has none left."""
@@ -179,11 +153,11 @@ class ConfigurationSearch:
 
     def dead_end(self, cell: str) -> DeadEnd | None:
         """Set once 100 draws in a row, or all configurations of a finite space, were refused; None before."""
-        own = [trial for trial in self._histories[cell] if TAUGHT not in trial.user_attrs]
-        refused = list(itertools.takewhile(lambda trial: REFUSED in trial.user_attrs, reversed(own)))
+        tried = self._histories[cell]
+        refused = list(itertools.takewhile(lambda trial: REFUSED in trial.user_attrs, reversed(tried)))
         if len(refused) >= _MOST_REFUSED:
             which = f"{len(refused)} draws in a row"
-        elif refused and len(refused) == len(own) and self.is_exhausted(cell):
+        elif refused and len(refused) == len(tried) and self.is_exhausted(cell):
             which = f"all {self._histories[cell].distinct} configurations of its space"
         else:
             return None
@@ -215,13 +189,13 @@ class ConfigurationSearch:
         return self._add(cell, "running" if reason is None else "refused", drawn.configuration, attributes)
 
     def _add(
-        self, cell: str, state: Literal["running", "refused", "taught"], configuration: Mapping[str, Value],
-        attributes: Mapping[str, object], value: float | None = None,
+        self, cell: str, state: Literal["running", "refused"], configuration: Mapping[str, Value],
+        attributes: Mapping[str, object],
     ) -> int:
         history = self._histories[cell]
         distributions = {name: distribution_to_json(self._distributions[cell][name]) for name in configuration}
         number = history[-1].number + 1 if history else self._first_numbers.get(cell, 0)
-        sampled = Sampled(cell, number, state, dict(configuration), distributions, dict(attributes), value)
+        sampled = Sampled(cell, number, state, dict(configuration), distributions, dict(attributes))
         self._keep(sampled)
         history.add(_trial_of(sampled))
         return sampled.number
@@ -230,7 +204,7 @@ class ConfigurationSearch:
 def _trial_of(sampled: Sampled) -> FrozenTrial:
     is_ended, now = sampled.state != "running", datetime.now()
     return FrozenTrial(
-        number=sampled.number, trial_id=sampled.number, state=_STATES[sampled.state], value=sampled.value,
+        number=sampled.number, trial_id=sampled.number, state=_STATES[sampled.state], value=None,
         datetime_start=now, datetime_complete=now if is_ended else None, params=dict(sampled.configuration),
         distributions={name: json_to_distribution(text) for name, text in sampled.distributions.items()},
         user_attrs=dict(sampled.attributes), system_attrs={}, intermediate_values={},

@@ -9,7 +9,7 @@ study would differ from an uninterrupted one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -38,10 +38,7 @@ _FIRST_STEP = 0.05
 
 
 class CellDrawing:
-    """How the configurations of one cell are chosen. Every draw names its sampler and the history it used.
-
-    starts: settings from other studies; each replaces the sampled ones in one draw after the papers' points.
-    """
+    """How the configurations of one cell are chosen. Every draw names its sampler and the history it used."""
 
     def __init__(self, spec: SearchSpec, cell: Cell) -> None:
         self._cell, self._size = cell, configurations_in(cell)
@@ -58,7 +55,6 @@ class CellDrawing:
                     shared_seed_name=f"{space.shared_seed_name}/again {number}")
             for number in range(1, _AGAIN + 1)
         )]
-        self.starts: Sequence[Mapping[str, Value]] = ()
 
     def left(self, history: TrialHistory) -> int | None:
         """How many configurations have not been sampled yet; None for an infinite space."""
@@ -87,13 +83,9 @@ class CellDrawing:
         if not self._cell.domains:
             yield Draw({}, "nothing is searched")
             return
-        if history.own < len(self._first):
-            configuration, why = self._first[history.own]
+        if len(history) < len(self._first):
+            configuration, why = self._first[len(history)]
             yield Draw(dict(configuration), why)
-        elif 0 <= (place := history.own - history.refused - len(self._first)) < len(self.starts):
-            drawn = self._sampled(self._spaces[0], history)
-            taken, why = {**drawn.configuration, **self.starts[place]}, f"{drawn.why}, with settings of another study"
-            yield self._applied(replace(drawn, configuration=taken, why=why))
         for space in self._spaces:
             drawn = self._sampled(space, history)
             yield drawn

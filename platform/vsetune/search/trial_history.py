@@ -10,8 +10,6 @@ from optuna.trial import FrozenTrial, TrialState
 
 REFUSED = "refused"
 """Attribute of a trial whose configuration no spec accepts: the reason."""
-TAUGHT = "taught by"
-"""Attribute of a trial of another study: STUDY/TRIAL. It counts as a trial of the start phase, which it shortens."""
 DRAWN_BY = "drawn by"
 """Attribute of a trial: which sampler chose it, and from which history."""
 
@@ -19,7 +17,7 @@ DRAWN_BY = "drawn by"
 class TrialHistory(Sequence[FrozenTrial]):
     """Grows by `add`; `update` replaces a trial with its ended version. Trials in it are not modified.
 
-    refused: draws that no spec accepts. taught: trials of other studies. Both are included, for samplers to learn from.
+    refused: draws that no spec accepts; included, for samplers to learn from.
     """
 
     def __init__(
@@ -30,7 +28,7 @@ class TrialHistory(Sequence[FrozenTrial]):
         self._places: dict[int, int] = {}
         self._applying = applying
         self._drawn: dict[frozenset[tuple[str, Any]], int] = {}
-        self.refused = self.taught = 0
+        self.refused = 0
         for trial in trials:
             self.add(trial)
 
@@ -38,10 +36,7 @@ class TrialHistory(Sequence[FrozenTrial]):
         self._places[trial.number] = len(self._trials)
         self._trials.append(trial)
         self.refused += REFUSED in trial.user_attrs
-        if TAUGHT in trial.user_attrs:
-            self.taught += 1
-        else:
-            self._drawn.setdefault(self._key(trial.params), trial.number)
+        self._drawn.setdefault(self._key(trial.params), trial.number)
 
     def update(self, trial: FrozenTrial) -> None:
         """Replace the trial with this number by its current version. KeyError where there is none."""
@@ -51,11 +46,6 @@ class TrialHistory(Sequence[FrozenTrial]):
     def ended(self) -> int:
         """Trials that are not running, refused draws included."""
         return sum(trial.state.is_finished() for trial in self._trials)
-
-    @property
-    def own(self) -> int:
-        """How many trials this study has sampled, refused draws included."""
-        return len(self._trials) - self.taught
 
     @property
     def distinct(self) -> int:

@@ -24,7 +24,6 @@ from vsetune.metrics.curves import best_of_curve
 from vsetune.records.events import (
     DRAWN_BY,
     NO_CONFIGURATION,
-    WARM_START,
     AttemptRecord,
     AttemptStart,
     AttemptStatus,
@@ -38,7 +37,6 @@ from vsetune.study.cell_goals import CellGoals
 from vsetune.study.confirmations import Confirmations, Confirming, trial_id
 from vsetune.study.study_tally import StudyTally
 from vsetune.study.trials import TERMINAL, Assignment, Requeued, TrialProgress, pause_after
-from vsetune.study.warm_start import WarmStart
 from vsetune.training.failures import raised_by_code
 
 _SETTLE_WITHIN_S, _AGAIN_AFTER_S, _AT_MOST_S = 2.0, 5.0, 600.0
@@ -51,10 +49,9 @@ class StudyLedger:
     def __init__(
         self, study: StudySpec, cells: Sequence[Cell], writer: StudyWriter, search: ConfigurationSearch, *,
         clock: Callable[[], float] = time.monotonic, confirming: Confirming | None = None,
-        warm_start: Mapping[str, WarmStart] | None = None,
     ) -> None:
         """confirming: the trials that run again after the search of a cell; None: its winner, with the study's other
-        seeds. warm_start: by cell, the trials of other studies that the search learns from."""
+        seeds."""
         self.study = study
         self.cells = {cell.name: cell for cell in cells}
         self._writer, self._search, self._clock = writer, search, clock
@@ -67,8 +64,6 @@ class StudyLedger:
         self._requeued = Requeued(not_before=lambda name: self.trials[name].not_before)
         self._settle_not_before = float("-inf")
         self._silent_since: float | None = None
-        self._warm_start = warm_start or {}
-        self._taught: set[str] = set()
         self._recorded: Mapping[str, Sequence[AttemptRecord]] = {}
         """By trial, the attempts that the log had when this process began."""
         self._retries_failed = False
@@ -197,7 +192,6 @@ class StudyLedger:
         assignment, spec = progress.assignment, progress.assignment.trial
         cell = self.cells[spec.cell]
         notes = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
-        notes |= {WARM_START: self._warm_start[cell.name].tag} if cell.name in self._warm_start else {}
         notes |= {DRAWN_BY: assignment.drawn_by} if assignment.drawn_by else {}
         notes |= self.tally.recorded_budget(cell) if assignment.phase == "search" else {}
         start = AttemptStart(
@@ -308,7 +302,6 @@ class StudyLedger:
 
     def _asked(self, cell: Cell, cells: Container[str] | None) -> Assignment | Literal["wait", "done"]:
         """A new configuration of a cell. cells: as in `next`."""
-        self._teach(cell)
         try:
             suggestion = self._search.ask(cell.name)
         except ConfigError:
@@ -334,15 +327,6 @@ class StudyLedger:
         self._know(progress)
         self.tally.exhaust(cell)
         self.close(name, "failed", summary={}, error=f"{NO_CONFIGURATION} for {dead_end.reason}")
-
-    def _teach(self, cell: Cell) -> None:
-        """Gives the cell's warm start to the search, once per process, before the cell's first configuration. Does
-        nothing until the cell's target is known."""
-        warm, objective = self._warm_start.get(cell.name), self._goals.objective(cell)
-        if warm is None or objective is None or cell.name in self._taught:
-            return
-        self._search.teach(cell.name, warm.lessons(objective), [each.settings for each in warm.starts])
-        self._taught.add(cell.name)
 
     def _add(self, assignment: Assignment) -> Assignment:
         self._know(TrialProgress(assignment))

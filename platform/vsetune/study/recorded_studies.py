@@ -41,7 +41,7 @@ def spec_of(record: StudyRecord) -> StudySpec:
     return parse_spec(config, StudySpec, where=f"study {record.name}")
 
 
-_DROPPED: Mapping[str, Sequence[str]] = {"search": ("widen",), "scheduler": ("least_chance",)}
+_DROPPED: Mapping[str, Sequence[str]] = {"search": ("widen", "warm_start"), "scheduler": ("least_chance",)}
 """Settings that this version no longer has. A study that used one is read without it."""
 _TRAINED = ("network", "loss", "training")
 """Parts of a trial that define the training; the place of its data and its logging may differ."""

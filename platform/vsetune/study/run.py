@@ -42,7 +42,6 @@ from vsetune.study.study_home import StudyHome, held_home
 from vsetune.study.study_metrics import exported
 from vsetune.study.study_progress import resumed_line
 from vsetune.study.study_records import StudyRecords, kept_names, logged_search, require_sampled, study_records
-from vsetune.study.warm_start import WarmStart, kept_or_taken, lines_of
 
 _STUDY_FILE = "study.yaml"
 """In the folder of a study that has begun on this machine."""
@@ -128,10 +127,6 @@ def run_study(
             _print(require_places(prepared), console)
 
         is_new = not any((folder / name).exists() for name in (LOG_FILE, _STUDY_FILE))
-        warm_start = kept_or_taken(
-            spec, prepared.cells, folder, store=Studies, data_fingerprint=prepared.data_fingerprint
-        )
-        _print(lines_of(warm_start), console)
         if is_new:
             connect()
         else:
@@ -147,7 +142,7 @@ def run_study(
                 held.keep()
                 left_alone = _left_alone(prepared, records.writer, console, changed_plugins=changed_plugins)
                 prepared = _without(prepared, left_alone)
-                ledger = _ledger(prepared, records.writer, confirming, warm_start, retry_failed=retry_failed)
+                ledger = _ledger(prepared, records.writer, confirming, retry_failed=retry_failed)
                 closed = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
                 held.forget_ended([prepared.trial_folder(name) for name in closed], records.log)
                 if ledger.has_work():
@@ -180,8 +175,7 @@ def _without(prepared: PreparedStudy, left_alone: Sequence[RefusedCell]) -> Prep
 
 
 def _ledger(
-    prepared: PreparedStudy, writer: StudyWriter, confirming: Confirming | None,
-    warm_start: Mapping[str, WarmStart], *, retry_failed: bool,
+    prepared: PreparedStudy, writer: StudyWriter, confirming: Confirming | None, *, retry_failed: bool
 ) -> StudyLedger:
     """The study's trials, rebuilt from the log. UsageError if a search that is to be confirmed is not over."""
     spec, cells = prepared.spec, {cell.name: cell for cell in prepared.cells}
@@ -189,7 +183,7 @@ def _ledger(
         writer, prepared.cells, spec.search,
         refuses=lambda cell, configuration: refusal(spec, cells[cell], configuration),
     )
-    ledger = StudyLedger(spec, prepared.cells, writer, search, confirming=confirming, warm_start=warm_start)
+    ledger = StudyLedger(spec, prepared.cells, writer, search, confirming=confirming)
     ledger.recover(retry_failed=retry_failed)
     if confirming is not None and ledger.searching():
         raise UsageError(messages.SEARCH_NOT_OVER(study=spec.study, cells=", ".join(ledger.searching())))

@@ -81,9 +81,12 @@ def logged_search(
 ) -> ConfigurationSearch:
     """A search that begins with the configurations sampled in the log, and adds to the log those that it samples.
     refuses, ConfigError: see `ConfigurationSearch`."""
-    sampled = [{name: value for name, value in vars(each).items() if name != "at"} for each in writer.history.draws]
+    sampled = [
+        Sampled(each.cell, each.number, each.state, each.configuration, each.distributions, each.attributes)
+        for each in writer.history.draws if each.state != "taught"
+    ]
     return ConfigurationSearch(
-        cells, spec, sampled=[Sampled(**each) for each in sampled], first_numbers=writer.history.first_numbers,
+        cells, spec, sampled=sampled, first_numbers=writer.history.first_numbers,
         keep=lambda each: writer.draw(Drawn(**vars(each), at=time.time())), refuses=refuses,
     )
 

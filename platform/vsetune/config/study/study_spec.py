@@ -108,10 +108,6 @@ class SearchSpec(Spec):
         "the same network, which is searched first",
     )
     constraints: ConstraintSpec = ConstraintSpec()
-    warm_start: list[Name] = Field(
-        default_factory=list, max_length=20, description="studies of the same tracking store whose finished trials "
-        "teach the search, as many to every cell",
-    )
 
     @property
     def learns(self) -> bool:
@@ -229,7 +225,7 @@ class StudySpec(Spec):
         search, scheduler = dict(plain["search"]), dict(plain["scheduler"])
         for key, older in (
             ("at_once", None), ("start", "random"), ("objective", "best_m_recall"), ("target", "baseline"),
-            ("constraints", ConstraintSpec().to_plain()), ("warm_start", []), ("points", []), ("repeats", 1),
+            ("constraints", ConstraintSpec().to_plain()), ("points", []), ("repeats", 1),
         ):
             if search[key] == older:
                 del search[key]
@@ -280,10 +276,6 @@ def inconsistencies(study: StudySpec) -> Iterator[Problem]:
     unknown = study.resources.unknown_cells(networks, losses)
     if unknown:
         yield messages.NO_SUCH_RESOURCE_CELL(got=", ".join(unknown), networks=", ".join(networks))
-    if study.study in study.search.warm_start:
-        yield messages.WARM_START_FROM_ITSELF(study=study.study)
-    if study.search.warm_start and study.search.repeats > 1:
-        yield messages.REPEATS_WARM_STARTED()
     grace = study.scheduler.grace_in(study.training.epochs)
     if study.scheduler.kind != "none" and grace > study.training.epochs:
         yield messages.GRACE_TOO_LONG(got=grace, epochs=study.training.epochs)

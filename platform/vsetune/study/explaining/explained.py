@@ -333,7 +333,6 @@ def _how(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     settings = {
         "sampler": search.get("sampler"), "start": search.get("start"), "seed of the search": search.get("seed"),
         "searched for": _objective(search), "at most": _limits(search.get("constraints") or {}),
-        "learns from": ", ".join(search.get("warm_start") or []) or None,
         "early stopping": scheduler.get("kind"), "no trial stops before epoch": scheduler.get("grace_epochs"),
     }
     return tuple((name, text_of(value)) for name, value in settings.items() if value is not None)

@@ -102,7 +102,7 @@ class RecordedLandscape:
 
     def study_of(self, study: StudySpec, *, seed: int, target: float) -> StudySpec:
         """The study with this cell alone and the search seed offset by `seed`. target: replaces the baseline's best."""
-        search: dict[str, Any] = {"seed": (study.search.seed + seed) % 2**63, "warm_start": [], "repeats": 1}
+        search: dict[str, Any] = {"seed": (study.search.seed + seed) % 2**63, "repeats": 1}
         if study.search.target == "baseline":
             search["target"] = target
         return study.model_copy(update={
