@@ -3,7 +3,7 @@
     python benchmarks/search_settings.py [--seeds 20] [--workers 2 8 64] [--only gp "patience 4"] [--kept FILE]
     python benchmarks/search_settings.py --objective epochs_to_target [--target 54] [--only tpe] [--seeds 20] ...
 
-A cell with 648 epochs, 27 a trial, on the landscapes of `vsetune study simulate`, by the same code: samplers and rules,
+A cell with 648 epochs, 27 a trial, on the landscapes of `simulation`, by the ledger and the rules of real studies,
 by default those of a study; the first seven landscapes and the eight hard ones apart. hit: the pick is truly within 0.5
 points of the optimum (95 % interval); found: a whole trial is; epochs to hit: geometric mean, a miss as 1,296 (95 %
 interval); costly: something truly better by > 0.5 was stopped; worst: the landscape with the fewest hits. Workers
@@ -32,18 +32,18 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.study_spec import StudySpec
-from vsetune.study.cell_budget import at_once
-from vsetune.study.simulation.landscapes import HARD, LANDSCAPES
-from vsetune.study.simulation.simulated_search import (
+from simulation.landscapes import HARD, LANDSCAPES
+from simulation.simulated_search import (
     MISS_FACTOR,
     SimulatedSearch,
     SimulationSettings,
     promised_epochs,
     simulate_search,
 )
-from vsetune.study.simulation.simulated_studies import SearchSummary, TargetSummary, summaries, target_summaries
+from simulation.simulated_studies import SearchSummary, TargetSummary, summaries, target_summaries
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.study.cell_budget import at_once
 
 EPOCHS, CONFIGURATIONS = 27, 24
 Settings = dict[str, dict[str, Any]]

@@ -16,10 +16,10 @@ import time
 from rich.console import Console
 from rich.table import Table
 
+from simulation.landscapes import LANDSCAPES
+from simulation.simulated_search import SimulatedSearch, SimulationSettings, simulate_search
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.study.simulation.landscapes import LANDSCAPES
-from vsetune.study.simulation.simulated_search import SimulatedSearch, SimulationSettings, simulate_search
 
 
 def main() -> None:

@@ -31,14 +31,6 @@ def test_every_problem_of_a_study_is_reported() -> None:
     assert all(each.startswith("study small: ") for each in caught.value.problems)
 
 
-def test_a_study_is_simulated() -> None:
-    found = small_study(search={"configurations": 3}).simulate(seeds=2, landscapes=["smooth"])
-    assert [*found["name"]] == ["smooth"]
-    assert found["searches"][0] == 2
-    with pytest.raises(vsetune.ConfigError, match="smooth"):
-        small_study().simulate(landscapes=["smoth"])
-
-
 def test_a_study_is_planned(with_data, monkeypatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")  # nothing is measured
     plan = small_study().plan(seconds_per_cell=0.1)

@@ -1,4 +1,4 @@
-"""`vsetune study confirm`, `explain`, `plan` and `simulate`: results, JSON, and one line for a mistake."""
+"""`vsetune study confirm`, `explain`, `plan`: results, JSON, and one line for a mistake."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.study.node_types import NodeType
 from vsetune.study.preparation import prepare_study
-from vsetune.study.study_file import load_study
 
 CONFIG = {"study": "tiny", "data": {"path": "data"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}]}
 RECORD = StudyRecord("tiny", "beef", StudySpec.model_validate(CONFIG).to_plain())
@@ -98,52 +97,12 @@ def machine_with_a_gpu() -> NodeType:
     return NodeType("this machine", {"CPU": 2.0, "GPU": 1.0, "memory": 2.0**34}, most=1, usd_per_hour=None)
 
 
-def test_a_study_is_simulated_on_the_landscapes_asked_for(vsetune, study) -> None:
-    rule = {"kind": "patience", "grace_epochs": 1}
-    file = study(search={"configurations": 4}, training={"epochs": 3}, scheduler=rule)
-    words = ("--seeds", "2", "--workers", "2", "--landscape", "ridge", "--landscape", "smooth")
-    shown = vsetune("study", "simulate", str(file), *words)
-    assert shown.code == 0
-    assert "tiny: sobol start, then gp, patience 2 over the median (grace 1), 12 epochs a cell, 3 a trial" in shown.out
-    assert "a miss as 24;" in shown.err
-    plain = json.loads(vsetune("study", "simulate", str(file), *words, "--json").out)
-    assert [row["name"] for row in plain["landscapes"]] == ["smooth", "ridge", "all"]
-    assert [row["searches"] for row in plain["landscapes"]] == [2, 2, 4]
-    assert plain["miss_epochs"] == 24
-
-
-def test_a_study_is_simulated_on_what_another_has_recorded(vsetune, study, opened) -> None:
-    file = study(search={"configurations": 4, "sampler": "sobol", "training": {"learning_rate": "default"}},
-                 training={"epochs": 2}, losses=[{"name": "lmh", "search": "none"}])
-    first = opened(StudyRecord("first", "beef", load_study(file).to_plain()))
-    for n in range(8):
-        configuration = {"training.learning_rate": 1e-4 * 1.5**n}
-        run = first.start_attempt(AttemptStart(
-            "first", f"c{n}", "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", configuration, {},
-        ))
-        first.record_points(run, [ValidationPoint(step, step, step, 20.0 + n * step, 1.0) for step in (1, 2)])
-        first.finish_attempt(run, "finished", summary={}, error=None)
-    shown = vsetune("study", "simulate", str(file), "--curves", "first", "--seeds", "2")
-    assert shown.code == 0, shown.err
-    assert "34.00" in shown.err
-    assert "within 0.5 points of the best recorded" in shown.err
-    assert "vsepp.lmh" in shown.out
-
-
 @pytest.mark.parametrize(("changes", "words", "said"), [
     ({"resources": {"gpus": 1.5}}, ["plan"], ["study.yaml: resources.gpus: ", "1.5"]),
     ({"resources": {"cpus": 4096}}, ["plan"], ["study.yaml: resources: ", "4096 CPUs"]),
     ({"data": {"path": "nowhere"}}, ["plan"], ["nowhere"]),
     ({"study": "a/b"}, ["plan"], ["study.yaml: study: "]),
-    ({}, ["simulate", "--landscape", "smoth"], ["--landscape: ", "smoth", "smooth"]),
-    ({"search": {"configurations": 1_000_000}}, ["simulate"], ["study.yaml: budget.epochs_per_cell: "]),
-    ({"study": "a/b"}, ["simulate"], ["study.yaml: study: "]),
-    ({}, ["simulate", "--curves", "first", "--landscape", "ridge"], [messages.ONE_OF_TWO, "ridge", "--curves first"]),
-    (
-        {"search": {"objective": "epochs_to_target"}}, ["simulate", "--curves", "first"],
-        [messages.OPEN_TARGET, "--curves: search.target", "study.yaml"],
-    ),
 ])
-def test_what_cannot_be_planned_or_simulated_is_refused(vsetune, study, changes, words, said) -> None:
+def test_what_cannot_be_planned_is_refused(vsetune, study, changes, words, said) -> None:
     command, *options = words
     assert vsetune("study", command, str(study(**changes)), *options).refused(*said)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from logged_studies import begun
 
+from simulation.simulated_search import Course, VirtualClock, VirtualCluster
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
@@ -18,7 +19,6 @@ from vsetune.records.writer import StudyWriter
 from vsetune.report.building import build
 from vsetune.report.selection import trials_of, winner_of
 from vsetune.study.ledger import StudyLedger
-from vsetune.study.simulation.simulated_search import Course, VirtualClock, VirtualCluster
 from vsetune.study.study_records import logged_search
 from vsetune.study.trainable import as_result
 from vsetune.study.trials import Assignment

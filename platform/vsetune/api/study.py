@@ -1,11 +1,11 @@
-"""A study in Python: from a file, a mapping or keywords; checked, planned, simulated, run."""
+"""A study in Python: from a file, a mapping or keywords; checked, planned, run."""
 
 from __future__ import annotations
 
 import copy
 import html
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,40 +99,6 @@ class Study:
 
         prepared = self._prepared()
         return measured_plan(prepared, where=self.where, seconds_per_cell=seconds_per_cell, workers=workers).plan
-
-    def simulate(
-        self, *, workers: int = 8, seeds: int = 10, epoch_seconds: float = 60.0, landscapes: Sequence[str] = ()
-    ) -> pandas.DataFrame:
-        """What the search of the study would find on made-up trainings with a known best, in virtual time.
-
-        workers: trials at a time. seeds: searches per landscape. epoch_seconds: of one epoch. landscapes: names; none:
-        all. One row per landscape with the columns of `SearchSummary`, shares 0 to 1, shortfall in points of M-Recall.
-        ConfigError for a study that cannot be simulated, or a landscape that does not exist.
-        """
-        from dataclasses import asdict
-
-        import pandas
-
-        from vsetune.config.spec.base import known_name
-        from vsetune.study.simulation.landscapes import LANDSCAPES
-        from vsetune.study.simulation.simulated_search import (
-            MISS_FACTOR,
-            SimulationSettings,
-            promised_epochs,
-            require_affordable,
-        )
-        from vsetune.study.simulation.simulated_studies import simulate, summaries
-
-        try:
-            names = [known_name(name, LANDSCAPES, "landscape") for name in landscapes or LANDSCAPES]
-        except ValueError as error:
-            raise ConfigError([*error.args]) from error
-        target = {} if isinstance(self.spec.search.target, str) else {"target": self.spec.search.target}
-        settings = SimulationSettings(workers=workers, epoch_seconds=epoch_seconds, **target)
-        require_affordable(self.spec, settings, where=self.where)
-        found = list(simulate(self.spec, [LANDSCAPES[name] for name in names], seeds=seeds, settings=settings))
-        miss_epochs = MISS_FACTOR * promised_epochs(self.spec, settings)
-        return pandas.DataFrame([asdict(row) for row in summaries(found, miss_epochs=miss_epochs)])
 
     def run(self, *, address: str | None = None, progress: bool = True) -> RecordedStudy:
         """Runs every trial to its end and returns the recorded study, with its board.

@@ -9,7 +9,6 @@ MISUSE = Message("VSE-X001", "{command}: {misuse}; {command} --help shows what i
 BAD_VALUE = Message("VSE-X002", "{option}: got {got}, need {need}.")
 NOT_UTF8 = Message("VSE-X003", "argument {number}: got {got}, need UTF-8; rename it.")
 OPTION_ALONE = Message("VSE-X004", "{command}: {option} has an effect only with {other}; add {other}.")
-ONE_OF_TWO = Message("VSE-X005", "{option}: got {got} and {other}, need one of the two; leave one out.")
 REMOTE_PLACE = Message("VSE-X006", "{option}: got {got}, need a place on this machine; write it there, then copy it.")
 
 # Files and places
@@ -43,9 +42,6 @@ TOO_FEW_TASKS = Message(
     "VSE-X033",
     "leaderboard export: --profile {place}: got fewer than two networks or data sets on which a loss compares with the "
     "baseline by finished seeds that chose nothing, need two; vsetune study confirm runs such seeds.",
-)
-OPEN_TARGET = Message(
-    "VSE-X034", "--curves: search.target of {file} is what a baseline will reach; write the M-Recall that it reached."
 )
 NOT_IN_MLFLOW = Message(
     "VSE-X035", "{count} events are not in MLflow yet ({reason}); export them with: vsetune tracking flush {study}"

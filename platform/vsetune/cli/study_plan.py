@@ -1,18 +1,15 @@
-"""`vsetune study plan` and `simulate`: what a study takes, and what its settings would find, before anything runs."""
+"""`vsetune study plan`: what a study takes, before anything runs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Column
 
-from vsetune.cli import messages
-from vsetune.cli.options import Json, StudyFile, require_known
+from vsetune.cli.options import Json, StudyFile
 from vsetune.cli.output import (
     FittingTable,
     as_problem,
@@ -27,16 +24,11 @@ from vsetune.cli.output import (
 )
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.errors import UsageError
-from vsetune.records.studies import Studies
-from vsetune.study.study_file import load_study
 
 if TYPE_CHECKING:
     from vsetune.study.planning.cell_times import Progress
     from vsetune.study.planning.claims import Claims
     from vsetune.study.planning.planned_study import CellPlan, StudyPlan
-    from vsetune.study.simulation.simulated_search import SimulatedSearch, SimulationSettings, Trainings
-    from vsetune.study.simulation.simulated_studies import SearchSummary
 
 
 app = typer.Typer()
@@ -195,161 +187,3 @@ def _plain(plan: StudyPlan, cells: Sequence[Cell], at_once: int) -> dict[str, ob
     spaces = {cell.name: {name: domain.to_plain() for name, domain in cell.domains.items()} for cell in cells}
     rows = [asdict(row) | {"trial_seconds": row.trial.total, "search": spaces[row.cell]} for row in plan.cells]
     return asdict(plan) | {"cells": rows, "measured_at_once": at_once}
-
-
-@app.command("simulate", epilog="Example: vsetune study simulate studies/quickstart.yaml --workers 8")
-def simulate_study(
-    file: StudyFile,
-    workers: Annotated[int, typer.Option(min=1, max=10_000, help="trials at a time")] = 8,
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="searches per landscape")] = 10,
-    epoch_seconds: Annotated[
-        float, typer.Option(min=0.001, max=1e6, help="of one epoch; budgets in seconds and hours depend on it")
-    ] = 60.0,
-    landscape: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="only this one; may be repeated. Default: all")
-    ] = None,
-    curves: Annotated[
-        str | None, typer.Option(metavar="STUDY", help="recorded curves of this study in place of made-up ones")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Simulate the search of a study in virtual time: what it would find and cost, before anything is trained.
-
-    Takes `search`, `scheduler`, `budget` and `training.epochs` of the file through the code that runs a study, one cell
-    at a time, on made-up trainings whose best configuration is known. Networks, losses, their ranges and data play no
-    part; a validation is made after each epoch, with a noise of 0.5 points. A target that is the best of a baseline is
-    54 % here, where the best configuration reaches 60.
-
-    With --curves those cells of the file are searched that STUDY has recorded with the
-    same space: a configuration gets the curve of the nearest whole trial there, as it was.
-    """
-    from vsetune.study.simulation.simulated_search import (
-        MISS_FACTOR,
-        SimulationSettings,
-        promised_epochs,
-        require_affordable,
-    )
-    from vsetune.study.simulation.simulated_studies import simulate, summaries
-
-    study = load_study(file)
-    chosen = _made_up(landscape or []) if curves is None else _recorded(study, curves, landscape or [], file)
-    settings = SimulationSettings(workers=workers, epoch_seconds=epoch_seconds)
-    if not isinstance(study.search.target, str):
-        settings = replace(settings, target=study.search.target)
-    require_affordable(study, settings, where=str(file))
-    found = []
-    with interruptible("nothing was recorded"), stderr.status("simulating") as status:
-        for search in simulate(study, chosen, seeds=seeds, settings=settings):
-            found.append(search)
-            status.update(f"simulating: {len(found)} of {len(chosen) * seeds} searches, at {search.landscape}")
-    miss_epochs = MISS_FACTOR * promised_epochs(study, settings)
-    rows = summaries(found, miss_epochs=miss_epochs)
-    if study.search.objective == "epochs_to_target":
-        _show_targets(study, found, chosen, settings, as_json=as_json)
-        return
-    if as_json:
-        print_json({"study": study.study, "miss_epochs": miss_epochs, "landscapes": [asdict(row) for row in rows]})
-        return
-    results.print(_simulated_table(study, rows, workers=workers))
-    inform(
-        f"hit: the pick is truly within 0.5 points of the {'optimum' if curves is None else 'best recorded'} "
-        "(95 % interval); found: a whole trial is; epochs to hit: trained by all trials "
-        f"until then, geometric mean, a miss as {miss_epochs:g}; costly: something truly better by > 0.5 was pruned"
-    )
-
-
-def _made_up(names: list[str]) -> list[Trainings]:
-    """Synthetic trainings with these names, or all of them where no name is given."""
-    from vsetune.study.simulation.landscapes import LANDSCAPES
-
-    known = {require_known(name, LANDSCAPES, "landscape", at="--landscape") for name in names or LANDSCAPES}
-    return [each for name, each in LANDSCAPES.items() if name in known]
-
-
-def _recorded(study: StudySpec, source: str, names: list[str], file: Path) -> list[Trainings]:
-    """Trainings recorded by the study `source`, each reported in one line."""
-    from vsetune.study.simulation.recorded_curves import recorded_landscapes
-
-    if names:
-        raise UsageError(messages.ONE_OF_TWO(option="--landscape", got=names[0], other=f"--curves {source}"))
-    if study.search.objective == "epochs_to_target" and isinstance(study.search.target, str):
-        raise UsageError(messages.OPEN_TARGET(file=file))
-    found = recorded_landscapes(study, Studies(), source, where=str(file))
-    for landscape in found:
-        inform(landscape.says())
-    return [*found]
-
-
-def _show_targets(
-    study: StudySpec, found: list[SimulatedSearch], chosen: list[Trainings], settings: SimulationSettings, *,
-    as_json: bool,
-) -> None:
-    """For studies that search for epochs to a target, where the M-Recall of the winner is not the objective."""
-    from vsetune.study.simulation.simulated_studies import NEAR_SOONEST, target_summaries
-
-    rows = target_summaries(
-        found, target=settings.target, epochs=study.training.epochs, landscapes={each.name: each for each in chosen},
-    )
-    if as_json:
-        plain = [
-            {key: None if isinstance(value, float) and not math.isfinite(value) else value
-             for key, value in asdict(row).items()} for row in rows
-        ]
-        print_json({"study": study.study, "target": settings.target, "landscapes": plain})
-        return
-    names = ("fastest", "pick", "times the\nfastest", "near", "ends at", "trials")
-    shown = [
-        (
-            row.name, f"{row.soonest:.1f}", f"{row.pick:.1f}", f"{row.ratio:.2f}", f"{row.near:.2f}",
-            f"{row.height:.1f}", f"{row.trials:.1f}",
-        )
-        for row in rows
-    ]
-    results.print(FittingTable(
-        ["landscape", *(Column(name, justify="right") for name in names)], shown,
-        title=f"{study.study}: {_settings_of(study)}; {settings.workers} workers",
-    ))
-    inform(
-        f"true epochs to M-Recall {settings.target:g} % ({max(each.top for each in found):g} is the best), medians: of "
-        "the fastest configuration and "
-        f"of the pick; near: share of picks within {NEAR_SOONEST:g} times the fastest; ends at: M-Recall after a "
-        "whole training of the pick"
-    )
-
-
-def _simulated_table(study: StudySpec, rows: list[SearchSummary], *, workers: int) -> FittingTable:
-    right = (
-        "hit", "found", "epochs\nto hit", "below\nthe best", "costly", "epochs", "trials", "pruned", "failed", "hours",
-    )
-    return FittingTable(
-        ["landscape", *(Column(name, justify="right") for name in right)], [_row(row) for row in rows],
-        title=f"{study.study}: {_settings_of(study)}; {workers} workers, {rows[0].searches} searches a landscape",
-        sections=[place for place, row in enumerate(rows) if row.name == "all"],
-    )
-
-
-def _row(row: SearchSummary) -> list[str]:
-    low, high = row.hits_within
-    return [
-        row.name, f"{row.hits:.2f} ({low:.2f}-{high:.2f})", f"{row.found:.2f}", f"{row.epochs_to_hit:.0f}",
-        "-" if row.shortfall is None else f"{row.shortfall:.2f}", f"{row.costly:.2f}", f"{row.epochs:.0f}",
-        f"{row.trials:.1f}", f"{row.pruned:.1f}", f"{row.failed:.1f}", f"{row.seconds / 3600:.1f}",
-    ]
-
-
-def _settings_of(study: StudySpec) -> str:
-    search, scheduler, budget = study.search, study.scheduler, study.budget
-    grace = scheduler.grace_in(study.training.epochs)
-    kinds = {
-        "none": "no pruning", "median": f"median (grace {grace:g})",
-        "patience": f"patience {scheduler.patience_epochs:g} over the median (grace {grace:g})",
-    }
-    halving = f"{scheduler.kind} (grace {grace:g}, factor {scheduler.reduction_factor:g})"
-    most = budget.epochs_per_cell or search.configurations * study.training.epochs
-    parts = [
-        f"{search.start} start, then {search.sampler}" if search.learns else search.sampler,
-        kinds.get(scheduler.kind, halving), f"{most:g} epochs a cell, {study.training.epochs:g} a trial",
-    ]
-    if budget.device_seconds_per_cell is not None:
-        parts.append(f"{budget.device_seconds_per_cell:g} device-seconds a cell")
-    return ", ".join(parts)

@@ -261,25 +261,6 @@ PHOTOGRAPH_FEATURES = Message(
 )
 
 # Simulations
-CURVES_OTHER_CELLS = Message(
-    "VSE-S081", "--curves: study {source} has the cells {cells}, none of which {where} searches; need one with the "
-    "same name"
-)
-CURVES_OTHER_SPACE = Message(
-    "VSE-S082", "--curves: cell {cell}: {setting} is {got} in {where} and {need} in study {source}; need the same "
-    "space in both"
-)
-CURVES_TOO_FEW = Message(
-    "VSE-S083", "--curves: cell {cell}: study {source} has {got} whole trials of its search, need at least {need}; "
-    "record more, without early stopping"
-)
-SIMULATION_TOO_LONG = Message(
-    "VSE-S084", "{where}: budget.epochs_per_cell: a simulated cell would come to {trials:.0f} trials and {epochs:.0f} "
-    "epochs, need at most {most_trials} and {most_epochs}; set it or search.configurations lower"
-)
-NOTHING_TO_SIMULATE = Message(
-    "VSE-S087", "{where}: training.epochs: got 0, need more than 0: a network that is not trained has no search"
-)
 OTHER_TEST_FEATURES = Message(
     "VSE-S088", "{where}: data set {data} has features of {got}, need {need}, as the data set of the study; ingest it "
     "with the same features"

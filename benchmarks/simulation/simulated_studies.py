@@ -11,14 +11,13 @@ from statistics import fmean, median
 import numpy as np
 from scipy.stats import binomtest, bootstrap
 
-from vsetune.config.study.study_spec import StudySpec
-from vsetune.study.simulation.landscapes import LANDSCAPES, Vector
-from vsetune.study.simulation.simulated_search import (
+from simulation.landscapes import LANDSCAPES, Landscape, Vector
+from simulation.simulated_search import (
     SimulatedSearch,
     SimulationSettings,
-    Trainings,
     simulate_search,
 )
+from vsetune.config.study.study_spec import StudySpec
 
 _RESAMPLES = 2000
 
@@ -51,7 +50,7 @@ class SearchSummary:
 
 
 def simulate(
-    study: StudySpec, landscapes: Sequence[Trainings], *, seeds: int, settings: SimulationSettings
+    study: StudySpec, landscapes: Sequence[Landscape], *, seeds: int, settings: SimulationSettings
 ) -> Iterator[SimulatedSearch]:
     """Simulates every landscape with the seeds 0 to seeds - 1, and yields each search when it is done."""
     for landscape in landscapes:
@@ -119,7 +118,7 @@ class TargetSummary:
 
 def target_summaries(
     searches: Sequence[SimulatedSearch], *, target: float, epochs: float,
-    landscapes: Mapping[str, Trainings] = LANDSCAPES,
+    landscapes: Mapping[str, Landscape] = LANDSCAPES,
 ) -> list[TargetSummary]:
     """One summary per landscape, in the order of the searches, and one named `all` over several landscapes. target:
     M-Recall in per cent. epochs: of a whole training. landscapes: the searched ones, by name."""
@@ -143,5 +142,5 @@ def _summary(name: str, searches: Sequence[SimulatedSearch], soonest: Sequence[f
 
 
 @cache
-def _fewest(landscape: Trainings, seed: int, target: float, epochs: float) -> float:
+def _fewest(landscape: Landscape, seed: int, target: float, epochs: float) -> float:
     return landscape.surface(seed).fewest_epochs(target, epochs)

@@ -11,17 +11,7 @@ from typing import Any
 
 from ray.tune.schedulers import TrialScheduler
 
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import refusal, resolve_cells
-from vsetune.config.study.study_spec import StudySpec
-from vsetune.errors import ConfigError
-from vsetune.records.events import DIVERGED, AttemptRecord, StudyRecord
-from vsetune.records.writer import StudyWriter
-from vsetune.report.selection import winner_of
-from vsetune.search.configurations import ConfigurationSearch
-from vsetune.study import messages
-from vsetune.study.ledger import StudyLedger
-from vsetune.study.simulation.landscapes import (
+from simulation.landscapes import (
     TOP,
     Landscape,
     Surface,
@@ -29,19 +19,23 @@ from vsetune.study.simulation.landscapes import (
     generator_of,
     validated_epochs,
 )
-from vsetune.study.simulation.recorded_curves import RecordedLandscape
+from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.cells import refusal, resolve_cells
+from vsetune.config.study.study_spec import StudySpec
+from vsetune.records.events import DIVERGED, AttemptRecord, StudyRecord
+from vsetune.records.writer import StudyWriter
+from vsetune.report.selection import winner_of
+from vsetune.search.configurations import ConfigurationSearch
+from vsetune.study.ledger import StudyLedger
 from vsetune.study.trainable import as_result
 from vsetune.study.trials import Assignment, TrialProgress
 from vsetune.study.tune_adapter import CellScheduler, record_report
 
-Trainings = Landscape | RecordedLandscape
-"""Trainings on which a search is simulated."""
 NEAR = 0.5
 """Points of M-Recall by which a hit may be below the optimum."""
 MISS_FACTOR = 2
 """A search without a hit counts as a hit after this many times its budget."""
 _UNEVEN = 0.1
-_MOST_TRIALS, _MOST_VALIDATIONS = 20_000, 2_000_000
 _STUDY = "simulation"
 
 
@@ -100,7 +94,7 @@ class SimulatedSearch:
 class _Watch:
     """Follows the pick of a search: the finished trial with the best objective, by the leaderboard's own rule."""
 
-    def __init__(self, surface: Surface | RecordedLandscape, progress: Vector) -> None:
+    def __init__(self, surface: Surface, progress: Vector) -> None:
         self._surface, self._progress = surface, progress
         self._pick: tuple[AttemptRecord, ...] | None = None
         self.truth = self.best_finished = self.best_pruned = -math.inf
@@ -129,18 +123,14 @@ class _Watch:
 
 
 def simulate_search(
-    study: StudySpec, landscape: Trainings, *, seed: int, settings: SimulationSettings
+    study: StudySpec, landscape: Landscape, *, seed: int, settings: SimulationSettings
 ) -> SimulatedSearch:
     """Runs the search of one cell with a study's search, scheduler, budget and epochs, in virtual time.
 
-    The cell is synthetic with the landscape's space, or that of a recorded landscape. Its trials validate at the end of
-    every epoch. The same arguments give the same result. Only the search is simulated, not confirmation with further
-    seeds.
+    The cell is synthetic with the landscape's space. Its trials validate at the end of every epoch. The same arguments
+    give the same result. Only the search is simulated, not confirmation with further seeds.
     """
-    if isinstance(landscape, RecordedLandscape):
-        made = landscape.study_of(study, seed=seed, target=settings.target)
-    else:
-        made = made_up_study(study, landscape, seed=seed, target=settings.target)
+    made = made_up_study(study, landscape, seed=seed, target=settings.target)
     (cell,) = resolve_cells(made, where=_STUDY)
     whole = float(cell.training["epochs"])
     surface, clock, writer = landscape.surface(seed), VirtualClock(), StudyWriter()
@@ -207,18 +197,6 @@ def promised_epochs(study: StudySpec, settings: SimulationSettings) -> float:
     if study.budget.device_seconds_per_cell is not None:
         limits.append(study.budget.device_seconds_per_cell / settings.epoch_seconds)
     return min(limits)
-
-
-def require_affordable(study: StudySpec, settings: SimulationSettings, *, where: str) -> None:
-    """ConfigError if the simulation of one search would take hours, or if nothing is trained."""
-    if not study.training.epochs:
-        raise ConfigError(messages.NOTHING_TO_SIMULATE(where=where))
-    validations = promised_epochs(study, settings)
-    trials = validations / study.training.epochs
-    if trials > _MOST_TRIALS or validations > _MOST_VALIDATIONS:
-        raise ConfigError(messages.SIMULATION_TOO_LONG(
-            where=where, trials=trials, epochs=validations, most_trials=_MOST_TRIALS, most_epochs=_MOST_VALIDATIONS
-        ))
 
 
 def _within(part: str, domains: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

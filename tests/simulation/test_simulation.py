@@ -9,8 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 from logged_studies import Logs, begun, logs
-from refusals import refused
 
+from simulation.landscapes import LANDSCAPES, TOP, generator_of
+from simulation.simulated_search import (
+    Course,
+    SimulatedSearch,
+    SimulationSettings,
+    VirtualClock,
+    VirtualCluster,
+    made_up_study,
+    promised_epochs,
+    simulate_search,
+)
+from simulation.simulated_studies import simulate, summaries, summary_of, target_summaries
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
@@ -19,21 +30,7 @@ from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import cost_of, trials_of
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.stopping.rules import Halving
-from vsetune.study import messages
 from vsetune.study.ledger import StudyLedger
-from vsetune.study.simulation.landscapes import LANDSCAPES, TOP, generator_of
-from vsetune.study.simulation.simulated_search import (
-    Course,
-    SimulatedSearch,
-    SimulationSettings,
-    VirtualClock,
-    VirtualCluster,
-    made_up_study,
-    promised_epochs,
-    require_affordable,
-    simulate_search,
-)
-from vsetune.study.simulation.simulated_studies import simulate, summaries, summary_of, target_summaries
 from vsetune.study.study_records import logged_search
 from vsetune.study.trials import Assignment, TrialProgress
 from vsetune.study.tune_adapter import CellScheduler
@@ -236,11 +233,6 @@ def test_a_miss_is_measured_by_the_tightest_of_the_limits() -> None:
     assert promised_epochs(make_study(), settings) == 48
     assert promised_epochs(make_study(budget={"epochs_per_cell": 30}), settings) == 30
     assert promised_epochs(make_study(budget={"device_seconds_per_cell": 200}), settings) == 20
-
-
-def test_a_search_too_long_to_simulate_is_refused() -> None:
-    with refused(messages.SIMULATION_TOO_LONG, where="my.yaml", most_trials=20000):
-        require_affordable(make_study(search={"configurations": 100_000}), TWO_WORKERS, where="my.yaml")
 
 
 def test_a_training_that_diverges_is_recorded_as_a_real_one_is() -> None:
