@@ -13,6 +13,7 @@ import torch
 from mock_bucket import bucket
 from network_cases import TINY_CNN
 from refusals import refused
+from tiny_dual_encoders import SIZE, save_tiny
 
 from vsetune.cli import messages, trial_search
 from vsetune.data import messages as of_data
@@ -100,6 +101,21 @@ def test_recorded_captions_and_photographs_have_the_ranks_of_the_evaluation(netw
         first = next(hit.rank for hit in hits if hit.name == name and hit.captions[0] in own)
         assert first == int(ranks.image_to_text.ranks[row]) + 1
         assert [hit.score for hit in hits] == pytest.approx(sorted(matrix[row].tolist(), reverse=True), abs=1e-5)
+
+
+def test_a_dual_encoder_finds_images_and_captions_without_heat(vsetune, record, home, tmp_path) -> None:
+    save_tiny("clip", tmp_path / "clip")
+    run = record({"name": "dual_encoder", "fixed": {"model": str(tmp_path / "clip"), "image_size": SIZE}})
+    (tmp_path / "photo.png").write_bytes(photographs(home)[0][1])
+    page = tmp_path / "page.html"
+    for question in ([SENTENCE], ["--image", str(tmp_path / "photo.png")]):
+        said = vsetune("trial", "search", run, *question, "--top", "3", "--output", str(page), "--no-open")
+        assert said.code == 0, said.err
+        assert page.read_text().count("<li>") == 3
+        assert 'class="heat"' not in page.read_text()
+    said = vsetune("trial", "gallery", run, "--output", str(page))
+    assert said.code == 0, said.err
+    assert "No heat maps: " in page.read_text()
 
 
 def test_a_photograph_finds_captions_with_heat_over_itself(vsetune, record, home, tmp_path) -> None:

@@ -5,23 +5,30 @@ from __future__ import annotations
 import io
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tiny_dual_encoders import SIZE, save_tiny
 from trained_here import CPU, fresh_network
 
-from vsetune.config.component_specs import NETWORKS
+from vsetune.config.component_specs import NETWORKS, NetworkSpec
+from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.config.study.evaluation_settings import GallerySpec
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.looking.show import read_pictures
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError, NumericError
 from vsetune.metrics.score_blocks import MatrixScores
-from vsetune.networks.network_base import evaluating
+from vsetune.networks.encoded import Encoded
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.network_base import Network, evaluating
+from vsetune.report.gallery import gallery_page
 from vsetune.report.gallery.gallery import Gallery, make_gallery
+from vsetune.report.gallery.gallery_page import About
 from vsetune.report.gallery.heat_maps import CENTRE, caption_pairs, encoded_caption, gradient_map, heat_maps
 from vsetune.report.gallery.rankings import caption_rankings, hardest_negatives, image_rankings
 from vsetune.training.trained import TrainedTrial
@@ -197,6 +204,56 @@ def test_a_network_that_reads_photographs_has_heat_over_the_cells_of_its_cnn(nam
     assert any(heat.regions.max() > 0 for heat in found.values())
     gallery = make_gallery(each, "test", GallerySpec(captions=2))
     assert set(gallery.heat) == {ranking.query for ranking in gallery.captions}
+
+
+ABOUT = About("tiny", "a network", "lmh", "shapes", [])
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_has_a_gallery_page(name: str, make_trial: Any, small: Any) -> None:
+    gallery = make_gallery(trained(make_trial(network=small(name))), "test", GallerySpec(captions=2, images=2))
+    assert gallery_page.to_html(gallery, ABOUT).count('aria-label="heat map over image') == 2
+
+
+@pytest.mark.parametrize("towers", [
+    {"model": "clip"}, {"model": "siglip", "image_layers": 0}, {"image_model": "vit", "heads": 2, "layers": 1},
+    {"image_model": "resnet", "image_layers": 0, "heads": 2, "layers": 1},
+], ids=lambda towers: " ".join(towers))
+def test_a_photograph_of_a_single_vector_has_a_gallery_without_heat(
+    towers: dict[str, Any], make_trial: Any, tmp_path: Path
+) -> None:
+    kind = towers.get("model") or towers["image_model"]
+    save_tiny(kind, tmp_path / kind)
+    models = {key: str(tmp_path / kind) if key.endswith("model") else value for key, value in towers.items()}
+    text = {} if "model" in towers else {"embedding_size": 8, "word_size": 6}
+    each = trained(make_trial(network={"name": "dual_encoder", "image_size": SIZE, **text, **models}))
+    gallery = make_gallery(each, "test", GallerySpec(captions=3))
+    assert gallery.heat == {}
+    assert "No heat maps: " in gallery_page.to_html(gallery, ABOUT)
+
+
+class _Tiles(Network):
+    """A user's network of photographs without a CNN of ours: means of the colours."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__(spec)
+        self.scale = torch.nn.Parameter(torch.ones(3))
+
+    def encode_images(self, images: ImageInputs) -> Encoded:
+        return Encoded(self.scale * images.pixels[:, 0].float().mean(dim=(2, 3)))
+
+    def encode_captions(self, captions: CaptionInputs) -> Encoded:
+        return Encoded(captions.tokens[:, :3].float())
+
+
+def test_a_network_whose_score_does_not_depend_on_regions_has_no_heat() -> None:
+    network = _Tiles(NETWORKS["vsepp"].model_validate({}))
+    counts, pixels = torch.ones(1, dtype=torch.int64), torch.ones(1, 1, 3, 8, 8, dtype=torch.uint8)
+    words = Encoded(torch.ones(1, 3))
+    inputs = ImageInputs(torch.zeros(1, 1, 4), counts, pixels=pixels)
+    assert gradient_map(network, inputs, words, pixels=PixelInput(size=8)) is None
+    assert gradient_map(network, inputs, words, pixels=None) is None
+    assert gradient_map(network.requires_grad_(False), inputs, words, pixels=None) is None
 
 
 def test_one_caption_of_a_split_is_found_among_the_groups(make_trial: Any, small: Any) -> None:

@@ -78,7 +78,8 @@ def _is_inside(configuration: Mapping[str, Any], domains: Mapping[str, Domain]) 
 
 
 def _varies(name: str, tried: Tried) -> bool:
-    return all(name in each for each, _ in tried) and len({each[name] for each, _ in tried}) > 1
+    values = [each.get(name) for each, _ in tried]
+    return all(isinstance(value, bool | int | float | str) for value in values) and len(set(values)) > 1
 
 
 def _shares(distributions: Mapping[str, BaseDistribution], tried: Tried) -> dict[str, float]:

@@ -231,3 +231,54 @@ def test_nothing_that_is_empty_is_on_the_page(store, add, study) -> None:
     assert columns[:4] == ["Cell", "Best M-Recall", "Failed", "Given"]
     assert "First setting" not in columns
     assert '<div class="pair">' not in page
+
+
+SEARCHED = {
+    "loss.semantic_temperature": ({"low": 0.5, "high": 2.0}, (0.5, 1.25, 2.0)),
+    "loss.margin": ({"low": 0.1, "high": 0.4, "log": True}, (0.1, 0.2, 0.4)),
+    "loss.warmup_epochs": ({"low": 0, "high": 4}, (0, 3, 4)),
+    "loss.variant": ({"choices": ["decided", "diagonal"]}, ("decided", "diagonal")),
+    "network.normalize_images": ({"choices": [True, False]}, (True, False)),
+    "network.embedding_size": ({"choices": [64, 128, 256]}, (64, 128, 256)),
+    "network.word_size": ({"choices": [32]}, (32,)),
+    "training.learning_rate": ({"low": 0.001, "high": 0.001}, (0.001,)),
+    "training.weight_decay": ({"choices": [0, 0.01, 1e-5]}, (0, 0.01, 1e-5)),
+}
+"""A domain of every kind, and values in it."""
+OF_OTHERS = {"training.schedule": (None, "linear", 1, True), "loss.terms": ([1, 2], [3]), "loss.more": ({"a": 1}, {})}
+"""Values of settings that no study file of this version can search."""
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+@pytest.mark.parametrize("results", [
+    {"finished": 12, "pruned": 2, "failed": 1}, {"finished": 1}, {"failed": 2}, {"pruned": 2}, {None: 1}, {},
+], ids=["many", "one trial", "failed alone", "stopped alone", "running alone", "none"])
+def test_every_kind_of_setting_and_of_result_has_a_page(results, is_readable, store, add, study) -> None:
+    """Every second trial lacks the settings that only some configurations need."""
+    searches: dict[str, dict[str, object]] = {"loss": {}, "network": {}, "training": {}}
+    for name, (domain, _) in SEARCHED.items():
+        part, _, setting = name.partition(".")
+        searches[part][setting] = domain
+    config = study.config | {
+        "networks": [{"name": "vsepp", "search": searches["network"]}],
+        "losses": [{"name": "lmh"}, {"name": "lseh", "search": searches["loss"]}],
+        "search": study.config["search"] | {"training": searches["training"]},
+    }
+    tried = {name: values for name, (_, values) in SEARCHED.items()} | ({} if is_readable else OF_OTHERS)
+    made = [status for status, count in results.items() for _ in range(count)]
+    for number, status in enumerate(made):
+        recalls = [] if status in ("failed", None) else [10.0 + number, 20.0 + number % 5]
+        add(number, recalls, status, **{name: values[number % len(values)] for name, values in tried.items()})
+    attempts = store.attempts()
+    for attempt in attempts[::2]:
+        attempt.start.configuration.pop("loss.variant")
+    explained = explain(replace(study, config=config if is_readable else {"study": "demo", "new": 1}), attempts)
+    assert bool(explained.remark) != is_readable
+    page = to_html(explained)
+    has_result = bool({"finished", "pruned"} & results.keys())
+    assert all((f"<strong>{name}</strong>" in page) == has_result for name in tried if name != "loss.variant")
+    assert ("(log)" in page) == (is_readable and has_result)
+
+
+def test_more_values_than_a_file_may_list_are_still_choices_of_a_study_that_cannot_be_read() -> None:
+    assert len(seen_domain([f"word {number}" for number in range(300)]).choices) == 300

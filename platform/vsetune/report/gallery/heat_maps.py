@@ -107,7 +107,8 @@ def gradient_map(
     """Heat map of one image (its inputs) and one encoded caption. pixels: how the network reads photographs, None for
     region features.
 
-    None if the regions have no place: for a CNN that gives one vector instead of cells.
+    None if the regions have no place: for a network that makes one vector of a photograph without our CNN, or whose CNN
+    gives one vector instead of cells. None too for a score that does not depend on the regions.
     """
     leaves: list[Tensor] = [image.features.detach().requires_grad_()] if pixels is None else []
     features = image.features if pixels is not None else leaves[0]
@@ -124,8 +125,10 @@ def gradient_map(
         finally:
             for hook in hooks:
                 hook.remove()
-        (gradient,) = torch.autograd.grad(score, leaves[0])
-    return _warm(leaves[0].detach(), gradient, int(image.counts), pixels)
+        if not leaves or not score.requires_grad:
+            return None
+        (gradient,) = torch.autograd.grad(score, leaves[0], allow_unused=True)
+    return None if gradient is None else _warm(leaves[0].detach(), gradient, int(image.counts), pixels)
 
 
 def _warm(values: Tensor, gradient: Tensor, regions: int, pixels: PixelInput | None) -> HeatMap | None:

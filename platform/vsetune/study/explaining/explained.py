@@ -244,11 +244,13 @@ def settings_text(trial: TriedTrial) -> str:
 
 def seen_domain(values: Iterable[Any]) -> Domain:
     """The range or the choices that the values of a setting span, where its domain is not known. values: at least one.
+
+    Choices are of any kind and number, because another version may allow what this one does not.
     """
     seen = list(values)
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in seen):
         return Range(low=min(seen), high=max(seen), integer=all(isinstance(value, int) for value in seen))
-    return Choices(choices=list({text_of(value): value for value in seen}.values()))
+    return Choices.model_construct(choices=list({text_of(value): value for value in seen}.values()))
 
 
 @dataclass(frozen=True)
