@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from vsetune.api.recorded import Trial
 from vsetune.cli import messages
+from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.studies import Studies
 
 SMALL = {"embedding_size": 16, "word_size": 8}
@@ -238,6 +240,39 @@ def test_unbounded_scores_of_different_networks_are_averaged_with_a_warning(vset
     assert f"warning {messages.NO_COMMON_RANGE.code}: scores of gsmn, scan " in said.err
     back = record({"name": "scan", "fixed": {**SMALL, "direction": "image_to_text"}}, name="back")
     assert "warning" not in vsetune("trial", "ensemble", scan, back).err
+
+
+@pytest.fixture
+def searched(opened) -> None:
+    """Two searches of one cell, the second better; the first trials of each lose. One cell has no result."""
+    store = opened(StudyRecord("mine", "f", {"baseline": "lmh"}))
+    for cell, configuration, seed, phase, best in (
+        ("vsepp.lmh", 0, 0, "search", 30.0), ("vsepp.lmh", 1, 0, "search", 41.0), ("vsepp.lmh", 1, 1, "confirm", 39.0),
+        ("vsepp.lmh", 2, 0, "search", 40.9), ("vsepp.lmh.r2", 0, 0, "search", 35.0),
+        ("vsepp.lmh.r2", 10, 0, "search", 44.0), ("vsepp.lmh.r2", 10, 1, "confirm", 43.0),
+        ("vsepp.lseh", 0, 0, "search", None),
+    ):
+        run = store.start_attempt(AttemptStart(
+            study="mine", trial=f"{cell}-c{configuration:03}-s{seed}", cell=cell, network="vsepp",
+            loss=cell.split(".")[1], number=1, seed=seed, phase=phase,
+            configuration={"loss.margin": 0.1 + configuration}, resolved={"data": {"path": "data/scenes"}},
+        ))
+        if best is not None:
+            store.record_points(run, [ValidationPoint(1, 1.0, 1, best, 1.0)])
+        store.finish_attempt(run, "failed" if best is None else "finished", summary={}, error=None)
+
+
+@pytest.mark.parametrize(("cell", "pick"), [
+    ("vsepp.lmh", "vsepp.lmh.r2-c010-s0"), ("vsepp.lmh.r2", "vsepp.lmh.r2-c010-s0"),
+])
+def test_a_cell_stands_for_the_pick_of_the_board(cell: str, pick: str, vsetune, searched) -> None:
+    said = vsetune("trial", "show", f"mine/{cell}", "--json")
+    assert (said.code, json.loads(said.out)["trial"]) == (0, pick)
+    assert f"mine/{cell}: the pick on the board is mine/{pick}" in said.err
+    assert "the pick on the board" not in vsetune("trial", "show", f"mine/{pick}/1").err
+    assert Trial(f"mine/{cell}").record.start.trial == pick
+    assert vsetune("trial", "curves", f"mine/{cell[:-1]}").refused(f"did you mean {cell}?")
+    assert vsetune("trial", "curves", "mine/vsepp.lseh").refused("VSE-X500", "no trial of this cell has a result")
 
 
 def test_a_trial_is_shown_with_what_it_is_and_where_its_weights_are(vsetune, record, home) -> None:

@@ -236,8 +236,8 @@ class Queryable(ABC):
 
 
 class Trial(Queryable):
-    """A recorded trial. name: STUDY/TRIAL for its latest attempt, or STUDY/TRIAL/NUMBER. device: of the network,
-    `auto`, `cpu`, `cuda` or `cuda:N`. UsageError for an unknown trial.
+    """A recorded trial. name: STUDY/TRIAL for its latest attempt, STUDY/TRIAL/NUMBER, or STUDY/CELL for the pick that
+    the board shows. device: of the network, `auto`, `cpu`, `cuda` or `cuda:N`. UsageError for an unknown trial.
 
     Example:
 

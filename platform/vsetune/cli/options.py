@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vsetune.cli import messages
-from vsetune.cli.output import as_problem, stderr
+from vsetune.cli.output import as_problem, inform, stderr
 from vsetune.config.spec.base import known_name
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import TrackingSpec
@@ -64,7 +64,8 @@ Tracking = Annotated[
 Run = Annotated[
     str,
     typer.Argument(
-        help="STUDY/TRIAL for its latest attempt, or STUDY/TRIAL/NUMBER; `vsetune study show STUDY --all` lists trials",
+        help="STUDY/TRIAL for its latest attempt, STUDY/TRIAL/NUMBER, or STUDY/CELL for the pick that the board shows; "
+        "`vsetune study show STUDY --all` lists trials",
         show_default=False,
     ),
 ]
@@ -87,11 +88,17 @@ def tracking_of(uri: str | None) -> TrackingSpec:
 
 
 def found_attempts(*runs: str, finished: bool) -> tuple[Studies, list[RecordedAttempt]]:
-    """The studies of the home, and attempts among them; errors as of `find_attempt`."""
+    """The studies of the home, and attempts among them, with a line on the trial that a cell stands for; errors as of
+    `find_attempt`."""
     from vsetune.study.recorded import find_attempt
 
     store = Studies()
-    return store, [find_attempt(store, run, finished=finished) for run in runs]
+    found = [find_attempt(store, run, finished=finished) for run in runs]
+    for run, attempt in zip(runs, found, strict=True):
+        start = attempt.record.start
+        if not f"{run}/".startswith(f"{start.study}/{start.trial}/"):
+            inform(f"{run}: the pick on the board is {start.study}/{start.trial}")
+    return store, found
 
 
 def load_run(store: Studies, attempt: RecordedAttempt, device: str) -> TrainedTrial:

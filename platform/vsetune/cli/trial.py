@@ -192,7 +192,7 @@ def curves(
     as_json: Json = False,
 ) -> None:
     """Print every number of every validation of a trial as CSV: recalls, losses, rates, seconds, a line per validation.
-    MLflow shows only M-Recall of them, unless the study file has `tracking: {series: all}`."""
+    MLflow shows them too, or M-Recall alone where the study file has `tracking: {series: m_recall}`."""
     store, (attempt,) = found_attempts(run, finished=False)
     points = store.points(attempt.record.attempt_id)
     if as_json:

@@ -37,7 +37,8 @@ _SHOWN_CAPTIONS = 2
 def search(
     run: Annotated[str, typer.Argument(
         metavar="RUN_OR_MODEL", help="STUDY/TRIAL (`vsetune study show STUDY --all` lists trials), "
-        "STUDY/TRIAL/NUMBER for one of its attempts, or the folder of a model of `trial model`",
+        "STUDY/TRIAL/NUMBER for one of its attempts, STUDY/CELL for the pick that the board shows, or the folder of a "
+        "model of `trial model`",
         show_default=False,
     )],
     sentence: Annotated[str | None, typer.Argument(help="finds images", show_default=False)] = None,

@@ -188,8 +188,8 @@ PASSWORD_IN_VARIABLE = Message(
 
 # Recorded attempts
 ATTEMPT_NAME = Message(
-    "VSE-S061", "{got}: need STUDY/TRIAL, such as quickstart/vsepp.lmh-c000-s0, or STUDY/TRIAL/NUMBER for one of its "
-    "attempts; `vsetune study show STUDY --all` lists trials"
+    "VSE-S061", "{got}: need STUDY/TRIAL, such as quickstart/vsepp.lmh-c000-s0, STUDY/TRIAL/NUMBER for one of its "
+    "attempts, or STUDY/CELL for the pick of a cell; `vsetune study show STUDY --all` lists trials"
 )
 NOT_FINISHED = Message("VSE-S062", "{trial}: no attempt has finished; name one of its runs instead: {attempts}")
 OTHER_VERSION = Message(

@@ -53,29 +53,53 @@ class RecordedAttempt:
 
 
 def find_attempt(studies: Studies, run: str, *, finished: bool) -> RecordedAttempt:
-    """The attempt with a name. run: STUDY/TRIAL for the trial's latest attempt, or STUDY/TRIAL/NUMBER.
+    """The attempt with a name. run: STUDY/TRIAL for the trial's latest attempt, STUDY/TRIAL/NUMBER, or STUDY/CELL for
+    the pick of the cell on the board.
 
-    finished: with STUDY/TRIAL, the latest attempt that has finished. UsageError if there is none.
+    finished: without a number, the latest attempt that has finished. UsageError if there is none.
     """
     study, _, rest = run.partition("/")
     trial, _, number = rest.partition("/")
     if not study or not trial or (number and not number.isdigit()):
         raise UsageError(messages.ATTEMPT_NAME(got=run))
     record = studies.attempt(run) if number else _latest(studies.attempts(study), run, trial, finished)
-    return RecordedAttempt(record, folder_of_study(study) / "trials" / trial)
+    return RecordedAttempt(record, folder_of_study(study) / "trials" / record.start.trial)
 
 
 def _latest(attempts: list[AttemptRecord], run: str, trial: str, finished: bool) -> AttemptRecord:
+    names = {attempt.start.trial for attempt in attempts}
+    cells = {name for attempt in attempts for name in _names_of_cell(attempt)}
     try:
-        known_name(trial, {attempt.start.trial for attempt in attempts}, "trial")
+        known_name(trial, names | cells, "trial or cell")
     except ValueError as error:
         raise UsageError(UsageError(*error.args).problem.at(run)) from error
+    if trial not in names:
+        trial = _pick([attempt for attempt in attempts if trial in _names_of_cell(attempt)], run)
     own = [attempt for attempt in attempts if attempt.start.trial == trial]
     ended = [attempt for attempt in own if attempt.status == "finished"] if finished else own
     if not ended:
         there = ", ".join(f"{attempt.attempt_id} {attempt.status}" for attempt in own)
         raise UsageError(messages.NOT_FINISHED(trial=run, attempts=there))
     return max(ended, key=lambda attempt: attempt.start.number)
+
+
+def _names_of_cell(attempt: AttemptRecord) -> tuple[str, str]:
+    """One of its searches, and all searches of the network and the loss together."""
+    start = attempt.start
+    return start.cell, f"{start.network}.{start.loss}"
+
+
+def _pick(attempts: list[AttemptRecord], run: str) -> str:
+    """The trial that chose the configuration that the board shows, else its first seed. attempts: of one row."""
+    from vsetune.report.building import group_rows
+    from vsetune.report.selection import trials_of
+
+    (row,) = group_rows("", {"": trials_of(attempts)}, baseline="none")
+    if not row.seeds:
+        raise UsageError("VSE-X500", "{run}: no trial of this cell has a result; `vsetune study show {study} --all` "
+                         "lists trials", run=run, study=attempts[0].start.study)
+    seeds = row.seeds_of(row.pick)
+    return min(seeds, key=lambda seed: (seed.status != "finished", not seed.chose, seed.seed)).trial
 
 
 def best_weights(studies: Studies, attempt: RecordedAttempt, into: Path) -> Path | None:

@@ -29,7 +29,7 @@ def _finding(cell: ExplainedCell) -> str:
     if best is None or best.best is None:
         which = "the only trial" if count == 1 else f"none of {count} trials"
         return f"{which} has {'no' if count == 1 else 'a'} result that counts"
-    place = "its only trial" if count == 1 else f"trial {cell.trials.index(best) + 1} of {count}"
+    place = "the only trial of its search" if count == 1 else f"trial {cell.trials.index(best) + 1} of {count}"
     picked = "best" if best.value in (None, best.best) else "its pick has"
     found = [f"{picked} M-Recall {fixed(best.best, 1)} % by {place}, with {settings_text(best)}"]
     if cell.importances.shares:
