@@ -167,6 +167,7 @@ PLACES: Mapping[str, tuple[str | int, ...]] = {
     "improvement": ("comparison", "improvement"), "epochs_percent": ("comparison", "epochs", "percent"),
     "epochs_percent_low": ("comparison", "epochs_bounds", 0), "epochs_p": ("comparison", "epochs_p"),
     "epochs_percent_high": ("comparison", "epochs_bounds", 1), "is_sooner": ("comparison", "epochs_answer"),
+    "m_recall_gain_level": ("comparison", "height_level"), "epochs_level": ("comparison", "epochs_level"),
     "target_m_recall": ("comparison", "epochs", "target"), "epochs_to_target": ("epochs_to_target", "value"),
     "epochs_to_target_low": ("epochs_bounds", 0), "epochs_to_target_high": ("epochs_bounds", 1),
     "difference_percent": ("difference", "percent"), "difference_low": ("difference", "low"),
@@ -184,7 +185,7 @@ def test_json_has_the_same_numbers(vsetune, trained, tmp_path) -> None:
             found: Any = rows[loss]
             for step in way:
                 found = None if found is None else found[step]
-            same(found, None if row[key] in (math.inf, -math.inf) else row[key], f"JSON, {loss}, {key}")
+            same(found, "Infinity" if row[key] == math.inf else row[key], f"JSON, {loss}, {key}")
 
 
 SHOWN: Mapping[str, tuple[int, tuple[str, ...]]] = {

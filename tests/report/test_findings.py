@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -86,8 +87,8 @@ def test_nothing_is_compared_with_a_collapsed_baseline_in_any_form(collapsed):
 
 
 @pytest.mark.parametrize(("baseline", "other", "about", "words"), [
-    ([14.9], NEW, {"status": "running"}, "the baseline lmh has not learned anything yet: its best M-Recall is 14.9 %, "
-     "less than half of the 61.5 % of mine"),
+    ([14.9, 14.2], NEW, {"status": "running"}, "the baseline lmh has not learned anything yet: its best M-Recall is "
+     "14.9 %, less than half of the 61.5 % of mine"),
     ([1.2, 1.0], [2.0, 1.9], {"images": 1000, "captions": 5000}, "the baseline lmh collapsed: its M-Recall is 1.0 % at "
      "the end, that of a random order 0.5 %"),
 ])
@@ -164,8 +165,8 @@ def test_claims_on_losses_that_still_rise_are_limited_to_the_epochs_trained(atte
 def test_what_the_data_support_is_said_with_its_interval(seven):
     (told,) = headline(seven)
     assert told == (
-        "vsepp on scenes: the data support that lseh (+1.1 [1.0, 1.2] points, −44.9 % [−50.2, −39.0] epochs to 57.2 %) "
-        "is higher and faster than lmh. irtm (−2.0 [−2.1, −1.9] points, −30.9 % [−36.2, −25.2] epochs to 57.2 %) is "
+        "vsepp on scenes: the data support that lseh (+1.1 [0.9, 1.3] points, −44.9 % [−53.4, −34.8] epochs to 57.2 %) "
+        "is higher and faster than lmh. irtm (−2.0 [−2.2, −1.8] points, −30.9 % [−38.7, −22.1] epochs to 57.2 %) is "
         "lower but faster than lmh."
     )
     higher, lower, undecided = (row_of(seven, loss).comparison for loss in ("lseh", "irtm", "lsh"))
@@ -174,6 +175,32 @@ def test_what_the_data_support_is_said_with_its_interval(seven):
     assert (undecided.height, undecided.epochs_answer) == ("undecided", "undecided")
     assert [higher.improvement, lower.improvement] == [1.0, 0.0]
     assert 0.5 < higher.improvement_bounds[0] < higher.improvement_bounds[1] <= 1
+
+
+@pytest.mark.parametrize("draw", range(6))
+def test_a_printed_interval_never_contradicts_the_sentence(attempt, draw):
+    """Boards of losses that differ by more or less than they scatter: an interval excludes 0 where a claim is decided.
+    """
+    numbers = random.Random(draw)
+    losses = {"lmh": 0.0} | {f"loss{at}": numbers.uniform(-2, 2) for at in range(4)}
+    runs = [
+        each for loss, shift in losses.items() for each in reaching(
+            attempt, loss, heights=[60 + shift + numbers.gauss(0, 0.5) for _ in range(5)],
+            epochs=[max(2, round(6 - shift + numbers.gauss(0, 0.8))) for _ in range(5)],
+        )
+    ]
+    board = build(runs, baseline="lmh")
+    answers = set()
+    for row in board.rows[1:]:
+        found = row.comparison
+        answers |= {found.height}
+        for bounds, none, answer in (
+            (found.m_recall_bounds, 0, found.height), (found.epochs_bounds, 0, found.epochs_answer),
+            (found.improvement_bounds, 0.5, found.height),
+        ):
+            if bounds is not None:
+                assert (not bounds[0] <= none <= bounds[1]) == (answer != "undecided"), row.loss
+    assert "undecided" in answers or draw
 
 
 def test_a_loss_that_is_only_lower_and_slower_is_in_the_headline(attempt):

@@ -28,8 +28,13 @@ def board(request):
 
 
 def ends(bounds: list[float | None] | None) -> list[float]:
-    """Of an interval in JSON, whose open end is null."""
-    return [] if bounds is None else [math.inf if end is None else end for end in bounds]
+    """Of an interval in JSON, whose open end is the text Infinity."""
+    return [] if bounds is None else [float(end) for end in bounds]
+
+
+def of_missed(missed: int, seeds: int) -> list[float]:
+    """The numbers of `not reached (2 of 9 seeds)`; none where all or no seeds missed the target."""
+    return [missed, seeds] if 0 < missed < seeds else []
 
 
 def numbers_of(row: dict[str, Any]) -> dict[str, tuple[list[float], int]]:
@@ -38,18 +43,21 @@ def numbers_of(row: dict[str, Any]) -> dict[str, tuple[list[float], int]]:
     counted = [seed for seed in row["seeds"] if seed["status"] == "finished" and not seed["chose"]]
     if comparison and (comparison["m_recall"] is None or comparison["height"] == "one search"):
         difference = {}  # of one search of a tuned loss it means nothing
-    has_interval = difference.get("low") is not None
+    has_interval, pace = difference.get("low") is not None, comparison.get("epochs")
     found = {
         "best M-Recall": ([row["best_m_recall"], row["best_m_recall_std"], *ends(row["m_recall_bounds"])], 1),
         "M-Recall over the baseline": ([comparison.get("m_recall"), *ends(comparison.get("m_recall_bounds"))], 1),
         "epochs to best": ([row["epochs_to_best"]], 2), "epochs to level": ([row["epochs_to_level"]], 2),
         "epochs to baseline's best": ([target.get("value"), *ends(row["epochs_bounds"])], 2),
         "epochs to target over baseline's": (
-            [comparison.get("epochs", {}).get("percent"), *ends(comparison.get("epochs_bounds"))], 1,
+            [pace["percent"], *ends(comparison["epochs_bounds"])] if pace and pace["percent"] is not None
+            else of_missed(pace["missed"], pace["seeds"]) if pace else [], 1,
         ),
-        "Difference (untested)": ([difference.get("percent"), *(
+        "Difference (untested)": ([difference["percent"], *(
             ends([difference["low"], difference["high"]]) if has_interval else []
-        )], 1),
+        )] if difference and difference["percent"] is not None else of_missed(
+            round(difference["censored_share"] * difference["pairs"]), difference["pairs"]
+        ) if difference else [], 1),
         "s/epoch": ([row["seconds_per_epoch"]], 1), "device-seconds": ([row["cost"]["device_seconds"]], 0),
         "trials": ([row["trials"]], 0), "seeds": ([len(counted)], 0),
     }
@@ -139,7 +147,9 @@ def _in_words(row: dict[str, Any]) -> list[float]:
     if "one search" in (comparison["height"], comparison["epochs_answer"]):
         return [*gain, *pace, *target]
     of_height, of_epochs = ([p] if p >= 0.001 else [] for p in (comparison["height_p"], comparison["epochs_p"]))
-    missed = [count for side in ("missed", "baseline_missed") if (count := comparison["epochs"][side])]
+    missed = [] if comparison["epochs"]["percent"] is None else [
+        count for side in ("missed", "baseline_missed") if (count := comparison["epochs"][side])
+    ]
     found = (comparison["units"], *gain, *of_height, *target, *pace, *of_epochs, *missed)
     return [float(each) for each in found]
 

@@ -70,7 +70,9 @@ def test_a_diverged_seed_misses_every_image(seeds: Seeds) -> None:
     assert ours.mean() == pytest.approx(loss.row.best_m_recall)
     assert not loss.problems
     assert len(loss.scored) == 2
-    assert loss.difference_bounds == pytest.approx(interval_with_images([ours - theirs]))
+    level = loss.row.comparison.height_level
+    assert level == pytest.approx(1 - 0.05 / 2.5)
+    assert loss.difference_bounds == pytest.approx(interval_with_images([ours - theirs], level))
     assert loss.m_recall_bounds == pytest.approx(np.clip(interval_with_images([ours]), 0, 100))
 
 

@@ -25,6 +25,8 @@ from vsetune.report.next_steps import to_know
 from vsetune.report.page import tags_of, to_html
 from vsetune.report.table_text import tuning_table
 from vsetune.report.terminal import render_table
+from vsetune.report.wording import difference_of
+from vsetune.report.wording import pace as pace_words
 
 
 @pytest.fixture
@@ -218,7 +220,7 @@ def test_a_diverged_seed_counts_as_nothing_reached(attempt, searched):
 
 def test_one_collapsed_seed_of_nine_is_in_the_headline_of_every_form_and_in_the_mean(attempt):
     runs = [attempt("lmh", [40, 60 + seed / 10, 55], seed=seed, gap=1.0) for seed in range(9)]
-    runs += [attempt("lseh", [4, 62 + seed / 10 if seed else 9.0, 8], seed=seed, gap=1.0) for seed in range(9)]
+    runs += [attempt("lseh", [8, 62 + seed / 10 if seed else 9.0, 8], seed=seed, gap=1.0) for seed in range(9)]
     board = build(runs, baseline="lmh")
     row = row_of(board, "lseh")
     assert (row.collapsed_seeds, row.best_m_recall) == (1, pytest.approx((9 + 8 * 62 + 3.6) / 9))
@@ -241,11 +243,30 @@ def test_a_loss_with_a_seed_that_never_gets_there_is_never_called_faster(attempt
     stuck = [*runs[:-1], attempt("lseh", [*(30,) * 12], seed=5, gap=1.0)]
     found = row_of(build(stuck, baseline="lmh"), "lseh").comparison
     assert (found.epochs.missed, found.epochs_p, found.epochs_answer) == (1, 1.0, "undecided")
-    assert (found.epochs_bounds[0] < 0, found.epochs_bounds[1]) == (True, math.inf)
+    assert (found.epochs.percent, found.epochs_bounds) == (None, None), "at least 60 % fewer epochs says nothing"
     (said,) = [line for line in findings(build(stuck, baseline="lmh")) if " lseh " in line]
-    assert said.endswith("∞], p = 1.000, never reached by 1 of its seeds.")
-    ratio = (2 * 2 * 3 * 2 * 3 * 12 / (8 * 9 * 8 * 10 * 9 * 8)) ** (1 / 6)
+    assert said.endswith(": not reached (1 of 6 seeds), p = 1.000.")
+
+
+def test_a_bound_is_a_number_only_where_it_tells_who_is_faster(attempt):
+    """Of six seeds that need 2 or 3 epochs, one of the slow loss never gets there."""
+    paces = {"lmh": (2, 2, 3, 2, 3, 2), "slow": (8, 9, 8, 10, 9, 12)}
+    runs = [
+        attempt(loss, [*(30,) * (at - 1), 60 + seed / 10, *(50,) * (12 - at)] if at < 12 else [40] * 12, seed=seed,
+                gap=1.0)
+        for loss, pace in paces.items() for seed, at in enumerate(pace)
+    ]
+    never = [attempt("never", [30 + epoch for epoch in range(12)], seed=seed, gap=1.0) for seed in range(6)]
+    board = build([*runs, *never], baseline="lmh")
+    found = row_of(board, "slow").comparison
+    ratio = (8 * 9 * 8 * 10 * 9 * 12 / (2 * 2 * 3 * 2 * 3 * 2)) ** (1 / 6)
     assert found.epochs.percent == pytest.approx(100 * (ratio - 1))
+    assert (found.epochs_bounds[0] > 0, found.epochs_bounds[1], found.epochs_answer) == (True, math.inf, "contradicted")
+    assert pace_words(found).startswith(f"> +{100 * (ratio - 1):.1f} % [")
+    none = row_of(board, "never").comparison
+    assert (none.epochs.percent, none.epochs_bounds, none.epochs_answer) == (None, None, "contradicted")
+    assert (pace_words(none), difference_of(row_of(board, "never"))) == ("not reached", "not reached")
+    assert pace_words(row_of(build(runs, baseline="slow"), "lmh").comparison).startswith("< −")
 
 
 def test_epochs_to_level_allow_for_the_same_noise_in_every_row(attempt):

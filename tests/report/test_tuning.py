@@ -126,7 +126,7 @@ def test_profiles_are_over_the_tasks_that_all_losses_have(attempt):
     assert "Share of 3 tasks on which a loss is at the best of lmh" in text
     assert "Not in it: lsh, top_f" in text
     plain = json.loads(to_json(board))
-    assert plain["profile"]["losses"][1]["factors"] == [1, 2, None]
+    assert plain["profile"]["losses"][1]["factors"] == [1, 2, "Infinity"]
     assert [row["is_on_front"] for row in plain["rows"]] == [row.is_on_front for row in board.rows]
 
 

@@ -132,13 +132,19 @@ def board_of(trainings: Sequence[Training], *, baseline: str) -> dict[str, dict[
     names = sorted({each.loss for each in trainings})
     losses = {name: loss_of([each for each in trainings if each.loss == name]) for name in names}
     level = statistics.NormalDist().inv_cdf(0.975) * math.sqrt(2) * max(each.noise for each in losses.values())
-    compared = {name: comparison(loss, losses[baseline]) for name, loss in losses.items() if name != baseline}
+    others = {name: loss for name, loss in losses.items() if name != baseline}
+    compared = {name: comparison(loss, losses[baseline]) for name, loss in others.items()}
+    factors = [factors_of_holm({name: float(row[p]) for name, row in compared.items()})
+               for p in ("m_recall_gain_p", "epochs_p")]
+    compared = {
+        name: comparison(loss, losses[baseline], (factors[0][name], factors[1][name])) for name, loss in others.items()
+    }
     for claim, p, better, of in (
         ("gets_higher", "m_recall_gain_p", 1, "m_recall_gain"), ("is_sooner", "epochs_p", -1, "epochs_percent"),
     ):
         corrected = holm({name: float(row[p]) for name, row in compared.items()})
         for name, row in compared.items():
-            answer = "supported" if better * float(row[of]) > 0 else "contradicted"
+            answer = "supported" if better * float(row[of] or 0.0) > 0 else "contradicted"
             row |= {p: corrected[name], claim: answer if corrected[name] <= 0.05 else "undecided"}
     empty = dict.fromkeys(next(iter(compared.values())), None) | {"seed_pairs": 0, "gets_higher": None}
     return {
@@ -213,8 +219,8 @@ def to_best_of(loss: Loss, baseline: Loss) -> dict[str, Number]:
     }
 
 
-def comparison(loss: Loss, baseline: Loss) -> dict[str, Number]:
-    """With p-values that are not yet corrected."""
+def comparison(loss: Loss, baseline: Loss, factors: tuple[float, float] = (1.0, 1.0)) -> dict[str, Number]:
+    """With p-values that are not yet corrected. factors: of Holm's correction, for the levels of the intervals."""
     pairs, by_search = pairs_of(loss, baseline), loss.is_tuned or baseline.is_tuned
     gains = [float(ours.best[1] - theirs.best[1]) for ours, theirs in pairs]
     target = 0.95 * mean(baseline.bests)
@@ -230,7 +236,8 @@ def comparison(loss: Loss, baseline: Loss) -> dict[str, Number]:
         higher = scipy.stats.ttest_1samp(gains, 0)
         faster = scipy.stats.ttest_1samp([one - other for one, other in zip(*logs, strict=True)], 0)
     factor = 1.0 if by_search else 2.5
-    ends, paces = higher.confidence_interval(0.95), faster.confidence_interval(0.95)
+    levels = [1 - 0.05 / (factor * each) for each in factors]
+    ends, paces = higher.confidence_interval(levels[0]), faster.confidence_interval(levels[1])
     is_bound = (never if ratio < 0 else theirs_never) > 0
     differences = []
     for ours, theirs in pairs:
@@ -239,18 +246,24 @@ def comparison(loss: Loss, baseline: Loss) -> dict[str, Number]:
         differences.append((percent, math.inf if missed else percent))
     middle, above = (statistics.median(side) for side in zip(*differences, strict=True))
     low, high = median_interval(differences, is_one=len(loss.picks) == 1)
-    improving = (None, None) if by_search else improvement_interval(gains)
+    arrived, is_open = sum(end < math.inf for _, end in differences), above != middle
+    if is_open and (not arrived or middle < 0.05):
+        middle, low, high = None, None, None
+    improving = (None, None) if by_search else improvement_interval(gains, levels[0])
+    percent: float | None = 100 * (math.exp(ratio) - 1)
+    if (never and (theirs_never or ratio <= 0 or never == len(loss.counted))) or (theirs_never and ratio >= 0):
+        percent = None
     return {
         "m_recall_gain": mean(loss.bests) - mean(baseline.bests), "m_recall_gain_low": float(ends.low),
         "m_recall_gain_high": float(ends.high), "m_recall_gain_p": min(1.0, factor * float(higher.pvalue)),
         "improvement": mean([1.0 if gain > 0 else 0.5 if gain == 0 else 0.0 for gain in gains]),
         "improvement_low": improving[0], "improvement_high": improving[1],
-        "epochs_percent": 100 * (math.exp(ratio) - 1),
-        "epochs_percent_low": -100.0 if theirs_never else 100 * (math.exp(paces.low) - 1),
-        "epochs_percent_high": math.inf if never else 100 * (math.exp(paces.high) - 1),
+        "m_recall_gain_level": levels[0], "epochs_level": levels[1], "epochs_percent": percent,
+        "epochs_percent_low": None if percent is None else -100.0 if theirs_never else 100 * (math.exp(paces.low) - 1),
+        "epochs_percent_high": None if percent is None else math.inf if never else 100 * (math.exp(paces.high) - 1),
         "epochs_p": 1.0 if is_bound else min(1.0, factor * float(faster.pvalue)),
         "target_m_recall": target, "target_share": 0.95, "seeds_without_target": never,
-        "difference_percent": middle, "difference_is_lower_bound": above != middle, "difference_low": low,
+        "difference_percent": middle, "difference_is_lower_bound": is_open, "difference_low": low,
         "difference_high": high, "censored_share": mean([end == math.inf for _, end in differences]),
         "seed_pairs": len(pairs),
     }
@@ -290,13 +303,13 @@ def median_interval(values: Sequence[tuple[float, float]], *, is_one: bool) -> t
     return between[0], between[1]
 
 
-def improvement_interval(gains: Sequence[float]) -> tuple[float, float]:
-    """Of the probability that a seed is higher: the non-central t distributions of which the observed t is the 98.125 %
-    and the 1.875 % quantile."""
+def improvement_interval(gains: Sequence[float], level: float) -> tuple[float, float]:
+    """Of the probability that a seed is higher: the non-central t distributions of which the observed t is either
+    quantile."""
     seeds = len(gains)
     t = math.sqrt(seeds) * mean(gains) / statistics.stdev(gains)
     ends = []
-    for share in (1 - 0.05 * 0.75 / 2, 0.05 * 0.75 / 2):
+    for share in ((1 + level) / 2, (1 - level) / 2):
         reach = 10 + 5 * abs(t)
         shift = scipy.optimize.brentq(lambda nc, q=share: non_central_t(t, seeds - 1, nc) - q, -reach, reach)
         ends.append(statistics.NormalDist().cdf(shift / math.sqrt(seeds)))
@@ -311,8 +324,13 @@ def non_central_t(t: float, freedom: int, shift: float) -> float:
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    corrected, highest = {}, 0.0
+    return {name: min(1.0, factor * p_values[name]) for name, factor in factors_of_holm(p_values).items()}
+
+
+def factors_of_holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """The number of p-values that are as large or larger, and more where a smaller p-value was corrected to more."""
+    factors, highest = {}, 0.0
     for place, (name, p) in enumerate(sorted(p_values.items(), key=lambda each: each[1])):
-        highest = max(highest, min(1.0, (len(p_values) - place) * p))
-        corrected[name] = highest
-    return corrected
+        highest = max(highest, (len(p_values) - place) * p)
+        factors[name] = max(len(p_values) - place, highest / p)
+    return factors

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vsetune.metrics.curves import Curve, best_of_curve, check_same_cadence, is_trained
-from vsetune.metrics.seed_statistics import Epochs, median_interval
+from vsetune.metrics.seed_statistics import Epochs, median_interval, still_rises
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,13 @@ class Difference:
 class SeedDifference:
     """Median Difference over seed pairs with its 95 % interval.
 
-    percent: the median; a lower bound if is_lower_bound, that is if censored pairs could move it. low, high: interval
-    of the median, None for fewer than five pairs; high is infinite where censoring leaves it unbounded. pairs: number
-    of seeds. censored_share: share of the pairs, 0 to 1, in which the loss never reached the target.
+    percent: the median; a lower bound if is_lower_bound, that is if censored pairs could move it; None for a bound that
+    says nothing: below 0.05, or of no pair that reached its target. low, high: interval of the median, None for
+    fewer than five pairs and without a median; high is infinite where censoring leaves it unbounded. pairs: number of
+    seeds. censored_share: share of the pairs, 0 to 1, in which the loss never reached the target.
     """
 
-    percent: float
+    percent: float | None
     is_lower_bound: bool
     low: float | None
     high: float | None
@@ -40,6 +41,8 @@ class SeedDifference:
 
 TARGET_SHARE = 0.95
 """Default target of a comparison of epochs: this share of the baseline's mean best M-Recall."""
+LEAST_BOUND = 0.05
+"""Per cent. A bound of a difference that is nearer to 0, or on its other side, does not tell who is faster."""
 _CUTOFFS = (1, 5, 10)
 
 
@@ -56,16 +59,31 @@ def chance_m_recall(images: int, captions: int) -> float:
 def is_collapsed(curve: Curve, *, best_of_any_loss: float, chance: float | None) -> bool:
     """Whether a training collapsed and cannot be a baseline. All in per cent; chance: None if the split is not known.
 
-    True if its best is below half of the best M-Recall of any loss with the same network and data, or if it ended near
-    a random order: the odds of its last M-Recall are below twice those of chance. A network that was not trained has
-    not collapsed.
+    True if it ended near a random order (`is_near_chance`). Also true if its best is below half of the best M-Recall of
+    any loss with the same network and data, and it does not rise: the odds of its last M-Recall are below 1.25 times
+    those of its first one, or it lost more than half of its best, and its end does not rise (`still_rises`). A training
+    that rises slowly has not collapsed, and neither has a network that was not trained.
     """
     if not is_trained(curve):
         return False
-    if best_of_curve(curve).m_recall < best_of_any_loss / 2:
+    (_, first), (_, last), best = curve[0], curve[-1], best_of_curve(curve).m_recall
+    if is_near_chance(last, chance):
         return True
-    last = curve[-1][1]
-    return chance is not None and last * (100 - chance) < 2 * chance * (100 - last)
+    is_stuck = _odds_are_below(last, _RISE, first) or last < best / 2
+    return best < best_of_any_loss / 2 and is_stuck and not still_rises([curve])
+
+
+def is_near_chance(m_recall: float, chance: float | None) -> bool:
+    """Whether the odds of an M-Recall are below twice those of a random order. Both in per cent; False if the chance is
+    not known."""
+    return chance is not None and _odds_are_below(m_recall, 2, chance)
+
+
+_RISE = 1.25
+
+
+def _odds_are_below(m_recall: float, times: float, level: float) -> bool:
+    return m_recall * (100 - level) < times * level * (100 - m_recall)
 
 
 def epochs_to_best(curve: Curve, *, tolerance: float) -> float:
@@ -116,12 +134,13 @@ def difference_over_seeds(pairs: Sequence[tuple[Curve, Curve]]) -> SeedDifferenc
     differences = [difference_of_curves(curve, baseline) for curve, baseline in pairs]
     lower = [difference.percent for difference in differences]
     upper = [math.inf if difference.censored else difference.percent for difference in differences]
-    percent = statistics.median(lower)
+    percent, missed = statistics.median(lower), sum(difference.censored for difference in differences)
     low, high = median_interval(lower, upper)
+    is_bound = statistics.median(upper) != percent
+    says_nothing = is_bound and (missed == len(pairs) or percent < LEAST_BOUND)
     return SeedDifference(
-        percent=percent,
-        is_lower_bound=statistics.median(upper) != percent,
-        low=None if np.isnan(low) else float(low), high=None if np.isnan(high) else float(high),
-        pairs=len(pairs),
-        censored_share=sum(difference.censored for difference in differences) / len(pairs),
+        percent=None if says_nothing else percent, is_lower_bound=is_bound,
+        low=None if np.isnan(low) or says_nothing else float(low),
+        high=None if np.isnan(high) or says_nothing else float(high), pairs=len(pairs),
+        censored_share=missed / len(pairs),
     )

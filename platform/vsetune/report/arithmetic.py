@@ -102,7 +102,9 @@ def _mean(of: str, values: Sequence[float]) -> str:
     return f"mean of {of}: ({' + '.join(map(_n, values))}) / {len(values)} = {_n(statistics.fmean(values))}"
 
 
-def _t_interval(values: Sequence[float], found: tuple[float, float] | None, otherwise: str) -> list[str]:
+def _t_interval(
+    values: Sequence[float], found: tuple[float, float] | None, otherwise: str, level: float = LEVEL
+) -> list[str]:
     size = len(values)
     if size < 2:
         return [f"no deviation and no interval: they take {MEAN_SEEDS} seeds"]
@@ -110,12 +112,16 @@ def _t_interval(values: Sequence[float], found: tuple[float, float] | None, othe
     lines = [f"deviation: sqrt(sum of squares around the mean / {size - 1}) = {_n(deviation)}"]
     if found is None:
         return [*lines, f"no interval: they {otherwise}, or are equal"]
-    quantile = float(special.stdtrit(size - 1, (1 + LEVEL) / 2))
+    quantile = float(special.stdtrit(size - 1, (1 + level) / 2))
     half = quantile * deviation / math.sqrt(size)
     return [
-        *lines, f"95 % interval: mean ± t({size - 1}) s / sqrt({size}) = {_n(quantile)} x {_n(deviation)} / "
-        f"sqrt({size}) = ± {_n(half)}: {_n(found[0])} to {_n(found[1])}"
+        *lines, f"{_per_cent(level)} interval: mean ± t({size - 1}) s / sqrt({size}) = {_n(quantile)} x "
+        f"{_n(deviation)} / sqrt({size}) = ± {_n(half)}: {_n(found[0])} to {_n(found[1])}"
     ]
+
+
+def _per_cent(level: float) -> str:
+    return f"{100 * level:.6g} %"
 
 
 def _own_epochs(row: Row) -> list[str]:
@@ -141,16 +147,17 @@ def _gain(row: Row, baseline: Row, leaderboard: Leaderboard) -> list[str]:
         for (seed, other), gain in zip(fresh, gains, strict=True)
     ]
     lines.append(f"mean: {_n(statistics.fmean(gains))}")
-    lines += _t_interval(gains, comparison.m_recall_bounds, "differ in nothing")
     if comparison.height == "cut short":
-        return [*lines, "no test: seeds were stopped at their target"]
+        return [*lines, "no interval and no test: seeds were stopped at their target"]
+    lines += _t_interval(gains, comparison.m_recall_bounds, "differ in nothing", comparison.height_level)
     corrected = _corrected(comparison.height_p, comparison, leaderboard)
     lines.append(f"p of the paired t test: {_n(paired_t(gains))}; {corrected}")
     if comparison.improvement is not None and comparison.improvement_bounds is not None:
         low, high = comparison.improvement_bounds
         lines.append(
             f"higher in {_n(comparison.improvement * len(gains))} of {len(gains)} seeds, {_n(comparison.improvement)}; "
-            f"95 % interval of that probability, of the non-central t: {_n(low)} to {_n(high)}"
+            f"{_per_cent(comparison.height_level)} interval of that probability, of the non-central t: {_n(low)} to "
+            f"{_n(high)}"
         )
     return [*lines, f"so the claim that it is higher is: {comparison.height}"]
 
@@ -169,8 +176,8 @@ def _gain_of_searches(row: Row, baseline: Row, leaderboard: Leaderboard) -> list
     if comparison.m_recall_bounds is not None:
         low, high = comparison.m_recall_bounds
         lines.append(
-            f"Welch's t: 95 % interval {_n(low)} to {_n(high)}, p {_n(welch(*means).p)}; "
-            f"{_corrected(comparison.height_p, comparison, leaderboard)}"
+            f"Welch's t: {_per_cent(comparison.height_level)} interval {_n(low)} to {_n(high)}, p "
+            f"{_n(welch(*means).p)}; {_corrected(comparison.height_p, comparison, leaderboard)}"
         )
     return [*lines, f"so the claim that it is higher is: {comparison.height}"]
 
@@ -180,7 +187,7 @@ def _pace(row: Row, baseline: Row, leaderboard: Leaderboard) -> list[str]:
     assert comparison is not None
     found = comparison.epochs
     lines = [f"target: {_n(100 * found.share)} % of the mean best of {baseline.loss}, {_n(found.target)}"]
-    if found.percent is None:
+    if not found.seeds or not found.baseline_seeds:
         return [*lines, "no seeds to compare"]
     for each in (row, baseline):
         for unit in units_of(each):
@@ -190,11 +197,12 @@ def _pace(row: Row, baseline: Row, leaderboard: Leaderboard) -> list[str]:
                 lines.append(
                     f"{each.loss}, seed {words}: mean logarithm {_n(log_means([[to for _, to in reached]])[0])}"
                 )
-    lines.append(f"ratio of the means of these, in per cent: {_n(found.percent)}")
+    shown = wording.share_of_epochs(found) if found.percent is None else _n(found.percent)
+    lines.append(f"ratio of the means of these, in per cent: {shown}")
     if comparison.epochs_bounds is not None:
         low, high = comparison.epochs_bounds
         corrected = _corrected(comparison.epochs_p, comparison, leaderboard)
-        lines.append(f"95 % interval of t: {_n(low)} to {_n(high)}; p {corrected}")
+        lines.append(f"{_per_cent(comparison.epochs_level)} interval of t: {_n(low)} to {_n(high)}; p {corrected}")
     return [*lines, f"so the claim that it needs fewer epochs is: {comparison.epochs_answer}"]
 
 
@@ -226,7 +234,9 @@ def _difference(row: Row, pairs: Sequence[tuple[SeedResult, SeedResult]]) -> lis
     difference = row.difference
     assert difference is not None
     ends = None if difference.low is None or difference.high is None else (difference.low, difference.high)
-    lines.append(f"median:{' at least' if difference.is_lower_bound else ''} {_n(difference.percent)} %")
+    is_known = difference.percent is not None
+    median = f"{'at least ' if difference.is_lower_bound else ''}{_n(difference.percent)} %"
+    lines.append(f"median: {median if is_known else wording.difference(difference)}")
     return [*lines, _median_interval(ends, difference.pairs), "not tested"]
 
 

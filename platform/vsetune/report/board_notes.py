@@ -26,8 +26,8 @@ from vsetune.report.wording import (
 FLAGS = {
     "baseline_rising": "the baseline was still rising when it ended, so targets taken from its best are easy ones: "
     "after more epochs they would be higher",
-    "baseline_collapsed": "the best M-Recall of the baseline is below half of the best that any loss reached with this "
-    "network, or its last M-Recall is that of a random order: nothing is compared with it",
+    "baseline_collapsed": "the last M-Recall of the baseline is that of a random order, or it stays near its first "
+    "one, below half of the best that any loss reached with this network: nothing is compared with it",
     "censored": "seeds that never reached the baseline's best; they count as slower than their last epoch, and > marks "
     "a lower bound",
     "no_pairs": "no seed was run for both this loss and the baseline: no Difference",
@@ -35,8 +35,8 @@ FLAGS = {
     "it is ignored if other seeds have finished",
     "seed_failed": "a seed of the shown configuration failed, for another reason than divergence, and is missing from "
     "the means",
-    "seed_collapsed": "seeds that collapsed (a best M-Recall below half of the best of any loss, or a last one of a "
-    "random order) or diverged; they count, a diverged one as 0 % that never reaches a target",
+    "seed_collapsed": "seeds that collapsed (a last M-Recall of a random order, or one that stays near its first, "
+    "below half of the best of any loss) or diverged; they count, a diverged one as 0 % that never reaches a target",
     "search_missing": "a search has no confirmed result yet and is missing from the means",
     "search_failed": "every trial of a search failed, so its other searches are a favourable choice: no claim is made",
     "chosen_by_itself": "the seed that searched chose this configuration and no other seed has confirmed it: the "

@@ -210,7 +210,7 @@ def _on_epochs(comparison: Comparison, baseline: str) -> str:
     found = comparison.epochs
     target = f"{fixed(found.target, 1)} % ({100 * found.share:.3g} % of the mean best of {baseline})"
     sides = ((found.missed, "its seeds"), (found.baseline_missed, f"the seeds of {baseline}"))
-    missed = [f"never reached by {count} of {whose}" for count, whose in sides if count]
+    missed = [f"never reached by {count} of {whose}" for count, whose in sides if count and found.percent is not None]
     evidence = f"{pace(comparison)}, {_p(comparison.epochs_p)}" + "".join(f", {each}" for each in missed)
     match comparison.epochs_answer:
         case "supported":
@@ -236,8 +236,9 @@ def _method(compared: Sequence[Row]) -> list[str]:
     used = ", ".join(words for words, is_used in kinds.items() if is_used)
     return [
         f"Tests: {used}; epochs by their logarithms. P-values are corrected after Holm over "
-        f"{len(compared)} comparison{'s' if len(compared) > 1 else ''} of each kind, at {fixed(100 * ALPHA, 0)} %; "
-        "intervals are not. No claim is made about other validation images."
+        f"{len(compared)} comparison{'s' if len(compared) > 1 else ''} of each kind, at {fixed(100 * ALPHA, 0)} %, "
+        "and intervals of differences alike: one excludes 0 where its claim is decided, and only there. No claim is "
+        "made about other validation images."
     ]
 
 

@@ -105,7 +105,7 @@ def columns_of(view: View, columns: Sequence[Column], rows: Sequence[Row]) -> li
     return [
         column for column in columns
         if view in column.views
-        and (view == "csv" or not column.only_if_known or any(column.of(row) is not None for row in rows))
+        and (view == "csv" or not column.only_if_known or any(column.words(row) != wording.NOTHING for row in rows))
     ]
 
 
@@ -163,11 +163,11 @@ def _csv(key: str, meaning: str, value: str | Callable[[Row], Value] = "", **mor
 
 
 def _interval(
-    key: str, bounds: str, empty: str, *, of: str = "", high: str = "", unit: str = ""
+    key: str, bounds: str, empty: str, *, of: str = "", high: str = "", unit: str = "", level: str = "95 %"
 ) -> tuple[Column, Column]:
-    """The ends of a 95 % interval. of: what it is an interval of, the key by default. bounds: the way to it. empty: the
-    rest of the meaning of its lower end, high: of its upper end."""
-    low = f"Lower end of the 95 % interval of {of or key}{empty}"
+    """The ends of an interval. of: what it is an interval of, the key by default. bounds: the way to it. empty: the
+    rest of the meaning of its lower end, high: of its upper end. level: of the interval, in words."""
+    low = f"Lower end of the {level} interval of {of or key}{empty}"
     return (
         _csv(f"{key}_low", low, f"{bounds}.0", unit=unit),
         _csv(f"{key}_high", f"Upper end of that interval{high}", f"{bounds}.1", unit=unit),
@@ -260,7 +260,10 @@ COLUMNS: tuple[Column, ...] = (
         value="comparison.m_recall", shown=wording.gain,
     ),
     *_interval("m_recall_gain", "comparison.m_recall_bounds",
-               "; empty for one seed, and for fewer than three searches of a tuned loss", unit="points"),
+               "; empty for one seed, and for fewer than three searches of a tuned loss", unit="points",
+               level="corrected"),
+    _csv("m_recall_gain_level", "Level of that interval, 0 to 1: the interval excludes 0 where gets_higher is decided",
+         "comparison.height_level"),
     _csv("m_recall_gain_p", "P-value of m_recall_gain being chance (Welch's t of searches or paired t of seeds, Holm "
          "over the board)", "comparison.height_p"),
     _csv("gets_higher", "What the data support of the claim that the loss is higher than the baseline",
@@ -268,7 +271,7 @@ COLUMNS: tuple[Column, ...] = (
     _csv("improvement", "Share of the seeds, 0 to 1, in which the loss is higher than the baseline, ties by half",
          "comparison.improvement"),
     *_interval("improvement", "comparison.improvement_bounds", "; empty for tuned losses",
-               of="the probability that a seed is higher"),
+               of="the probability that a seed is higher, at the level of m_recall_gain", level="corrected"),
     *_RECALLS,
     Column(
         key="configuration_in_words", heading="configuration", kind="text", width="wide", views=_CONFIGURATIONS,
@@ -296,7 +299,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         key="epochs_to_target", heading="epochs to\nbaseline's\nbest", unit="epochs", better="lower", part="epochs",
         meaning="Epochs to the best M-Recall of the baseline's same seed, median over seeds (Kaplan-Meier); "
-        "> where some did not",
+        "> where half did not",
         value="epochs_to_target.value", shown=wording.epochs_to_target,
     ),
     _csv("curve_noise",
@@ -313,12 +316,15 @@ COLUMNS: tuple[Column, ...] = (
         part="epochs",
         meaning="Epochs to a share of the baseline's mean best M-Recall, beyond the baseline's own, in per cent of "
         "these, by mean logarithms over searches of tuned losses, else over paired seeds; > where some seeds of the "
-        "loss never reach it, < of the baseline",
+        "loss never reach it, < of the baseline, and `not reached` where that leaves no number",
         value="comparison.epochs.percent", shown=lambda row: wording.pace(row.comparison),
     ),
     *_interval("epochs_percent", "comparison.epochs_bounds",
-               "; empty for one seed, and for fewer than three searches of a tuned loss; -100 where seeds of the "
-               "baseline never reach the target", high="; inf where seeds of the loss never reach it", unit="per cent"),
+               "; empty for one seed, without epochs_percent, and for fewer than three searches of a tuned loss; -100 "
+               "where seeds of the baseline never reach the target",
+               high="; inf where seeds of the loss never reach it", unit="per cent", level="corrected"),
+    _csv("epochs_level", "Level of that interval, 0 to 1: the interval excludes 0 where is_sooner is decided",
+         "comparison.epochs_level"),
     _csv("epochs_p", "P-value of epochs_percent being chance (t of the logarithms, Holm over the board)",
          "comparison.epochs_p"),
     _csv("is_sooner", "What the data support of the claim that the loss needs fewer epochs to the target",
@@ -330,7 +336,8 @@ COLUMNS: tuple[Column, ...] = (
          "comparison.epochs.missed", better="lower"),
     Column(
         key="difference_percent", heading="Difference\n(untested)", unit="per cent", better="lower", part="epochs",
-        meaning="Epochs to the baseline's best beyond its own, in per cent of its own, median over pairs of seeds",
+        meaning="Epochs to the baseline's best beyond its own, in per cent of its own, median over pairs of seeds; "
+        "`not reached` where seeds that never get there leave no number",
         value="difference.percent", shown=wording.difference_of, only_if_known=True,
     ),
     _csv("difference_is_lower_bound", "Whether difference_percent is only bounded from below",

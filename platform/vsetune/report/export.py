@@ -147,7 +147,7 @@ def curves_to_csv(shown: Shown) -> str:
 
 def to_json(shown: Shown) -> str:
     """The board of one study, as `to_plain`. For several: `boards`, each in that format, `notes`, and over all data
-    sets `profile` by epochs and `seconds_profile` by seconds. Valid JSON: no NaN."""
+    sets `profile` by epochs and `seconds_profile` by seconds. Strict JSON, see `finite_of`."""
     found = boards_of(shown)
     boards = [to_plain(board) for board in found.boards]
     plain = {"boards": boards, **across_to_plain(found)} if found.is_several else boards[0]
@@ -155,7 +155,7 @@ def to_json(shown: Shown) -> str:
 
 
 def to_plain(board: Leaderboard) -> dict[str, Any]:
-    """The whole board, curves included, with its sentences, as plain data without infinite numbers."""
+    """The whole board, curves included, with its sentences, as plain data without numbers that are not finite."""
     plain = asdict(board)
     for entry, row in zip(plain["rows"], board.rows, strict=True):
         entry["difference_shown"], entry["recalls"] = wording.difference_of(row), row.recalls
@@ -177,11 +177,14 @@ def _profile_to_plain(profile: TimeProfile | None) -> dict[str, Any] | None:
 
 
 def finite_of(plain: Any) -> Any:
-    """The same data with non-finite numbers as null and mapping keys as text."""
+    """The same data for strict JSON, with mapping keys as text. Infinite numbers are the texts "Infinity" and
+    "-Infinity", which Python's `float`, JavaScript's `Number` and protobuf read as numbers; null is missing."""
     if isinstance(plain, dict):
         return {str(key): finite_of(value) for key, value in plain.items()}
     if isinstance(plain, list | tuple):
         return [finite_of(value) for value in plain]
-    if isinstance(plain, float) and not math.isfinite(plain):
+    if isinstance(plain, float) and math.isinf(plain):
+        return "Infinity" if plain > 0 else "-Infinity"
+    if isinstance(plain, float) and math.isnan(plain):
         return None
     return plain if isinstance(plain, str | int | float | bool | None) else str(plain)

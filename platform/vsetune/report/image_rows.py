@@ -117,7 +117,8 @@ def _of_difference(row: Row, baseline: Row, hits: Hits) -> Bounds | None:
         return None
     ours, theirs = compared_units(row, baseline)
     one, other = (_contributions(units, hits, [*ours, *theirs]) for units in (ours, theirs))
-    return bounds(interval_with_images([one, -other] if comparison.by_search else [one - other]))
+    sides = [one, -other] if comparison.by_search else [one - other]
+    return bounds(interval_with_images(sides, comparison.height_level))
 
 
 def _contributions(units: Sequence[Unit], hits: Hits, together: Sequence[Unit]) -> Floats:

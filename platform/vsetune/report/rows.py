@@ -11,7 +11,7 @@ from vsetune.metrics.best_of_k import TuningCurves
 from vsetune.metrics.curves import is_trained
 from vsetune.metrics.efficiency import SeedDifference
 from vsetune.metrics.repeated_searches import Spread
-from vsetune.metrics.seed_statistics import Epochs
+from vsetune.metrics.seed_statistics import LEVEL, Epochs
 from vsetune.records.events import AttemptStatus
 from vsetune.report.search_budgets import SearchBudget, total_budget
 from vsetune.report.seed_results import RECALLS, TEST, Contender, SeedResult, headline_of, observations
@@ -58,8 +58,10 @@ class TargetShare:
     """Epochs to a share of the baseline's mean best M-Recall, as measured.
 
     share: 0 to 1. target: M-Recall in per cent. percent: epochs of the loss beyond those of the baseline, in per cent
-    of these, by mean logarithms; None without fresh seeds. missed, baseline_missed: fresh seeds of the loss and of the
-    baseline that never reach the target, which count with their last epoch.
+    of these, by mean logarithms; None without fresh seeds, and where seeds that never reach the target leave no
+    number that says anything. missed, baseline_missed: fresh seeds of the loss and of the baseline, out of `seeds` and
+    `baseline_seeds`, that never reach the target, which count with their last epoch: percent is then a bound, from
+    below and from above.
     """
 
     share: float
@@ -67,6 +69,8 @@ class TargetShare:
     percent: float | None
     missed: int
     baseline_missed: int
+    seeds: int
+    baseline_seeds: int
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,12 @@ class Comparison:
     by_search: either loss was tuned, so that a search is one observation (its mean over fresh seeds; of a loss that was
     not tuned, a seed); otherwise paired seeds are. units, baseline_units: number of these observations. seeds: those
     that both losses have. m_recall: mean of loss - baseline, points, None without observations; m_recall_bounds: its
-    95 % interval. improvement: share of the common seeds in which the loss is higher, ties count half;
-    improvement_bounds: interval of that probability, None for tuned losses. epochs: to the target, with its 95 %
-    interval epochs_bounds in per cent. profile: the same for other targets, not tested. height_p, epochs_p: p-values
-    (Welch's or paired t test, of epochs by their logarithms), Holm-corrected once the board is complete. height,
-    epochs_answer: the answers to the claims on M-Recall and on epochs.
+    interval. improvement: share of the common seeds in which the loss is higher, ties count half; improvement_bounds:
+    interval of that probability, None for tuned losses. epochs: to the target, with its interval epochs_bounds in per
+    cent. profile: the same for other targets, not tested. height_p, epochs_p: p-values (Welch's or paired t test, of
+    epochs by their logarithms), Holm-corrected once the board is complete. height, epochs_answer: the answers to the
+    claims on M-Recall and on epochs. height_level, epochs_level: of the intervals, 0 to 1, corrected as the p-values:
+    an interval excludes 0 where its claim is decided, and only there.
     """
 
     by_search: bool
@@ -98,6 +103,8 @@ class Comparison:
     epochs_p: float
     height: Answer
     epochs_answer: Answer
+    height_level: float = LEVEL
+    epochs_level: float = LEVEL
 
     @property
     def answers(self) -> set[Answer]:
@@ -132,9 +139,9 @@ UNITS: tuple[Unit, ...] = ("epochs", "seconds")
 
 @dataclass(frozen=True)
 class LossProfile:
-    """factors: by task, time to the target over that of the fastest loss, infinite (null in JSON) where too few seeds
-    reached it. steps: (tau, share of the tasks within the factor tau), at tau = 1 and every tau where it rises. score:
-    mean share from tau = 1 to the largest factor, 0 to 1. seeds: the smallest number of seeds on any task."""
+    """factors: by task, time to the target over that of the fastest loss, infinite where too few seeds reached it.
+    steps: (tau, share of the tasks within the factor tau), at tau = 1 and every tau where it rises. score: mean share
+    from tau = 1 to the largest factor, 0 to 1. seeds: the smallest number of seeds on any task."""
 
     loss: str
     factors: tuple[float, ...]

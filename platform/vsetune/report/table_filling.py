@@ -86,6 +86,8 @@ def _difference(row: Row, baseline: Row, column: PaperColumn, notes: tuple[str, 
     ]
     if row.difference is None or not apart:
         return missing(f"{row.loss} of {row.network} shares no seed with {baseline.loss}")
+    if row.difference.percent is None:
+        return replace(missing(f"{row.loss} of {row.network}: {FLAGS['censored']}"), words="not reached")
     epochs, percent = statistics.median(apart), row.difference.percent
     bound = "> " if row.difference.is_lower_bound else ""
     counts = not bound and "baseline_rising" not in row.flags

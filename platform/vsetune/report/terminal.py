@@ -23,8 +23,9 @@ _UNLIMITED = 10_000
 _NAMES = ("data", "network", "loss")
 _LEGEND = {
     "best_m_recall": "M-Recall in per cent, ± over seeds or searches, [low, high]: 95 % interval",
+    "m_recall_gain": "[low, high] of a difference: interval of its test, corrected for all comparisons",
     "epochs_percent": "target: 95 % of the baseline's mean best, unless --target-share gives another share; −40 %: "
-    "40 % fewer epochs than the baseline; >: at least, <: at most",
+    "40 % fewer epochs than the baseline; >: more than, <: less than",
     "i2t_r1": "i2t: image to text",
 }
 """Words of the legend, by the column that needs them."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from vsetune.metrics.efficiency import SeedDifference
+from vsetune.metrics.efficiency import SeedDifference, is_near_chance
 from vsetune.metrics.repeated_searches import collapse_bound
 from vsetune.metrics.seed_statistics import Epochs
 from vsetune.report.rows import Bounds, Comparison, Leaderboard, Pick, Row, TargetShare
@@ -23,7 +23,7 @@ def fixed(value: float | None, digits: int) -> str:
     if value is None:
         return NOTHING
     if math.isinf(value):
-        return "∞"
+        return "∞" if value > 0 else "−∞"
     rounded = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
     return f"{abs(rounded) if rounded == 0 else rounded:,f}".replace("-", "−")
 
@@ -60,11 +60,18 @@ def signed(value: float, digits: int) -> str:
 
 
 def difference(value: SeedDifference | None) -> str:
-    """`−33.3 % [−40.1, −20.0]`, or `> −12.0 %` for a lower bound; no interval for few seeds."""
+    """`−33.3 % [−40.1, −20.0]`, or `> 12.0 %` for a lower bound; no interval for few seeds."""
     if value is None:
         return NOTHING
+    if value.percent is None:
+        return _not_reached(round(value.censored_share * value.pairs), value.pairs)
     text = f"{'> ' if value.is_lower_bound else ''}{fixed(value.percent, 1)} %"
     return text + interval(None if value.low is None or value.high is None else (value.low, value.high), 1)
+
+
+def _not_reached(missed: int, seeds: int) -> str:
+    """`not reached`, or `not reached (2 of 9 seeds)`."""
+    return "not reached" if missed == seeds else f"not reached ({missed} of {seeds} seeds)"
 
 
 def difference_of(row: Row) -> str:
@@ -82,19 +89,23 @@ def gain(row: Row) -> str:
 
 
 def pace(comparison: Comparison | None) -> str:
-    """`−12.0 % [−25.1, 3.0]`: epochs to the target beyond the baseline's; `> ` or `< ` where seeds never reach it."""
-    if comparison is None or comparison.epochs.percent is None:
+    """`−12.0 % [−25.1, 3.0]`: epochs to the target beyond the baseline's, see `share_of_epochs`."""
+    if comparison is None:
         return NOTHING
     return share_of_epochs(comparison.epochs) + interval(comparison.epochs_bounds, 1)
 
 
 def share_of_epochs(to_share: TargetShare) -> str:
-    """`−12.0 %`, `> −12.0 %` if seeds of the loss never reach the target, `< ` for the baseline, `about ` for both."""
-    if to_share.percent is None:
-        return NOTHING
-    marks = {(False, False): "", (True, False): "> ", (False, True): "< ", (True, True): "about "}
-    mark = marks[to_share.missed > 0, to_share.baseline_missed > 0]
-    return f"{mark}{signed(to_share.percent, 1)} %"
+    """`−12.0 %`; `> +12.0 %` if seeds of the loss never reach the target, `< −12.0 %` if seeds of the baseline never
+    do; `not reached` where that leaves no number that says anything."""
+    if to_share.percent is not None:
+        mark = "> " if to_share.missed else "< " if to_share.baseline_missed else ""
+        return f"{mark}{signed(to_share.percent, 1)} %"
+    if to_share.missed:
+        return _not_reached(to_share.missed, to_share.seeds)
+    if to_share.baseline_missed:
+        return f"not reached by the baseline ({to_share.baseline_missed} of {to_share.baseline_seeds} seeds)"
+    return NOTHING
 
 
 def collapse(row: Row) -> str:
@@ -104,13 +115,13 @@ def collapse(row: Row) -> str:
         return ""
     share = f" in {found.seeds} of {found.of_seeds} seeds" if found.of_seeds > 1 else ""
     state = f"the baseline {'collapsed' if found.has_ended else 'has not learned anything yet'}{share}"
-    if found.m_recall < found.other_m_recall / 2:
-        return (
-            f"{state}: its best M-Recall is {fixed(found.m_recall, 1)} %, less than half of the "
-            f"{fixed(found.other_m_recall, 1)} % of {found.other}"
-        )
-    last, chance = fixed(found.last, 1), fixed(found.chance, 1)
-    return f"{state}: its M-Recall is {last} % at the end, that of a random order {chance} %"
+    if is_near_chance(found.last, found.chance):
+        last, chance = fixed(found.last, 1), fixed(found.chance, 1)
+        return f"{state}: its M-Recall is {last} % at the end, that of a random order {chance} %"
+    return (
+        f"{state}: its best M-Recall is {fixed(found.m_recall, 1)} %, less than half of the "
+        f"{fixed(found.other_m_recall, 1)} % of {found.other}"
+    )
 
 
 def trials(row: Row) -> str:
