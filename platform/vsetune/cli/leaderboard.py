@@ -1,9 +1,7 @@
-"""`vsetune leaderboard`: which loss needs how many epochs to the best M-Recall; where a row comes from, and how to
-reproduce it."""
+"""`vsetune leaderboard`: which loss needs how many epochs to the best M-Recall, and how to train a row again."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,7 +29,6 @@ from vsetune.records.studies import Studies
 from vsetune.storage.whole_files import write_text
 
 if TYPE_CHECKING:
-    from vsetune.report.arithmetic import RowRun, RowSources, Step
     from vsetune.report.columns import Column as BoardColumn
     from vsetune.report.image_rows import ImageRow
     from vsetune.report.rows import Boards, Leaderboard, Row
@@ -163,36 +160,6 @@ def _image_table(title: str, rows: Sequence[ImageRow]) -> FittingTable:
     return FittingTable(["loss", *(Column(heading, justify="right") for heading in headings)], lines, title=title)
 
 
-@app.command(epilog="Example: vsetune leaderboard explain quickstart/vsepp.info_nce")
-def explain(
-    row: RowName,
-    baseline: Baseline = None,
-    as_json: Json = False,
-) -> None:
-    """Show where a row comes from: the runs behind its numbers, every step of their arithmetic, and the command that
-    trains them again."""
-    from vsetune.report.arithmetic import sources_of, steps
-
-    attempts, _, board, found = _found(row, baseline)
-    sources = sources_of(found, attempts)
-    again = _repeat_command(row, sources) if found.seeds else None
-    arithmetic = steps(found, board)
-    if as_json:
-        print_json({
-            "row": row, "runs": [run.to_plain() for run in sources.runs], "revisions": list(sources.revisions),
-            "data_fingerprints": list(sources.data_fingerprints),
-            "steps": [{"title": step.title, "lines": list(step.lines)} for step in arithmetic], "repeat": again,
-        })
-        return
-    results.print(row, style="bold", soft_wrap=True)
-    _print_runs(sources.runs)
-    _print_steps(arithmetic)
-    if again is None:
-        return
-    results.print("\nagain", style="bold")
-    results.print(f"  {_origin(sources)}\n  {again}", soft_wrap=True)
-
-
 @app.command(epilog="Example: vsetune leaderboard repeat quickstart/vsepp.info_nce --output again.yaml")
 def repeat(
     row: RowName,
@@ -206,7 +173,6 @@ def repeat(
     """Write a study file that trains a row and its baseline again: the configurations that the board shows, with their
     seeds, without any search; of a row of several searches, the pick of the best one with the seeds of that search.
     Its name is that of the file. Run it with `vsetune study run`."""
-    from vsetune.report.arithmetic import sources_of
     from vsetune.study.recorded_studies import repeated_study, study_of
 
     attempts, record, board, found = _found(row, baseline)
@@ -215,11 +181,10 @@ def repeat(
     group = next(rows for _, _, rows in board.groups() if found in rows)
     chosen = [each for each in group if each.seeds and (every or each is found or each.is_baseline)]
     spec = repeated_study(study_of(record), chosen, attempts, name=output.stem, epochs=epochs)
-    sources = sources_of(found, attempts)
     head = [
         f"# {', '.join(each.cell for each in chosen)} of study {record.name} again"
         + (f", for {epochs:g} epochs." if epochs is not None else "."),
-        f"# Recorded with {_origin(sources)}.", *(f"# {line}" for line in _of_several_searches(chosen)), "#",
+        f"# Recorded with {_origin(found, attempts)}.", *(f"# {line}" for line in _of_several_searches(chosen)), "#",
         f"#   vsetune study run {output}", "",
     ]
     write_text(output, "\n".join(head) + dump_yaml(spec.to_plain()))
@@ -237,20 +202,15 @@ def _of_several_searches(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _origin(sources: RowSources) -> str:
-    code, data = (" / ".join(of) or "unknown" for of in (sources.revisions, sources.data_fingerprints))
+def _origin(row: Row, attempts: Sequence[AttemptRecord]) -> str:
+    """The code and the data of the trials behind a row."""
+    trials = {seed.trial for seed in row.seeds}
+    environments = [each.start.environment for each in attempts if each.start.trial in trials]
+    code, data = (
+        " / ".join(dict.fromkeys(each[key] for each in environments if each.get(key))) or "unknown"
+        for key in ("git_revision", "data_fingerprint")
+    )
     return f"code {code}, data {data}"
-
-
-def _repeat_command(row: str, sources: RowSources) -> str:
-    """One command line that reproduces the row, with a checkout of its revision where that is known and unchanged."""
-    from vsetune.report.wording import new_study_file
-
-    revision = sources.revisions[0] if len(sources.revisions) == 1 else ""
-    clean = revision and revision != "unknown" and not revision.endswith("+changes")
-    checkout = f"git checkout {revision} && " if clean else ""
-    name = new_study_file(row.replace("/", "_").replace(".", "_"), "again")
-    return f"{checkout}vsetune leaderboard repeat {row} --output {name} && vsetune study run {name}"
 
 
 def _found(
@@ -270,30 +230,3 @@ def _found(
     board = build(attempts, baseline=baseline_of(record, baseline))
     rows = {row.cell: row for row in board.rows}
     return attempts, record, board, rows[require_known(cell, rows, "row", at=name)]
-
-
-def _print_runs(runs: Sequence[RowRun]) -> None:
-    """The runs of a row; those that do not count have chosen the configuration."""
-    numbers = [Column(name, justify="right") for name in ("best M-Recall", "at epoch")]
-    results.print(FittingTable(
-        [Column("seed", justify="right"), "trial", "run", "phase", "status", *numbers, "counts"],
-        [
-            (
-                str(run.seed), run.trial, run.run, run.phase, run.status, f"{run.best_m_recall:.6g}",
-                f"{run.epochs_to_best:.6g}", "yes" if run.counts else "no",
-            )
-            for run in runs
-        ],
-    ))
-    if not all(run.counts for run in runs):
-        results.print("no: it chose the configuration", style="dim")
-
-
-def _print_steps(steps: Sequence[Step]) -> None:
-    """Continuation lines are indented further."""
-    wrapper = textwrap.TextWrapper(
-        results.width, initial_indent="  ", subsequent_indent="      ", break_long_words=False, break_on_hyphens=False,
-    )
-    for step in steps:
-        results.print(f"\n{step.title}", style="bold")
-        results.print("\n".join(wrapper.fill(line) for line in step.lines))

@@ -91,6 +91,7 @@ def notes(leaderboard: Leaderboard) -> list[str]:
         found = (_front_note(*group, leaderboard.baseline), _shares_note(*group, leaderboard.baseline))
         lines += [note for note in found if note]
     lines += [note for row in leaderboard.rows if (note := _picks_note(row))]
+    lines += [_trials_note(row) for row in leaderboard.rows if row.headline]
     lines += [
         f"{row.network} {row.loss} searched {'; '.join(row.searched)}." for row in leaderboard.rows if row.searched
     ]
@@ -142,6 +143,12 @@ def _range_ends(row: Row) -> list[str]:
 
 def _search_of(row: Row, pick: Pick) -> str:
     return f"{row.network} {search_name(row, pick)}"
+
+
+def _trials_note(row: Row) -> str:
+    """The trials whose curves the numbers of a row are the means and medians of."""
+    trials = ", ".join(f"{seed.trial} ({fixed(seed.best_m_recall, 1)} %)" for seed in row.headline)
+    return f"{row.network} {row.loss} is of the trials {trials}; `vsetune trial show {row.study}/TRIAL` shows one."
 
 
 def _picks_note(row: Row) -> str:

@@ -1,9 +1,8 @@
-"""`vsetune leaderboard explain` and `repeat`: from a row to its runs, its arithmetic and the same numbers again."""
+"""`vsetune leaderboard repeat`: from a row to the study that trains it again."""
 
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -56,49 +55,6 @@ def board(study, opened) -> str:
     return "tiny"
 
 
-def test_a_row_is_explained_from_its_runs_to_the_command(vsetune, board) -> None:
-    said = vsetune("leaderboard", "explain", "tiny/vsepp.lseh")
-    assert said.code == 0, said.err
-    for line in (
-        "(62 + 63) / 2 = 62.5", " = 0.707107", "12.7062 x 0.707107 / sqrt(2) = ± 6.3531: 56.1469 to 68.8531",
-        "mean of lseh, by search: (62.5) / 1 = 62.5", "so the claim that it is higher is: one search",
-        "100 (0.5 - 0.5) / 0.5 = 0 %", f"code {'ab' * 20}, data feed",
-        f"git checkout {'ab' * 20} && vsetune leaderboard repeat tiny/vsepp.lseh --output tiny_vsepp_lseh_again.yaml "
-        "&& vsetune study run tiny_vsepp_lseh_again.yaml",
-    ):
-        assert line in said.out, line
-    plain = json.loads(vsetune("leaderboard", "explain", "tiny/vsepp.lseh", "--json").out)
-    assert [(run["seed"], run["counts"]) for run in plain["runs"]] == [(0, False), (1, True), (2, True)]
-    assert len({run["run"] for run in plain["runs"]}) == 3
-    assert [step["title"] for step in plain["steps"]] == [
-        "best M-Recall", "epochs to best, to level", "M-Recall over lmh", "epochs to the target",
-        "epochs to the best of lmh", "Difference", "cost",
-    ]
-    for name, words in {
-        "tiny/vsepp.lsehh": ("tiny/vsepp.lsehh: ", "vsepp.lseh"), "tiny": (messages.BAD_VALUE, "tiny", "STUDY/CELL"),
-        "tinny/vsepp.lseh": ("tinny", "tiny"),
-    }.items():
-        assert vsetune("leaderboard", "explain", name).refused(*words)
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_no_word_of_an_explained_row_is_broken_in_a_narrow_terminal(vsetune, board, monkeypatch, width) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    out = vsetune("leaderboard", "explain", "tiny/vsepp.lseh").out
-    shown, again = out.split("\nagain\n")
-    assert max(map(len, shown.splitlines())) <= width
-    words = shown.split()
-    for attempt in Studies().attempts("tiny"):
-        if attempt.start.cell == "vsepp.lseh" and "c001" in attempt.start.trial:
-            assert words.count(attempt.attempt_id) == 1
-            assert attempt.start.trial in words
-    heads = [line.split() for line in shown.splitlines() if line.lstrip().startswith("seed  ")]
-    places, numbers = ["trial", "run", "phase", "status"], ["best", "M-Recall", "at", "epoch", "counts"]
-    assert heads == {80: [["seed", *places], ["seed", *numbers]], 120: [["seed", *places, *numbers]]}[width]
-    assert "no: it chose the configuration" in shown
-    assert len(again.splitlines()) == 2, "commands are for copying"
-
-
 def test_a_repetition_trains_what_the_row_shows_or_all_of_its_network_for_longer(vsetune, board, tmp_path) -> None:
     file = tmp_path / "again.yaml"
     assert vsetune("leaderboard", "repeat", "tiny/vsepp.both", "--output", str(file)).code == 0
@@ -146,7 +102,7 @@ def test_of_several_searches_the_pick_of_the_best_is_repeated_with_its_seeds(vse
     assert again.training["learning_rate"] == rate
 
 
-def test_a_row_without_a_usable_trial_is_explained_and_cannot_be_repeated(vsetune, study, opened, tmp_path) -> None:
+def test_a_row_without_a_usable_trial_cannot_be_repeated(vsetune, study, opened, tmp_path) -> None:
     prepared = prepare_study(study(), Console(file=io.StringIO()))
     store = opened(prepared.record())
     (cell,) = prepared.cells
@@ -156,9 +112,6 @@ def test_a_row_without_a_usable_trial_is_explained_and_cannot_be_repeated(vsetun
         configuration={}, resolved=trial.to_plain(), environment={}, protocol={"images": 8},
     ))
     store.finish_attempt(run, "failed", summary={}, error="numeric: loss lmh is nan")
-    said = vsetune("leaderboard", "explain", "tiny/vsepp.lmh")
-    assert (said.code, "again" in said.out) == (0, False)
-    assert json.loads(vsetune("leaderboard", "explain", "tiny/vsepp.lmh", "--json").out)["repeat"] is None
     said = vsetune("leaderboard", "repeat", "tiny/vsepp.lmh", "--output", str(tmp_path / "again.yaml"))
     assert said.refused(messages.NOTHING_TO_REPEAT, "tiny/vsepp.lmh")
     assert not (tmp_path / "again.yaml").exists()
