@@ -22,6 +22,9 @@ from vsetune.metrics.ranks import (
 )
 from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores
 
+EXACT = 1e-14
+"""Means are taken in float64."""
+
 
 def of_owner(owner: Tensor, images: int) -> Positives:
     return Positives.of_owner(owner, images=images, captions=owner.numel())
@@ -56,9 +59,9 @@ def test_precision_at_r_by_hand() -> None:
     """Query 0 has R = 3 positives at ranks 2, 5, 3: two of them in the first 3, at precisions 1/2 and 2/3. Query 1 has
     no positive. Query 2 has R = 1 at rank 1, query 3 has R = 2 at ranks 3 and 4."""
     ranks = PositiveRanks(torch.tensor([0, 0, 0, 2, 3, 3]), torch.tensor([2, 5, 3, 1, 3, 4]), queries=4)
-    assert r_precision(ranks) == pytest.approx(100 * (2 / 3 + 1 + 0) / 3)
-    assert map_at_r(ranks) == pytest.approx(100 * ((1 / 2 + 2 / 3) / 3 + 1 + 0) / 3)
-    assert [hit_at_k(ranks, k) for k in (1, 2, 3)] == pytest.approx([100 / 3, 200 / 3, 100])
+    assert r_precision(ranks) == pytest.approx(100 * (2 / 3 + 1 + 0) / 3, rel=EXACT)
+    assert map_at_r(ranks) == pytest.approx(100 * ((1 / 2 + 2 / 3) / 3 + 1 + 0) / 3, rel=EXACT)
+    assert [hit_at_k(ranks, k) for k in (1, 2, 3)] == pytest.approx([100 / 3, 200 / 3, 100], rel=EXACT)
 
 
 def plain_precisions(ranks: list[int]) -> tuple[float, float]:
@@ -97,14 +100,14 @@ def test_ranks_equal_plain_loops_with_many_ties_and_any_relevance(seed) -> None:
         expected = plain_ranks(matrix.tolist(), matches.tolist())
         asked = [ranks for ranks in expected if ranks]
         assert result.rank.tolist() == [rank for ranks in expected for rank in ranks]
-        assert mean_positive_rank(result) == pytest.approx(sum(sum(r) / len(r) for r in asked) / len(asked))
-        assert mean_worst_rank(result) == pytest.approx(sum(max(r) for r in asked) / len(asked))
+        assert mean_positive_rank(result) == pytest.approx(sum(sum(r) / len(r) for r in asked) / len(asked), rel=EXACT)
+        assert mean_worst_rank(result) == pytest.approx(sum(max(r) for r in asked) / len(asked), rel=EXACT)
         found = [sum(rank <= 3 for rank in r) / min(3, len(r)) for r in asked]
-        assert coverage_at_k(result, 3) == pytest.approx(sum(found) / len(asked))
+        assert coverage_at_k(result, 3) == pytest.approx(sum(found) / len(asked), rel=EXACT)
         precision, average = zip(*map(plain_precisions, asked), strict=True)
-        assert r_precision(result) == pytest.approx(100 * sum(precision) / len(asked))
-        assert map_at_r(result) == pytest.approx(100 * sum(average) / len(asked))
-        assert hit_at_k(result, 2) == pytest.approx(100 * sum(min(r) <= 2 for r in asked) / len(asked))
+        assert r_precision(result) == pytest.approx(100 * sum(precision) / len(asked), rel=EXACT)
+        assert map_at_r(result) == pytest.approx(100 * sum(average) / len(asked), rel=EXACT)
+        assert hit_at_k(result, 2) == pytest.approx(100 * sum(min(r) <= 2 for r in asked) / len(asked), rel=EXACT)
 
 
 @pytest.mark.parametrize("block_shape", [(1, 1), (3, 50), (50, 3), (100, 100)])

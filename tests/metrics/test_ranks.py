@@ -197,9 +197,10 @@ def test_half_precision_matrices_are_compared_in_float32(half, f, owner) -> None
 
 
 @pytest.mark.parametrize(("owner", "message", "fields"), [
-    ([0, 0, 1, 1, 1], messages.OWNER_SHAPE, {"shape": "(5,)", "captions": 6}),
+    ([0, 0, 1, 1, 1], "VSE-M403", {"what": "owners", "got": "(5,)", "need": "(6,)"}),
     ([0, 0, 1, 1, 1, 3], messages.OUTSIDE, {"what": "owners", "low": 0, "high": 3, "most": 2}),
     ([-1, 0, 1, 1, 1, 2], messages.OUTSIDE, {"what": "owners", "low": -1, "high": 2}),
+    ([0.0, 0.0, 1.0, 1.0, 1.0, 2.0], "VSE-M404", {"what": "owners", "got": "torch.float32"}),
     ([0, 0, 1, 1, 1, 1], messages.WITHOUT_CAPTION, {"images": 1}),
 ])
 def test_owners_that_do_not_fit_are_refused(owner, message, fields, f) -> None:

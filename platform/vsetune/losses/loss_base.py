@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from vsetune.config.component_specs import LOSSES, LossSpec
 from vsetune.errors import ConfigError, Problem
 from vsetune.losses import messages
+from vsetune.metrics.vectors import at_least_float32 as at_least_float32  # losses import it from here
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class LossInputs:
     `similarity`. semantic_vectors: (M, k), row j belongs to caption j; None where the loss reads none. images and
     captions: the embeddings; None for networks that only score pairs. memory: set by `CrossBatchMemory` alone. drawn:
     the hardest of the items sampled from the data set, with gradient to both items of a pair, minus infinity where a
-    pair is not among them; None unless the loss's spec asks for it (`drawn_negatives`).
+    pair is not among them; None unless the loss's spec asks for it (`drawn_negatives`). several: an image may have
+    several captions or none although there are as many captions as images.
     """
 
     similarity: Tensor
@@ -64,6 +66,13 @@ class LossInputs:
     captions: Items | None = None
     memory: Memory | None = None
     drawn: Memory | None = None
+    several: bool = False
+
+    @property
+    def are_pairs(self) -> bool:
+        """True if row i and column i are a pair (one image row per caption)."""
+        images, captions = self.similarity.shape
+        return images == captions and not self.several
 
 
 @dataclass(frozen=True)
@@ -93,11 +102,13 @@ class LossOutput:
 
 @dataclass(frozen=True)
 class LossContext:
-    """Sizes that a loss needs to create its parameters. embedding_size: D of the network. concepts: images of the train
-    split, the range of `image_ids`."""
+    """What a loss needs to create its parameters. embedding_size: D of the network. concepts: images of the train
+    split, the range of `image_ids`. sparse_gradients: whether large tables may get sparse ones, which plain SGD takes
+    at its own rate; Adam and the clipping of gradients do not."""
 
     embedding_size: int
     concepts: int
+    sparse_gradients: bool = True
 
 
 @dataclass(frozen=True)
@@ -115,7 +126,7 @@ class Counters(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self._known: dict[str, int] = {}
-        self.register_load_state_dict_post_hook(lambda module, _: module._known.clear())  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_post_hook(_forget)  # type: ignore[no-untyped-call]
 
     def counter(self, name: str) -> int:
         """The value of an int64 buffer."""
@@ -127,6 +138,11 @@ class Counters(nn.Module):
         """Set an int64 buffer."""
         getattr(self, name).fill_(value)
         self._known[name] = value
+
+
+def _forget(counters: Counters, _: object) -> None:
+    """After a state is loaded. A function with a name: modules with others cannot be saved or sent to a process."""
+    counters._known.clear()
 
 
 class Loss(Counters, ABC):
@@ -154,9 +170,10 @@ class Loss(Counters, ABC):
         """`forward`, with a value of NaN if the similarity has a NaN or an infinity anywhere.
 
         This includes entries that the loss does not read: a diverged network must not continue with a finite loss. The
-        shapes of the first output are checked.
+        shapes of the first output are checked. No autocast reaches a loss.
         """
-        output: LossOutput = super().__call__(inputs)
+        with torch.autocast(inputs.similarity.device.type, enabled=False):
+            output: LossOutput = super().__call__(inputs)
         if not self._is_checked:
             require_sound(output, inputs, name=self._name, forward=type(self).forward)
             self._is_checked = True
@@ -239,15 +256,10 @@ class LossOfLosses(Loss):
             loss.take_network_parameters(held)
 
 
-def at_least_float32(values: Tensor) -> Tensor:
-    """Half precision becomes float32; float32 and float64 stay as they are."""
-    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
-
-
 def require_pairs(inputs: LossInputs, loss: str) -> None:
     """Refuse a batch in which images have several captions. Raises ConfigError."""
-    images, captions = inputs.similarity.shape
-    if images != captions:
+    if not inputs.are_pairs:
+        images, captions = inputs.similarity.shape
         fitting = ", ".join(sorted(name for name, spec in LOSSES.items() if spec.several_positives))
         raise ConfigError(messages.PAIRS_NEEDED(loss=loss, images=images, captions=captions, fitting=fitting))
 

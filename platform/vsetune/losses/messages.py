@@ -6,8 +6,8 @@ from vsetune.errors import Message
 
 PAIRS_NEEDED = Message(
     "VSE-L001",
-    "loss {loss}: got {images} images x {captions} captions, need one caption per row; set training.batch_unit to "
-    "pairs, or use {fitting}",
+    "loss {loss}: got {images} images x {captions} captions, need one caption per image; set training.batch_unit to "
+    "pairs (in your own training loop repeat the images), or use {fitting}",
 )
 NO_SEMANTICS = Message(
     "VSE-L002",
@@ -88,7 +88,8 @@ TOO_FEW_MET = Message(
 
 # what a batch from somebody else's training loop may lack
 NO_BATCH = Message(
-    "VSE-L021", "loss {loss}: got {got}, need embeddings of images and captions, or scores (images, captions)"
+    "VSE-L021", "loss {loss}: got {got}, need embeddings of both images and captions, or "
+    "scores (images, captions) alone"
 )
 SCORES_NEEDED = Message(
     "VSE-L022", "loss {loss}: got embeddings, which are compared by cosine, need `scores=` of kind {scores}"
@@ -97,4 +98,3 @@ ROWS_NEEDED = Message(
     "VSE-L023", "loss {loss}: got {images} images x {captions} captions, need `caption_rows=`, the row of each "
     "caption's image (one tensor alone is read as a matrix of scores: for embeddings give images and captions)",
 )
-IDS_SHAPE = Message("VSE-L024", "loss {loss}: got {what} of shape {got}, need {need} numbers")

@@ -13,9 +13,6 @@ VECTORS_NOT_FINITE = Message(
     "again",
 )
 OUTSIDE = Message("VSE-M003", "{where}: got {what} from {low} to {high}, need 0 to {most}")
-PAIRS_SHAPE = Message("VSE-M004", "relevance: got pairs of shape {shape} and type {dtype}, need (pairs, 2) int64")
-NO_PAIRS = Message("VSE-M005", "relevance: got no pairs, need at least one")
-OWNER_SHAPE = Message("VSE-M006", "retrieval: got owners of shape {shape}, need one per caption ({captions})")
 NOTHING_TO_RANK = Message(
     "VSE-M007", "retrieval: got {images} images and {captions} captions, need at least one of each"
 )

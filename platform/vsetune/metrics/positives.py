@@ -9,6 +9,7 @@ from torch import Tensor
 
 from vsetune.errors import DataError
 from vsetune.metrics import messages
+from vsetune.metrics.arguments import Arguments
 from vsetune.metrics.score_blocks import Scores, bands
 
 _IMAGES_PER_BAND = 64
@@ -44,16 +45,11 @@ class Positives:
 
         Raises DataError if the list is empty, of another shape or type, or points outside.
         """
-        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype != torch.int64:
-            raise DataError(messages.PAIRS_SHAPE(shape=tuple(pairs.shape), dtype=pairs.dtype))
-        if not len(pairs):
-            raise DataError(messages.NO_PAIRS())
-        lowest, highest = pairs.amin(dim=0).tolist(), pairs.amax(dim=0).tolist()
-        for name, low, high, size in zip(("image", "caption"), lowest, highest, (images, captions), strict=True):
-            if low < 0 or high >= size:
-                what = f"{name} indices"
-                raise DataError(messages.OUTSIDE(where="relevance", what=what, low=low, high=high, most=size - 1))
-        place = (pairs[:, 0] * captions + pairs[:, 1]).sort().values
+        given = Arguments("relevance", DataError)
+        given.shape("pairs", pairs, "(pairs, 2), at least one", fits=pairs.ndim == 2 and pairs.shape[1] == 2)
+        image = given.integers("image indices", pairs[:, 0], count=len(pairs), below=images)
+        caption = given.integers("caption indices", pairs[:, 1], count=len(pairs), below=captions)
+        place = (image * captions + caption).sort().values
         place = place[torch.cat([place.new_ones(1, dtype=torch.bool), place[1:] != place[:-1]])]
         return cls(place // captions, place % captions, (images, captions))
 
@@ -78,15 +74,9 @@ class Positives:
 
 def check_owner(owner: Tensor, *, images: int, captions: int) -> None:
     """Refuse an owner vector that leaves an image without caption or points outside. Raises DataError."""
-    if owner.shape != (captions,):
-        raise DataError(messages.OWNER_SHAPE(shape=tuple(owner.shape), captions=captions))
     if images == 0 or captions == 0:
         raise DataError(messages.NOTHING_TO_RANK(images=images, captions=captions))
-    lowest, highest = int(owner.min()), int(owner.max())
-    if lowest < 0 or highest >= images:
-        raise DataError(messages.OUTSIDE(
-            where="retrieval", what="owners", low=lowest, high=highest, most=images - 1
-        ))
+    Arguments("retrieval", DataError).integers("owners", owner, count=captions, below=images)
     without = int((torch.bincount(owner, minlength=images) == 0).sum())
     if without:
         raise DataError(messages.WITHOUT_CAPTION(images=without))

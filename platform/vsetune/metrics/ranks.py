@@ -211,7 +211,7 @@ def r_precision(ranks: PositiveRanks) -> float:
     """R-Precision, per cent: mean over queries of the share of positives in the first R, for R positives."""
     count = torch.bincount(ranks.query, minlength=ranks.queries)
     found = torch.bincount(ranks.query[ranks.rank <= count[ranks.query]], minlength=ranks.queries)
-    return 100 * float((found / count)[count > 0].double().mean())
+    return 100 * float((found.double() / count)[count > 0].mean())
 
 
 def map_at_r(ranks: PositiveRanks) -> float:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vsetune.errors import DataError
 from vsetune.metrics import messages
+from vsetune.metrics.arguments import Arguments
 from vsetune.metrics.positives import Positives, check_owner
 from vsetune.metrics.ranks import RANKING_PROTOCOL, RetrievalRanks, retrieval_ranks
 from vsetune.metrics.score_blocks import ALONE, MatrixScores, OtherScores, PartOfScores, Scores, Sharing
@@ -89,20 +90,25 @@ def matrix_recalls(scores: Tensor, image_ids: Tensor | None = None) -> Retrieval
 
     scores: (n, m) of images (rows) and captions (columns), larger is closer. image_ids: (m,) int64, the row of each
     caption's image; None: every image has m / n captions, in the order of the images (n = m: row i belongs to column
-    i). Ties count against the query. DataError where captions and images do not fit, NumericError for scores that are
-    not finite. Source: recall at 1, 5 and 10 as in Faghri et al. 2018 (VSE++).
+    i). Ties count against the query. DataError for arguments that do not fit, NumericError for scores that are not
+    finite. Source: recall at 1, 5 and 10 as in Faghri et al. 2018 (VSE++).
 
     Example:
 
         vsetune.metrics.recall(images @ captions.T).m_recall
     """
+    given = Arguments("metrics.recall", DataError)
+    given.tensors(scores=scores, image_ids=image_ids)
+    given.floats(scores=scores)
+    given.shape("scores", scores, "(images, captions), at least one of each", fits=scores.dim() == 2)
     images, captions = scores.shape
     if image_ids is None:
-        each, rest = divmod(captions, images) if images else (0, 1)
+        each, rest = divmod(captions, images)
         if rest:
             raise DataError(messages.OWNERS_NEEDED(images=images, captions=captions))
-        image_ids = torch.arange(captions, device=scores.device) // max(each, 1)
-    return owner_scores(MatrixScores(scores), image_ids)
+        image_ids = torch.arange(captions) // each
+    owner = given.integers("image_ids", image_ids, count=captions, below=images)
+    return owner_scores(MatrixScores(scores), owner.to(scores.device))
 
 
 def owner_fold_scores(scores: Scores, owner: Tensor, *, folds: int) -> RetrievalScores:

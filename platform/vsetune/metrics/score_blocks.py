@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vsetune.errors import DataError, NumericError
 from vsetune.metrics import messages
+from vsetune.metrics.vectors import at_least_float32
 
 Part = slice | Tensor
 """Some images or some captions: a range, or (n,) int64 indices."""
@@ -92,7 +93,7 @@ class MatrixScores:
         self._similarity = similarity
 
     def block(self, images: Part, captions: Part) -> Tensor:
-        return comparable(self._similarity[images][:, captions])
+        return at_least_float32(self._similarity[images][:, captions])
 
 
 class EmbeddingScores:
@@ -181,11 +182,6 @@ def bands(size: int, band: int) -> Iterator[slice]:
     """Consecutive ranges of `band` items; the last one may be shorter."""
     for start in range(0, size, band):
         yield slice(start, min(size, start + band))
-
-
-def comparable(scores: Tensor) -> Tensor:
-    """Scores in a type for comparisons: half precision becomes float32, wider types stay as they are."""
-    return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
 
 
 def _wide(embeddings: ItemsT, part: Part) -> ItemsT:

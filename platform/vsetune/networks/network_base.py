@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.spec.base import Kind
 from vsetune.errors import ConfigError, Problem
+from vsetune.metrics.vectors import at_least_float32 as at_least_float32  # networks import both from here
+from vsetune.metrics.vectors import lengths
+from vsetune.metrics.vectors import unit_length as unit_length
 from vsetune.networks import messages
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.parts.layers import lengths
 from vsetune.networks.parts.network_fields import BackboneSpec
 from vsetune.networks.sentence_writing import SentenceWriting
-
-_SHORTEST = 1e-8
 
 
 @dataclass(frozen=True)
@@ -159,25 +159,6 @@ def _padded_by_zeros(encode: Callable[..., Encoded]) -> Callable[..., Encoded]:
         return items.without_padding()
 
     return encoded
-
-
-def at_least_float32(values: Tensor) -> Tensor:
-    """The values in float32; float64 stays."""
-    return values if values.dtype == torch.float64 else values.float()
-
-
-def unit_length(vectors: Tensor, *, added: float = 0.0) -> Tensor:
-    """Vectors along the last axis divided by their L2 norm; a zero vector stays zero and gets no gradient, one with a
-    NaN or of infinite length is NaN.
-
-    added: to every length, as in released code (`norm: released`). A zero vector then receives a gradient of 1 / added,
-    and dominates the clipped step.
-    """
-    vectors = at_least_float32(vectors)
-    if added:
-        return vectors / (lengths(vectors) + added)
-    norms = lengths(vectors)
-    return torch.where(norms <= _SHORTEST, vectors.new_zeros(()), vectors / norms.clamp_min(_SHORTEST))
 
 
 def divided_by_length(vectors: Tensor, *, least: float = 0.0) -> Tensor:

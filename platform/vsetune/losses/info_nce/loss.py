@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from vsetune.losses.info_nce.spec import InfoNceSpec
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32
 from vsetune.losses.loss_building import register
-from vsetune.losses.parts.pairing import diagonal, is_pairs, pair_negatives, same_image
+from vsetune.losses.parts.pairing import diagonal, pair_negatives, same_image
 from vsetune.losses.parts.spec_fields import InfoNceFields, SoftmaxSpec
 
 _LARGEST_LOG_SCALE = math.log(100.0)  # CLIP: 1 / t stays below 100
@@ -112,7 +112,7 @@ class InfoNce(SoftmaxLoss):
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         similarity = at_least_float32(inputs.similarity)
-        if is_pairs(inputs):
+        if inputs.are_pairs:
             positives, negatives = diagonal(similarity), pair_negatives(inputs, self.spec.variant)
         else:
             positives = same_image(inputs)

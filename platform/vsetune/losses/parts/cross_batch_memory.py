@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vsetune.errors import ConfigError
 from vsetune.losses.loss_base import (
     Loss,
     LossContext,
@@ -75,10 +76,13 @@ class CrossBatchMemory(LossOfLosses):
         self.register_load_state_dict_pre_hook(_adopt_semantic_width)  # type: ignore[no-untyped-call]
 
     def forward(self, inputs: LossInputs) -> LossOutput:
-        """Raises ConfigError for a batch without one embedding per item, or without semantic vectors to store."""
+        """Raises ConfigError for a batch without one embedding per item, or without semantic vectors of the size that it
+        stores."""
         if not self._has_started:
             return self.inner(inputs)
         images, captions = require_embeddings(inputs, "memory_size", self.images.shape[1])
+        if self.settings.keeps_semantics:
+            self._require_width(require_semantics(inputs, "memory_size", torch.float32).shape[1])
         memory = self._recall(images, captions) if self.filled else None
         output: LossOutput = self.inner(replace(inputs, memory=memory))
         if self.training:
@@ -112,6 +116,14 @@ class CrossBatchMemory(LossOfLosses):
         start = self.settings.start_epoch
         return self.filled > 0 or start == 0 or self.counter("epoch") >= start
 
+    def _require_width(self, width: int) -> None:
+        known = self.semantic_vectors.shape[1]
+        if known not in (0, width):
+            raise ConfigError(
+                "VSE-L400", "loss memory_size: got semantic vectors of size {got}, need the {need} of those it "
+                "remembers; make a new loss for other vectors", got=width, need=known,
+            )
+
     def _recall(self, images: Tensor, captions: Tensor) -> Memory:
         filled = self.filled
         return Memory(
@@ -122,7 +134,7 @@ class CrossBatchMemory(LossOfLosses):
         )
 
     def _pairs(self, inputs: LossInputs, images: Tensor, captions: Tensor) -> _Pairs:
-        if images.shape[0] != captions.shape[0]:
+        if not inputs.are_pairs:
             images = images[inputs.caption_rows]
         stored = self.settings.keeps_semantics
         semantic = require_semantics(inputs, "memory_size", torch.float32) if stored else None

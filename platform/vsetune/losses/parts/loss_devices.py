@@ -14,9 +14,11 @@ def is_on_cpu(tensor: Tensor) -> bool:
 
 
 def beside(values: Tensor, tensor: Tensor) -> Tensor:
-    """CPU values on the device of `tensor`. The call does not wait for a GPU: pinned memory is copied asynchronously.
+    """Values on the device of `tensor`. From the CPU the call does not wait for a GPU: pinned memory is copied
+    asynchronously.
 
     `values` must not be changed afterwards.
     """
-    pinned = values.pin_memory() if tensor.device.type == "cuda" else values
-    return pinned.to(tensor.device, non_blocking=True)
+    if tensor.device.type == "cuda" and is_on_cpu(values):
+        return values.pin_memory().to(tensor.device, non_blocking=True)
+    return values.to(tensor.device)

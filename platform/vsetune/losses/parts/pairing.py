@@ -42,12 +42,6 @@ def same_image(inputs: LossInputs) -> Tensor:
     return inputs.image_ids[:, None] == inputs.caption_image_ids[None, :]
 
 
-def is_pairs(inputs: LossInputs) -> bool:
-    """True if row i and column i are a pair (one image row per caption)."""
-    images, captions = inputs.similarity.shape
-    return images == captions
-
-
 def pair_negatives(inputs: LossInputs, same_image_rule: SameImage) -> Tensor:
     """(B, B) bool negatives of a batch of pairs; the diagonal is never one.
 
@@ -64,12 +58,12 @@ def batch_negatives(inputs: LossInputs, same_image_rule: SameImage) -> Tensor:
 
     In a batch of images all captions of an image are its positives, so the rule matters in batches of pairs only.
     """
-    return pair_negatives(inputs, same_image_rule) if is_pairs(inputs) else ~same_image(inputs)
+    return pair_negatives(inputs, same_image_rule) if inputs.are_pairs else ~same_image(inputs)
 
 
 def pair_similarity(inputs: LossInputs, similarity: Tensor) -> Tensor:
     """(M,) similarity of every caption and its image."""
-    if is_pairs(inputs):
+    if inputs.are_pairs:
         return similarity.diagonal()
     return similarity.gather(0, inputs.caption_rows[None, :])[0]
 
@@ -82,7 +76,7 @@ def candidates(
     images = captions = met.images.masked_fill(~met.image_negatives, float("-inf"))
     if met.captions is not met.images:
         captions = met.captions.masked_fill(~met.caption_negatives, float("-inf"))
-    return Candidates(images, captions, None if is_pairs(inputs) else inputs.caption_rows)
+    return Candidates(images, captions, None if inputs.are_pairs else inputs.caption_rows)
 
 
 def pools(
@@ -98,7 +92,7 @@ def pools(
         return Pools(scores, negatives, scores, negatives)
     captions = at_least_float32(memory.caption_similarity)
     images = at_least_float32(memory.image_similarity)
-    if same_image_rule == "decided" or not is_pairs(inputs):
+    if same_image_rule == "decided" or not inputs.are_pairs:
         other_captions = inputs.image_ids[:, None] != memory.image_ids[None, :]
         other_images = memory.image_ids[:, None] != inputs.caption_image_ids[None, :]
     else:
@@ -136,7 +130,7 @@ def mined_selection(
     """The scores that a loss mined its hardest negatives from. active: bool per pair. scores, negatives: (N, M), of
     the batch alone. is_proxy: always true with a memory, which may contain harder negatives."""
     images = active.images
-    if not is_pairs(inputs):  # an image query is active if it is for one of its pairs
+    if not inputs.are_pairs:  # an image query is active if it is for one of its pairs
         images = torch.zeros_like(inputs.image_ids).index_add_(0, inputs.caption_rows, images.long()) > 0
     is_proxy = is_proxy or inputs.memory is not None
     return Selection(scores.detach(), negatives, images, active.captions, is_proxy=is_proxy)

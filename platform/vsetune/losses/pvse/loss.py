@@ -13,7 +13,6 @@ from typing import Literal, TypeGuard
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32, require_pairs
 from vsetune.losses.loss_building import register
@@ -27,6 +26,7 @@ from vsetune.losses.parts.pairing import (
 )
 from vsetune.losses.parts.products import dot_products, squared_distances
 from vsetune.losses.pvse.spec import PvseSpec
+from vsetune.metrics.vectors import unit_length
 
 _KERNEL_RATE = 0.5
 _SMALLEST_SQUARE = 1e-24  # keeps the gradient of the root finite at distance 0
@@ -51,7 +51,7 @@ def diversity(residuals: Tensor) -> Tensor:
     residuals: (n, K, D). 0 for orthonormal residuals, where the gradient is 0 as well.
     """
     count = residuals.shape[1]
-    unit = F.normalize(at_least_float32(residuals), dim=2)
+    unit = unit_length(residuals)
     excess = dot_products(unit, unit) - torch.eye(count, dtype=unit.dtype, device=unit.device)
     lengths: Tensor = torch.linalg.vector_norm(excess, dim=(1, 2))
     return lengths.mean() / (count * count)

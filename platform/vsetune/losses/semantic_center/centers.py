@@ -15,6 +15,7 @@ from vsetune.losses.loss_base import Counters, LossContext
 from vsetune.losses.parts.loss_devices import is_on_cpu
 from vsetune.losses.parts.products import clamped_squared_distances
 from vsetune.losses.semantic_center.spec import CenterUpdate, SemanticCenterSpec
+from vsetune.metrics.vectors import unit_length
 
 
 class CenterTerm(NamedTuple):
@@ -33,7 +34,7 @@ class Centers(Counters, ABC):
     def __init__(self, spec: SemanticCenterSpec, table: Tensor) -> None:
         super().__init__()
         self.spec = spec
-        self.table = nn.Parameter(nn.functional.normalize(table) if spec.on_sphere else table)
+        self.table = nn.Parameter(unit_length(table) if spec.on_sphere else table)
         self._gradient: Tensor | None = None
 
     @abstractmethod
@@ -63,7 +64,8 @@ class Centers(Counters, ABC):
 class ConceptCenters(Centers):
     """One centre per training image (Eq. 6). seen: (N,) bool, concepts met in training.
 
-    The gradient is sparse: 29,000 centres are neither read nor written for the 128 of a batch.
+    The gradient is sparse where the optimizer takes that: 29,000 centres are then neither read nor written for the 128
+    of a batch.
     """
 
     seen: Tensor
@@ -73,18 +75,20 @@ class ConceptCenters(Centers):
         super().__init__(spec, torch.zeros(shape) if spec.center_start == "first_seen" else _normal(*shape))
         self.register_buffer("seen", torch.zeros(context.concepts, dtype=torch.bool))
         self._rows: Tensor | None = None
+        self._is_sparse = context.sparse_gradients
 
     def forward(self, images: Tensor, captions: Tensor, ids: Tensor) -> CenterTerm:
         spec = self.spec
         if self._is_learning:
             self._meet(images, captions, ids)
-        own = nn.functional.embedding(ids, self.table, sparse=True)
+        own = nn.functional.embedding(ids, self.table, sparse=self._is_sparse)
         image_hinges = concept_hinges(images, own, delta=spec.delta)
         caption_hinges = concept_hinges(captions, own, delta=spec.delta)
         if self._is_learning:
             movement = concept_movement(images, captions, own, ids, delta=spec.delta)
             rows = table_gradient(movement, spec.center_update)
-            self._gradient = torch.sparse_coo_tensor(ids[None, :], rows, self.table.shape, check_invariants=False)
+            gradient = torch.sparse_coo_tensor(ids[None, :], rows, self.table.shape, check_invariants=False)
+            self._gradient = gradient if self._is_sparse else gradient.to_dense()
             self._rows = ids
         outside = (torch.cat([image_hinges, caption_hinges]).detach() > 0).to(images.dtype).mean()
         value = image_hinges.mean() + caption_hinges.mean()
@@ -93,7 +97,7 @@ class ConceptCenters(Centers):
     @torch.no_grad()
     def after_step(self) -> None:
         if self.spec.on_sphere and self._rows is not None:
-            self.table[self._rows] = nn.functional.normalize(self.table[self._rows])
+            self.table[self._rows] = unit_length(self.table[self._rows])
 
     def continue_from(self, previous: Centers) -> None:
         """Concepts keep their centres; after quantised centres they start anew."""
@@ -108,7 +112,7 @@ class ConceptCenters(Centers):
             first = same.int().argmax(dim=1)
             sums = torch.zeros_like(images).index_add_(0, first, images + captions)
             means = (sums / (2 * same.sum(dim=1, keepdim=True)))[first]
-            means = nn.functional.normalize(means) if self.spec.on_sphere else means
+            means = unit_length(means) if self.spec.on_sphere else means
             self.table[ids] = torch.where(self.seen[ids][:, None], self.table[ids], means)
         self.seen.index_fill_(0, ids, True)
 
@@ -157,7 +161,7 @@ class QuantisedCenters(Centers):
     def after_step(self) -> None:
         self.set_counter("steps", self.counter("steps") + 1)
         if self.spec.on_sphere:
-            self.table.copy_(nn.functional.normalize(self.table))
+            self.table.copy_(unit_length(self.table))
 
     def continue_from(self, previous: Centers) -> None:
         """Quantised centres and their assignment continue; after concepts, the centres are their k-means."""
@@ -176,7 +180,7 @@ class QuantisedCenters(Centers):
         if len(seen) < len(self.table):
             raise ConfigError(messages.TOO_FEW_MET(centers=len(self.table), met=len(seen)))
         found = cluster_centers(seen, len(self.table), seed=self.spec.seed)
-        self.table.copy_(nn.functional.normalize(found) if self.spec.on_sphere else found)
+        self.table.copy_(unit_length(found) if self.spec.on_sphere else found)
 
     def _repel(self, centers: Tensor) -> None:
         """Recompute the repulsion in every `repulsion_every`-th training step."""

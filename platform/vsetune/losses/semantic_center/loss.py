@@ -53,8 +53,22 @@ class SemanticCenter(GrowingMargins):
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         """Raises ConfigError unless the batch consists of pairs with one embedding each."""
-        with torch.autocast(inputs.similarity.device.type, enabled=False):
-            return self._forward(inputs)
+        spec, table = self.spec, self.centers.table
+        require_pairs(inputs, spec.name)
+        images, captions = (each.to(table.dtype) for each in require_embeddings(inputs, spec.name, table.shape[1]))
+        triplet, selection = self._triplets(inputs)
+        center = self.centers(images, captions, inputs.image_ids)
+        value = spec.center_weight * center.value + spec.triplet_weight * triplet
+        parts = center.parts | {"triplet": triplet.detach()}
+        for name, weight, classifier, vectors in (
+            ("image_class", spec.image_class_weight, self.image_classifier, images),
+            ("caption_class", spec.caption_class_weight, self.caption_classifier, captions),
+        ):
+            if weight > 0:
+                entropy = nn.functional.cross_entropy(classifier(vectors), inputs.image_ids)
+                value = value + weight * entropy
+                parts[name] = entropy.detach()
+        return LossOutput(value=value, parts=parts | self.margins_to_log(), selection=selection)
 
     def before_step(self) -> None:
         self.centers.set_gradient()
@@ -85,24 +99,6 @@ class SemanticCenter(GrowingMargins):
             for name in ("margins", "counted", "triplets", "step"):
                 self.get_buffer(name).copy_(previous.get_buffer(name))
             self.margins.clamp_(max=self.spec.cap)
-
-    def _forward(self, inputs: LossInputs) -> LossOutput:
-        spec, table = self.spec, self.centers.table
-        require_pairs(inputs, spec.name)
-        images, captions = (each.to(table.dtype) for each in require_embeddings(inputs, spec.name, table.shape[1]))
-        triplet, selection = self._triplets(inputs)
-        center = self.centers(images, captions, inputs.image_ids)
-        value = spec.center_weight * center.value + spec.triplet_weight * triplet
-        parts = center.parts | {"triplet": triplet.detach()}
-        for name, weight, classifier, vectors in (
-            ("image_class", spec.image_class_weight, self.image_classifier, images),
-            ("caption_class", spec.caption_class_weight, self.caption_classifier, captions),
-        ):
-            if weight > 0:
-                entropy = nn.functional.cross_entropy(classifier(vectors), inputs.image_ids)
-                value = value + weight * entropy
-                parts[name] = entropy.detach()
-        return LossOutput(value=value, parts=parts | self.margins_to_log(), selection=selection)
 
     def _triplets(self, inputs: LossInputs) -> tuple[Tensor, Selection | None]:
         similarity = at_least_float32(inputs.similarity)

@@ -17,7 +17,7 @@ from torch.nn.functional import softplus
 
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Selection, at_least_float32
 from vsetune.losses.loss_building import register
-from vsetune.losses.parts.pairing import batch_negatives, diagonal, is_pairs, same_image
+from vsetune.losses.parts.pairing import batch_negatives, diagonal, same_image
 from vsetune.losses.siglip.spec import SiglipSpec
 
 
@@ -46,7 +46,7 @@ class Siglip(Loss):
 
     def forward(self, inputs: LossInputs) -> LossOutput:
         similarity = at_least_float32(inputs.similarity)
-        positives = diagonal(similarity) if is_pairs(inputs) else same_image(inputs)
+        positives = diagonal(similarity) if inputs.are_pairs else same_image(inputs)
         negatives = batch_negatives(inputs, self.spec.variant)
         return LossOutput(
             value=sigmoid_loss(self.log_scale.exp() * similarity + self.bias, positives, negatives),

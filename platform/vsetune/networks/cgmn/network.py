@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.errors import DataError
+from vsetune.metrics.vectors import lengths
 from vsetune.networks import messages
 from vsetune.networks.cgmn.spec import CgmnSpec
 from vsetune.networks.encoded import Encoded
@@ -25,7 +26,7 @@ from vsetune.networks.network_base import (
 )
 from vsetune.networks.network_building import register
 from vsetune.networks.parts.batch_normalization import SharedBatchNorm, normalize_rows
-from vsetune.networks.parts.layers import lengths, xavier_linear
+from vsetune.networks.parts.layers import xavier_linear
 from vsetune.networks.parts.packing import RealParts, pack
 from vsetune.networks.parts.recurrence import embed_words, last_state, word_embedding, word_states
 from vsetune.networks.parts.region_graph import RegionGraph, normalized_regions

@@ -1,9 +1,8 @@
-"""Small layers: linear maps with the papers' initialisation, and vectors of unit length."""
+"""Linear maps with the papers' initialisation."""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 
 def xavier_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
@@ -13,10 +12,3 @@ def xavier_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
     if bias:
         nn.init.zeros_(linear.bias)
     return linear
-
-
-def lengths(vectors: Tensor) -> Tensor:
-    """(..., 1) lengths along the last axis; NaN in place of infinity, because division by infinity would turn vectors
-    with finite values into zeros, and the failure would stay hidden."""
-    norms: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-    return norms.masked_fill(norms.isinf(), torch.nan)
