@@ -159,11 +159,18 @@ def test_the_doctor_names_events_that_mlflow_does_not_have_and_a_damaged_log(
 ) -> None:
     assert vsetune("tracking", "flush", "tiny").code == 0
     assert vsetune("tracking", "doctor").code == 0
-    note = json.loads((recorded / "mlflow.json").read_text())
-    (recorded / "mlflow.json").write_text(json.dumps(note | {"number": note["number"] - 2}))
+    whole = (recorded / LOG_FILE).read_bytes()
+    (recorded / LOG_FILE).write_bytes(b"".join(whole.splitlines(keepends=True)[:4]))
+    (other, unknown) = json.loads(vsetune("tracking", "doctor", "--json").out)
+    assert (other["what"], unknown["what"]) == (
+        "MLflow has other events of tiny", "MLflow has tiny/vsepp.lmh-c001-s0/1, which the log lacks"
+    )
+    assert "import --tracking-uri URI tiny" in unknown["how"]
+    (recorded / LOG_FILE).write_bytes(whole)
+    MlflowClient(mlflow_here).delete_run(Studies().in_mlflow("tiny")[1]["tiny/vsepp.lmh-c000-s0/1"])
     found = vsetune("tracking", "doctor")
     assert (found.code, found.out.count("\n")) == (1, 1)
-    assert found.out.startswith("study tiny: 2 events ")
+    assert found.out.startswith("study tiny: 3 events ")
     assert "vsetune tracking flush tiny" in found.out
     log = recorded / LOG_FILE
     log.write_bytes(log.read_bytes().replace(b'"lmh"', b'"lhm"', 1))

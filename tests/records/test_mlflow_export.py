@@ -16,10 +16,11 @@ from studied import BEGUN, OPENED, attempt_of, point, start
 
 from vsetune.errors import StorageError
 from vsetune.records import messages
-from vsetune.records.events import Begun, Closed, Ended, Event, Opened, Validated
-from vsetune.records.log import LogWriter
+from vsetune.records.events import Begun, Closed, Ended, Event, Validated, attempt_id
+from vsetune.records.log import LogWriter, lines_of
 from vsetune.records.mlflow_descriptions import VIEW_TAG, charts_view
 from vsetune.records.mlflow_export import MlflowExport
+from vsetune.storage.whole_files import read_json
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
 ATTEMPT = attempt_of(BEGUN)
@@ -256,21 +257,147 @@ def test_an_attempt_whose_run_was_deleted_in_mlflow_costs_no_other_one_anything(
     assert all("not in MLflow" in each and "Current state is deleted" in each for each in said), said
 
 
-def test_a_name_that_is_taken_there_holds_the_export_up_and_says_so(
+@pytest.mark.parametrize("taken_by", ["a person", "another home", "another configuration"])
+def test_a_name_that_is_taken_there_stays_as_it_is_and_the_study_takes_another(
+    uri: str, folder: Path, export: Callable[..., MlflowExport], caplog: pytest.LogCaptureFixture, taken_by: str
+) -> None:
+    client = MlflowClient(uri)
+    if taken_by == "a person":
+        client.create_experiment("tiny")
+    else:
+        fingerprint = OPENED.record.fingerprint if taken_by == "another home" else "ab12"
+        write(folder, replace(OPENED, at=50.0, record=replace(OPENED.record, fingerprint=fingerprint)), BEGUN,
+              Validated(ATTEMPT, CURVE[:2], 51.0), Ended(ATTEMPT, "finished", {}, (), None, 52.0),
+              Closed("finished", (), 53.0))
+        all_of(export())
+        (folder / "study.log").unlink()
+    before = everything(uri, "tiny")
+    write(folder, OPENED, BEGUN, Validated(ATTEMPT, CURVE, 4.0), Closed("killed", (), 5.0))
+    all_of(export())
+    all_of(export())
+    assert everything(uri, "tiny") == before
+    (own,) = [each for each in client.search_experiments() if each.name.startswith("tiny-")]
+    assert {points for (name, _), points in everything(uri, own.name).items() if name == ATTEMPT} == {tuple(
+        (each.step, each.m_recall, 4000) for each in CURVE
+    )}
+    assert caplog.text.count(f"this one is {own.name}") == 1
+
+
+def everything(uri: str, experiment: str) -> dict[tuple[str, str], tuple[tuple[int, float, int], ...]]:
+    """Points of M-Recall of every run, by the run's name and id."""
+    client = MlflowClient(uri)
+    found = client.get_experiment_by_name(experiment)
+    assert found is not None
+    return {
+        (run.data.tags["vsetune.attempt"], run.info.run_id): tuple(
+            (each.step, each.value, each.timestamp)
+            for each in client.get_metric_history(run.info.run_id, "m_recall")
+        ) for run in client.search_runs([found.experiment_id])
+    }
+
+
+def ended(name: str, at: float, status: str = "finished") -> Ended:
+    return Ended(name, status, {"best_m_recall": 35.0, "steps": 5.0}, (), None, at)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lines", [2, 4, 8, 14], ids=lambda lines: f"{lines} lines left")
+def test_after_a_restored_log_goes_on_mlflow_has_the_events_of_the_log_and_no_others(
+    uri: str, folder: Path, export: Callable[..., MlflowExport], lines: int
+) -> None:
+    """An older copy of the log, or one without its end, is put back, and the study trains the rest again."""
+    trials = [start(f"vsepp.lmh-c00{number}-s0") for number in range(3)]
+    names = [attempt_id(each) for each in trials]
+
+    def trained(number: int, at: float) -> list[Event]:
+        points = [Validated(names[number], (each,), at + each.step) for each in CURVE]
+        return [Begun(trials[number], at), *points, ended(names[number], at + 9)]
+
+    write(folder, OPENED, *trained(0, 10.0)[:4])
+    all_of(export())
+    write(folder, *trained(0, 10.0)[4:], *trained(1, 30.0), Closed("finished", (), 50.0))
+    all_of(export())
+    log = folder / "study.log"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:lines]))
+    write(folder, replace(OPENED, at=100.0), *trained(0, 110.0), *trained(1, 130.0), *trained(2, 150.0),
+          Closed("finished", (), 170.0))
+    all_of(export())
+    wanted = {name: {} for name in names}
+    for line in lines_of(log):
+        if isinstance(event := line.event(), Validated):
+            for each in event.points:
+                wanted[event.attempt].setdefault((each.step, each.m_recall, round(1000 * event.at)))
+    found = {name: points for (name, _), points in everything(uri, "tiny").items() if name != "tiny"}
+    assert {name: sorted(points) for name, points in found.items()} == {
+        name: sorted(points) for name, points in wanted.items()
+    }
+    for name in names[1:]:
+        assert series(uri, runs_of(uri)[name], "best_m_recall") == [(5, 35.0)]
+    assert export().differences() == []
+
+
+@pytest.mark.parametrize("change", ["a lost tail", "an older copy", "other points", "nothing"])
+def test_what_mlflow_has_otherwise_than_the_log_is_told_without_a_change(
+    uri: str, folder: Path, export: Callable[..., MlflowExport], change: str
+) -> None:
+    other = start("vsepp.lmh-c001-s0")
+    write(folder, OPENED, BEGUN, Validated(ATTEMPT, CURVE, 4.0), ended(ATTEMPT, 9.0), Begun(other, 10.0),
+          ended(attempt_id(other), 11.0), Closed("finished", (), 12.0))
+    all_of(export())
+    before, log = everything(uri, "tiny"), folder / "study.log"
+    kept = log.read_bytes().splitlines(keepends=True)
+    told = {
+        "a lost tail": ["1 events are not in MLflow"], "nothing": [],
+        "an older copy": ["MLflow has other events of tiny", f"MLflow has {attempt_id(other)}, which the log lacks"],
+        "other points": [f"MLflow has other events of {ATTEMPT}"],
+    }[change]
+    if change == "an older copy":
+        log.write_bytes(b"".join(kept[:4]))
+    elif change == "a lost tail":
+        write(folder, replace(OPENED, at=20.0))
+    elif change == "other points":
+        log.write_bytes(b"".join(kept[:2]))
+        write(folder, Validated(ATTEMPT, CURVE, 5.0), ended(ATTEMPT, 9.0), Begun(other, 10.0),
+              ended(attempt_id(other), 11.0), Closed("finished", (), 12.0))
+    assert export().differences() == told
+    assert everything(uri, "tiny") == before
+
+
+def test_an_export_of_an_earlier_version_goes_on_as_ours(
     uri: str, folder: Path, export: Callable[..., MlflowExport]
 ) -> None:
-    MlflowClient(uri).create_experiment("tiny")
-    write(folder, OPENED)
-    with refused(messages.EXPERIMENT_TAKEN, by=StorageError, number=1):
-        all_of(export())
+    """It has no tag of its log and none of its events; another log's one stays another's."""
+    write(folder, OPENED, BEGUN, Validated(ATTEMPT, CURVE, 4.0), ended(ATTEMPT, 9.0), Closed("finished", (), 12.0))
+    all_of(export())
+    before, client = everything(uri, "tiny"), MlflowClient(uri)
+    experiment = client.get_experiment_by_name("tiny").experiment_id
+    client.delete_experiment_tag(experiment, "vsetune.log")
+    for run in client.search_runs([experiment]):
+        client.delete_tag(run.info.run_id, "vsetune.events")
+    all_of(export())
+    assert everything(uri, "tiny") == before
+    assert series(uri, runs_of(uri)[ATTEMPT], "best_m_recall") == [(5, 35.0)]
+    client.log_metric(runs_of(uri)[ATTEMPT].info.run_id, "m_recall", 31.0, 77_000, 1)  # as it doubled points
+    client.delete_tag(runs_of(uri)[ATTEMPT].info.run_id, "vsetune.events")
+    all_of(export())
+    assert sorted(points for points in everything(uri, "tiny").values()) == sorted(before.values())
 
 
-def test_another_log_of_the_same_name_is_exported_from_its_beginning(
+def test_an_event_that_mlflow_refuses_is_told_and_tried_again(
     uri: str, folder: Path, export: Callable[..., MlflowExport]
 ) -> None:
     write(folder, OPENED, BEGUN)
-    all_of(export())
-    (folder / "study.log").unlink()
-    write(folder, Opened(OPENED.record, 50.0), Begun(start("vsepp.lmh-c009-s0"), 51.0))
-    all_of(export())
-    assert "tiny/vsepp.lmh-c009-s0/1" in runs_of(uri)
+    made = export()
+    all_of(made)
+    client, run = MlflowClient(uri), runs_of(uri)[ATTEMPT].info.run_id
+    client.delete_run(run)
+    write(folder, Validated(ATTEMPT, CURVE, 4.0), ended(ATTEMPT, 9.0))
+    all_of(made)
+    assert [line.partition(": ")[0] for line in made.refused] == [f"{ATTEMPT} (line {n} of the log)" for n in (2, 3)]
+    assert len(read_json(folder / "mlflow.json")["refused"]) == 2
+    client.restore_run(run)
+    again = export()
+    assert again.differences() == ["2 events are not in MLflow"]
+    all_of(again)
+    assert (again.refused, export().differences()) == ([], [])
+    assert series(uri, runs_of(uri)[ATTEMPT], "m_recall") == [(each.step, each.m_recall) for each in CURVE]
+    assert runs_of(uri)[ATTEMPT].info.status == "FINISHED"

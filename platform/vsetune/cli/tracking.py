@@ -35,8 +35,9 @@ def flush(
     name = study if given is None else given.study
     tracking = tracking_of(tracking_uri) if tracking_uri else None if given is None else given.tracking
     with interruptible("the same command goes on"), stderr.status("exporting"):
-        left, why = export_records(name, tracking, patience_s=_PATIENCE_S)
-    results.out(f"{name}: {left} events left" + (f": {coded(why)}" if left else ""))
+        left, why, experiment = export_records(name, tracking, patience_s=_PATIENCE_S)
+    where = "" if experiment == name else f" (MLflow experiment {experiment})"
+    results.out(f"{name}: {left} events left{where}" + (f": {coded(why)}" if left else ""))
     if left:
         raise typer.Exit(1)
 

@@ -16,9 +16,9 @@ _LOOK_EVERY_S = 1.0
 class Export(Protocol):
     """See `mlflow_export.MlflowExport`."""
 
-    @property
-    def number(self) -> int:
-        """Number of the last line that was exported; -1 before the first."""
+    number: int
+    answers: int
+    refused: list[str]
 
     def advance(self) -> bool:
         """Export the next lines. Returns whether there were any."""
@@ -47,14 +47,18 @@ class Exporter:
         return self._steps.refusal
 
     def pending(self) -> int:
-        """How many events MLflow does not have yet."""
+        """How many events MLflow does not have, those that it refuses included."""
+        return self._waiting() + (0 if self._export is None else len(self._export.refused))
+
+    def _waiting(self) -> int:
         if self._open is None:
             return 0
         return self._log.last - (self._export.number if self._export is not None else -1)
 
     def outage(self) -> str | None:
-        """Why nothing is exported at the moment, in one line; None when all is well."""
-        trouble = self._steps.outage
+        """Why MLflow does not have all events, in one line; None when all is well."""
+        refused = [] if self._export is None else self._export.refused
+        trouble = self._steps.outage or (refused[0] if refused else None)
         return None if trouble is None else str(trouble)
 
     def wait_until_open(self, timeout_s: float) -> None:
@@ -64,9 +68,10 @@ class Exporter:
         if self.refusal is not None:
             raise self.refusal
 
-    def deliver(self, patience_s: float) -> int:
-        """Wait while events are being exported, and at most `patience_s` without progress. Returns how many are left.
-        """
+    def deliver(self, patience_s: float, *, answer_s: float = 0.0) -> int:
+        """Wait while events are being exported, and at most `patience_s` without progress. Returns how many are left,
+        those that MLflow refuses included. answer_s: how long one answer may take while MLflow is not known to be away,
+        if longer."""
         if self._open is None:
             return 0
         try:
@@ -75,14 +80,18 @@ class Exporter:
             return self.pending()
         except StorageError:  # lines that count are exported all the same
             pass
-        last_change, left = time.monotonic(), self.pending()
-        while left and time.monotonic() - last_change < patience_s and self.refusal is None:
+        last_change, seen = time.monotonic(), (-1, -1)
+        while self._waiting() and self.refusal is None:
+            is_away = self._export is None or self._steps.outage is not None
+            # while it is away, answers are those to tries that fail in the end
+            now = self._waiting(), 0 if is_away or self._export is None else self._export.answers
+            if now != seen:
+                last_change, seen = time.monotonic(), now
+            if time.monotonic() - last_change >= (patience_s if is_away else max(patience_s, answer_s)):
+                break
             self._steps.ask()
             time.sleep(0.2)
-            before, left = left, self.pending()
-            if left != before:
-                last_change = time.monotonic()
-        return left
+        return self.pending()
 
     def close(self) -> None:
         """End the thread; a request in progress is finished, or left behind."""

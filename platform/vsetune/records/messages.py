@@ -78,9 +78,6 @@ TAGS_DAMAGED = Message("VSE-R040",
 EXPERIMENT_DELETED = Message("VSE-R041",
     "{store}: the experiment {experiment} is deleted; remove it with `mlflow gc`, or restore it with `mlflow "
     "experiments restore --experiment-id {number}`")
-EXPERIMENT_TAKEN = Message("VSE-R042",
-    "study {study}: MLflow experiment {number} has this name and is another one; rename the experiment, or give the "
-    "study another name")
 STORE_COPIED = Message("VSE-R043",
     "study {study}: {store} is a copy, whose files are in {folder}; remove it, and make it anew with vsetune tracking "
     "flush {study}")

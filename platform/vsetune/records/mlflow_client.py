@@ -23,13 +23,15 @@ from vsetune.storage.whole_files import make_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Experiment, Metric
+    from mlflow.entities import Experiment, Metric, Run
 
 SQLITE = "sqlite:///"
 KIND, NOTE = "vsetune.kind", "mlflow.note.content"
 """Tags of experiments and runs: what they hold (`study`, `attempt`, `mean`, `nights`, `night`); a text shown on top."""
 ATTEMPT, PARENT = "vsetune.attempt", "mlflow.parentRunId"
 """Tags of runs: the name of the attempt, study or mean; the run above it."""
+LOG, STUDY = "vsetune.log", "vsetune.study"
+"""Tags of experiments: identity of the log that they belong to (`mlflow_export.log_id`); name of its study."""
 PIECE = 5000
 """Longest tag, in characters, that MLflow accepts on every store."""
 _REFUSALS = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "RESOURCE_ALREADY_EXISTS")
@@ -60,8 +62,8 @@ _FORBIDS = re.compile(
 )
 _NO_FOLDER = (FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError)
 _CARRIERS = {"mlflow", "sqlalchemy", "requests", "urllib3", "boto3", "botocore", "google", "azure", "s3transfer"}
-_BATCH_METRICS, _BATCH_STRINGS = 1000, 100
-"""Limits of one request to MLflow."""
+_BATCH_METRICS, _BATCH_STRINGS, _PAGE = 900, 100, 250
+"""Limits of one request to MLflow: 1,000 entries, 100 of them parameters and 100 tags."""
 
 
 def is_database(uri: str) -> bool:
@@ -139,17 +141,18 @@ def log_in_batches(
     client: MlflowClient, run_id: str, *, metrics: Sequence[Metric] = (), params: Mapping[str, str] | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> None:
-    """Log in one request, or in several where MLflow's limits require it."""
+    """Log in one request, or in several where MLflow's limits require it. tags: at most 100; they are stored last."""
     from mlflow.entities import Param, RunTag
 
-    for at in range(0, len(metrics), _BATCH_METRICS):
-        client.log_batch(run_id, metrics=metrics[at : at + _BATCH_METRICS])
     new_params = [Param(name, value) for name, value in (params or {}).items()]
-    new_tags = [RunTag(name, value[:PIECE]) for name, value in (tags or {}).items()]
     for at in range(0, len(new_params), _BATCH_STRINGS):
         client.log_batch(run_id, params=new_params[at : at + _BATCH_STRINGS])
-    for at in range(0, len(new_tags), _BATCH_STRINGS):
-        client.log_batch(run_id, tags=new_tags[at : at + _BATCH_STRINGS])
+    rest = len(metrics) % _BATCH_METRICS
+    for at in range(0, len(metrics) - rest, _BATCH_METRICS):
+        client.log_batch(run_id, metrics=metrics[at : at + _BATCH_METRICS])
+    new_tags = [RunTag(name, value[:PIECE]) for name, value in (tags or {}).items()]
+    if rest or new_tags:
+        client.log_batch(run_id, metrics=metrics[len(metrics) - rest :], tags=new_tags)
 
 
 @contextmanager
@@ -246,8 +249,24 @@ def experiment_of(client: MlflowClient, uri: str, name: str, *, kind: str, note:
         tags |= {KIND: kind, NOTE: note, "mlflow.experimentKind": "custom_model_development"}  # no views for LLMs
         made = client.create_experiment(name, artifact_location=artifact_location(uri, name), tags=tags)
         return client.get_experiment(made)
-    if found.lifecycle_stage != "active":
+    return require_active(uri, found)
+
+
+def require_active(uri: str, experiment: Experiment) -> Experiment:
+    """The experiment. UsageError for a deleted one."""
+    if experiment.lifecycle_stage != "active":
         raise UsageError(messages.EXPERIMENT_DELETED(
-            store=shown_url(uri), experiment=name, number=found.experiment_id
+            store=shown_url(uri), experiment=experiment.name, number=experiment.experiment_id
         ))
-    return found
+    return experiment
+
+
+def runs_of(client: MlflowClient, experiment_id: str) -> Iterator[Run]:
+    """All runs of an experiment that are not deleted, oldest first."""
+    token: str | None = None
+    while True:
+        page = client.search_runs([experiment_id], max_results=_PAGE, page_token=token, order_by=["start_time ASC"])
+        yield from page
+        token = page.token
+        if not token:
+            return

@@ -1,4 +1,4 @@
-"""Copies a study's log to MLflow by its public client: an experiment per study, its run, and a nested run per attempt.
+"""Copies a study's log to MLflow by its public client: an experiment per log, its run, and a nested run per attempt.
 When the study ends, a run with the mean curve of each configuration stands between (`mlflow_means`).
 
     params    hyperparameters, searched or fixed, network, loss, seed, cell
@@ -6,9 +6,11 @@ When the study ends, a run with the mean curve of each configuration stands betw
     status    FINISHED (the tag `status` marks pruned ones), FAILED, KILLED, with the real times of begin and end
     files     config.yaml and the best weights of an attempt; study.yaml, boards and the log itself of the study
 
-It reads the log with an offset of its own (`mlflow.json` in the study's folder). If the process dies before the offset
-is noted, lines are exported twice without effect: runs are found by their attempt's name, and MLflow stores equal
-points once.
+An experiment belongs to the log whose identity is its tag `vsetune.log`; experiments and runs of other logs are never
+touched. A run has the digest of the events that it was made of, as a tag written last. An export begins with comparing
+these with the log, so it needs no position of its own: what a run lacks is added, and a run of other events than the
+log's goes to MLflow's bin and is made anew, for MLflow only adds points. `mlflow.json` in the study's folder notes the
+result for other commands.
 """
 
 from __future__ import annotations
@@ -17,17 +19,19 @@ import json
 import logging
 import math
 import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import groupby, islice, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import yaml
-from mlflow.entities import Experiment, Metric
+from mlflow import MlflowClient
+from mlflow.entities import Experiment, Metric, Run, ViewType
 
 from vsetune.errors import StorageError, StudyConflict, UsageError
 from vsetune.records import messages
@@ -36,25 +40,28 @@ from vsetune.records.events import (
     Begun,
     Closed,
     Ended,
-    Event,
     Opened,
     StudyRecord,
     Validated,
     attempt_id,
+    curve_of,
 )
-from vsetune.records.log import LOG_FILE, Line, lines_of, name_of_log
+from vsetune.records.log import LOG_FILE, Line, lines_of
 from vsetune.records.mlflow_client import (
     ATTEMPT,
     KIND,
+    LOG,
     NOTE,
     PARENT,
-    PIECE,
     SQLITE,
+    STUDY,
     artifact_location,
     experiment_of,
     in_one_line,
     log_in_batches,
     open_client,
+    require_active,
+    runs_of,
 )
 from vsetune.records.mlflow_descriptions import (
     attempt_note,
@@ -70,30 +77,79 @@ from vsetune.records.mlflow_descriptions import (
 from vsetune.records.mlflow_means import keep_mean, mean_curves
 from vsetune.records.studies import EXPORT_FILE
 from vsetune.storage.addresses import shown_url
-from vsetune.storage.whole_files import read_json, write_json
+from vsetune.storage.hashes import fingerprint_of
+from vsetune.storage.whole_files import write_json
 
 _log = logging.getLogger(__name__)
 STATUS, ERROR = "status", "error"
+_DIGEST = "vsetune.events"
+"""Tag of a run: digest of the events that it has."""
 _STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
 _LINES = 1000
 _REFUSED = re.compile(r"[^A-Za-z0-9_.\-: /]")
 """Characters that MLflow does not accept in the name of a metric."""
 
 
-@dataclass
-class _Noted:
-    """Progress of the export. offset, number: end and number of the last exported line. log: the log's first bytes,
-    which differ for another log of the same name. uri: of the store. runs: run ids by attempt. ended: last status
-    of each attempt."""
+def log_id(opened: Opened) -> str:
+    """The identity of a log, from its first event: the study, and when it was first opened. Copies of a log share it.
+    """
+    record = opened.record
+    return fingerprint_of({"study": record.name, "fingerprint": record.fingerprint, "at": opened.at})[:16]
 
-    log: str = ""
-    uri: str = ""
-    offset: int = 0
-    number: int = -1
-    experiment: str | None = None
-    parent: str | None = None
-    runs: dict[str, str] = field(default_factory=dict)
-    ended: dict[str, str] = field(default_factory=dict)
+
+class _Digests:
+    """Digest of the events of each attempt and, under the study's name, of the study, as far as lines were read.
+
+    status: the last one of each attempt."""
+
+    def __init__(self, study: str) -> None:
+        self._study, self._of = study, dict[str, int]()
+        self.status: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        return f"{self._of[name]:08x}"
+
+    def read(self, line: Line) -> list[str]:
+        """Add a line. Returns the names that it concerns: the opening of a study ends the attempts that were running.
+        """
+        content, names = line.head + line.rest, [self._study]
+        match line.event() if line.kind in ("opened", "begun", "ended") else None:
+            case Opened() as event:
+                names += [name for name, status in self.status.items() if status == "running"]
+                self.status |= dict.fromkeys(names[1:], "killed")
+                content = repr(event.at).encode()  # an import drops the address of MLflow from the record
+            case Begun() as event:
+                names = [attempt_id(event.start)]
+                self.status[names[0]] = "running"
+            case Ended() as event:
+                names = [event.attempt]
+                self.status[names[0]] = event.status
+            case _ if line.kind == "validated":
+                names = [curve_of(line.head)[0]]
+            case _ if line.kind != "closed":
+                return []
+        for name in names:
+            self._of[name] = zlib.crc32(content, self._of.get(name, 0))
+        return names
+
+
+@dataclass
+class _Exported:
+    """What MLflow has of an attempt, or of the study. run: None without one. done: number of the last line that the run
+    has. waiting: numbers of later lines, when compared. have: (step, time) of points among them that it has all the
+    same. stale: runs of other events. is_refused: MLflow has refused one of its events."""
+
+    run: Run | None = None
+    done: int = -1
+    waiting: list[int] = field(default_factory=list)
+    have: set[tuple[int, int]] = field(default_factory=set)
+    stale: list[Run] = field(default_factory=list)
+    is_refused: bool = False
+
+    @property
+    def is_other(self) -> bool:
+        """Whether MLflow has events that are not in the log."""
+        return bool(self.stale) or (self.done < 0 and self.run is not None and _DIGEST in self.run.data.tags)
 
 
 class MlflowExport:
@@ -101,7 +157,13 @@ class MlflowExport:
 
     folder: of the study. series: `all` numbers of every validation, or `m_recall` alone. file: brings a file that the
     log names to this machine; None if it is gone. until: the offset up to which the log counts; None for all of it.
+
+    number: of the last line that was exported; -1 before the first. answers: counts what MLflow has acknowledged.
+    refused: a line for each event that MLflow refuses.
     """
+
+    _opened: Opened
+    _record: StudyRecord
 
     def __init__(
         self, uri: str, folder: Path, *, series: str, file: Callable[[str], Path | None],
@@ -109,36 +171,124 @@ class MlflowExport:
     ) -> None:
         """UnusableStore where waiting does not help."""
         self._uri, self._folder, self._series, self._file, self._until = uri, folder, series, file, until
-        self._client = open_client(uri)
-        self._noted = self._read_note()
-        self._record: StudyRecord | None = None
-
-    @property
-    def number(self) -> int:
-        """Number of the last line that was exported; -1 before the first."""
-        return self._noted.number
+        self._client = cast(MlflowClient, _Counted(open_client(uri), self))
+        self.number, self.answers, self._offset = -1, 0, 0
+        self.refused: list[str] = []
+        self._exported: dict[str, _Exported] | None = None
+        self._experiment: Experiment | None = None
+        self._digests = _Digests("")
+        self._unknown: list[str] = []
+        self._last_closed = -1
 
     def advance(self) -> bool:
         """Export the next lines of the log. Returns whether there were any."""
         end = math.inf if self._until is None else self._until()
-        counting = takewhile(lambda line: line.end <= end, lines_of(self._folder / LOG_FILE, self._noted.offset))
+        counting = takewhile(lambda line: line.end <= end, lines_of(self._folder / LOG_FILE, self._offset))
         lines = list(islice(counting, _LINES))
         if not lines:
             return False
-        for group in _grouped(lines):
-            if group[0].kind == "validated":
-                self._export_points(group)
-            else:
-                event = group[0].event()
-                with self._unless_refused(group[0].kind, group, is_needed=isinstance(event, Opened)):
-                    self._export_event(event)
-        self._note(lines[-1])
+        try:
+            with self._unless_refused("the comparison with the log", lines[:1], is_needed=True):
+                self._compare()
+            for group in _grouped(lines):
+                if group[0].kind == "validated":
+                    self._export_points(group)
+                else:
+                    self._export_event(group[0])
+                self._offset, self.number = group[-1].end, max(self.number, group[-1].number)
+        except StorageError:
+            self._exported, self._offset = None, 0  # MLflow may have a part of what was sent: compare again
+            raise
+        self._note()
         return True
+
+    def differences(self) -> list[str]:
+        """What MLflow has otherwise than the log, in words, without changing it. Before the first `advance`."""
+        with in_one_line(self._uri, "compare"):
+            self._compare()
+        ours = self._exported or {}
+        other = [name for name, each in ours.items() if each.is_other]
+        waiting = {number for name, each in ours.items() if name not in other for number in each.waiting}
+        found = [f"{len(waiting)} events are not in MLflow"] if waiting else []
+        found += [f"MLflow has other events of {_some(other)}"] if other else []
+        return found + ([f"MLflow has {_some(self._unknown)}, which the log lacks"] if self._unknown else [])
+
+    def _compare(self) -> None:
+        """Compare the log with the runs of its experiment, unless that is done."""
+        if self._exported is not None:
+            return
+        opened, there = next(lines_of(self._folder / LOG_FILE)).event(), dict[str, list[Run]]()
+        assert isinstance(opened, Opened), "a log begins with the opening of its study"
+        self._opened, record = opened, opened.record
+        self._experiment = self._find_experiment()
+        for run in [] if self._experiment is None else runs_of(self._client, self._experiment.experiment_id):
+            if run.data.tags.get(KIND) in ("study", "attempt"):
+                there.setdefault(run.data.tags.get(ATTEMPT, ""), []).append(run)
+        self._digests, self._last_closed = _Digests(record.name), -1
+        digests, ours = _Digests(record.name), dict[str, _Exported]()
+        for line in lines_of(self._folder / LOG_FILE):
+            self._last_closed = line.number if line.kind == "closed" else self._last_closed
+            for name in digests.read(line):
+                if name not in ours:
+                    ours[name] = _matching(there.pop(name, []), line.event().at)
+                each = ours[name]
+                each.waiting.append(line.number)
+                if each.run is not None and each.run.data.tags.get(_DIGEST) == digests[name]:
+                    each.done, each.waiting = line.number, []
+        self._unknown, self.refused = list(there), []
+        self._set_aside_others(ours, study=ours[record.name])
+        self._exported = ours
+
+    def _set_aside_others(self, ours: dict[str, _Exported], *, study: _Exported) -> None:
+        """Find the runs of attempts with other events than the log's."""
+        behind = {name: each for name, each in ours.items() if each.waiting and each is not study}
+        runs = {name: each.run for name, each in behind.items() if each.run is not None}
+        times = {name: set[int]() for name in runs}
+        for line in lines_of(self._folder / LOG_FILE) if times else ():
+            if line.kind == "validated":
+                attempt, at, _ = curve_of(line.head)
+            elif isinstance(event := line.event(), Ended):
+                attempt, at = event.attempt, event.at
+            else:
+                continue
+            if attempt in times:
+                times[attempt].add(round(1000 * at))
+        for name, run in runs.items():
+            points = [
+                point for metric in ("m_recall", "best_m_recall")
+                for point in self._client.get_metric_history(run.info.run_id, metric)
+            ]
+            behind[name].have = {(point.step, point.timestamp) for point in points if point.key == "m_recall"}
+            if behind[name].is_other or any(point.timestamp not in times[name] for point in points):
+                behind[name] = ours[name] = _Exported(waiting=behind[name].waiting, stale=[run, *behind[name].stale])
+        if behind and 0 < self._last_closed <= study.done:  # means and counts change with an attempt
+            study.done = self._last_closed - 1
+
+    def _find_experiment(self) -> Experiment | None:
+        """The experiment of this log. UsageError for a deleted one."""
+        ours = f"tags.`{LOG}` = '{log_id(self._opened)}'"
+        named = self._client.get_experiment_by_name(self._opened.record.name)
+        found = [*self._client.search_experiments(view_type=ViewType.ALL, filter_string=ours)]
+        if not found and named is not None and self._is_ours(named):
+            found = [named]
+        for experiment in found[:1]:
+            _require_no_copy(self._uri, require_active(self._uri, experiment))
+            return experiment
+        return None
+
+    def _is_ours(self, experiment: Experiment) -> bool:
+        """Whether an experiment that an earlier version made is of this log: its study began at the same moment."""
+        if experiment.tags.get(KIND) != "study" or LOG in experiment.tags:
+            return False
+        runs = self._client.search_runs([experiment.experiment_id], f"tags.`{KIND}` = 'study'", ViewType.ALL)
+        if not runs:
+            return bool(experiment.tags.get("fingerprint") == self._opened.record.fingerprint)
+        return any(run.info.start_time == round(1000 * self._opened.at) for run in runs)
 
     @contextmanager
     def _unless_refused(self, what: str, lines: Sequence[Line], *, is_needed: bool = False) -> Iterator[None]:
-        """Log and skip what MLflow refuses. StorageError for an outage, and for a refusal with `is_needed`: all later
-        lines need it."""
+        """Note what MLflow refuses. StorageError for an outage, and for a refusal with `is_needed`: all later lines
+        need it."""
         try:
             with in_one_line(self._uri, "export"):
                 yield
@@ -147,76 +297,130 @@ class MlflowExport:
         except UsageError as error:
             if is_needed:
                 raise StorageError(error.problem) from error
-            where = f"lines {lines[0].number} to {lines[-1].number} of the log"
-            _log.warning("%s: %s (%s): not in MLflow: %s", self._folder.name, what, where, error)
+            where = f"line {lines[0].number}" if len(lines) == 1 else f"lines {lines[0].number} to {lines[-1].number}"
+            self.refused += [f"{what} ({where} of the log): {error}"] * len(lines)
+            _log.warning("%s: not in MLflow: %s", self._folder.name, self.refused[-1])
+
+    @contextmanager
+    def _adding(self, name: str, lines: Sequence[Line]) -> Iterator[_Exported]:
+        """The entry of an attempt or study to which events are added; a refusal is noted there as well."""
+        each, refused = self._of(name), len(self.refused)
+        with self._unless_refused(name, lines):
+            yield each
+        each.is_refused = each.is_refused or len(self.refused) > refused
+
+    def _of(self, name: str) -> _Exported:
+        assert self._exported is not None, "compared first"
+        return self._exported.setdefault(name, _Exported())
+
+    def _tags(self, name: str, **tags: str) -> dict[str, str]:
+        """Tags to be written last: they certify that the run has all events so far."""
+        return tags if self._of(name).is_refused else {**tags, _DIGEST: self._digests[name]}
 
     def _export_points(self, lines: Sequence[Line]) -> None:
-        metrics: dict[str, list[Metric]] = {}
+        found: dict[str, list[Line]] = {}
         for line in lines:
-            event = line.event()
-            assert isinstance(event, Validated)
-            at = round(1000 * event.at)
-            metrics.setdefault(event.attempt, []).extend(
-                Metric(_REFUSED.sub("_", name), value, at, point.step)
-                for point in event.points for name, value in _numbers(point, self._series)
-            )
-        for attempt, found in metrics.items():
-            with self._unless_refused(f"validations of {attempt}", lines):
-                log_in_batches(self._client, self._run_of(attempt), metrics=found)
+            (name,) = self._digests.read(line)
+            if line.number > self._of(name).done:
+                found.setdefault(name, []).append(line)
+        for name, new in found.items():
+            with self._adding(name, new) as each:
+                metrics = [metric for line in new for metric in self._metrics_of(line, each.have)]
+                metrics.sort(key=lambda metric: metric.key == "m_recall")  # stored last: the other numbers are there
+                log_in_batches(self._client, self._run_of(name), metrics=metrics, tags=self._tags(name))
 
-    def _export_event(self, event: Event) -> None:
+    def _metrics_of(self, line: Line, have: set[tuple[int, int]]) -> Iterator[Metric]:
+        event = line.event()
+        assert isinstance(event, Validated)
+        at = round(1000 * event.at)
+        for point in event.points:
+            if (point.step, at) not in have:
+                for name, value in _numbers(point, self._series):
+                    yield Metric(_REFUSED.sub("_", name), value, at, point.step)
+
+    def _export_event(self, line: Line) -> None:
+        names = self._digests.read(line)
+        if not names:
+            return
+        event, new = line.event(), [name for name in names if line.number > self._of(name).done]
         match event:
             case Opened():
-                self._open(event)
-            case Begun():
-                self._begin(event)
-            case Ended():
-                self._end(event)
-            case Closed():
-                self._close(event)
+                with self._unless_refused(line.kind, [line], is_needed=True):
+                    self._open(event, is_new=names[0] in new)
+                for name in new:
+                    if name != event.record.name:
+                        self._kill(name, event.at, line)
+            case Begun() if new:
+                with self._adding(names[0], [line]) as each:
+                    self._begin(event, each)
+            case Ended() if new:
+                with self._adding(names[0], [line]):
+                    self._end(event)
+            case Closed() if new and line.number >= self._last_closed:
+                with self._adding(names[0], [line]):
+                    self._close(event)
 
-    def _open(self, event: Opened) -> None:
-        record, noted = event.record, self._noted
-        self._record = record
-        experiment = experiment_of(
-            self._client, self._uri, record.name, kind="study", note=study_note(record), fingerprint=record.fingerprint
+    def _open(self, event: Opened, *, is_new: bool) -> None:
+        self._record = event.record
+        if not is_new:
+            return
+        study = self._of(event.record.name)
+        if self._experiment is None:
+            self._experiment = self._make_experiment(event)
+        if LOG not in self._experiment.tags:
+            self._client.set_experiment_tag(self._experiment.experiment_id, LOG, log_id(self._opened))
+        if study.run is None:
+            study.run = self._create_parent(event)
+        self._client.update_run(study.run.info.run_id, status="RUNNING")
+        log_in_batches(
+            self._client, study.run.info.run_id, tags=self._tags(event.record.name, **{STATUS: "running"})
         )
-        _require_ours(self._uri, record, experiment)
-        noted.experiment = str(experiment.experiment_id)
-        noted.parent = self._found("study", record.name) or self._create_parent(record, event.at)
-        for attempt in [name for name, status in noted.ended.items() if status == "running"]:
-            self._client.set_terminated(self._run_of(attempt), "KILLED", round(1000 * event.at))
-            self._client.set_tag(self._run_of(attempt), STATUS, "killed")
-            noted.ended[attempt] = "killed"
-        self._client.update_run(noted.parent, status="RUNNING")
-        self._client.set_tag(noted.parent, STATUS, "running")
 
-    def _create_parent(self, record: StudyRecord, at: float) -> str:
-        experiment = self._experiment()
+    def _make_experiment(self, event: Opened) -> Experiment:
+        """An experiment with the study's name; with an additional part if that name belongs to something else."""
+        record, name = event.record, event.record.name
+        if self._client.get_experiment_by_name(name) is not None:
+            name = f"{name}-{log_id(self._opened)[:8]}"
+            _log.warning(
+                "study %s: MLflow has another experiment of this name, such as another home's; this one is %s",
+                record.name, name,
+            )
+        return experiment_of(
+            self._client, self._uri, name, kind="study", note=study_note(record),
+            fingerprint=record.fingerprint, **{LOG: log_id(self._opened), STUDY: record.name},
+        )
+
+    def _create_parent(self, event: Opened) -> Run:
+        record, experiment = event.record, self._experiment_id()
         tags = {**command_tags(record.name), **record.tags, KIND: "study", ATTEMPT: record.name,
                 "fingerprint": record.fingerprint, NOTE: study_note(record)}
         keep_view(self._client, experiment, study_note(record), series=self._series)
-        run = self._client.create_run(experiment, start_time=round(1000 * at), run_name=record.name, tags=tags)
+        run = self._client.create_run(experiment, start_time=round(1000 * event.at), run_name=record.name, tags=tags)
         self._client.log_text(run.info.run_id, _yaml(record.config), "study.yaml")
-        return str(run.info.run_id)
+        return run
 
-    def _begin(self, event: Begun) -> None:
+    def _kill(self, name: str, at: float, line: Line) -> None:
+        with self._adding(name, [line]):
+            self._client.set_terminated(self._run_of(name), "KILLED", round(1000 * at))
+            log_in_batches(self._client, self._run_of(name), tags=self._tags(name, **{STATUS: "killed"}))
+
+    def _begin(self, event: Begun, each: _Exported) -> None:
         start, name = event.start, attempt_id(event.start)
-        run_id = self._noted.runs.get(name) or self._found("attempt", name)
-        if run_id is None:
+        if each.run is None:
             tags = {**attempt_tags(start), KIND: "attempt", ATTEMPT: name, STATUS: "running",
-                    PARENT: str(self._noted.parent)}
+                    PARENT: self._run_of(start.study)}
             shown = start.trial if start.number == 1 else f"{start.trial} attempt {start.number}"
-            run = self._client.create_run(
-                self._experiment(), start_time=round(1000 * event.at), run_name=shown, tags=tags
+            each.run = self._client.create_run(
+                self._experiment_id(), start_time=round(1000 * event.at), run_name=shown, tags=tags
             )
-            run_id = str(run.info.run_id)
-        self._noted.runs[name], self._noted.ended[name] = run_id, "running"
-        log_in_batches(self._client, run_id, params=attempt_params(start))
-        self._client.log_text(run_id, _yaml(start.resolved), "config.yaml")
-        keep_data_sets(self._client, run_id, start)
-        self._client.set_tag(run_id, STATUS, "running")
-        self._client.update_run(run_id, status="RUNNING")
+        log_in_batches(self._client, each.run.info.run_id, params=attempt_params(start))
+        self._client.log_text(each.run.info.run_id, _yaml(start.resolved), "config.yaml")
+        keep_data_sets(self._client, each.run.info.run_id, start)
+        self._client.update_run(each.run.info.run_id, status="RUNNING")
+        log_in_batches(self._client, each.run.info.run_id, tags=self._tags(name, **{STATUS: "running"}))
+        while each.stale:
+            self._client.delete_run(each.stale[-1].info.run_id)
+            each.stale.pop()
 
     def _end(self, event: Ended) -> None:
         run_id, at = self._run_of(event.attempt), round(1000 * event.at)
@@ -231,81 +435,95 @@ class MlflowExport:
                 _log.warning("%s: %s is gone, MLflow has the attempt without it", event.attempt, name)
             else:
                 self._client.log_artifact(run_id, str(path))
-        note = attempt_note(event, self._client.get_run(run_id).data.tags, self._experiment(), run_id)
-        log_in_batches(self._client, run_id, tags={STATUS: event.status, ERROR: event.error or "", NOTE: note})
+        note = attempt_note(event, self._client.get_run(run_id).data.tags, self._experiment_id(), run_id)
         self._client.set_terminated(run_id, _STATUS[event.status], at)
-        self._noted.ended[event.attempt] = event.status
+        log_in_batches(self._client, run_id, tags=self._tags(
+            event.attempt, **{STATUS: event.status, ERROR: event.error or "", NOTE: note}
+        ))
 
     def _close(self, event: Closed) -> None:
-        parent = str(self._noted.parent)
+        record = self._record
+        parent = self._run_of(record.name)
         for name in event.files:
             path = self._file(name)
             if path is not None:
                 self._client.log_artifact(parent, str(path))
         self._client.log_artifact(parent, str(self._folder / LOG_FILE))
-        record = self._record_now()
-        counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(self._noted.ended.values()).items()))
+        statuses = Counter(self._digests.status.values())
+        counts = ", ".join(f"{n} {status}" for status, n in sorted(statuses.items()))
         pages = [Path(name).name for name in event.files]
-        links = study_links(record.name, self._experiment(), parent, pages, networks=self._keep_means(parent))
+        links = study_links(record.name, self._experiment_id(), parent, pages, networks=self._keep_means(parent))
         note = f"{study_note(record)}\n\nAttempts: {counts or 'none'}.\n\n{links}"
-        self._client.set_tag(parent, NOTE, note[:PIECE])
-        self._client.set_tag(parent, STATUS, event.status)
         self._client.set_terminated(parent, _STATUS[event.status], round(1000 * event.at))
+        log_in_batches(self._client, parent, tags=self._tags(record.name, **{NOTE: note, STATUS: event.status}))
 
     def _keep_means(self, parent: str) -> list[str]:
         """Make the runs of mean curves over seeds. Returns the networks that have one."""
         curves = mean_curves(lines_of(self._folder / LOG_FILE))
         for curve in curves:
-            keep_mean(self._client, self._experiment(), curve, parent=parent, runs=self._noted.runs)
+            keep_mean(self._client, self._experiment_id(), curve, parent=parent, runs=self._runs())
         networks = sorted({curve.network for curve in curves})
         for network in networks:
-            keep_mean_view(self._client, self._experiment(), network, series=self._series)
+            keep_mean_view(self._client, self._experiment_id(), network, series=self._series)
         return networks
 
-    def _run_of(self, attempt: str) -> str:
-        run_id = self._noted.runs.get(attempt) or self._found("attempt", attempt)
-        if run_id is None:
-            raise UsageError(messages.RUN_MISSING(attempt=attempt))
-        self._noted.runs[attempt] = run_id
-        return run_id
-
-    def _found(self, kind: str, name: str) -> str | None:
-        """The run of an attempt or study that an earlier process made; None if there is none."""
-        wanted = f"tags.`{KIND}` = '{kind}' AND tags.`{ATTEMPT}` = '{name}'"
-        runs = self._client.search_runs([self._experiment()], wanted, max_results=1)
-        return str(runs[0].info.run_id) if runs else None
+    def _run_of(self, name: str) -> str:
+        run = self._of(name).run
+        if run is None:
+            raise UsageError(messages.RUN_MISSING(attempt=name))
+        return str(run.info.run_id)
 
     def _last_step(self, run_id: str) -> int:
         history = self._client.get_metric_history(run_id, "m_recall")
         return max((each.step for each in history), default=0)
 
-    def _experiment(self) -> str:
-        assert self._noted.experiment is not None, "a log begins with the opening of its study"
-        return self._noted.experiment
+    def _experiment_id(self) -> str:
+        assert self._experiment is not None, "a log begins with the opening of its study"
+        return str(self._experiment.experiment_id)
 
-    def _record_now(self) -> StudyRecord:
-        """The study as it was last opened; read from earlier lines if another process exported those."""
-        if self._record is None:
-            opened = [line for line in lines_of(self._folder / LOG_FILE)
-                      if line.kind == "opened" and line.number <= self._noted.number]
-            event = opened[-1].event()
-            assert isinstance(event, Opened)
-            self._record = event.record
-        return self._record
+    def _runs(self) -> dict[str, str]:
+        """Ids of runs by attempt."""
+        return {name: each.run.info.run_id for name, each in (self._exported or {}).items() if each.run is not None}
 
-    def _read_note(self) -> _Noted:
-        """The note of the export; a new one if it belongs to another log or another store."""
-        plain = read_json(self._folder / EXPORT_FILE, most_bytes=1 << 28)
-        known = {each.name for each in fields(_Noted)}
-        noted = _Noted(**{key: plain[key] for key in known & plain.keys()}) if isinstance(plain, Mapping) else _Noted()
-        log = name_of_log(self._folder / LOG_FILE)
-        if noted.log == log and noted.uri == shown_url(self._uri):
-            return noted
-        return _Noted(log=log, uri=shown_url(self._uri))
+    def _note(self) -> None:
+        experiment = self._experiment
+        write_json(self._folder / EXPORT_FILE, {
+            "uri": shown_url(self._uri), "experiment": None if experiment is None else experiment.experiment_id,
+            "name": None if experiment is None else experiment.name, "runs": self._runs(), "number": self.number,
+            "refused": self.refused,
+        }, durable=False)
 
-    def _note(self, line: Line) -> None:
-        self._noted.offset, self._noted.number = line.end, line.number
-        write_json(self._folder / EXPORT_FILE, vars(self._noted), durable=False)
+
+def differences(uri: str, folder: Path) -> list[str]:
+    """See `MlflowExport.differences`; makes no database either."""
+    if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
+        return [f"{sum(1 for _ in lines_of(folder / LOG_FILE))} events are not in MLflow"]
+    return MlflowExport(uri, folder, series="all", file=lambda name: None).differences()
+
+
+class _Counted:
+    """MLflow's client, whose answers are counted."""
+
+    def __init__(self, client: MlflowClient, export: MlflowExport) -> None:
+        self._client, self._export = client, export
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            answer = getattr(self._client, name)(*given, **named)
+            self._export.answers += 1
+            return answer
+
+        return call
+
+
+def _matching(runs: list[Run], at: float) -> _Exported:
+    """Of the runs of one name that which began at a moment; all others are stale."""
+    ours = [run for run in runs if run.info.start_time == round(1000 * at)][:1]
+    return _Exported(run=ours[0] if ours else None, stale=[run for run in runs if run not in ours])
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more attempts" if len(names) > 3 else "")
 
 
 _OF_THE_CURVE = frozenset({
@@ -332,18 +550,16 @@ def _grouped(lines: Sequence[Line]) -> Iterator[list[Line]]:
         yield from [group] if is_points else ([line] for line in group)
 
 
-def _require_ours(uri: str, record: StudyRecord, experiment: Experiment) -> None:
-    """StudyConflict if an MLflow experiment with the study's name cannot hold the study, or is in a SQLite file that
-    was copied with its home: files would go to the original's folder."""
-    if experiment.tags.get(KIND) != "study" or experiment.tags.get("fingerprint") not in (None, record.fingerprint):
-        raise StudyConflict(messages.EXPERIMENT_TAKEN(study=record.name, number=experiment.experiment_id))
-    wanted, known = artifact_location(uri, record.name), str(experiment.artifact_location)
+def _require_no_copy(uri: str, experiment: Experiment) -> None:
+    """StudyConflict for an experiment in a SQLite file that was copied with its home: files would go to the original's
+    folder."""
+    wanted, known = artifact_location(uri, experiment.name), str(experiment.artifact_location)
     if not uri.startswith(SQLITE) or wanted is None or not known.startswith("file:"):
         return
     if _path_of(known).resolve() != _path_of(wanted).resolve():
-        raise StudyConflict(
-            messages.STORE_COPIED(study=record.name, store=shown_url(uri), folder=_path_of(known))
-        )
+        raise StudyConflict(messages.STORE_COPIED(
+            study=experiment.name, store=shown_url(uri), folder=_path_of(known)
+        ))
 
 
 def _path_of(file_uri: str) -> Path:

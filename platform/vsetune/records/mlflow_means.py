@@ -25,7 +25,7 @@ _FEWEST = 2
 _RECALLS = tuple(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
 _TOTALS = ("best_m_recall", "epochs_to_best")
 _OVER = "vsetune.attempts"
-"""Tag of a mean: fingerprint of the attempts that it is over."""
+"""Tag of a mean: fingerprint of the attempts that it is over, with their end."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ class MeanCurve:
 
     @property
     def over(self) -> str:
-        return fingerprint_of({"attempts": [each.attempt_id for each in self.attempts]})
+        return fingerprint_of({
+            "attempts": [each.attempt_id for each in self.attempts], "ended": self.ended, "totals": dict(self.totals)
+        })
 
     @property
     def seeds(self) -> str:

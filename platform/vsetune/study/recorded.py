@@ -5,21 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vsetune.config.spec.base import known_name
 from vsetune.config.spec.loading import parse_spec
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, DamagedCheckpoint, DataError, StaleCheckpoint, StorageError, UsageError
 from vsetune.records.events import AttemptRecord
 from vsetune.records.log import lines_of, refreshed
 from vsetune.records.studies import BEST_FILE, EXPORT_FILE, Studies, folder_of_study
 from vsetune.records.study_lock import LOCK_FILE
+from vsetune.storage.addresses import shown_url
 from vsetune.storage.home_files import bring_mirrored
 from vsetune.storage.paths import remote_place
 from vsetune.storage.whole_files import read_json, safetensors_flaw
 from vsetune.study import messages
 from vsetune.study.kept_plugins import load_kept, study_folder_of
+from vsetune.study.places import tracking_uri
 
 if TYPE_CHECKING:
     import torch
@@ -164,11 +167,33 @@ def examine(studies: Studies, study: str) -> list[Finding]:
         recorded = RecordedAttempt(attempt, folder / "trials" / attempt.start.trial)
         found += _of_weights(studies, recorded)
     note = read_json(folder / EXPORT_FILE, most_bytes=1 << 28)
-    waiting = last - int(note["number"]) if isinstance(note, dict) else 0
-    if waiting > 0 and studies.state(study).status != "running":
-        what = f"{waiting} events are not in MLflow"
-        found.append(Finding(f"study {study}", what, f"vsetune tracking flush {study}"))
+    if isinstance(note, dict) and last >= 0 and studies.state(study).status != "running":
+        found += _of_mlflow(studies, study, note, last)
     return found
+
+
+def _of_mlflow(studies: Studies, study: str, note: dict[str, Any], last: int) -> list[Finding]:
+    """How MLflow's runs of an exported study differ from its log; by the note of the last export where the address that
+    this went to is not known."""
+    where, flush = f"study {study}", f"vsetune tracking flush {study}"
+    tracking = dict(studies.record(study).config.get("tracking") or {})
+    try:
+        uri = tracking_uri(parse_spec(tracking, TrackingSpec, where=f"{where}: tracking"))
+        if uri is not None and shown_url(uri) == note.get("uri"):
+            from vsetune.records.mlflow_export import differences
+
+            bring = f"vsetune tracking import --tracking-uri URI {study}"
+            here = f"{bring} brings home what the log has lost; {flush} goes on from the log"
+            return [
+                Finding(where, what, flush if what.endswith("not in MLflow") else here)
+                for what in differences(uri, folder_of_study(study))
+            ]
+    except StorageError as error:
+        return [Finding(where, f"cannot be compared with MLflow ({error})", "repeat when it answers")]
+    except UsageError:  # a masked password in the address
+        pass
+    waiting = last - int(note["number"]) + len(note.get("refused", ()))
+    return [Finding(where, f"{waiting} events are not in MLflow", flush)] if waiting else []
 
 
 def _of_weights(studies: Studies, attempt: RecordedAttempt) -> list[Finding]:

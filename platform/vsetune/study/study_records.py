@@ -15,11 +15,12 @@ from vsetune.errors import StudyConflict, UsageError
 from vsetune.records.events import Drawn
 from vsetune.records.exporter import Export, Exporter
 from vsetune.records.log import LogWriter
-from vsetune.records.studies import Studies, folder_of_study
+from vsetune.records.studies import EXPORT_FILE, Studies, folder_of_study
 from vsetune.records.study_history import StudyHistory
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch, Refusal, Sampled
 from vsetune.storage.paths import remote_place
+from vsetune.storage.whole_files import read_json
 from vsetune.study import messages
 from vsetune.study.confirmations import trial_id
 from vsetune.study.places import tracking_uri
@@ -91,8 +92,14 @@ def logged_search(
     )
 
 
-def export_records(study: str, tracking: TrackingSpec | None, *, patience_s: float) -> tuple[int, str]:
-    """Exports the log of a study to MLflow. Returns (number of events left, why). tracking: None for that of its file.
+_ANSWER_S = 300.0
+"""A slow MLflow gives one answer in that time, also to a file's upload."""
+
+
+def export_records(study: str, tracking: TrackingSpec | None, *, patience_s: float) -> tuple[int, str, str]:
+    """Exports the log of a study to MLflow. Returns (number of events left, why, name of its experiment).
+
+    tracking: None for that of its file. patience_s: how long to wait for an MLflow that is away.
 
     UsageError if there is no MLflow to export to; StudyConflict while the study's driver runs, which exports it itself.
     """
@@ -103,8 +110,9 @@ def export_records(study: str, tracking: TrackingSpec | None, *, patience_s: flo
     if uri is None:
         raise UsageError(messages.NOT_EXPORTED(study=study))
     with held_home(folder) as held, _opened(folder, held, uri, tracking.series) as records:
-        left = records.exporter.deliver(patience_s)
-        return left, records.exporter.outage() or "it is slow; repeat"
+        left = records.exporter.deliver(patience_s, answer_s=_ANSWER_S)
+        why = records.exporter.outage() or "it is slow; repeat"
+        return left, why, (read_json(folder / EXPORT_FILE, most_bytes=1 << 28) or {}).get("name") or study
 
 
 def kept_names(folder: Path, files: Sequence[Path]) -> list[str]:
