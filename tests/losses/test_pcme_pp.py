@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -87,7 +88,26 @@ def test_value_equals_plain_loops_on_duplicate_images(seed, variant) -> None:
 def test_pseudo_positives_are_all_that_is_at_least_as_near_as_the_pair() -> None:
     logits = torch.tensor([[0.0, 1.0, -1.0], [0.0, 0.0, -2.0], [3.0, 4.0, 5.0]])
     expected = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=torch.bool)
-    assert torch.equal(pseudo_positives(logits, torch.eye(3, dtype=torch.bool)), expected)
+    assert torch.equal(pseudo_positives(logits, torch.eye(3, dtype=torch.bool), rounding=torch.tensor(0.0)), expected)
+
+
+@pytest.mark.parametrize("has_spread", [False, True])
+@pytest.mark.parametrize("length", [1.0, 30.0])
+def test_equal_items_whose_last_bits_differ_stay_as_near_as_the_pair(length: float, has_spread: bool) -> None:
+    """Equal captions that were encoded in two chunks differ by rounding, which decides about no pseudo-positive."""
+    places = torch.arange(24)
+    drawn = [length * unit(24, 64, seed=seed, dtype=torch.float32) for seed in range(2)]
+    scales = [unit(24, 64, seed=seed, dtype=torch.float32) - 2 if has_spread else None for seed in (2, 3)]
+    repeated = [
+        Items(vectors[places % count], None if scale is None else scale[places % count])
+        for vectors, scale, count in zip(drawn, scales, (9, 5), strict=True)
+    ]
+    loss = build_loss(PcmePpSpec(pseudo_weight=1.0, kl_weight=0.0))
+    exact = loss(batch(*repeated, places)).value.item()
+    for seed in range(20):
+        torch.manual_seed(seed)
+        rounded = [replace(each, vectors=each.vectors * (1 + 3e-7 * torch.randn(24, 64))) for each in repeated]
+        assert loss(batch(*rounded, places)).value.item() == pytest.approx(exact, rel=1e-5)
 
 
 def test_points_have_no_spread_and_no_divergence() -> None:

@@ -76,8 +76,7 @@ class CrossBatchMemory(LossOfLosses):
         self.register_load_state_dict_pre_hook(_adopt_semantic_width)  # type: ignore[no-untyped-call]
 
     def forward(self, inputs: LossInputs) -> LossOutput:
-        """Raises ConfigError for a batch without one embedding per item, or without semantic vectors of the size that it
-        stores."""
+        """Raises ConfigError for a batch without one embedding per item, or without semantic vectors of one size."""
         if not self._has_started:
             return self.inner(inputs)
         images, captions = require_embeddings(inputs, "memory_size", self.images.shape[1])

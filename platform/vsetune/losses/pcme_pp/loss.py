@@ -4,10 +4,10 @@
     L = 2 mean_ij H(m_ij, z_ij) + alpha (mean_ij H(m^v_ij, z_ij) + mean_ij H(m^t_ij, z_ij)) + w_kl KL,   z = b - a d
 
 H is the logistic cross-entropy, m the matches of the batch. m^v adds the pseudo-positives of images to m: captions that
-are at least as near to an image as its own caption. m^t adds those of captions. The factor 2 stands for the two
-directions, which are equal. KL is a mean over items and dimensions; those of images and captions are added. Networks
-here give the logarithm s of a standard deviation, so var = e^(2 s). The augmentation by mixed images (MSDA) is not part
-of the loss.
+are at least as near to an image as its own caption, up to rounding. m^t adds those of captions. The factor 2 stands for
+the two directions, which are equal. KL is a mean over items and dimensions; those of images and captions are added.
+Networks here give the logarithm s of a standard deviation, so var = e^(2 s). The augmentation by mixed images (MSDA) is
+not part of the loss.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from vsetune.losses.parts.pairing import diagonal, pair_negatives
 from vsetune.losses.parts.products import squared_distances
 from vsetune.losses.pcme.loss import kl_to_standard_normal
 from vsetune.losses.pcme_pp.spec import PcmePpSpec
+from vsetune.metrics.vectors import lengths
 
 
 def closed_form_distances(images: Items, captions: Items) -> Tensor:
@@ -46,9 +47,24 @@ def _spread(items: Items, like: Tensor) -> Tensor:
     return (2 * at_least_float32(items.log_scales)).exp().sum(dim=1)
 
 
-def pseudo_positives(logits: Tensor, matches: Tensor) -> Tensor:
-    """(B, B) bool: the matches, and the entries that score at least as high as the diagonal one of their row."""
-    return matches | (logits >= logits.diagonal()[:, None])
+@torch.no_grad()
+def rounding_of_distances(images: Items, captions: Items) -> Tensor:
+    """Scalar, below which two distances of the batch count as equal: 100 times the last bit of their largest terms.
+
+    Equal captions that were encoded in other batches, chunks or processes differ by less.
+    """
+    terms = [
+        (lengths(at_least_float32(each.vectors)).square()[:, 0] + _spread(each, each.vectors)).amax()
+        for each in (images, captions)
+    ]
+    total = terms[0] + terms[1]
+    return 100 * torch.finfo(total.dtype).eps * total
+
+
+def pseudo_positives(logits: Tensor, matches: Tensor, *, rounding: Tensor) -> Tensor:
+    """(B, B) bool: the matches, and the entries that score at least as high as the diagonal one of their row. rounding:
+    scalar >= 0, how much lower a score may be that counts as equal."""
+    return matches | (logits >= logits.diagonal()[:, None] - rounding)
 
 
 def matching_loss(logits: Tensor, targets: Tensor, counted: Tensor) -> Tensor:
@@ -90,8 +106,9 @@ class PcmePp(Loss):
         value = 2 * matching_loss(logits, matches, counted)
         parts = {"matching": value.detach()}
         if spec.pseudo_weight > 0:
-            of_images = pseudo_positives(logits, matches)
-            of_captions = pseudo_positives(logits.T, matches).T
+            rounding = self.scale.detach().abs() * rounding_of_distances(images, captions)
+            of_images = pseudo_positives(logits, matches, rounding=rounding)
+            of_captions = pseudo_positives(logits.T, matches, rounding=rounding).T
             pseudo = matching_loss(logits, of_images, counted) + matching_loss(logits, of_captions, counted)
             value, parts["pseudo"] = value + spec.pseudo_weight * pseudo, pseudo.detach()
         if spec.kl_weight > 0:
