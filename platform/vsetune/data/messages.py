@@ -144,10 +144,12 @@ INDEX_SHARD_MISSING = Message(
     "VSE-D096", "{shard}: missing; put it there and repeat the command, which reads it alone, or set on_damaged: skip."
 )
 INDEX_SHARD_DAMAGED = Message(
-    "VSE-D097", "{shard}: damaged behind {images:,} images ({reason}); repair it and repeat the command, which reads "
-    "it alone, or set on_damaged: skip to use these."
+    "VSE-D097", "{shard}: cannot be read to its end ({reason}), {images:,} images stand before that; mend it and "
+    "repeat the command, which reads it alone, or set on_damaged: skip to use these."
 )
-SHARD_PATTERN = Message("VSE-D098", "{key}: {pattern} names no shards ({reason}); need braces like {{000..299}}.")
+SHARD_PATTERN = Message(
+    "VSE-D098", "{key}: {pattern} names no shards ({reason}); need a file, braces like {{000..299}}, or *.tar."
+)
 SHARD_TWICE = Message("VSE-D099", "{key}: {shard} is listed under {other} too; name each shard once.")
 INDEX_SPLIT_EMPTY = Message(
     "VSE-D100", "split {split}: none of its samples has a picture and a caption ({reasons}); check its shards and "

@@ -25,6 +25,7 @@ from pydantic import (
 
 from vsetune.config.spec.base import Name, Seed
 from vsetune.records import messages
+from vsetune.storage.addresses import has_controls
 
 AttemptStatus = Literal["running", "finished", "pruned", "failed", "killed"]
 """finished: trained to its budget. pruned: stopped by the scheduler. failed: an error. killed: its process died."""
@@ -58,7 +59,7 @@ _HASH = "[0-9a-f]{1,64}"
 
 def is_inside(name: Any) -> bool:
     """Whether a name, as exports and logs write it, is that of a file below a folder and cannot lead out of it."""
-    if not isinstance(name, str) or not name.isprintable() or "\\" in name or not 0 < len(name) <= _LONGEST_NAME:
+    if not isinstance(name, str) or has_controls(name) or "\\" in name or not 0 < len(name) <= _LONGEST_NAME:
         return False
     path = PurePosixPath(name)
     is_short = all(len(part.encode()) < 250 for part in path.parts)

@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 import traceback
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from vsetune.errors import ConfigError, DataError, one_line
 from vsetune.storage import messages
 
 _S3 = "s3://"
+_CONTROLS = {"Cc", "Cs", "Zl", "Zp"}
 
 
 def is_remote(url: str) -> bool:
@@ -34,6 +36,12 @@ def join(url: str, name: str) -> str:
     if is_remote(url):
         return f"{url.rstrip('/')}/{name}"
     return str(Path(url) / name)
+
+
+def has_controls(name: str) -> bool:
+    """Whether the name of a file has control characters, line separators or halves of surrogate pairs. Blanks and
+    formatting characters of any script are none of them: names have them."""
+    return not name.isprintable() and any(unicodedata.category(sign) in _CONTROLS for sign in name)
 
 
 def bucket_and_key(url: str) -> tuple[str, str]:

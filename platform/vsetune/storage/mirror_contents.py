@@ -15,7 +15,7 @@ from typing import Any
 
 from vsetune.errors import DataError, StorageError, one_line
 from vsetune.storage import messages
-from vsetune.storage.addresses import join
+from vsetune.storage.addresses import has_controls, join
 from vsetune.storage.hashes import HashingReader, sha256_hex, sha256_of_file
 from vsetune.storage.s3 import (
     NothingThere,
@@ -185,7 +185,7 @@ def _parsed_file(plain: Any) -> StoredFile:
 def _plain_name(name: str) -> str:
     """The name, unchanged. ValueError for a name that could lead out of its folder."""
     parts = PurePosixPath(name).parts
-    if not parts or name.startswith("/") or ".." in parts or not name.isprintable() or "\\" in name:
+    if not parts or name.startswith("/") or ".." in parts or has_controls(name) or "\\" in name:
         raise ValueError(f"a file called {one_line(name)}")
     return name
 

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import shutil
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mock_bucket import bucket
 from outside_files import jpeg, make_index, recipe, sample, write_outside, write_shards, write_tar
 from refusals import problems_of, refused
 
 from vsetune.config.sources.index_recipe import IndexRecipe
+from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput
 from vsetune.data import messages
+from vsetune.data.batches.reader import training_batches
 from vsetune.data.looking.verify import verify
 from vsetune.data.making import index as index_module
 from vsetune.data.making.index import index
 from vsetune.data.making.shard_index import difference_hash, index_shard
 from vsetune.data.progress import SilentProgress
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.outside_shards import AGAIN, APART, DOTS, DOTS_ONE_SIDED, LINK
 from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.shards import iter_captions, split_records
 from vsetune.errors import ConfigError, StudyConflict
 from vsetune.storage.hashes import sha256_of_file
+
+__all__ = ["bucket"]
+
+PIXELS = NetworkReads(pixels=PixelInput(size=8, crop_low=0.3, swaps_sides=True))
+NUL = "caption has a NUL character (is it UTF-16?)"
 
 
 def left_out(dataset) -> list[dict[str, str]]:
@@ -112,11 +124,11 @@ def test_broken_samples_are_left_out_counted_and_listed(tmp_path):
     dataset = make_index(tmp_path)
     assert dataset.split("train").images == 16 + 2
     assert {row["image"]: row["reason"].partition(":")[0] for row in left_out(dataset)} == {
-        "train-1/000000001": "picture cannot be decoded", "train-1/000000002": "no caption",
+        "train-1/000000001": "picture cannot be decoded", "train-1/000000002": "caption is empty",
         "train-1/000000003": "picture cannot be decoded", "train-1/000000004": "no .txt",
-        "train-1/000000005": "no picture", "train-1/000000006": ".txt unreadable",
+        "train-1/000000005": "no picture", "train-1/000000006": ".txt is UTF-16, need UTF-8",
     }
-    assert "train: 6 of 24 samples are broken and left out (2 picture cannot be decoded" in dataset.manifest.notes[0]
+    assert "train: 6 of 24 samples are left out (2 picture cannot be decoded" in dataset.manifest.notes[0]
     kept = [record.name for _, record in split_records(dataset, "train") if record.name.startswith("train-1/")]
     assert kept == ["train-1/000000000", "train-1/000000007"]
     assert verify(dataset.path) == []
@@ -128,6 +140,166 @@ def test_a_key_that_comes_again_is_not_a_second_sample(tmp_path):
                for suffix, content in (("jpg", jpeg(1)), ("txt", text))]
     write_tar(tmp_path / "train-0.tar", members)
     assert list(iter_captions(make_index(tmp_path), "train"))[:2] == ["first", "other"]
+
+
+def indexed_members(folder: Path, members: list[tuple[str, bytes | str]], **changes: Any) -> Dataset:
+    """Of one train shard with these members."""
+    write_shards(folder)
+    pictures = [(name, content.encode() if isinstance(content, str) else content) for name, content in members]
+    write_tar(folder / "train-0.tar", pictures)
+    return make_index(folder, shards=str(folder / "train-0.tar"), **changes)
+
+
+def names_and_captions(dataset: Dataset) -> dict[str, list[str]]:
+    return {record.name: record.captions for _, record in split_records(dataset, "train")}
+
+
+def pairs(*keys: str, suffixes: tuple[str, str] = ("jpg", "txt")) -> list[tuple[str, bytes | str]]:
+    """Members of a picture and a caption for each key; the caption is the key."""
+    return [member for number, key in enumerate(keys) for member in (
+        (f"{key}.{suffixes[0]}", jpeg(number)), (f"{key}.{suffixes[1]}", f"a {key}")
+    )]
+
+
+def test_every_member_is_used_or_left_out_with_its_reason(tmp_path):
+    dataset = indexed_members(tmp_path, [
+        *pairs("a", "a", "v1.0/b", "7.5", "7.6", "c.small"), ("d.input.jpg", b"x"), ("d.output.txt", b"x"),
+        ("notes", b"x"), ("v1.0/.DS_Store", b"x"), ("._a.jpg", b"x"), ("e.npy", b"x"), ("__shard__/about.txt", b"{}"),
+        ("f.jpg", jpeg(1)), *pairs("g"), ("f.txt", b"late"), *pairs("g", "h"), ("h.npy", b"x"), ("a.json", b"{}"),
+    ])
+    assert names_and_captions(dataset) == {"train-0/v1.0/b": ["a v1.0/b"], "train-0/g": ["a g"], "train-0/h": ["a h"]}
+    assert sorted((row["image"].removeprefix("train-0/"), row["reason"]) for row in left_out(dataset)) == [
+        ("._a.jpg", "hidden file"), ("7.5", DOTS), ("7.6", DOTS), ("a", "two members .txt"), ("c.small", DOTS),
+        ("d", f"{DOTS_ONE_SIDED}: it has .input.jpg, .output.txt"), ("e", "no .txt: it has .npy"), ("f", APART),
+        ("g", AGAIN), ("notes", "file without a suffix"), ("v1.0/.DS_Store", "hidden file"),
+    ]
+    assert f"train: 11 of 14 samples are left out (3 {DOTS}, 2 hidden file, " in dataset.manifest.notes[0]
+    assert verify(dataset.path) == []
+
+
+def test_keys_end_at_the_last_dot_on_request(tmp_path):
+    dataset = indexed_members(
+        tmp_path, pairs("22.05", "v1.0/22.06", "plain", suffixes=("PNG", "txt")), key_ends_at="last_dot"
+    )
+    assert [*names_and_captions(dataset)] == ["train-0/22.05", "train-0/v1.0/22.06", "train-0/plain"]
+    assert [row["image"] for row in left_out(dataset)] == []
+    samples = [each for batch in training_batches(
+        dataset, "train", batch_size=2, batch_unit="pairs", seed=1, epoch=0, shuffle_pairs=6, reads=PIXELS
+    ) for each in batch.image_ids.tolist()]
+    assert sorted(samples) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("order", [("jpg", "txt"), ("txt", "jpg"), ("cls", "jpg", "txt"), ("txt", "cls", "jpg")])
+def test_members_that_are_apart_are_told_with_the_way_to_mend_it(tmp_path, order):
+    content = {"jpg": jpeg(1), "txt": b"a thing", "cls": b"3"}
+    members = [(f"{key}.{suffix}", content[suffix]) for suffix in order for key in ("a", "b")]
+    with refused(messages.INDEX_SPLIT_EMPTY, split="train", reasons=f"2 {APART}"):
+        indexed_members(tmp_path, members)
+    assert "tar --sort=name" in APART
+
+
+LINES = "\ufeffa dog\u2028 on a hill \r\n\n  \nA cat\x85sleeps\ra bird\n\n"
+
+
+def test_texts_of_several_lines_are_one_caption_or_one_of_each_line_and_the_index_says_which(tmp_path):
+    members = [("a.jpg", jpeg(1)), ("a.txt", LINES), ("b.jpg", jpeg(2)), ("b.txt", "one\n")]
+    one = indexed_members(tmp_path, members)
+    assert names_and_captions(one)["train-0/a"] == [LINES.strip("\ufeff\n")]
+    assert any("train: 1 of 2 texts have several lines" in note and "txt_lines" in note for note in one.manifest.notes)
+    lines = indexed_members(tmp_path, members, captions="txt_lines", output=str(tmp_path / "lines"))
+    assert names_and_captions(lines) == {
+        "train-0/a": ["a dog\u2028 on a hill", "A cat\x85sleeps", "a bird"], "train-0/b": ["one"]
+    }
+    assert [*iter_captions(lines, "train")] == ["a dog\u2028 on a hill", "A cat\x85sleeps", "a bird", "one"]
+    assert left_out(lines) == [
+        {"split": "train", "image": "train-0/a", "reason": f"caption is empty: number {n}"} for n in (2, 3)
+    ]
+    assert lines.manifest.notes[0] == (
+        "train: 2 captions of the other samples are left out (2 caption is empty); left_out.csv lists them"
+    )
+    assert sum("each line of a .txt is a caption" in note for note in lines.manifest.notes) == 1
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    (b"\xef\xbb\xbfa zebra", "a zebra"), (b"a horse\r\n", "a horse"), ("\ufeff\ufeff a\ufeff b", "a b"),
+    ("\u3000 a\tb\xa0", "a\tb"), ("", "caption is empty"), ("\ufeff \u3000\n", "caption is empty"),
+    ("a lion".encode("utf-16"), ".txt is UTF-16, need UTF-8"), ("a lion".encode("utf-16-be"), NUL), (b"a\0b", NUL),
+    ("caf\xe9".encode("latin-1"), ".txt is not UTF-8 (latin-1?): byte 0xe9 at 3"),
+    ("x" * 20_001, "caption is longer than 20,000 characters"),
+])
+def test_a_text_is_read_without_marks_and_blanks_or_told(tmp_path, text, expected):
+    dataset = indexed_members(tmp_path, [*pairs("z"), ("a.jpg", jpeg(1)), ("a.txt", text)])
+    told = {row["image"]: row["reason"] for row in left_out(dataset)}
+    assert names_and_captions(dataset).get("train-0/a", [told.get("train-0/a")]) == [expected]
+
+
+def test_captions_of_a_list_that_cannot_be_used_are_counted_and_the_others_kept(tmp_path):
+    found = ["\ufeffa cat ", "", "  ", None, "a\0b", "x" * 20_001, "a dog", "\udc00"]
+    dataset = indexed_members(
+        tmp_path, [("a.jpg", jpeg(1)), ("a.json", json.dumps({"captions": found}))], captions="json.captions"
+    )
+    assert names_and_captions(dataset) == {"train-0/a": ["a cat", "a dog"]}
+    assert [row["reason"].partition(":")[0] for row in left_out(dataset)] == [
+        "caption is empty", "caption is empty", "caption is no text", NUL, "caption is longer than 20,000 characters",
+        "caption has half of a surrogate pair",
+    ]
+
+
+@pytest.mark.parametrize("key", [
+    "15\u202fUhr", "\u56fe\u3000\u4e09", "a\xa0b", "\u200fx", "f\xad/\U0001f469\u200d\U0001f680", "back\\slash",
+])
+def test_names_with_the_blanks_of_any_script_are_read(tmp_path, key):
+    dataset = indexed_members(tmp_path, pairs("a", key, "c"))
+    assert [*names_and_captions(dataset)] == ["train-0/a", f"train-0/{key}", "train-0/c"]
+
+
+def test_links_are_left_out_by_name(tmp_path):
+    write_shards(tmp_path)
+    with tarfile.open(tmp_path / "train-0.tar", "a") as tar:
+        for type_ in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+            link = tarfile.TarInfo(f"x{type_.decode()}.jpg")
+            link.type, link.linkname = type_, "000000000.jpg"
+            tar.addfile(link)
+            text = tarfile.TarInfo(f"x{type_.decode()}.txt")
+            text.size = 1
+            tar.addfile(text, io.BytesIO(b"x"))
+    dataset = make_index(tmp_path)
+    assert dataset.split("train").images == 24
+    assert [row["reason"] for row in left_out(dataset)] == [f".jpg {LINK}: to 000000000.jpg"] * 2
+
+
+@pytest.mark.parametrize("pattern", ["*.tar", "t*-{0..2}.tar", "train-[0-2].tar", "train-?.tar"])
+def test_wildcards_name_the_shards_that_are_there_in_order(tmp_path, pattern):
+    write_shards(tmp_path)
+    (tmp_path / "folder.tar").mkdir()
+    dataset = make_index(tmp_path, shards=str(tmp_path / pattern))
+    assert [Path(shard.outside.address).name for shard in dataset.split("train").shards] == [
+        f"train-{number}.tar" for number in range(3)
+    ]
+    told = [note for note in dataset.manifest.notes if "matches 1 of validation, not used for train" in note]
+    assert len(told) == (pattern[0] == "*")
+
+
+def test_wildcards_of_a_bucket_match_no_slash(tmp_path, bucket):
+    write_shards(tmp_path)
+    for path in tmp_path.glob("*.tar"):
+        bucket.upload_file(str(path), "data", f"web/{path.name}")
+        bucket.upload_file(str(path), "data", f"web/deeper/{path.name}")
+    dataset = make_index(tmp_path, shards="s3://data/w*/tr*.tar", validation="s3://data/web/val-0.tar")
+    assert [shard.outside.address for shard in dataset.split("train").shards] == [
+        f"s3://data/web/train-{number}.tar" for number in range(3)
+    ]
+
+
+@pytest.mark.parametrize(("shards", "told"), [
+    ("none*.tar", "nothing there matches"), ("val*.tar", "all that match are named under validation"),
+    (".", "it is a folder; name the shards in it, such as "),
+])
+def test_a_pattern_without_shards_is_refused(tmp_path, shards, told):
+    write_shards(tmp_path)
+    with refused(messages.SHARD_PATTERN, key="shards") as caught:
+        make_index(tmp_path, shards=str(tmp_path / shards))
+    assert told in str(caught.value)
 
 
 def test_missing_and_cut_shards_are_named_and_nothing_else_is_lost(tmp_path, reads):

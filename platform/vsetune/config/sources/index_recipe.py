@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -14,15 +14,18 @@ from vsetune.config.sources.recipe import expand_path
 from vsetune.config.spec.base import Count, Spec
 from vsetune.storage.paths import PathText
 
-CAPTIONS_AT = r"^(txt|json\.[A-Za-z0-9_-]{1,60})$"
-"""Place of the captions in a sample: the member `txt`, or a field of the member `json`."""
+CAPTIONS_AT = r"^(txt|txt_lines|json\.[A-Za-z0-9_-]{1,60})$"
+"""Place of the captions in a sample: the member `txt` or its lines, or a field of the member `json`."""
+KeyEnd = Literal["first_dot", "last_dot"]
+"""Dot in the name of a member (without folders) that ends the key of its sample; its suffix begins behind it."""
 
 
 class ShardSource(Spec):
     """Shards that belong together."""
 
     shards: PathText = Field(
-        description="path or s3:// address, `{00000..00999}` for a row of them; relative: under the working directory",
+        description="path or s3:// address, `{00000..00999}` for a row of them, `*.tar` for those that are there and "
+        "that no other key names; relative: under the working directory",
     )
     weight: float = Field(
         1.0, gt=0, le=1000, description="how often an epoch reads each image; 0.5: half of the images, others in every "
@@ -42,11 +45,18 @@ Sources = Annotated[list[ShardSource], BeforeValidator(_as_sources)]
 class IndexSpec(Spec):
     """Shards that are read as they are."""
 
+    later_keys: ClassVar[tuple[str, ...]] = ("key_ends_at",)
+
     shards: Sources = Field(min_length=1, max_length=1000, description="of the train split: a pattern, or a list")
     validation: Sources = Field(min_length=1, max_length=1000)
     test: Sources = Field(default_factory=list, max_length=1000, description="empty: there is no test split")
     captions: str = Field(
-        "txt", pattern=CAPTIONS_AT, description="`txt`, or `json.FIELD`: a caption, or a list of them, in that field",
+        "txt", pattern=CAPTIONS_AT, description="`txt`: the whole text is a caption; `txt_lines`: each line of it; "
+        "`json.FIELD`: a caption, or a list of them, in that field",
+    )
+    key_ends_at: KeyEnd = Field(
+        "first_dot", description="where names of members are split into key and suffix: `22.05.jpg` is 22 and 05.jpg "
+        "at the first dot, as webdataset splits it, and 22.05 and jpg at the last",
     )
     duplicates: Literal["report", "leave_out"] = Field(
         "report", description="what happens to train images that are in validation or test too",

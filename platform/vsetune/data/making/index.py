@@ -13,10 +13,13 @@ import io
 import itertools
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from glob import glob
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -52,6 +55,8 @@ from vsetune.storage.whole_files import make_folder, write_whole
 
 RECORDS, TEXTS, LEFT_OUT_FILE = ".index", "captions", "left_out.csv"
 _MOST_SHARDS = 1_000_000
+_WILDCARD = re.compile(r"[*?[]")
+_MOST_REASONS = 6
 _RECORD_BYTES = 1 << 30
 
 T = TypeVar("T", covariant=True)
@@ -91,7 +96,7 @@ def index(recipe: IndexRecipe, *, progress: ProgressSink, run_tasks: TaskRunner 
     manifest = indexed(recipe, place)
     if manifest is not None:
         return manifest
-    tasks = _tasks(recipe)
+    tasks, notes = _tasks(recipe)
     with _locked(place):
         run = _one_by_one if run_tasks is None else run_tasks
         first = [each for each in tasks if each.task.split != "train"]
@@ -105,7 +110,7 @@ def index(recipe: IndexRecipe, *, progress: ProgressSink, run_tasks: TaskRunner 
         problems = list(_damage(shards)) if recipe.on_damaged == "refuse" else []
         if problems:
             raise ConfigError(problems)
-        return _finish(recipe, shards, words, place)
+        return _finish(recipe, shards, words, place, notes)
 
 
 @dataclass(frozen=True)
@@ -125,33 +130,67 @@ class _Listed:
         return self.found
 
 
-def _tasks(recipe: IndexRecipe) -> list[_Listed]:
-    """All shards, each with its version. ConfigError for an impossible pattern or a shard that is listed twice."""
+def _tasks(recipe: IndexRecipe) -> tuple[list[_Listed], list[str]]:
+    """All shards, each with its version, and notes. ConfigError for an impossible pattern or a shard that is listed
+    twice; a wildcard means the shards that no other key lists."""
     listed: list[_Listed] = []
+    notes: list[str] = []
     numbers: Counter[str] = Counter()
     seen: dict[str, str] = {}
-    for split, key, source in recipe.sources():
-        for address in _addresses(source.shards, key):
+    expanded = [(split, key, source, list(_addresses(source.shards, key))) for split, key, source in recipe.sources()]
+    named = {address: key for _, key, _, found in expanded for address, is_matched in found if not is_matched}
+    for split, key, source, found in expanded:
+        elsewhere = [address for address, is_matched in found if is_matched and named.get(address, key) != key]
+        others = " and ".join(sorted({named[each] for each in elsewhere}))
+        if elsewhere and len(elsewhere) == len(found):
+            reason = f"all that match are named under {others}"
+            raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=source.shards, reason=reason))
+        if elsewhere:
+            notes.append(f"{split}: {source.shards} matches {len(elsewhere):,} of {others}, not used for {split}")
+        for address, _ in found:
+            if address in elsewhere:
+                continue
             if address in seen:
                 raise ConfigError(messages.SHARD_TWICE(key=key, shard=address, other=seen[address]))
             seen[address] = key
             task = IndexTask(
-                split, numbers[split], address, version_of(address), recipe.captions, recipe.perceptual
+                split, numbers[split], address, version_of(address), recipe.captions, recipe.key_ends_at,
+                recipe.perceptual,
             )
             listed.append(_Listed(task, source))
             numbers[split] += 1
-    return listed
+    return listed, notes
 
 
-def _addresses(pattern: str, key: str) -> list[str]:
-    """The shards that a pattern with braces names; absolute paths or s3:// addresses."""
+def _addresses(pattern: str, key: str) -> Iterator[tuple[str, bool]]:
+    """(shard, whether a wildcard matched it) of all that a pattern names; absolute paths or s3:// addresses."""
     try:
-        found = list(itertools.islice(braceexpand(pattern, escape=False), _MOST_SHARDS + 1))
+        named = list(itertools.islice(braceexpand(pattern, escape=False), _MOST_SHARDS + 1))
     except ValueError as error:
         raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=pattern, reason=one_line(error))) from error
-    if len(found) > _MOST_SHARDS:
+    if len(named) > _MOST_SHARDS:
         raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=pattern, reason=f"more than {_MOST_SHARDS:,} shards"))
-    return [each if is_remote(each) else os.path.abspath(each) for each in found]
+    for each in named:
+        address = each if is_remote(each) else os.path.abspath(each)
+        if not _WILDCARD.search(address) or (not is_remote(address) and storage.exists(address)):
+            if not is_remote(address) and os.path.isdir(address):
+                reason = f"it is a folder; name the shards in it, such as {one_line(each.rstrip('/'))}/*.tar"
+                raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=pattern, reason=reason))
+            yield address, False
+            continue
+        found = _matches(address)
+        if not found:
+            raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=pattern, reason="nothing there matches"))
+        yield from ((match, True) for match in found)
+
+
+def _matches(pattern: str) -> list[str]:
+    """The files or objects that a pattern with wildcards matches, sorted. A wildcard matches no slash."""
+    if not is_remote(pattern):
+        return sorted(path for path in glob(pattern) if not os.path.isdir(path))
+    start = pattern[: _WILDCARD.search(pattern).start()]  # type: ignore[union-attr]
+    slashes = pattern.count("/")
+    return sorted(each for each in s3.listing(start) if each.count("/") == slashes and fnmatchcase(each, pattern))
 
 
 def _one_by_one(
@@ -234,7 +273,9 @@ def _damage(shards: Sequence[_Listed]) -> Iterator[Problem]:
             )
 
 
-def _finish(recipe: IndexRecipe, shards: Sequence[_Listed], words: Counter[str], place: str) -> Manifest:
+def _finish(
+    recipe: IndexRecipe, shards: Sequence[_Listed], words: Counter[str], place: str, notes: list[str]
+) -> Manifest:
     """Write the list of left-out images, the vocabulary and, last of all, the manifest."""
     by_split = {
         split: [each for each in shards if each.task.split == split] for split in ("train", "validation", "test")
@@ -248,7 +289,7 @@ def _finish(recipe: IndexRecipe, shards: Sequence[_Listed], words: Counter[str],
         vocabulary=VocabularyInfo(
             sha256=sha256_hex(content), words=len(vocabulary), min_count=recipe.vocabulary_min_count
         ),
-        images_stored=True, recipe_fingerprint=recipe.content_fingerprint(), notes=_notes(recipe, by_split),
+        images_stored=True, recipe_fingerprint=recipe.content_fingerprint(), notes=[*notes, *_notes(recipe, by_split)],
     )
     _write(place, LEFT_OUT_FILE, _left_out_table(shards))
     _write(place, VOCABULARY_FILE, content)
@@ -262,7 +303,7 @@ def _split_info(recipe: IndexRecipe, split: str, listed: Sequence[_Listed]) -> S
     shards: list[ShardInfo] = []
     images = captions = 0
     for each in listed:
-        left_out = [*each.shard.left_out]
+        left_out = [*each.shard.undecodable]
         count, texts = each.shard.images, each.shard.captions
         if recipe.duplicates == "leave_out":
             left_out += each.shard.duplicates
@@ -274,13 +315,14 @@ def _split_info(recipe: IndexRecipe, split: str, listed: Sequence[_Listed]) -> S
             file=f"{each.task.name}.tar", sha256=each.shard.sha256, bytes=each.shard.bytes, images=count,
             captions=texts, first_image=images, first_caption=captions,
             outside=OutsideShard(
-                address=each.task.address, captions=each.task.captions, texts=f"{TEXTS}/{each.texts_sha256}.jsonl",
-                texts_sha256=each.texts_sha256, left_out=left_out, weight=each.source.weight,
+                address=each.task.address, captions=each.task.captions, key_ends_at=each.task.key_ends_at,
+                texts=f"{TEXTS}/{each.texts_sha256}.jsonl", texts_sha256=each.texts_sha256, left_out=left_out,
+                weight=each.source.weight,
             ),
         ))
         images, captions = images + count, captions + texts
     if not shards:
-        raise DataError(messages.INDEX_SPLIT_EMPTY(split=split, reasons=_reasons(listed)))
+        raise DataError(messages.INDEX_SPLIT_EMPTY(split=split, reasons=_counts(_reasons(listed)) or "no samples"))
     with_images = [each.shard for each in listed if each.shard.images]
     return SplitInfo(
         images=images, captions=captions, captions_mean=captions / images, shards=shards,
@@ -308,11 +350,23 @@ def _notes(recipe: IndexRecipe, by_split: Mapping[str, Sequence[_Listed]]) -> li
         for listed in by_split.values() for each in listed if each.shard.damage
     ]
     for split, listed in by_split.items():
-        broken = sum(len(each.shard.left_out) for each in listed)
-        if broken:
+        images, reasons = sum(each.shard.images for each in listed), _reasons(listed)
+        if reasons:
             notes.append(
-                f"{split}: {broken:,} of {broken + sum(each.shard.images for each in listed):,} samples are broken and "
-                f"left out ({_reasons(listed)}); {LEFT_OUT_FILE} lists them"
+                f"{split}: {len(reasons):,} of {len(reasons) + images:,} samples are left out ({_counts(reasons)}); "
+                f"{LEFT_OUT_FILE} lists them"
+            )
+        unused = [reason for each in listed for reasons in each.shard.unused.values() for reason in reasons]
+        if unused:
+            notes.append(
+                f"{split}: {len(unused):,} captions of the other samples are left out ({_counts(unused)}); "
+                f"{LEFT_OUT_FILE} lists them"
+            )
+        has_lines = sum(each.shard.has_lines for each in listed)
+        if has_lines:
+            notes.append(
+                f"{split}: {has_lines:,} of {images:,} texts have several lines, and each is one caption; `captions: "
+                "txt_lines` makes a caption of each line"
             )
         doubles = Counter(found.alike for each in listed for found in each.shard.duplicates.values())
         if doubles:
@@ -322,24 +376,35 @@ def _notes(recipe: IndexRecipe, by_split: Mapping[str, Sequence[_Listed]]) -> li
                 f"{split}: {doubles.total():,} images are in an evaluation split too ({ways}), {done}; {LEFT_OUT_FILE} "
                 "lists them"
             )
+    if recipe.captions == "txt_lines":
+        notes.append("each line of a .txt is a caption; `captions: txt` makes one of a whole .txt")
     return notes
 
 
-def _reasons(listed: Sequence[_Listed]) -> str:
-    """`3 no .txt, 1 picture cannot be decoded`."""
-    counts = Counter(reason.partition(":")[0] for each in listed for reason in each.shard.left_out.values())
-    return ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common()) or "no samples"
+def _reasons(listed: Sequence[_Listed]) -> list[str]:
+    """Why samples are left out, for each of them."""
+    return [reason for each in listed for reasons in each.shard.left_out.values() for reason in reasons]
+
+
+def _counts(reasons: Sequence[str]) -> str:
+    """`3 no .txt, 1 picture cannot be decoded`: the causes, most frequent first."""
+    counts = Counter(reason.partition(":")[0] for reason in reasons).most_common()
+    rest = [f"{sum(count for _, count in counts[_MOST_REASONS:]):,} other"] if len(counts) > _MOST_REASONS else []
+    return ", ".join([*(f"{count:,} {cause}" for cause, count in counts[:_MOST_REASONS]), *rest])
 
 
 def _left_out_table(shards: Sequence[_Listed]) -> bytes:
-    """CSV of broken samples and duplicates."""
+    """CSV of samples that are not used, duplicates, and captions that are not used."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["split", "image", "reason"])
     for each in shards:
-        doubles = {key: f"{found.alike} as {found.of}" for key, found in each.shard.duplicates.items()}
-        for key, reason in (each.shard.left_out | doubles).items():
-            table.writerow([each.task.split, image_name(each.task.address, key), one_line(reason)])
+        doubles = {key: [f"{found.alike} as {found.of}"] for key, found in each.shard.duplicates.items()}
+        for key, reasons in itertools.chain.from_iterable(
+            found.items() for found in (each.shard.left_out, doubles, each.shard.unused)
+        ):
+            name = image_name(each.task.address, key)
+            table.writerows([each.task.split, name, one_line(reason)] for reason in reasons)
     return text.getvalue().encode(errors="replace")
 
 

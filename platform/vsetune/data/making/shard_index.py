@@ -14,9 +14,10 @@ import numpy as np
 from PIL import Image
 from pydantic import Field
 
+from vsetune.config.sources.index_recipe import KeyEnd
 from vsetune.config.spec.base import Spec
 from vsetune.data.stored import storage
-from vsetune.data.stored.outside_shards import OutsideSample, outside_samples
+from vsetune.data.stored.outside_shards import APART, OutsideSample, outside_samples
 from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.vocabulary import tokenise
@@ -42,6 +43,7 @@ class IndexTask:
     address: str
     version: str | None
     captions: str
+    key_ends_at: KeyEnd
     perceptual: bool
     known: tuple[str, str] = ("", "")
 
@@ -54,8 +56,9 @@ class IndexTask:
         """File name of the result: another content or other settings have another one. The place of the shard in the
         recipe does not count."""
         inputs = {
-            "format": 1, "address": self.address, "version": self.version, "captions": self.captions,
-            "perceptual": self.perceptual, "known": self.known[1], "is_training": self.split == "train",
+            "format": 2, "address": self.address, "version": self.version, "captions": self.captions,
+            "key_ends_at": self.key_ends_at, "perceptual": self.perceptual, "known": self.known[1],
+            "is_training": self.split == "train",
         }
         return f"{fingerprint_of(inputs)}.json"
 
@@ -72,7 +75,9 @@ class Duplicate(Spec):
 class IndexedShard(Spec):
     """What is known of a shard.
 
-    damage: empty for a sound shard; the samples before the damage are counted. left_out: reasons by key of sample.
+    damage: empty for a sound shard; the samples before the damage are counted. left_out: reasons by key of sample;
+    several if the key comes again. undecodable: samples of these that lack nothing but a sound picture. unused: why
+    captions of images are left out, by key. has_lines: images whose caption is a text of several lines.
     captions_min, captions_max: of one image. texts: the captions of each image, by key. words: counts in all captions,
     of the train split alone. duplicates: by key; they are counted in images, captions, texts and words. pictures: of
     evaluation splits alone, by key, the SHA-256 (16 hex digits) and the difference hash of the image (empty unless
@@ -86,7 +91,10 @@ class IndexedShard(Spec):
     captions: int = 0
     captions_min: int = 0
     captions_max: int = 0
-    left_out: dict[str, str] = Field(default_factory=dict)
+    left_out: dict[str, list[str]] = Field(default_factory=dict)
+    undecodable: list[str] = Field(default_factory=list)
+    unused: dict[str, list[str]] = Field(default_factory=dict)
+    has_lines: int = 0
     duplicates: dict[str, Duplicate] = Field(default_factory=dict)
     texts: dict[str, list[str]] = Field(default_factory=dict)
     words: dict[str, int] = Field(default_factory=dict)
@@ -115,7 +123,7 @@ def index_shard(task: IndexTask) -> IndexedShard:
         hashing = HashingReader(stream)
         damage = ""
         try:
-            for sample in outside_samples(cast(BinaryIO, hashing), task.captions):
+            for sample in outside_samples(cast(BinaryIO, hashing), task.captions, task.key_ends_at):
                 found.add(sample)
         except Flaw as flaw:
             damage = str(flaw)
@@ -131,19 +139,29 @@ class _Found:
     known: KnownPictures
     texts: dict[str, list[str]] = field(default_factory=dict)
     words: Counter[str] = field(default_factory=Counter)
-    left_out: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, list[str]] = field(default_factory=dict)
+    undecodable: list[str] = field(default_factory=list)
+    unused: dict[str, list[str]] = field(default_factory=dict)
+    has_lines: int = 0
     duplicates: dict[str, Duplicate] = field(default_factory=dict)
     pictures: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def add(self, sample: OutsideSample) -> None:
+        if sample.flaw == APART:  # said instead of what each part lacks
+            self.left_out[sample.key] = [sample.flaw]
+            return
         if sample.flaw or sample.picture is None:
-            self.left_out[sample.key] = sample.flaw
+            self.left_out.setdefault(sample.key, []).append(sample.flaw)
             return
         try:
             image = rgb_image(sample.picture)
         except Flaw as flaw:
-            self.left_out[sample.key] = f"picture cannot be decoded: {flaw}"
+            self.left_out[sample.key] = [f"picture cannot be decoded: {flaw}"]
+            self.undecodable.append(sample.key)
             return
+        if sample.unused:
+            self.unused[sample.key] = sample.unused
+        self.has_lines += sample.has_lines
         self.texts[sample.key] = sample.captions
         digest, look = sha256_hex(sample.picture)[:16], difference_hash(image) if self.task.perceptual else ""
         if self.task.split != "train":
@@ -162,7 +180,8 @@ class _Found:
         return IndexedShard(
             sha256=sha256, bytes=size, damage=damage, images=len(counts), captions=sum(counts),
             captions_min=min(counts, default=0), captions_max=max(counts, default=0), left_out=self.left_out,
-            duplicates=self.duplicates, texts=self.texts, words=dict(self.words), pictures=self.pictures,
+            undecodable=self.undecodable, unused=self.unused, has_lines=self.has_lines, duplicates=self.duplicates,
+            texts=self.texts, words=dict(self.words), pictures=self.pictures,
         )
 
 

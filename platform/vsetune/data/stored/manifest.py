@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from vsetune.config.sources.index_recipe import CAPTIONS_AT
+from vsetune.config.sources.index_recipe import CAPTIONS_AT, KeyEnd
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import describe_problems
 from vsetune.data import messages
@@ -40,11 +40,16 @@ _RESTORE = "restore the file, or ingest the data set again."
 class OutsideShard(Spec):
     """A shard that other software wrote, read from where it is; see `outside_shards`."""
 
+    later_keys: ClassVar[tuple[str, ...]] = ("key_ends_at",)
+
     address: PathText = Field(description="absolute path or s3:// address")
     captions: str = Field("txt", pattern=CAPTIONS_AT)
+    key_ends_at: KeyEnd = "first_dot"
     texts: str = Field(max_length=_LONGEST_NAME, description="file with its captions, relative to the manifest")
     texts_sha256: str
-    left_out: list[str] = Field(default_factory=list, description="keys of samples that are not in the data set")
+    left_out: list[str] = Field(
+        default_factory=list, description="keys of complete samples that are not in the data set",
+    )
     weight: float = Field(
         1.0, gt=0, le=1000, description="how often an epoch reads each of its images; 0.5: half of them",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import os
@@ -55,6 +56,22 @@ def is_text(value: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def utf8_text(content: bytes) -> str:
+    """The text of a file, without a byte order mark. Flaw, as `is UTF-16`, for other encodings."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise Flaw("is UTF-16, need UTF-8")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        found = content[error.start]
+        raise Flaw(f"is not UTF-8 (latin-1?): byte {found:#04x} at {error.start:,}") from error
+
+
+def caption_text(text: str) -> str:
+    """A caption without surrounding blanks, and without the byte order marks that files leave in it."""
+    return text.replace("\ufeff", "").strip()
 
 
 def _all_text(plain: Any) -> str:

@@ -18,7 +18,7 @@ from vsetune.data.stored.dataset import Dataset, damaged_shard, wrong_hash, wron
 from vsetune.data.stored.manifest import MANIFEST_FILE, FeatureInfo, OutsideShard, ShardInfo
 from vsetune.data.stored.outside_shards import MOST_CHARACTERS, outside_samples, texts_in
 from vsetune.data.stored.plain_files import HEADER_BYTES, Flaw, array_from_bytes, is_text, parse_json
-from vsetune.data.stored.tar_members import tar_members
+from vsetune.data.stored.tar_members import Limit, tar_members
 from vsetune.data.stored.vocabulary import mirrored_words, tokenise, with_case
 from vsetune.errors import DataError, one_line
 from vsetune.storage.addresses import join
@@ -157,14 +157,13 @@ def _outside_records(
     if size != shard.bytes:
         raise wrong_size(size, shard)
     left_out = set(outside.left_out)
-    kept = (each for each in outside_samples(stream, outside.captions) if each.key not in left_out)
+    samples = outside_samples(stream, outside.captions, outside.key_ends_at)
+    kept = (each for each in samples if not each.flaw and each.key not in left_out)
     images = captions = 0
     for sample in islice(kept, shard.images):
-        if sample.picture is None or sample.flaw:
-            raise Flaw(f"sample {sample.key}: {sample.flaw}")
         record = _outside_record(shard, outside, sample.key, sample.captions, (images, captions))
         images, captions = images + 1, captions + len(sample.captions)
-        yield f"{place}: sample {sample.key}", record, {PHOTOGRAPHS[0]: sample.picture}
+        yield f"{place}: sample {sample.key}", record, {PHOTOGRAPHS[0]: cast(bytes, sample.picture)}
     _require_counts(shard, images, captions)
 
 
@@ -300,8 +299,8 @@ def _samples(
         suffix = name.rpartition("/")[2].partition(".")[2].lower()
         return most.get(suffix, _PHOTOGRAPH_BYTES) if suffix in wanted else None
 
-    members = tar_members(stream, limit=limit)
     try:
+        members = _own_members(stream, limit)
         for sample in group_by_keys({"fname": name, "data": content, "__url__": ""} for name, content in members):
             key = sample["__key__"]
             missing = [suffix for suffix in suffixes if suffix not in sample]
@@ -312,6 +311,17 @@ def _samples(
             yield key, sample
     except ValueError as error:  # from group_by_keys, for a repeated member
         raise Flaw(one_line(error.args[0] if error.args else error)) from error
+
+
+def _own_members(stream: BinaryIO, limit: Limit) -> Iterator[tuple[str, bytes]]:
+    """The members that `limit` wants. Flaw for what our shards do not have: links, folders, larger members."""
+    for header, content in tar_members(stream, limit=limit):
+        if not header.isreg():
+            raise Flaw(f"member {one_line(header.name)} is of type {one_line(header.type)}, need regular files only")
+        if content is not None:
+            yield header.name, content
+        elif (most := limit(header.name)) is not None:
+            raise Flaw(f"member {one_line(header.name)} has {header.size:,} bytes, need at most {most:,}")
 
 
 def _record(where: str, members: dict[str, bytes]) -> Record:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from vsetune.data import messages
 from vsetune.errors import DataError, StorageError, UsageError, one_line
 from vsetune.storage import node_cache, s3
-from vsetune.storage.addresses import is_remote, join
+from vsetune.storage.addresses import has_controls, is_remote, join
 from vsetune.storage.hashes import sha256_of_stream
 from vsetune.storage.s3 import NothingThere
 
@@ -39,7 +39,7 @@ _KINDS = {
 def is_inside(name: str) -> bool:
     """Whether a name from a manifest or a list can only mean a file of its folder; links are checked on opening."""
     parts = PurePosixPath(name).parts
-    is_plain = name.isprintable() and "\\" not in name and "://" not in name and not name.startswith("/")
+    is_plain = not has_controls(name) and "\\" not in name and "://" not in name and not name.startswith("/")
     return bool(parts) and is_plain and ".." not in parts
 
 

@@ -1,33 +1,37 @@
 """Members of tars from other people: the only place that reads tars, whatever their members are used for.
 
-Our shards are plain USTAR: regular files, one header block each. Python's tarfile also supports links, devices, sparse
-files and extension headers, and allocates the memory that their headers declare; none of them belongs in a shard, so
-`tar_members` refuses every header that is not of a regular file, and checks a size before it reads. Shards of other
-software may have folders and extension headers (long names, times with fractions), which `tar_members` passes over if
-asked to. Archives of images come from any tar program: `file_places` leaves their headers to tarfile, and reads nothing
-else.
+Python's `tarfile` reads every kind of header: long names, sparse files, base-256 sizes. Three of its habits would lose
+members without a word, so `_headers` watches it: it ends without an error at a damaged header, at blocks of zeros with
+more members behind them, and at the end of a file that was cut between two members.
 """
 
 from __future__ import annotations
 
-import re
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import IO, BinaryIO, cast
 
 from vsetune.data.stored.plain_files import Flaw
 from vsetune.errors import one_line
+from vsetune.storage.addresses import has_controls
 
-_BLOCK = tarfile.BLOCKSIZE
 _SKIP_AT_ONCE = 1 << 20
-_REGULAR = {tarfile.REGTYPE, tarfile.AREGTYPE}
-_WITH_CONTENT = {
-    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.SOLARIS_XHDTYPE
+_HEADER_BYTES = 1 << 20
+"""Limit for what tarfile reads at once, an extension header with long names: it allocates what a header declares."""
+
+_OTHER_FILES = {
+    b"\x1f\x8b": "compressed by gzip, need a plain tar; unpack it with `gzip -dc`",
+    b"BZh": "compressed by bzip2, need a plain tar; unpack it with `bzip2 -dc`",
+    b"\xfd7zXZ\0": "compressed by xz, need a plain tar; unpack it with `xz -dc`",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd, need a plain tar; unpack it with `zstd -dc`",
+    b"\x04\x22\x4d\x18": "compressed by lz4, need a plain tar; unpack it with `lz4 -dc`",
+    b"PK": "a zip archive, need a tar; unpack it and pack its files with `tar --sort=name`",
+    b"PAR1": "a Parquet file, need a tar",
+    b"version https://git-lfs": "a pointer of git-lfs, need the file itself; get it with `git lfs pull`",
+    b"<": "a page of HTML or XML, need a tar; download it again",
 }
-"""Extension headers, whose content follows in blocks of its own."""
-_EXTENSION_BYTES = 1 << 20
-_PATH = re.compile(rb"(?:^|\n)[0-9]+ path=([^\n]*)\n")
+"""What files that are no tar begin with, and what they are."""
 
 _OF_TARS = (tarfile.TarError, ValueError, OverflowError, EOFError, KeyError, TypeError, RecursionError, MemoryError)
 """Exceptions that tarfile has been seen to raise on broken files; disk errors are raised by `storage`."""
@@ -36,39 +40,21 @@ Limit = Callable[[str], int | None]
 """Most bytes of the member of this name; None: not wanted, skipped."""
 
 
-def tar_members(stream: BinaryIO, *, limit: Limit, extended: bool = False) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of the members that `limit` wants, in order. Flaw for damage.
+def tar_members(stream: BinaryIO, *, limit: Limit) -> Iterator[tuple[tarfile.TarInfo, bytes | None]]:
+    """(header, content) of every member in order, folders and links too. Flaw for damage.
 
-    extended: use the names in extension headers, and pass over folders and links; without it they are damage. Bytes
-    behind the end mark are read too: some streams verify their content only at their end.
+    The content is None for a member that is no regular file, that `limit` does not want, or that is larger than its
+    limit. Bytes that a name cannot be decoded from stand as `\\xff` in it, so that other bytes are another name. Tars
+    that were written one behind the other are read like one. The stream is read to its end: some streams verify their
+    content only there.
     """
-    long_name: str | None = None
-    while True:
-        block = stream.read(_BLOCK)
-        if len(block) < _BLOCK:
-            raise Flaw("cut short: ends without the mark of its end")
-        if not block.strip(b"\0"):
-            while stream.read(_SKIP_AT_ONCE):
-                pass
-            return
-        header = _header(block)
-        if extended and header.type not in _REGULAR:
-            long_name = _extension(stream, header) or long_name
-            continue
-        name, size = _described(header, long_name)
-        long_name = None
-        most = limit(name)
-        padding = -size % _BLOCK
-        if most is None:
-            _skip(stream, size + padding, name)
-            continue
-        if size > most:
-            raise Flaw(f"member {name} has {size:,} bytes, need at most {most:,}")
-        content = stream.read(size)
-        if len(content) < size:
-            raise Flaw(f"cut short: member {name} ends after {len(content):,} of {size:,} bytes")
-        _skip(stream, padding, name)
-        yield name, content
+    source = _Source(stream)
+    for tar, header in _headers(source):
+        if has_controls(header.name):
+            raise Flaw(f"the name of member {one_line(header.name)} has a control character; rename it")
+        most = limit(header.name) if header.isreg() else None
+        wanted = most is not None and header.size <= most
+        yield header, source.content(tar, header) if wanted else None
 
 
 @dataclass(frozen=True)
@@ -83,57 +69,91 @@ class FilePlace:
 def file_places(stream: BinaryIO) -> Iterator[FilePlace]:
     """The regular files of any plain archive; folders and links are skipped. Flaw for a damaged or compressed archive.
 
-    Reads only headers: a last file that is cut short is not noticed.
+    Reads only headers.
     """
+    for _, member in _headers(_Source(stream)):
+        if member.issparse():
+            raise Flaw(f"member {one_line(member.name)} is sparse; pack it without `tar --sparse`")
+        if member.isreg():
+            yield FilePlace(member.name, member.offset_data, member.size)
+
+
+class _Source:
+    """A stream, perhaps one that cannot go back, as far as tarfile uses it to read. last: what it has read last."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._at, self._can_seek = stream, 0, stream.seekable()
+        self.last = b""
+
+    def tell(self) -> int:
+        return self._at
+
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, position: int) -> None:
+        ahead = position - self._at
+        if ahead < 0:
+            raise Flaw(f"a header that leads back from byte {self._at:,} to {position:,}")
+        if self._can_seek:
+            self._stream.seek(ahead, 1)
+            self._at = position
+            return
+        while ahead > 0 and (passed := len(self._stream.read(min(ahead, _SKIP_AT_ONCE)))):
+            self._at += passed
+            ahead -= passed
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= _HEADER_BYTES:
+            raise Flaw(f"an extension header of {size:,} bytes, need at most {_HEADER_BYTES:,}")
+        self.last = self._stream.read(size)
+        self._at += len(self.last)
+        return self.last
+
+    def content(self, tar: tarfile.TarFile, header: tarfile.TarInfo) -> bytes:
+        """Of the member whose header was read last."""
+        if header.issparse():
+            file = cast(IO[bytes], tar.extractfile(header))
+            try:
+                content = b"".join(iter(lambda: file.read(_SKIP_AT_ONCE), b""))
+            except _OF_TARS as error:
+                raise Flaw(f"cut short, or damaged, in the sparse member {one_line(header.name)}") from error
+        else:
+            content = self._stream.read(header.size)
+            self._at += len(content)
+        if len(content) < header.size:
+            raise Flaw(
+                f"cut short: member {one_line(header.name)} ends after {len(content):,} of {header.size:,} bytes"
+            )
+        return content
+
+
+def _headers(source: _Source) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     try:
-        with tarfile.open(fileobj=stream, mode="r:") as tar:
-            for member in tar:
-                if not member.isfile():
-                    continue
-                if member.issparse() or member.size < 0:
-                    raise Flaw(f"member {one_line(member.name)} is sparse, or of an impossible size")
-                yield FilePlace(member.name, member.offset_data, member.size)
+        with tarfile.open(
+            fileobj=cast(IO[bytes], source), mode="r:", encoding="utf-8", errors="backslashreplace"
+        ) as tar:
+            has_ended = False
+            while True:
+                header = tar.next()
+                if header is not None:
+                    if header.size < 0:
+                        raise Flaw(f"member {one_line(header.name)} has {header.size} bytes")
+                    has_ended = False
+                    yield tar, header
+                    tar.members = []  # type: ignore[attr-defined]  # tarfile keeps all headers
+                elif source.last.strip(b"\0"):
+                    place = "behind its end" if has_ended else "where a member should begin"
+                    raise Flaw(f"damaged: no header of a member at byte {tar.offset:,}, {place}")
+                elif len(source.last) == tarfile.BLOCKSIZE:
+                    has_ended = True
+                    tar.offset += tarfile.BLOCKSIZE
+                elif has_ended:
+                    return
+                else:
+                    raise Flaw("cut short: ends without the mark of its end")
     except _OF_TARS as error:
-        raise Flaw(one_line(error)) from error
-
-
-def _header(block: bytes) -> tarfile.TarInfo:
-    try:
-        return tarfile.TarInfo.frombuf(block, "utf-8", "replace")
-    except (tarfile.HeaderError, ValueError, OverflowError) as error:
-        raise Flaw(f"damaged member header: {one_line(error)}") from error
-
-
-def _described(header: tarfile.TarInfo, long_name: str | None) -> tuple[str, int]:
-    name = header.name if long_name is None else long_name
-    if header.type not in _REGULAR or name.endswith("/"):
-        raise Flaw(f"member {one_line(name)} is of type {one_line(header.type)}, need regular files only")
-    if not name.isprintable() or header.size < 0:
-        raise Flaw(f"damaged member header: name {one_line(name)}, {header.size} bytes")
-    return name, header.size
-
-
-def _extension(stream: BinaryIO, header: tarfile.TarInfo) -> str | None:
-    """The name of the next member, if this header is one that gives it. Reads all that belongs to the header."""
-    if header.type not in _WITH_CONTENT:
-        return None  # a folder, link or device: nothing follows its header
-    if not 0 <= header.size <= _EXTENSION_BYTES:
-        raise Flaw(f"an extension header of {header.size:,} bytes, need at most {_EXTENSION_BYTES:,}")
-    content = stream.read(header.size)
-    if len(content) < header.size:
-        raise Flaw("cut short in an extension header")
-    _skip(stream, -header.size % _BLOCK, header.name)
-    if header.type == tarfile.GNUTYPE_LONGNAME:
-        return content.rstrip(b"\0").decode("utf-8", "replace")
-    if header.type == tarfile.XHDTYPE and (found := _PATH.search(content)):
-        return found[1].decode("utf-8", "replace")
-    return None
-
-
-def _skip(stream: BinaryIO, size: int, name: str) -> None:
-    left = size
-    while left > 0:
-        passed = len(stream.read(min(left, _SKIP_AT_ONCE)))
-        if not passed:
-            raise Flaw(f"cut short: member {one_line(name)} ends {left:,} bytes early")
-        left -= passed
+        if source.tell() > tarfile.BLOCKSIZE:
+            raise Flaw(f"damaged or cut short: {one_line(error)}") from error
+        other = (kind for begin, kind in _OTHER_FILES.items() if source.last.startswith(begin))
+        raise Flaw(next(other, f"no tar: {one_line(error)}")) from error
