@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from forward_proxy import forward_proxy
 from ray_heads import environment_of, running_head
 
 ROOT = Path(__file__).parents[2]
@@ -88,6 +89,13 @@ def test_a_study_outside_the_repository_is_run_watched_stopped_and_gone_on_with(
     assert end.stderr.rstrip().endswith("job mine-2: succeeded")
     log = vsetune(environment, "job", "logs", "mine-2", folder=tmp_path)
     assert "mine: 3 finished" in log.stdout
+    dashboard = f"127.0.0.1:{DASHBOARD_PORT}"
+    with forward_proxy({dashboard: dashboard}) as (proxy, asked):
+        through = environment | {"http_proxy": proxy, "no_proxy": "", "NO_PROXY": ""}
+        attached = vsetune(through, "job", "attach", "mine-2", folder=tmp_path)
+    assert attached.returncode == 0, attached.stdout + attached.stderr
+    assert "mine: 3 finished" in attached.stdout
+    assert f"GET {dashboard}" in asked
 
 
 def test_a_job_is_stopped_through_the_store_and_leaves_with_its_exit_code(

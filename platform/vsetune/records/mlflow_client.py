@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import socket
+import ssl
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from vsetune.records import messages
 from vsetune.storage.addresses import masked, shown_url
 from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import home, remote_home
+from vsetune.storage.web import require_web
 from vsetune.storage.whole_files import make_folder
 
 if TYPE_CHECKING:
@@ -201,7 +203,20 @@ def _probe(uri: str) -> None:
     if not parts.hostname or port is None:
         return
     try:
-        socket.create_connection((parts.hostname, port), timeout=_PROBE_S).close()
+        if parts.scheme in ("http", "https"):
+            is_any = os.environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() in ("true", "1")
+            require_web(
+                uri, within_s=_PROBE_S, certificate=os.environ.get("MLFLOW_TRACKING_CLIENT_CERT_PATH"),
+                verify=not is_any and (os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or True),
+            )
+        else:
+            socket.create_connection((parts.hostname, port), timeout=_PROBE_S).close()
+    except ssl.SSLError as error:
+        raise UnusableStore(
+            "VSE-R460", "tracking uri {uri}: its certificate is not accepted ({reason}); correct it, or name the file "
+            "of its authority in MLFLOW_TRACKING_SERVER_CERT_PATH or REQUESTS_CA_BUNDLE",
+            uri=shown_url(uri), reason=error.args[0],
+        ) from error
     except OSError as error:
         raise StorageError(messages.STORE_UNREACHABLE(
             uri=shown_url(uri), host=parts.hostname, port=port, reason=error.strerror or error

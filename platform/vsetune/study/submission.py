@@ -12,7 +12,7 @@ import logging
 import os
 import platform
 import re
-import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +25,7 @@ from ray.exceptions import AuthenticationError
 from ray.job_submission import JobSubmissionClient
 
 from vsetune.errors import Problem, UsageError, one_line
+from vsetune.storage.web import proxy_of, require_web
 from vsetune.storage.whole_files import FULL
 from vsetune.study import messages
 from vsetune.study.job_package import STOP_WITHIN_S, JobPackage, cannot_pack
@@ -132,10 +133,25 @@ class JobServer:
 
     def follow(self, job: Job) -> Iterator[str]:
         """The job's output from the beginning, in pieces, until it ends. UsageError when the connection breaks."""
+        if proxy_of(self.address) is not None:  # Ray's client follows by a WebSocket, which takes no proxy
+            yield from self._polled(job)
+            return
         pieces = self._client.tail_job_logs(quote(job.id))
         with asyncio.Runner() as runner:
             while (piece := self._piece(runner, pieces)) is not None:
                 yield piece
+
+    def _polled(self, job: Job) -> Iterator[str]:
+        sent = ""
+        while True:
+            job = self.job(job.id)
+            text = self.log(job)
+            if new := text[len(sent):]:
+                yield new
+            if job.is_over:
+                return
+            sent = text
+            time.sleep(_POLL_EVERY_S)
 
     def _piece(self, runner: asyncio.Runner, pieces: AsyncIterator[str]) -> str | None:
         """The next piece of a log; None at its end."""
@@ -243,7 +259,7 @@ def _minor(version: str) -> str:
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 _VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 _PORT = 8265
-_ANSWERS_WITHIN_S = 5.0
+_ANSWERS_WITHIN_S, _POLL_EVERY_S = 5.0, 2.0
 
 
 def job_address(given: str | None) -> str:
@@ -264,12 +280,15 @@ def job_address(given: str | None) -> str:
 
 def require_listener(address: str) -> None:
     """UsageError if nothing listens there. Ray's client would wait forever for a host that drops packets."""
-    parts = urlsplit(address)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        socket.create_connection((str(parts.hostname), port), timeout=_ANSWERS_WITHIN_S).close()
+        require_web(address, within_s=_ANSWERS_WITHIN_S)
+    except ssl.SSLError as error:
+        raise UsageError(
+            "VSE-S460", "cluster {cluster}: its certificate is not accepted ({reason}); correct it, or name the file "
+            "of its authority in REQUESTS_CA_BUNDLE", cluster=address, reason=error.args[0],
+        ) from error
     except OSError as error:
-        raise UsageError(messages.CLUSTER_SILENT(cluster=address, reason=error.strerror or error)) from error
+        raise UsageError(messages.CLUSTER_SILENT(cluster=address, reason=error)) from error
 
 
 def _as_http(text: str, *, where: str) -> str:
