@@ -17,7 +17,7 @@ from vsetune.nightly import revisions
 from vsetune.nightly.history import Accepted, History
 from vsetune.nightly.judging.scores import Tolerance
 from vsetune.nightly.night import ALL_CELLS, MEASURES, CellNight, Night, NightReport, ReportRow
-from vsetune.nightly.report_words import findings, in_a_line
+from vsetune.nightly.report_words import findings, in_a_line, to_markdown
 from vsetune.nightly.reporting import judged_first_losses, judged_rows, report_of
 from vsetune.nightly.revisions import CommitRange, Suspects, commits_in
 
@@ -47,7 +47,7 @@ def test_the_baseline_and_a_quiet_night_after_it(tmp_path: Path) -> None:
     assert {row.verdict for row in found.rows if row.measure} == {"baseline"}
     assert row_of(found, None).verdict == "quiet"
     assert (found.baseline_nights, found.needed) == (2, 7)
-    found = report(tmp_path / "later", quiet_nights(12), night_of_day(13))
+    found = report(tmp_path / "later", quiet_nights(20), night_of_day(21))
     assert (found.exit_code, found.headline) == (0, "nothing changed: 1 cell, 11 measures quiet")
     assert found.notes == ()
 
@@ -273,11 +273,12 @@ def test_suspects_are_the_commits_between_newest_first(tmp_path: Path) -> None:
 
 def test_a_band_ends_where_values_do() -> None:
     tolerance = Tolerance(30, 3, {measure.name: measure.smallest_change for measure in MEASURES})
-    values = np.random.default_rng(0).uniform(5, 60, 20)
-    nights = [night_of_day(day, best_m_recall=values[day - 1]) for day in range(1, 21)]
-    rows = judged_rows(nights, night_of_day(21), [CELL], [], tolerance, {})
-    (recall,) = (row for row in rows if row.measure is not None and row.measure.name == "best_m_recall")
-    assert (recall.verdict, recall.low, recall.high) == ("quiet", 0.0, 100.0)
+    values = np.random.default_rng(0).uniform(0, 1, 20)
+    nights = [night_of_day(day, best_m_recall=94 + 5 * value, data_wait=0.01 * value)
+              for day, value in enumerate(values, start=1)]
+    rows = judged_rows(nights, night_of_day(21, best_m_recall=96.0, data_wait=0.002), [CELL], [], tolerance, {})
+    recall, wait = (next(row for row in rows if row.measure_name == name) for name in ("best_m_recall", "data_wait"))
+    assert (recall.verdict, recall.high, wait.verdict, wait.low) == ("quiet", 100.0, "quiet", 0.0)
 
 
 def two_cells(day: int, *, recalls: Mapping[str, float] | None = None, **changes: Any) -> Night:
@@ -294,7 +295,11 @@ def test_a_band_of_few_nights_that_covers_almost_everything_is_not_judged_yet_an
     found = report_of(spec, nights, two_cells(4, best_m_recall=24.0), history, [])
     row = row_of(found, "best_m_recall")
     assert (row.verdict, row.low, row.high) == ("baseline", None, None)
-    assert row.text == "best M-Recall: 24.0 points, not judged yet: 3 nights do not show how much it varies"
+    assert row.quiet_nights is not None
+    assert row.text == (
+        "best M-Recall: 24.0 points, not judged: after 3 nights a change by half would be quiet; it takes about "
+        f"{row.quiet_nights} more quiet night{'s' if row.quiet_nights > 1 else ''}"
+    )
     far = report_of(spec, nights, two_cells(4, epoch_time=1e9), history, [])
     assert row_of(far, "epoch_time").verdict == "regression", "beyond any band it is a change all the same"
     alike = [two_cells(day, best_m_recall=40.0) for day in range(1, 8)]
@@ -308,7 +313,11 @@ def test_where_nothing_can_be_judged_after_the_baseline_the_headline_says_so(tmp
     nights = [night_of_day(day, **{name: usual * times for name, usual in USUAL.items()})
               for day, times in ((1, 1.0), (2, 2.0), (3, 0.5))]
     found = report_of(spec, nights, night_of_day(4), History(tmp_path), [])
-    assert found.headline == "nothing is judged yet: 1 cell, 11 measures; 3 nights do not show how much they vary"
+    most = max(row.quiet_nights or 0 for row in found.rows)
+    assert found.headline == (
+        "nothing is judged yet: 1 cell, 11 measures; after 3 nights a change by half would be quiet, it takes about "
+        f"{most} more quiet nights"
+    )
 
 
 RECALLS = {"image_to_text_r1": 12.5, "m_recall": 25.0}
@@ -327,6 +336,10 @@ def test_a_recall_that_is_off_by_one_is_a_change_after_the_first_night_though_al
         "first losses: equal, but the recalls after them differ: m_recall is 24 instead of 25; validation has changed"
     )
     assert row.change == pytest.approx(1 / 25)
+    assert off.headline.startswith(
+        f"2 cells with changed recalls after equal first losses: {CELL} recalls after the first losses by up to 0.04 of"
+    )
+    assert "| losses equal, recalls different |" in to_markdown(off)
     assert row.suspects[0].startswith("the code changed from abc to def")
     before = report(tmp_path / "before", [two_cells(1)], two_cells(2, recalls=RECALLS))
     assert row_of(before, None).verdict == "quiet", "nights from before recalls were taken compare losses"

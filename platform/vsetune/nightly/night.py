@@ -124,9 +124,9 @@ def problem_at(place: str, error: ValueError) -> Problem:
 
 
 Verdict = Literal["baseline", "quiet", "regression", "improvement", "changed", "missing"]
-"""baseline: too few nights yet, or too few to estimate their noise. quiet: within its band. regression, improvement:
-changed by more than noise and than the smallest change that matters. changed: first losses differ from the line's.
-missing: not measured tonight."""
+"""baseline: too few nights yet, or nights that vary so much that half as much again would be quiet. quiet: within its
+band. regression, improvement: changed by more than noise and than the smallest change that matters. changed: first
+losses differ from the line's. missing: not measured tonight."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,8 @@ class ReportRow:
     linear, as a fraction where ratio, positive is higher. since: date of the first night that belongs to the change.
     found_by: `band`, `drift`, `bits`, or empty. suspects: commits or conditions, most likely first, one line each.
     suspects_note: number of commits left out, and why. autocorrelation: of successive quiet nights of the
-    measure. text: the verdict in one sentence.
+    measure. text: the verdict in one sentence. quiet_nights: about how many more it takes to judge a measure whose band
+    is too wide. recalls_alone: the first losses are equal, the recalls after them differ.
     """
 
     cell: str
@@ -158,6 +159,8 @@ class ReportRow:
     suspects_note: str = ""
     autocorrelation: float = 0.0
     text: str = ""
+    quiet_nights: int | None = None
+    recalls_alone: bool = False
 
     @property
     def measure_name(self) -> str:

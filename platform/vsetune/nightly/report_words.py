@@ -139,7 +139,9 @@ def ran_words(report: NightReport) -> str:
 
 
 def measure_words(row: ReportRow) -> str:
-    return row.measure.text if row.measure is not None else FIRST_LOSSES_TEXT
+    if row.measure is not None:
+        return row.measure.text
+    return f"recalls after the {FIRST_LOSSES_TEXT}" if row.recalls_alone else FIRST_LOSSES_TEXT
 
 
 def value_words(measure: Measure | None, value: float | None) -> str:
@@ -154,6 +156,8 @@ def tonight_words(row: ReportRow) -> str:
     """Tonight's value; for the first losses, whether they equal the line's."""
     if row.measure is not None:
         return value_words(row.measure, row.tonight)
+    if row.recalls_alone:
+        return "losses equal, recalls different"
     return {"quiet": "equal", "changed": "different", "baseline": "kept"}.get(row.verdict, NOTHING)
 
 
@@ -217,7 +221,7 @@ def row_words(rows: Sequence[ReportRow], measure: str | None = None) -> RowWords
     return RowWords(
         rows, SIGNS[row.verdict], row.cell, measure or measure_words(row), tonight_words(row),
         band_words(row) if len(rows) == 1 else NOTHING, change_words(row),
-        row.text.removeprefix(f"{measure_words(row)}: "), row.suspects,
+        row.text.removeprefix(f"{row.measure.text if row.measure else FIRST_LOSSES_TEXT}: "), row.suspects,
     )
 
 
@@ -264,7 +268,8 @@ def _verdict(row: ReportRow, measure: Measure, trouble: str | None) -> str:
     if row.verdict == "baseline" and row.centre is None:
         return f"{now}, night {known} of the baseline"
     if row.verdict == "baseline":
-        return f"{now}, not judged yet: {known - 1} nights do not show how much it varies"
+        more = _count(row.quiet_nights or 1, "more quiet night")
+        return f"{now}, not judged: after {known - 1} nights a change by half would be quiet; it takes about {more}"
     if row.verdict == "quiet":
         return f"{now}, as usual ({usual})"
     how = "better" if row.verdict == "improvement" else "worse"
@@ -285,9 +290,12 @@ def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
     counts = Counter(row.verdict for row in rows)
     worse = [row for row in rows if row.verdict in _TOLD]
     if worse:
+        recalls = sum(row.recalls_alone for row in worse)
+        losses = counts["changed"] - recalls
         kinds = {
             _count(counts["regression"], "regression"): counts["regression"],
-            f"{_count(counts['changed'], 'cell')} with changed first losses": counts["changed"],
+            f"{_count(losses, 'cell')} with changed first losses": losses,
+            f"{_count(recalls, 'cell')} with changed recalls after equal first losses": recalls,
         }
         found = " and ".join(kind for kind, number in kinds.items() if number)
         one = {row.suspects[0] if row.suspects else "" for row in worse}
@@ -302,11 +310,14 @@ def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
     if counts["baseline"] and not counts["quiet"] - _quiet_bits(rows) and not better:
         nights = max((sum(v is not None for v in row.values) for row in rows if row.verdict == "baseline"), default=0)
         if nights > needed:
-            unknown = f"{nights - 1} nights do not show how much they vary"
-            return f"nothing is judged yet: {_count(cells, 'cell')}, {_count(measured, 'measure')}{missing}; {unknown}"
+            more = _count(max(row.quiet_nights or 1 for row in rows), "more quiet night")
+            return (
+                f"nothing is judged yet: {_count(cells, 'cell')}, {_count(measured, 'measure')}{missing}; after "
+                f"{nights - 1} nights a change by half would be quiet, it takes about {more}"
+            )
         return f"baseline night {nights} of {needed}: {_count(cells, 'cell')}, {_count(measured, 'measure')}{missing}"
     quiet = counts["quiet"] - _quiet_bits(rows)
-    building = f", {counts['baseline']} not judged yet" if counts["baseline"] else ""
+    building = f", {counts['baseline']} not judged" if counts["baseline"] else ""
     quiet_or_not = "nothing got worse" if better else "nothing changed"
     return f"{quiet_or_not}: {_count(cells, 'cell')}, {_count(quiet, 'measure')} quiet{better}{building}{missing}"
 

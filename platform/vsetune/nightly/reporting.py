@@ -190,7 +190,7 @@ def _judged(
         row, centre=judgement.centre, low=row.measure.possible(judgement.low),
         high=row.measure.possible(judgement.high), change=judgement.change, since=since, found_by=judgement.found_by,
         suspects=[*(conditions if is_change else []), *commits.lines], suspects_note=commits.note,
-        autocorrelation=judgement.autocorrelation,
+        autocorrelation=judgement.autocorrelation, quiet_nights=judgement.quiet_nights,
     ), trouble=None if cell is None else cell.trouble)
 
 
@@ -245,6 +245,7 @@ def judged_first_losses(
     return replace(
         row, verdict="changed", change=largest, since=first.date, found_by="bits", suspects=suspects.lines,
         suspects_note=suspects.note, text=f"{text}{since}",
+        recalls_alone=_losses(tonight, cell) == reference.losses,
     )
 
 

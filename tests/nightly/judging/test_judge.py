@@ -13,7 +13,9 @@ from vsetune.nightly.judging.scores import Tolerance
 from vsetune.nightly.judging.watch import Watch
 from vsetune.nightly.night import BY_NAME, Measure
 
-RECALL, TIME, RATE, MEMORY = (BY_NAME[name] for name in ("best_m_recall", "epoch_time", "pair_rate", "peak_memory"))
+RECALL, TIME, RATE, MEMORY, START, EPOCHS = (BY_NAME[name] for name in (
+    "best_m_recall", "epoch_time", "pair_rate", "peak_memory", "start_time", "epochs_to_target",
+))
 TOLERANCE = Tolerance()
 
 
@@ -140,6 +142,23 @@ def test_before_the_baseline_is_built_nothing_is_judged() -> None:
     assert verdicts(found) == ["baseline", "missing"]
     assert found[0] == Judgement("baseline", None, None, None, None, None, "", None)
     assert verdicts(judge(nights, nights[0] * 3, [TIME] * 2, TOLERANCE)) == ["regression", "baseline"]
+
+
+@pytest.mark.parametrize(("measure", "centre"), [(START, 0.3), (TIME, 100.0), (EPOCHS, 4.0)])
+def test_a_band_that_could_not_notice_half_as_much_again_is_not_judged_and_says_what_it_takes(
+    measure: Measure, centre: float
+) -> None:
+    """Sixteen nights of which every other is several times as much as the one before."""
+    past = centre * np.array([[0.4, 2.5, 1.0, 1.7] * 4]).T
+    (found,) = judge(past, np.array([1.53 * centre]), [measure], TOLERANCE)
+    assert (found.verdict, found.low, found.high) == ("baseline", None, None)
+    assert found.quiet_nights is not None
+    assert found.quiet_nights > 0
+    quiet = np.full((found.quiet_nights + 10, 1), float(found.centre or 0.0))
+    (then,) = judge(np.concatenate([past, quiet]), quiet[0], [measure], TOLERANCE)
+    assert (then.verdict, then.quiet_nights) == ("quiet", None)
+    assert then.high is not None
+    assert then.high <= 1.5 * (then.centre or 0.0) * (1 + 1e-6) or measure.smallest_change >= 0.5 * centre
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])

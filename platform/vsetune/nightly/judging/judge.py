@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from vsetune.nightly.judging.noise import Bools, Floats, Streams, median, of_all_cells
-from vsetune.nightly.judging.scores import Tolerance
+from vsetune.nightly.judging.scores import Tolerance, students_t
 from vsetune.nightly.judging.watch import Seen, Watch
 from vsetune.nightly.night import Measure
 
@@ -19,7 +19,8 @@ class Judgement:
     """The verdict on one stream tonight.
 
     centre, low, high: centre and band of quiet nights, in the unit of the measure; None before `baseline_nights`
-    nights. low and high are also None while too few nights estimate the noise. change: distance to the centre, of
+    nights. low and high are also None where a band would not notice half as much again; quiet_nights is then about
+    the number of further quiet nights that make it narrow enough. change: distance to the centre, of
     tonight or, after a drift or a longer change, of the mean of its nights; in the unit where linear, a fraction where
     ratio, positive is higher. since: index of the first night of the change, into the nights, past first; None without
     a change. found_by: `band` if tonight alone is outside, `drift` if the sum over many nights is above its limit.
@@ -36,6 +37,7 @@ class Judgement:
     found_by: Literal["", "band", "drift"] = ""
     score: float | None = None
     autocorrelation: float = 0.0
+    quiet_nights: int | None = None
 
 
 def judge(
@@ -91,10 +93,13 @@ def judgements(seen: Seen, streams: Streams, history: int = 0) -> list[Judgement
             continue
         quiet = replace(
             quiet, change=float(change[stream]), score=float(seen.score[place]),
-            autocorrelation=float(seen.autocorrelation[place]),
+            autocorrelation=float(seen.quiet.autocorrelation[place]),
         )
         if not side and seen.is_unknown[place]:
-            found.append(replace(quiet, verdict="baseline", low=None, high=None, change=None))
+            needed = _quiet_nights(
+                seen.usual[place], seen.quiet.freedom[place], int(seen.quiet.nights[place]), float(seen.narrower[place])
+            )
+            found.append(replace(quiet, verdict="baseline", low=None, high=None, change=None, quiet_nights=needed))
         elif not side:
             found.append(quiet)
         else:
@@ -103,6 +108,15 @@ def judgements(seen: Seen, streams: Streams, history: int = 0) -> list[Judgement
                 found_by="band" if seen.is_outside[place] else "drift",
             ))
     return found
+
+
+def _quiet_nights(usual: Floats, freedom: Floats, nights: int, narrower: float) -> int:
+    """About how many nights at the centre make a band narrower by this share: they lower the deviation, and the
+    quantile of Student's t. As many nights as there are make the others outliers, which are clipped."""
+    more = np.arange(1, nights + 1)
+    known = np.maximum(freedom, 1.0)
+    width = students_t(usual, known + more) / students_t(usual, known) * np.sqrt(known / (known + more))
+    return int(np.searchsorted(-width, -narrower)) + 1
 
 
 FEWEST = 2

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from vsetune.nightly.judging import scores
 from vsetune.nightly.judging.noise import Bools, Floats, Integers, Noise, Streams, noise
-from vsetune.nightly.judging.scores import Tail, normal_score, students_t
+from vsetune.nightly.judging.scores import Tail, normal_score
 
 SPENT = 0.08
 """Share of the promised false alarms that the limits may spend. The rest covers what the limits do not model: tails not
@@ -29,15 +29,13 @@ COARSE = (0.2, 1.25, 2.5)
 SUSPECT = 0.7
 """Fraction of its limit above which a sum is suspect. The baseline does not learn from the nights of a suspect sum, so
 that a change does not become part of the baseline before it is found."""
-MOST_UNKNOWN = 3.0
-"""Multiple of the limit for known noise. A limit that few nights inflate beyond it is ignored if it also lies beyond
-half or double the usual value."""
-FAR = 3.0
-"""Multiple of the smallest change that matters; limits nearer than this always count."""
+NOTICED = 0.5
+"""Share of the usual value. A stream whose band does not notice a change of this size, or of the smallest that matters
+where that is larger, is not judged."""
 BENEFIT = 2.0
 """Standard errors. A drift is reported if its size plus this many of them reaches the smallest change that matters."""
 BEYOND = 1.2
-"""Multiple of the furthest single night that was noise; tonight alone is reported only beyond it."""
+"""Multiple of the furthest single night that was noise; tonight alone is reported only beyond it, or `NOTICED`."""
 SOON = 2
 """A change of a single night that was reported on at most this many nights may have been noise."""
 LONGEST_CLUSTER, MORE_PATIENCE, REMEMBERED = 7, 1.6, 0.985
@@ -170,7 +168,8 @@ class Seen:
     """One night of all streams, as judged. known: has a value. is_baseline: too few nights before. side: +1 regression,
     -1 improvement, 0 neither. low, high: the band. change: tonight's distance to the centre, or that of the mean of the
     nights since the change. since: its first night. is_outside: tonight is outside the band. is_unknown: the band is
-    too wide for a verdict. autocorrelation: of successive quiet nights. score: normal, positive is worse."""
+    too wide for a verdict; narrower: share of its width that is narrow enough. quiet: the nights before. usual: the
+    normal score that a quiet night exceeds as rarely as this band. score: normal, positive is worse."""
 
     known: Bools
     is_baseline: Bools
@@ -182,7 +181,9 @@ class Seen:
     since: Integers
     is_outside: Bools
     is_unknown: Bools
-    autocorrelation: Floats
+    narrower: Floats
+    quiet: Noise
+    usual: Floats
     score: Floats
 
 
@@ -294,13 +295,15 @@ class Watch:
     def _see(self, night: Tonight, known: Bools, is_baseline: Bools) -> Seen:
         quiet, smallest, reported = night.quiet, self.streams.smallest, self.reported
         parts = self._parts()
+        half = np.where(self.streams.is_ratio, np.log1p(NOTICED), NOTICED * np.abs(quiet.centre))
+        noticed = np.fmax(half, smallest)
         side, change, since = np.zeros(known.shape), night.distance, np.full(known.shape, night.index)
         is_outside, reaches = np.zeros(known.shape, np.bool_), []
         for one in (self.better, self.worse):
             chances = one.share * SPENT * self.false_alarms * parts
             chance = chances @ self.members.T
             reach = one.tail.reach(BAND_SHARE * chances, self.members, quiet.freedom) * quiet.of_a_night
-            reach = np.maximum(np.maximum(reach, smallest), BEYOND * one.furthest)
+            reach = np.maximum(np.maximum(reach, smallest), np.fmin(BEYOND * one.furthest, noticed))
             reaches.append(reach)
             outside = night.is_judged & (one.towards * night.distance >= reach * (1 - 1e-9))
             is_outside |= outside
@@ -313,23 +316,17 @@ class Watch:
                 since = np.where(drifted, each.since, since)
                 change = np.where(drifted, one.towards * each.drift(quiet), change)
                 unexplained &= ~drifted
+        narrower = noticed / reaches[1]
         goes_on = night.is_judged & (reported.side != 0)
         mean = (reported.values + np.where(known, night.values, 0.0)) / (reported.nights + 1)
         mean -= np.where(night.is_judged, quiet.centre, 0.0)
         return Seen(
             known, is_baseline, np.where(goes_on, reported.side, side), quiet.centre, quiet.centre - reaches[0],
             quiet.centre + reaches[1], np.where(goes_on, mean, change), np.where(goes_on, reported.since, since),
-            is_outside, self._is_unknown(quiet, parts, reaches[1]), quiet.autocorrelation,
+            is_outside, narrower < 1 - 1e-9, narrower, quiet,
+            -ndtri(BAND_SHARE * self.worse.share * SPENT * self.false_alarms * parts) @ self.members.T,
             np.where(night.is_judged, night.score, np.nan),
         )
-
-    def _is_unknown(self, quiet: Noise, parts: Floats, reach: Floats) -> Bools:
-        """Whether the band is too wide for a verdict, because few nights estimate the noise. reach: towards worse."""
-        usual = -ndtri(BAND_SHARE * self.worse.share * SPENT * self.false_alarms * parts) @ self.members.T
-        is_ignorant = students_t(usual, quiet.freedom) > MOST_UNKNOWN * usual
-        half_or_double = np.where(self.streams.is_ratio, np.log(2), np.abs(quiet.centre) / 2)
-        unknown: Bools = is_ignorant & (reach > np.fmax(half_or_double, FAR * self.streams.smallest))
-        return unknown
 
     def _report(self, side: Floats, seen: Seen, index: int) -> None:
         """Record the reported changes; the baseline does not learn from their nights. side: (histories, streams)."""
