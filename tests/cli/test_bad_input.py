@@ -96,7 +96,6 @@ def test_a_missing_data_folder_or_study_file(vsetune, study, home, tmp_path) -> 
     ("losses", "new", "my_own", "--folder"),
     ("networks", "import", "--from", "vsepp", "weights.pth", "--output"),
     ("networks", "new", "my_own", "--folder"),
-    ("nightly", "install", "nightly.yaml", "--as", "cron", "--output"),
     ("study", "explain", "tiny", "--output"),
     ("tracking", "export", "tiny", "--to"),
     ("trial", "curves", "tiny/vsepp.lmh-c000-s0", "--output"),

@@ -1,4 +1,4 @@
-"""`vsetune nightly history`, `accept`, `install` and `bisect`, as commands: what they print, and their exit codes."""
+"""`vsetune nightly history`, `accept` and `bisect`, as commands: what they print, and their exit codes."""
 
 from __future__ import annotations
 
@@ -122,26 +122,11 @@ def test_an_accepted_change_and_its_reason_stay_in_the_history(vsetune, history)
     assert vsetune(*words[:-1], "first_losses", "--cell", CELL).code == 0
 
 
-def test_an_entry_is_printed_and_nothing_is_changed_by_a_dry_run(vsetune, sweep, monkeypatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    said = vsetune("nightly", "install", str(sweep), "--as", "systemd", "--at", "3:15", "--dry-run")
-    assert said.code == 0
-    assert "OnCalendar=*-*-* 03:15:00 UTC" in said.out
-    assert not nightly_folder("tiny").exists()
-
-
 @pytest.mark.parametrize(("words", "said"), [
-    (["install", "--as", "systemd", "--at", "25:00"], ["--at: ", "25:00"]),
-    (["install", "--as", "systemd", "--timezone", "Moon"], ["--timezone: ", "Moon"]),
-    (["install", "--as", "cron"], ["crontab"]),
-    (["install", "--as", "github"], ["git"]),
-    (["install", "--as", "systemd", "--home", "s3://key:secret@bucket"], ["s3://key:***@bucket"]),
     (["bisect", "--measure", "no_such"], ["no_such"]),
     (["bisect", "--measure", "epoch_time", "--good", "no such revision", "--bad", "HEAD"], ["no such revision"]),
     (["bisect", "--measure", "epoch_time", "--seeds", "21"], [messages.MISUSE, "--seeds", "20"]),
     (["bisect", "--measure", "epoch_time", "--seeds", "2"], [messages.MISUSE, "--seeds", "3"]),
 ])
-def test_an_entry_or_a_search_that_cannot_be_made_is_refused(vsetune, sweep, words, said, monkeypatch) -> None:
-    if words[0] == "install":
-        monkeypatch.setenv("PATH", "/nowhere")
+def test_a_search_that_cannot_be_made_is_refused(vsetune, sweep, words, said) -> None:
     assert vsetune("nightly", words[0], str(sweep), *words[1:]).refused(*said)

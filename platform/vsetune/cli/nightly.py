@@ -13,11 +13,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from vsetune.cli import messages
-from vsetune.cli.options import Cluster, Json, flag, place_to_write, require_known
+from vsetune.cli.options import Cluster, Json, flag, require_known
 from vsetune.cli.output import complain, inform, interruptible, print_json, results, stderr
 from vsetune.errors import UsageError
 from vsetune.nightly.bisecting import FEWEST_PAIRS, MOST_PAIRS
-from vsetune.nightly.installing.placing import Entry, EntryKind
 from vsetune.nightly.night import BY_NAME, FIRST_LOSSES
 from vsetune.nightly.nightly_spec import NightlySpec, load_nightly
 from vsetune.storage.paths import home, remote_home
@@ -43,45 +42,6 @@ OneMeasure = Annotated[str | None, typer.Option("--measure", help="only this mea
 OneCell = Annotated[str | None, typer.Option("--cell", help="only this cell, network.loss")]
 
 _NO_FILE = (".yaml", ".yml")
-
-
-@app.command(epilog="Example: vsetune nightly install studies/nightly.yaml --as systemd --at 02:30")
-def install(
-    file: NightlyFile,
-    kind: Annotated[EntryKind, typer.Option("--as", help="what starts the nights", show_default=False)],
-    at: Annotated[str, typer.Option(metavar="HH:MM", help="time of day")] = "02:30",
-    timezone: Annotated[
-        str | None,
-        typer.Option(metavar="ZONE", help="such as Europe/Berlin; default: UTC, with cron the clock of this machine"),
-    ] = None,
-    home_folder: Annotated[
-        str | None, typer.Option("--home", metavar="PLACE", help="VSETUNE_HOME of the nights; default: as here")
-    ] = None,
-    output: Annotated[
-        Path | None, place_to_write(metavar="FOLDER", help="write there, start nothing; default: where it works")
-    ] = None,
-    without_raycronjob: Annotated[bool, flag("--without-raycronjob", "with kubernetes: a plain CronJob")] = False,
-    remove_it: Annotated[bool, flag("--remove", "take the entry away again")] = False,
-    dry_run: Annotated[bool, flag("--dry-run", "print it and change nothing")] = False,
-) -> None:
-    """Have a night run every day: by cron, systemd, GitHub Actions or Kubernetes.
-
-    May be repeated: an entry of the same sweep is replaced, everything else stays. No secret is written anywhere: cron
-    and systemd read ~/.config/vsetune/nightly.env, GitHub and Kubernetes their own secrets by name.
-    """
-    from vsetune.nightly.installing import placing
-    from vsetune.nightly.installing.nightly_entry import daily_time, nightly_entry
-
-    zone = timezone if timezone or kind is EntryKind.CRON else "UTC"
-    content = nightly_entry(load_nightly(file), file, daily_time(at, zone), home_folder)
-    entry = Entry(kind, content, output, with_raycronjob=not without_raycronjob)
-    if dry_run and not remove_it:
-        for name, text in placing.entry_texts(entry).items():
-            inform(f"{name}:")
-            results.out(text, end="")
-        return
-    for line in placing.remove(entry) if remove_it else placing.install(entry):
-        inform(line)
 
 
 @app.command(epilog="Example: vsetune nightly history scenes --measure epoch_time")
