@@ -58,6 +58,17 @@ def test_a_night_is_one_run_and_a_repeated_night_takes_its_place(
     assert json.loads(files["report.json"])["notes"][-1] == note
 
 
+def test_a_night_of_another_home_stays(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = replace(sample_report(), nightly="shared")
+    first = send_out(report, uri).mlflow_run
+    monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "elsewhere"))
+    second, again = (send_out(report, uri).mlflow_run for _ in range(2))
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("nightly/shared")
+    assert experiment is not None
+    assert {run.info.run_id for run in client.search_runs([experiment.experiment_id])} == {first, again} != {second}
+
+
 def test_a_night_that_could_not_run_has_a_run_too(uri: str) -> None:
     report = replace(sample_report(), date="2026-11-23", rows=[], exit_code=2, headline="could not run", ended="")
     assert send_out(report, uri).mlflow_run is not None

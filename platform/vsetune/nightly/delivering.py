@@ -20,6 +20,7 @@ from apprise.attachment.memory import AttachMemory
 
 from vsetune.errors import ConfigError, StorageError, VsetuneError, one_line
 from vsetune.nightly import messages
+from vsetune.nightly.history import history_id
 from vsetune.nightly.night import Night, NightReport, problem_at
 from vsetune.nightly.night_metrics import USUAL, Patience, metrics_text, moment_of, push_metrics, write_metrics
 from vsetune.nightly.nightly_spec import ReportSpec, mail_address
@@ -173,8 +174,10 @@ def _night_run(report: NightReport) -> NightRun:
         "verdict": {0: "quiet", 1: "regression", 2: "could not run"}[report.exit_code],
     }
     started, ended = moment_of(report.started), moment_of(report.ended)
-    return NightRun(report.nightly, report.date, started or 0.0, ended or started or 0.0, metrics, tags,
-                    to_markdown(report))
+    return NightRun(
+        history_id(report.nightly), report.nightly, report.date, started or 0.0, ended or started or 0.0, metrics, tags,
+        to_markdown(report),
+    )
 
 
 _PREFIX = "VSETUNE_SMTP_"

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date as Day
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -22,7 +23,15 @@ from vsetune.storage.lease import Lease
 from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import home, home_variable, remote_place
 from vsetune.storage.s3 import listing
-from vsetune.storage.whole_files import free_name, make_folder, move_in_place, read_json, readable_json, write_whole
+from vsetune.storage.whole_files import (
+    free_name,
+    make_folder,
+    move_in_place,
+    read_json,
+    readable_json,
+    write_json,
+    write_whole,
+)
 
 _NIGHTS, _REPORTS, _ACCEPTED, _LOCK, _LEASE = "nights", "reports", "accepted.json", "lock", "lease.json"
 _NIGHTS_IN_REPORT = 30
@@ -65,6 +74,19 @@ _ENTRIES = TypeAdapter(list[Accepted])
 def nightly_folder(name: str) -> Path:
     """Folder of the history of a nightly sweep on this machine."""
     return home() / "nightly" / name
+
+
+def history_id(name: str) -> str:
+    """Identity of the history of a nightly sweep: made when it is first asked for. StorageError."""
+    file = nightly_folder(name) / "id.json"
+    find_in_home(file)
+    known = read_json(file)
+    if not isinstance(known, str):
+        known = uuid4().hex
+        make_folder(file.parent)
+        write_json(file, known, durable=True)
+        keep_in_home(file)
+    return known
 
 
 class History:

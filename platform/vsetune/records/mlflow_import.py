@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from mlflow import MlflowClient
-from mlflow.entities import Run
+from mlflow.entities import Experiment, Run
 
 from vsetune.errors import DataError, UsageError, one_line
 from vsetune.records import messages
@@ -36,15 +36,16 @@ from vsetune.records.events import (
     attempt_id,
     is_inside,
 )
-from vsetune.records.log import LOG_FILE, LogWriter
-from vsetune.records.mlflow_client import KIND, PIECE, in_one_line, open_client
+from vsetune.records.log import LOG_FILE, LogWriter, lines_of
+from vsetune.records.mlflow_client import KIND, LOG, PIECE, STUDY, in_one_line, open_client, runs_of
+from vsetune.records.mlflow_export import log_id
 from vsetune.records.moved_study import FILES, FORMAT, HEADER, import_study
+from vsetune.records.studies import folder_of_study
 from vsetune.storage.addresses import shown_url
 from vsetune.storage.hashes import sha256_of_file
 from vsetune.storage.whole_files import write_json
 
-_PAGE = 250
-_WEIGHTS = "best.safetensors"
+_WEIGHTS, _RECORD = "best.safetensors", "vsetune.record"
 _MOST_UNPACKED = 1 << 24
 
 
@@ -53,10 +54,8 @@ def bring_study(study: str, uri: str) -> tuple[str, int]:
     it does not answer."""
     client = open_client(uri)
     with in_one_line(uri, f"read study {study}"):
-        experiment = client.get_experiment_by_name(study)
-        if experiment is None or experiment.tags.get(KIND) != "study":
-            raise UsageError(messages.NOT_IN_STORE(study=study, store=shown_url(uri)))
-        runs = list(_runs(client, experiment.experiment_id))
+        experiment = _experiment(client, study, shown_url(uri))
+        runs = list(runs_of(client, experiment.experiment_id))
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name) / FILES
             folder.mkdir()
@@ -65,22 +64,41 @@ def bring_study(study: str, uri: str) -> tuple[str, int]:
                 raise DataError(messages.STUDY_RUN_MISSING(study=study, store=shown_url(uri)))
             if any(each.path == LOG_FILE for each in client.list_artifacts(parent.info.run_id)):
                 client.download_artifacts(parent.info.run_id, LOG_FILE, str(folder))
-            else:
+            elif _RECORD in parent.data.tags:
                 _write_log(folder, parent, [run for run in runs if run.data.tags.get(KIND) == "attempt"])
+            else:
+                raise DataError(
+                    "VSE-R462", "study {study}: {store} has no log of it, since no driver has left it in order; put "
+                    "back a copy of the study's folder", study=study, store=shown_url(uri),
+                )
             for run in runs:
                 _bring_weights(client, run, folder)
-            _finish(Path(name), study)
+            _finish(Path(name), experiment.tags.get(STUDY, study))
             return import_study(Path(name))
 
 
-def _runs(client: MlflowClient, experiment: str) -> Iterator[Run]:
-    token: str | None = None
-    while True:
-        page = client.search_runs([experiment], max_results=_PAGE, page_token=token, order_by=["start_time ASC"])
-        yield from page
-        token = page.token
-        if not token:
-            return
+def _experiment(client: MlflowClient, study: str, store: str) -> Experiment:
+    """The experiment of a study, by the study's name, its own name or its number. Of several logs of one name that of
+    this home, if there is one. UsageError if there is none, or no way to tell."""
+    found = {each.name: each for each in client.search_experiments(filter_string=f"tags.`{STUDY}` = '{study}'")}
+    named = client.get_experiment_by_name(study)
+    if named is None and not found and study.isdigit():
+        named = client.get_experiment(study)
+    if named is not None and named.tags.get(KIND) == "study":
+        found[named.name] = named
+    first = next(lines_of(folder_of_study(study) / LOG_FILE), None)
+    opened = None if first is None or first.kind != "opened" else first.event()
+    own = log_id(opened) if isinstance(opened, Opened) else None
+    ours = [each for each in found.values() if each.tags.get(LOG) == own] or [*found.values()]
+    if not ours:
+        raise UsageError(messages.NOT_IN_STORE(study=study, store=store))
+    if len(ours) > 1:
+        listed = ", ".join(f"{each.name} ({each.experiment_id})" for each in ours)
+        raise UsageError(
+            "VSE-R463", "study {study}: {store} has it from several homes, in the experiments {listed}; name "
+            "one by its number", study=study, store=store, listed=listed,
+        )
+    return ours[0]
 
 
 def _bring_weights(client: MlflowClient, run: Run, folder: Path) -> None:
@@ -108,7 +126,7 @@ def _write_log(folder: Path, parent: Run, runs: list[Run]) -> None:
     """Write the log that version 0.2 would have written, as far as its tags allow: only configurations of attempts are
     known."""
     with _decoding(parent):
-        record = StudyRecord(**json.loads(_joined("vsetune.record", parent.data.tags) or "{}"))
+        record = StudyRecord(**json.loads(_joined(_RECORD, parent.data.tags) or "{}"))
     log = LogWriter(folder)
     try:
         log.append(Opened(record, parent.info.start_time / 1000))
@@ -136,7 +154,7 @@ def _decoding(run: Run) -> Iterator[None]:
 
 def _events_of(run: Run) -> Iterator[Event]:
     tags, began = run.data.tags, run.info.start_time / 1000
-    text = _joined("vsetune.record", tags) or "{}"
+    text = _joined(_RECORD, tags) or "{}"
     start = AttemptStart(**(json.loads(text) if text.startswith("{") else _unpacked(text)))
     name = attempt_id(start)
     yield Begun(start, began)

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 from mlflow.entities import Metric, Run
 
-from vsetune.records.mlflow_client import KIND, NOTE, PIECE, experiment_of, in_one_line, log_in_batches, open_client
+from vsetune.records.mlflow_client import (
+    KIND,
+    LOG,
+    NOTE,
+    PIECE,
+    experiment_of,
+    in_one_line,
+    log_in_batches,
+    open_client,
+)
 from vsetune.storage.addresses import masked
 
 NIGHTS = "nights"
@@ -21,11 +30,13 @@ _REFUSED = re.compile(r"[^A-Za-z0-9_.-]")
 
 @dataclass(frozen=True)
 class NightRun:
-    """A night in a form for comparison. date: ISO day. started, ended: Unix seconds.
+    """A night in a form for comparison. history: identity of the history that it belongs to. date: ISO day. started,
+    ended: Unix seconds.
 
     metrics: finite numbers by name. tags: short texts by name. note: Markdown shown on top.
     """
 
+    history: str
     sweep: str
     date: str
     started: float
@@ -36,7 +47,7 @@ class NightRun:
 
 
 class MlflowNights:
-    """Stores nights in MLflow. A night that is stored again replaces the earlier one of its date.
+    """Stores nights in MLflow. A night that is stored again replaces the earlier one of its history and date.
 
     StorageError while the store is away, UsageError for a request that it refuses, each one line.
     """
@@ -55,7 +66,7 @@ class MlflowNights:
                 self._client, self._uri, f"nightly/{night.sweep}", kind=NIGHTS,
                 note=f"One run per night of the nightly sweep {night.sweep}.",
             ).experiment_id
-            of_date = f"tags.`{KIND}` = 'night' AND tags.`{_DATE}` = '{night.date}'"
+            of_date = f"tags.`{LOG}` = '{night.history}' AND tags.`{_DATE}` = '{night.date}'"
             earlier = self._client.search_runs([experiment_id], of_date, max_results=_MOST_OF_A_DATE)
             run = self._create(night, experiment_id)
             for old in earlier:
@@ -70,7 +81,7 @@ class MlflowNights:
 
     def _create(self, night: NightRun, experiment_id: str) -> Run:
         started, ended = round(1000 * night.started), round(1000 * night.ended)
-        exact = {KIND: "night", _DATE: night.date, NOTE: night.note}
+        exact = {KIND: "night", LOG: night.history, _DATE: night.date, NOTE: night.note}
         tags = {name: masked(text)[: PIECE] for name, text in (dict(night.tags) | exact).items()}
         run = self._client.create_run(experiment_id, start_time=started, tags=tags, run_name=night.date)
         metrics = [Metric(_REFUSED.sub("_", name), float(value), ended, 0) for name, value in night.metrics.items()]

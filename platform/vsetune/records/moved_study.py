@@ -29,15 +29,15 @@ from vsetune.config.spec.base import Name
 from vsetune.errors import DataError, StorageError, StudyConflict, UsageError, VsetuneError, one_line
 from vsetune.records import messages
 from vsetune.records.events import Event, Opened, StudyRecord, is_inside
-from vsetune.records.log import LOG_FILE, LogWriter, cannot_write, lines_of
+from vsetune.records.log import LOG_FILE, Line, LogWriter, cannot_write, lines_of
 from vsetune.records.studies import folder_of_study
-from vsetune.records.study_history import StudyHistory
+from vsetune.records.study_history import SNAPSHOT_FILE, StudyHistory
 from vsetune.records.study_lock import LOCK_FILE, is_led
 from vsetune.storage.hashes import sha256_of_file
 from vsetune.storage.home_files import keep_in_home
 from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import remote_place
-from vsetune.storage.whole_files import make_folder, move_in_place, readable_json, whole_file
+from vsetune.storage.whole_files import free_name, make_folder, move_in_place, readable_json, whole_file
 
 FORMAT = 2
 HEADER, FILES, _ZIP = "export.json", "files", ".zip"
@@ -153,6 +153,7 @@ def _place(arriving: Path, folder: Path, names: list[str]) -> int:
     with lock:
         if is_led(folder):
             raise StudyConflict(messages.STUDY_RUNS(study=folder.name))
+        _mend_log(folder, arriving)
         writer = LogWriter(folder, remote_place(folder))
         try:
             begin = _first_new(folder, arriving)
@@ -173,6 +174,44 @@ def _place(arriving: Path, folder: Path, names: list[str]) -> int:
     return len(new)
 
 
+def _mend_log(folder: Path, arriving: Path) -> None:
+    """Replace damaged lines of the study's log by those of an arriving one; the damaged log stays beside it. DataError
+    if that lacks them, or the log is damaged on a remote home."""
+    log = folder / LOG_FILE
+    try:
+        for _ in lines_of(log, number=0, strict=True):
+            pass
+        return
+    except DataError:
+        if remote_place(folder) is not None:
+            raise
+    mine, theirs = ({line.number: line for line in lines_of(place / LOG_FILE)} for place in (folder, arriving))
+    for number in mine.keys() & theirs.keys():
+        _require_same(mine[number], theirs[number], folder)
+    known = mine | theirs
+    lost = next((number for number in range(max(known)) if number not in known), None)
+    if lost is not None:
+        raise DataError(
+            "VSE-R461", "study {study}: its log is damaged at line {line}, and what arrives has only {lines} lines; "
+            "put back a copy of {folder}, or move {log} away and import again, without what came later",
+            study=folder.name, line=lost, lines=len(theirs), folder=folder, log=log,
+        )
+    mended = arriving.parent / "mended"
+    writer = LogWriter(mended)
+    for number in sorted(known):
+        writer.append(mine[number].event() if number in mine else _at_home(theirs[number].event()))
+    writer.settle()
+    writer.close()
+    move_in_place(log, free_name(log, "damaged"), durable=False)
+    move_in_place(mended / LOG_FILE, log, durable=True)
+    (folder / SNAPSHOT_FILE).unlink(missing_ok=True)
+
+
+def _require_same(mine: Line, other: Line, folder: Path) -> None:
+    if mine[1:4] != other[1:4] and _at_home(mine.event()) != _at_home(other.event()):
+        raise StudyConflict(messages.STUDY_FORKED(study=folder.name, folder=folder))
+
+
 def _first_new(folder: Path, arriving: Path) -> int | None:
     """The offset of the first line of an arriving log that the study's own log lacks; None if it lacks none."""
     new, begin = lines_of(arriving / LOG_FILE), 0
@@ -180,8 +219,7 @@ def _first_new(folder: Path, arriving: Path) -> int | None:
         other = next(new, None)
         if other is None:
             return None
-        if mine[1:4] != other[1:4] and _at_home(mine.event()) != _at_home(other.event()):
-            raise StudyConflict(messages.STUDY_FORKED(study=folder.name, folder=folder))
+        _require_same(mine, other, folder)
         begin = other.end
     return None if next(new, None) is None else begin
 
