@@ -19,6 +19,7 @@ from vsetune.api import messages
 from vsetune.cli.main import app
 from vsetune.data.stored.shards import read_some
 from vsetune.records import messages as of_records
+from vsetune.report.wording import fixed
 from vsetune.study import messages as of_study
 
 
@@ -114,7 +115,7 @@ def test_the_figure_is_drawn_by_jupyter_and_saved(finished, tmp_path: Path) -> N
     words = drawn.get("aria-label")
     assert drawn.tag == "{http://www.w3.org/2000/svg}svg", "a picture of its own, not a part of a page"
     assert (drawn.get("role"), words) == ("img", figure.spec["description"])
-    assert all(f"{row.loss} {row.best_m_recall:.1f} %" in words for row in finished.leaderboard.rows)
+    assert all(f"{row.loss} {fixed(row.best_m_recall, 1)} %" in words for row in finished.leaderboard.rows)
     assert figure.save(tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads(figure.save(tmp_path / "curves.json").read_text()) == json.loads(json.dumps(figure.spec))
     with pytest.raises(ValueError, match=r"need \.svg"):

@@ -90,7 +90,7 @@ def test_a_missing_data_folder_or_study_file(vsetune, study, home, tmp_path) -> 
 @pytest.mark.parametrize("words", [
     ("data", "show", "data/scenes", "--sheet"),
     *(("leaderboard", "export", "tiny", f"--{kind}") for kind in (
-        "html", "csv", "json", "markdown", "curves", "latex", "profile",
+        "html", "csv", "json", "markdown", "curves", "latex",
     )),
     ("leaderboard", "repeat", "tiny/vsepp.lmh", "--output"),
     ("losses", "new", "my_own", "--folder"),

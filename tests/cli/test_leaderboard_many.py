@@ -82,24 +82,6 @@ def test_several_studies_are_written_as_they_are_shown(vsetune, two, tmp_path) -
     assert (tmp_path / "all.md").read_text() == files["markdown"].read_text()
 
 
-def test_networks_of_several_studies_on_one_data_set_have_profiles(vsetune, recorded, two, tmp_path) -> None:
-    recorded("third", "scan", {"lmh": 61.0, "lseh": 63.0})
-    said = vsetune("leaderboard", "export", "first", "second", "third", "--profile", str(tmp_path / "p.svg"))
-    assert said.code == 0, said.err
-    assert "Share of 2 tasks on which a loss is at the best of lmh" in (tmp_path / "p.svg").read_text()
-
-
-@pytest.mark.parametrize("studies", [["first", "second"], ["--all"]])
-def test_the_share_of_seeds_that_must_get_there_is_an_option(vsetune, two, tmp_path, studies) -> None:
-    for share in (None, 0.75):
-        words = [*studies, *([] if share is None else ["--hit-share", str(share)])]
-        (board,) = json.loads(vsetune("leaderboard", "show", *words, "--json").out)["boards"]
-        assert board["profile"]["hit_share"] == (share or 0.5)
-        said = vsetune("leaderboard", "export", *words, "--json", str(tmp_path / "board.json"))
-        assert said.code == 0, said.err
-        assert json.loads((tmp_path / "board.json").read_text())["boards"] == [board]
-
-
 @pytest.mark.parametrize("studies", [["first", "second"], ["--all"]])
 def test_the_share_of_the_target_is_an_option(vsetune, two, tmp_path, studies) -> None:
     for share in (None, 0.8):
@@ -113,14 +95,8 @@ def test_the_share_of_the_target_is_an_option(vsetune, two, tmp_path, studies) -
 
 @pytest.mark.parametrize(("words", "said"), [
     (("export",), (messages.BAD_VALUE, "leaderboard export: ", "no names", "--all")),
-    (("export", "first", "--profile", "p.pdf"), (messages.BAD_VALUE, "--profile p.pdf: ", ".svg or .png")),
-    (("export", "first", "second", "--profile", "p.svg"), (messages.TOO_FEW_TASKS, "p.svg")),
     (("show",), (messages.BAD_VALUE, "leaderboard show: ", "--all")),
     (("show", "first", "--all"), (messages.BAD_VALUE, "leaderboard show: ", "names and --all")),
-    (("show", "first", "--hit-share", "75"), (messages.BAD_VALUE, "--hit-share: ", "75")),
-    (("export", "first", "--hit-share", "0"), (messages.BAD_VALUE, "--hit-share: ", "0")),
-    (("show", "first", "--hit-share", "nan"), (messages.BAD_VALUE, "--hit-share: ", "nan")),
-    (("serve", "first", "--hit-share", "-1"), (messages.BAD_VALUE, "--hit-share: ", "-1")),
     (("show", "first", "--target-share", "95"), (messages.BAD_VALUE, "--target-share: ", "95")),
     (("export", "first", "--target-share", "nan"), (messages.BAD_VALUE, "--target-share: ", "nan")),
     (("serve", "first", "--target-share", "0"), (messages.BAD_VALUE, "--target-share: ", "0")),

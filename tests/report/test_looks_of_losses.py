@@ -9,11 +9,9 @@ import headless_browser
 import pytest
 
 from vsetune.report.building import build
-from vsetune.report.charts import loss_colours, profile_picture
 from vsetune.report.page import to_html
-from vsetune.report.rows import boards_of
 from vsetune.report.shown_runs import ShownRuns
-from vsetune.report.vega import DASHES, LIGHT, PALETTE, turn_of
+from vsetune.report.vega import PALETTE
 
 LOSSES = [f"loss_{number:02}" for number in range(2 * PALETTE + 2)]
 RISING_AND_FALLING = (40, 50, 60, 59, 58, 57)
@@ -64,7 +62,7 @@ def test_losses_of_equal_colour_differ_in_dashes_or_shape_in_every_chart_and_leg
         tab.wait("[...document.querySelectorAll('figure')].every((figure) => figure.querySelector('svg'))")
         for section, figures, marks in (
             ("curves", 2, (LINES, POINTS, LEGEND)), ("heights", 2, (POINTS, LEGEND)),
-            ("tuning", 4, (LINES, POINTS, LEGEND)), ("profiles", 1, (LINES, LEGEND)),
+            ("tuning", 4, (LINES, POINTS, LEGEND)),
             ("negatives", 2, (LINES, POINTS, LEGEND)), ("seconds", 2, (BARS, POINTS)),
         ):
             for mark in marks:
@@ -74,27 +72,3 @@ def test_losses_of_equal_colour_differ_in_dashes_or_shape_in_every_chart_and_leg
                     has_shape = mark == POINTS or (mark == LEGEND and section == "heights")
                     assert counted(looks, has_shape=has_shape) == (PALETTE, len(LOSSES)), (section, mark)
         assert tab.problems == []
-
-
-def lines_of(svg: str) -> dict[str, tuple[str, str]]:
-    """Colour and dashes of the line of every loss in a still picture."""
-    lines = [
-        dict(re.findall(r'([\w-]+)="([^"]*)"', path)) for path in re.findall(r"<path[^>]*>", svg)
-        if 'aria-roledescription="line mark"' in path
-    ]
-    return {
-        re.search(r"; loss: (\w+)", line["aria-label"])[1]: (line["stroke"], line.get("stroke-dasharray", ""))
-        for line in lines
-    }
-
-
-def test_a_loss_looks_in_the_picture_as_on_the_page_whatever_is_left_out(attempts):
-    """The second loss was not run with one of the networks, the page has it all the same."""
-    board = build(
-        [each for each in attempts if (each.start.loss, each.start.network) != (LOSSES[1], "vsrn")], baseline=LOSSES[0],
-    )
-    looks = lines_of(profile_picture(boards_of(board), "svg").decode())
-    assert looks == {
-        loss: (LIGHT[f"c{index % PALETTE}"], ",".join(map(str, DASHES[turn_of(index)])))
-        for loss, index in loss_colours(board).items() if loss != LOSSES[1]
-    }

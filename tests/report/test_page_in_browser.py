@@ -69,7 +69,7 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(tab, page):
     drawn(tab)
     titles = tab.run("[...document.querySelectorAll('[data-charts]')].map((each) => [each.dataset.charts, "
                      "each.querySelectorAll('figure').length])")
-    assert dict(titles) == {"curves": 2, "heights": 1, "tuning": 2, "profiles": 1, "negatives": 2, "seconds": 2}
+    assert dict(titles) == {"curves": 2, "heights": 1, "tuning": 2, "negatives": 2, "seconds": 2}
     assert tab.run("document.querySelector('[data-charts=heights] figcaption .aside').textContent") == ""
     assert [address for address in tab.requested if not address.startswith(("blob:", "about:"))] == [page]
     assert tab.problems == []
@@ -130,7 +130,7 @@ def test_what_is_shown_can_be_saved_as_export_writes_it(browser, tab, attempts, 
     assert json.loads(tab.run("savedText('json')")) == json.loads(to_json(found))
     tab.run("document.querySelector('[data-filter=data][data-value=flickr]').click()")
     assert [board["study"] for board in json.loads(tab.run("savedText('json')"))["boards"]] == ["first_flickr"]
-    assert tab.run("savedText('tex')").count("\\begin{tabular}") == 2  # the board and the profile
+    assert tab.run("savedText('tex')").count("\\begin{tabular}") == 1
 
 
 @pytest.mark.slow
@@ -194,7 +194,6 @@ def test_axe_finds_nothing_that_shuts_anybody_out(browser, page, several_page, d
         tab.open(address)
         drawn(tab, width, dark=dark)
         assert tab.run("document.documentElement.scrollWidth") == width
-        assert tab.run("document.querySelectorAll('[data-charts=profiles] figure').length") == 1
         tab.run("document.querySelector('figure summary').click(); "
                 "document.querySelector('#runs summary')?.click()")
         tab.wait("document.querySelector('#runs') === null || "

@@ -227,15 +227,14 @@ def test_a_store_that_is_away_and_a_mistake_are_one_line_and_the_server_goes_on(
     assert capfd.readouterr().err == ""
 
 
-def test_served_boards_have_the_stated_shares_of_seeds_and_target(study):
+def test_served_boards_have_the_stated_share_of_the_target(study):
     for loss in ("lmh", "lseh"):
         for step, m_recall in ((2, 31.0), (3, 25.0)):
             study.validate(loss, step, m_recall)
         study.writer.finish_attempt(study.runs[loss], "finished", summary={}, error=None)
-    with running(study, hit_share=0.75, target_share=0.9) as server:
+    with running(study, target_share=0.9) as server:
         for path in (PLACE, "/all"):
             (shown,) = json.loads(get(server, f"{path}/board.json")[1])["data"]["boards"]
-            assert shown["board"]["profile"]["hit_share"] == 0.75
             assert shown["board"]["rows"][1]["comparison"]["epochs"]["share"] == 0.9
 
 

@@ -6,16 +6,14 @@ import csv
 import io
 import json
 import re
-from importlib import resources
 
 import pytest
 
-from vsetune.report.charts import curve_charts, height_chart, negatives_charts, profile_picture, seconds_chart
+from vsetune.report.charts import curve_charts, height_chart, negatives_charts, seconds_chart
 from vsetune.report.export import curves_to_csv, to_json
 from vsetune.report.many_studies import build_many
 from vsetune.report.page import to_html, to_update
 from vsetune.report.rows import Boards
-from vsetune.report.vega import LIGHT
 
 
 @pytest.fixture
@@ -50,18 +48,5 @@ def test_json_and_curves_have_every_board_and_what_is_said_across_them(found):
     plain = json.loads(to_json(found))
     assert [board["number"] for board in plain["boards"]] == [1, 2, 1]
     assert plain["notes"] == list(found.notes)
-    assert plain["profile"]["tasks"] == [["scenes", "vsepp"], ["flickr", "vsepp"]]
     curves = list(csv.DictReader(io.StringIO(curves_to_csv(found))))
     assert {line["study"] for line in curves} == {"first", "second", "third", "first_flickr"}
-
-
-def test_profiles_are_plotted_as_svg_and_png_in_the_colours_of_the_page(found):
-    svg = profile_picture(found, "svg").decode()
-    assert svg.startswith("<svg")
-    assert "Share of 2 tasks on which a loss is at the best of lmh" in svg
-    assert LIGHT["c0"] in svg
-    assert profile_picture(found, "png").startswith(b"\x89PNG")
-    assert profile_picture(Boards(found.boards[1:2]), "svg") is None
-    style = (resources.files("vsetune.report") / "templates" / "page.css").read_text()
-    shown = dict(re.findall(r"--(\w+): light-dark\((#[0-9a-f]{6}),", style))
-    assert {name: shown[name] for name in LIGHT} == LIGHT

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
-import math
 import statistics
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
 from rich.console import Console
 
 from vsetune.report.building import build
-from vsetune.report.charts import profile_chart
-from vsetune.report.export import to_json
 from vsetune.report.next_steps import to_know
 from vsetune.report.terminal import render_notes
 
@@ -96,128 +91,3 @@ def test_a_search_that_has_not_levelled_off_is_named_where_a_difference_is_small
 def test_losses_without_a_search_are_not_asked_to_search_longer(attempt):
     board = build([attempt(loss, seed=seed) for loss in ("lmh", "lseh") for seed in (1, 2)], baseline="lmh")
     assert not any("longer searches" in step for step in to_know(board))
-
-
-def tasks(attempt, **epochs_of_lseh):
-    """On every network three new seeds of lmh get to 60 after three of six validations, lseh when told (0: never)."""
-    found = []
-    for network, when in epochs_of_lseh.items():
-        for seed in (1, 2, 3):
-            found.append(attempt("lmh", [40, 50, 60, 59, 58, 57], seed=seed, network=network, phase="confirm", gap=1.0))
-            curve = [50 if step + 1 < when or when == 0 else 61 - 0.1 * step for step in range(6)]
-            found.append(attempt("lseh", curve, seed=seed, network=network, phase="confirm", gap=1.0))
-    return found
-
-
-def test_profiles_are_over_the_tasks_that_all_losses_have(attempt):
-    attempts = tasks(attempt, vsepp=1, vsrn=6, scan=0)
-    once = [attempt(loss, [70.0] * 6, seed=1, gap=1.0, phase="confirm") for loss in ("lsh", "top_f")]
-    board = build([*attempts, *once], baseline="lmh")
-    profile = board.profile
-    by_loss = {each.loss: each for each in profile.losses}
-    assert profile.tasks == (("scenes", "vsepp"), ("scenes", "vsrn"), ("scenes", "scan"))
-    assert by_loss["lmh"].factors == (3, 1, 1)
-    assert by_loss["lseh"].factors == (1, 2, math.inf)
-    assert by_loss["lseh"].steps == ((1, pytest.approx(1 / 3)), (2, pytest.approx(2 / 3)))
-    assert by_loss["lmh"].score == pytest.approx((1 + 3 + 3) / 9)
-    assert profile.left_out == ("lsh, top_f: vsrn on scenes (not run), scan on scenes (not run)",)
-    assert [each.loss for each in profile.losses] == ["lmh", "lseh"]
-    text = printed(board)
-    assert "Share of 3 tasks on which a loss is at the best of lmh" in text
-    assert "Not in it: lsh, top_f" in text
-    plain = json.loads(to_json(board))
-    assert plain["profile"]["losses"][1]["factors"] == [1, 2, "Infinity"]
-    assert [row["is_on_front"] for row in plain["rows"]] == [row.is_on_front for row in board.rows]
-
-
-@pytest.mark.parametrize(("share", "factors"), [
-    (0.25, {"lmh": 3, "lseh": 1}), (0.5, {"lmh": 1.5, "lseh": 1}), (0.51, {"lmh": 1, "lseh": 4 / 3}),
-    (0.75, {"lmh": 1, "lseh": 4 / 3}), (1.0, {"lmh": 1, "lseh": math.inf}),
-])
-def test_a_loss_is_there_when_the_stated_share_of_its_seeds_is(attempt, share, factors):
-    """Four seeds of lmh get to 60 after three epochs, those of lseh after 1, 2, 4 and never: with a quarter of them
-    lseh takes 1 epoch, with half 2, with more 4, and all of them never get there."""
-    reached = dict(zip((1, 2, 3, 4), (1, 2, 4, 9), strict=True))
-    attempts = [
-        attempt("lmh", [40, 50, 60, 59, 58, 57], seed=seed, network=network, phase="confirm", gap=1.0)
-        for network in ("vsepp", "vsrn") for seed in reached
-    ]
-    attempts += [
-        attempt("lseh", [61 if epoch >= when else 50 for epoch in range(1, 7)], seed=seed, network=network,
-                phase="confirm", gap=1.0)
-        for network in ("vsepp", "vsrn") for seed, when in reached.items()
-    ]
-    board = build(attempts, baseline="lmh", hit_share=share)
-    assert board.profile.hit_share == share
-    for each in board.profile.losses:
-        assert each.factors == pytest.approx((factors[each.loss],) * 2)
-    told = f"a loss is there when {100 * share:.3g} % of its seeds are"
-    assert told in " ".join(printed(board).split())
-    assert f"there with {100 * share:.3g} % of the seeds" in profile_chart(board.profile, "lmh")["aside"]
-    assert json.loads(to_json(board))["profile"]["hit_share"] == share
-
-
-def test_a_task_whose_baseline_still_rose_and_seeds_that_searched_are_in_no_profile(attempt):
-    rising = [
-        attempt(loss, [40, 50, 60, 61, 62, 63], seed=seed, network="vsrn", phase="confirm", gap=1.0)
-        for loss in ("lmh", "lseh") for seed in (1, 2)
-    ]
-    board = build([*tasks(attempt, vsepp=1), *rising], baseline="lmh")
-    assert board.profile.tasks == (("scenes", "vsepp"),)
-    assert board.profile.left_out == ("vsrn on scenes: lmh was still rising when it ended",)
-    searching = [attempt(loss, configuration=place) for loss in ("lmh", "lseh") for place in (0, 1)]
-    assert build(searching, baseline="lmh").profile is None
-
-
-def timed(attempt, *, seconds, hardware="one CPU", **epochs_of_lseh):
-    """`tasks` with the seconds of an epoch of lmh and lseh, and what they ran on."""
-    return [
-        replace(
-            each, summary={"seconds_per_epoch": seconds[each.start.loss]}, start=replace(each.start, environment={
-                "device": "cpu", "processor": hardware if each.start.loss == "lseh" else "one CPU", "threads": "1",
-            }),
-        )
-        for each in tasks(attempt, **epochs_of_lseh)
-    ]
-
-
-def test_profiles_by_seconds_take_the_pace_of_every_seed(attempt):
-    """On vsepp lseh needs 1 of 3 epochs at four times the seconds, on vsrn 6: 4 / 3 and 8 times as long."""
-    board = build(timed(attempt, seconds={"lmh": 10.0, "lseh": 40.0}, vsepp=1, vsrn=6), baseline="lmh")
-    assert (board.profile.unit, board.seconds_profile.unit) == ("epochs", "seconds")
-    by_loss = {each.loss: each.factors for each in board.seconds_profile.losses}
-    assert by_loss == {"lmh": (1, 1), "lseh": pytest.approx((4 / 3, 8))}
-    assert {each.loss: each.factors for each in board.profile.losses} == {"lmh": (3, 1), "lseh": (1, 2)}
-    text = " ".join(printed(board).split())
-    assert "within a factor of the seconds of training of the fastest loss" in text
-    assert "Seconds are epochs at the pace of the seed's whole training" in text
-
-
-def test_seconds_that_were_not_recorded_or_are_of_different_hardware_are_not_compared(attempt):
-    assert build(tasks(attempt, vsepp=1, vsrn=6), baseline="lmh").seconds_profile is None
-    attempts = timed(attempt, seconds={"lmh": 1.0, "lseh": 1.0}, hardware="another", vsepp=1)
-    board = build(attempts, baseline="lmh")
-    assert (board.profile is None, board.seconds_profile) == (False, None)
-    third = [replace(each, start=replace(each.start, loss="lsh", cell="vsepp.lsh", trial=f"lsh-s{each.start.seed}"))
-             for each in timed(attempt, seconds={"lmh": 1.0, "lseh": 1.0}, vsepp=1) if each.start.loss == "lseh"]
-    profile = build([*attempts, *third], baseline="lmh").seconds_profile
-    assert [each.loss for each in profile.losses] == ["lsh", "lmh"]
-    assert profile.left_out == (
-        "lseh: vsepp on scenes (trained on different hardware: one CPU, 1 thread; another, 1 thread)",
-    )
-
-
-def test_a_profile_is_drawn_up_to_its_largest_factor(attempt):
-    """On vsrn lseh takes 6 times the epochs of lmh: the line ends at 4 with what is within 4, it does not turn back."""
-    attempts = [
-        attempt(loss, curve, seed=seed, network=network, phase="confirm", gap=1.0)
-        for network, first in (("vsepp", "lmh"), ("vsrn", "lseh")) for seed in (1, 2)
-        for loss, curve in (
-            ("lmh", [60, 50, 49, 48, 47, 46]), ("lseh", [61 if first == "lmh" else 40, 41, 42, 43, 44, 61]),
-        )
-    ]
-    board = build(attempts, baseline="lmh")
-    assert {each.loss: each.factors for each in board.profile.losses} == {"lmh": (1, 1), "lseh": (1, 6)}
-    lines = {line["loss"]: line["steps"] for line in profile_chart(board.profile, board.baseline)["lines"]}
-    assert lines["lseh"] == [(1.0, 0.0), (1.0, 0.5), (4.0, 0.5)]
-    assert lines["lmh"] == [(1.0, 0.0), (1.0, 1.0), (4.0, 1.0)]

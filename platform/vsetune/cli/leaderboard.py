@@ -13,12 +13,11 @@ from vsetune.cli import leaderboard_output, messages
 from vsetune.cli.leaderboard_output import (
     ColumnKeys,
     Every,
-    HitShare,
     StudyNames,
     TargetShare,
     columns_named,
     read_boards,
-    shares_of,
+    share_of,
 )
 from vsetune.cli.options import Baseline, Device, Json, StudyName, flag, place_to_write, require_known
 from vsetune.cli.output import FittingTable, complain, inform, interruptible, print_json, results, stderr
@@ -52,7 +51,6 @@ def show(
     study: StudyNames = None,
     every: Every = False,
     baseline: Baseline = None,
-    hit_share: HitShare = None,
     target_share: TargetShare = None,
     columns: ColumnKeys = None,
     as_json: Json = False,
@@ -63,8 +61,8 @@ def show(
     from vsetune.report.rows import Leaderboard
     from vsetune.report.terminal import render_table
 
-    shares = shares_of(hit_share, target_share)
-    read = read_boards("show", study or [], every=every, baseline=baseline, shares=shares)
+    share = share_of(target_share)
+    read = read_boards("show", study or [], every=every, baseline=baseline, target_share=share)
     shown, named = read.shown, columns_named(columns, read)
     if as_json:
         results.out(to_json(shown))
@@ -75,16 +73,11 @@ def show(
 
 
 def _print_several(found: Boards, columns: Sequence[BoardColumn]) -> None:
-    from vsetune.report.table_text import profile_table
-    from vsetune.report.terminal import render_table, render_words
+    from vsetune.report.terminal import render_table
 
     for board in found.boards:
         results.print(render_table(board, columns))
         results.print()
-    for profile in found.profiles:
-        over_all = profile_table(profile, found.boards[0].baseline)
-        if over_all is not None:
-            results.print(render_words(over_all))
     if found.notes:
         results.print("\n".join(f"{note}." for note in found.notes), style="dim")
 
@@ -94,15 +87,14 @@ def notes(
     study: StudyNames = None,
     every: Every = False,
     baseline: Baseline = None,
-    hit_share: HitShare = None,
     target_share: TargetShare = None,
 ) -> None:
     """Print what stands behind the numbers of a leaderboard: protocol, tests, definitions, caveats, searches."""
     from vsetune.report.rows import boards_of
     from vsetune.report.terminal import render_notes
 
-    shares = shares_of(hit_share, target_share)
-    found = boards_of(read_boards("notes", study or [], every=every, baseline=baseline, shares=shares).shown)
+    share = share_of(target_share)
+    found = boards_of(read_boards("notes", study or [], every=every, baseline=baseline, target_share=share).shown)
     for board in found.boards:
         results.print(render_notes(board))
     if found.notes:

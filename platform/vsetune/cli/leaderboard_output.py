@@ -27,20 +27,12 @@ if TYPE_CHECKING:
     from vsetune.report.columns import Column
     from vsetune.report.many_studies import StudyAttempts
     from vsetune.report.rows import Shown
-    from vsetune.report.vega import PictureKind
 
 
 app = typer.Typer()
 
 StudyNames = Annotated[list[str] | None, typer.Argument(help="name of a study, or of several", show_default=False)]
 Every = Annotated[bool, flag("--all", "over every study under VSETUNE_HOME")]
-HitShare = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SHARE", help="share of the seeds that must reach the target in performance profiles, e.g. 0.75; "
-        "default: 0.5", show_default=False,
-    ),
-]
 TargetShare = Annotated[
     float | None,
     typer.Option(
@@ -64,7 +56,7 @@ MlflowUrl = Annotated[
 
 @app.command(
     epilog="Example: vsetune leaderboard export quickstart --html board.html --latex table.tex; "
-    "vsetune leaderboard export one two --profile profiles.svg --hit-share 0.75"
+    "vsetune leaderboard export one two"
 )
 def export(
     study: StudyNames = None,
@@ -75,10 +67,6 @@ def export(
     markdown: Annotated[Path | None, place_to_write(help="table for issues and wikis")] = None,
     curves: Annotated[Path | None, place_to_write(help="CSV with one line per validation")] = None,
     latex: Annotated[Path | None, place_to_write(help="table for the booktabs package")] = None,
-    profile: Annotated[
-        Path | None, place_to_write(help="performance profiles over networks and data sets, .svg or .png")
-    ] = None,
-    hit_share: HitShare = None,
     target_share: TargetShare = None,
     columns: ColumnKeys = None,
     mlflow: MlflowUrl = None,
@@ -88,13 +76,12 @@ def export(
     VSETUNE_HOME/leaderboards."""
     from vsetune.report.export import TEXTS, curves_to_csv, to_json
 
-    kind = None if profile is None else _picture_kind(profile)
     uri = store_uri(TrackingSpec())
     ui = mlflow_ui(mlflow, uri)
-    shares = shares_of(hit_share, target_share)
-    read = read_boards("export", study or [], every=every, baseline=baseline, shares=shares)
+    share = share_of(target_share)
+    read = read_boards("export", study or [], every=every, baseline=baseline, target_share=share)
     named = columns_named(columns, read)
-    if not (html or csv or json or curves or latex or markdown or profile):
+    if not (html or csv or json or curves or latex or markdown):
         html = home() / "leaderboards" / f"{read.name}.html"
     wanted: list[tuple[Path | None, Callable[[], str | bytes]]] = [
         (html, lambda: _page(read, named, ui)),
@@ -103,7 +90,6 @@ def export(
         (markdown, lambda: TEXTS["md"](read.shown, named).whole()),
         (curves, lambda: curves_to_csv(read.shown)),
         (latex, lambda: TEXTS["tex"](read.shown, named).whole()),
-        (profile, lambda: _profiles(read, profile, kind)),
     ]
     for path, content in [(path, made()) for path, made in wanted if path is not None]:
         write_text(path, content)
@@ -120,27 +106,6 @@ def _page(read: ReadBoards, columns: Sequence[Column], ui: str | None) -> str:
 
     runs = shown_runs(read.store, boards_of(read.shown).boards, read.attempts, mlflow_url=ui)
     return to_html(read.shown, columns, runs=runs)
-
-
-def _picture_kind(profile: Path) -> PictureKind:
-    match profile.suffix.lower():
-        case ".svg":
-            return "svg"
-        case ".png":
-            return "png"
-    raise UsageError(messages.BAD_VALUE(
-        option=f"leaderboard export: --profile {profile}", got=profile.suffix or "no ending", need=".svg or .png"
-    ))
-
-
-def _profiles(read: ReadBoards, path: Path | None, kind: PictureKind | None) -> bytes:
-    from vsetune.report.charts import profile_picture
-    from vsetune.report.rows import boards_of
-
-    made = profile_picture(boards_of(read.shown), kind or "svg")
-    if made is None:
-        raise UsageError(messages.TOO_FEW_TASKS(place=path))
-    return made
 
 
 TableName = Annotated[
@@ -211,16 +176,8 @@ class ReadBoards:
     name: str
 
 
-@dataclass(frozen=True)
-class Shares:
-    """hit: of the seeds, in performance profiles. target: of the baseline's mean best M-Recall. Above 0, at most 1."""
-
-    hit: float
-    target: float
-
-
 def read_boards(
-    command: str, names: Sequence[str], *, every: bool, baseline: str | None, shares: Shares,
+    command: str, names: Sequence[str], *, every: bool, baseline: str | None, target_share: float,
 ) -> ReadBoards:
     """command: for the message. UsageError for neither names nor `every`, or both, a study that the store does not
     have, and a baseline that was not run."""
@@ -231,22 +188,18 @@ def read_boards(
     store = Studies()
     names = list(dict.fromkeys(names))
     if len(names) == 1:
-        return _of_one(store, names[0], baseline, shares)
-    return _of_several(store, names, baseline, shares)
+        return _of_one(store, names[0], baseline, target_share)
+    return _of_several(store, names, baseline, target_share)
 
 
-def shares_of(hit: float | None, target: float | None) -> Shares:
-    """The shares as `HitShare` and `TargetShare` give them. UsageError for an invalid one."""
+def share_of(target: float | None) -> float:
+    """The share of `--target-share`, or its default. UsageError for an invalid one."""
     from vsetune.metrics.efficiency import TARGET_SHARE
-    from vsetune.metrics.performance_profiles import HIT_SHARE
 
-    for option, given, example in (
-        ("--hit-share", hit, "0.75 for three of four seeds"), ("--target-share", target, "0.9 for an easier target"),
-    ):
-        if given is not None and not 0 < given <= 1:
-            need = f"a share above 0, at most 1: {example}"
-            raise UsageError(messages.BAD_VALUE(option=option, got=f"{given:g}", need=need))
-    return Shares(HIT_SHARE if hit is None else hit, TARGET_SHARE if target is None else target)
+    if target is not None and not 0 < target <= 1:
+        need = "a share above 0, at most 1: 0.9 for an easier target"
+        raise UsageError(messages.BAD_VALUE(option="--target-share", got=f"{target:g}", need=need))
+    return TARGET_SHARE if target is None else target
 
 
 def columns_named(keys: str | None, read: ReadBoards) -> Sequence[Column]:
@@ -262,18 +215,18 @@ def columns_named(keys: str | None, read: ReadBoards) -> Sequence[Column]:
         raise UsageError(as_problem(error.args[0]).at("--columns")) from error
 
 
-def _of_one(store: Studies, study: str, baseline: str | None, shares: Shares) -> ReadBoards:
+def _of_one(store: Studies, study: str, baseline: str | None, target_share: float) -> ReadBoards:
     from vsetune.study.recorded_boards import recorded_board
 
     attempts = store.attempts(study)
     if not attempts:
         raise UsageError(messages.NO_ATTEMPTS(studies=f"study {study}"))
-    board = recorded_board(store, study, attempts, baseline=baseline, hit_share=shares.hit, target_share=shares.target)
+    board = recorded_board(store, study, attempts, baseline=baseline, target_share=target_share)
     return ReadBoards(store, board, attempts, study)
 
 
 def _of_several(
-    store: Studies, names: Sequence[str], baseline: str | None, shares: Shares
+    store: Studies, names: Sequence[str], baseline: str | None, target_share: float
 ) -> ReadBoards:
     from vsetune.report.many_studies import build_many
     from vsetune.study.recorded_boards import completed_board
@@ -285,7 +238,7 @@ def _of_several(
         raise UsageError(messages.BASELINE_NOT_RUN(baseline=baseline, losses=", ".join(sorted(losses))))
     attempts = [attempt for study in studies for attempt in study.attempts]
     name = f"{names[0]}_and_{len(names) - 1}_more" if names else "all_studies"
-    found = build_many(studies, baseline=baseline, hit_share=shares.hit, target_share=shares.target)
+    found = build_many(studies, baseline=baseline, target_share=target_share)
     shown = replace(found, boards=tuple(completed_board(board, records, store) for board in found.boards))
     return ReadBoards(store, shown, attempts, name)
 

@@ -38,11 +38,6 @@ JOB_LOST = Message(
 NO_ATTEMPTS = Message("VSE-X030", "{studies}: no attempts yet; start a study, or wait for its first validation.")
 BASELINE_NOT_RUN = Message("VSE-X031", "leaderboard: baseline {baseline} was not run; name one of {losses}.")
 NOTHING_TO_REPEAT = Message("VSE-X032", "{row}: has no trial with a usable validation, so there is nothing to repeat.")
-TOO_FEW_TASKS = Message(
-    "VSE-X033",
-    "leaderboard export: --profile {place}: got fewer than two networks or data sets on which a loss compares with the "
-    "baseline by finished seeds that chose nothing, need two; vsetune study confirm runs such seeds.",
-)
 NOT_IN_MLFLOW = Message(
     "VSE-X035", "{count} events are not in MLflow yet ({reason}); export them with: vsetune tracking flush {study}"
 )

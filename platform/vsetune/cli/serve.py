@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from vsetune.cli import messages
-from vsetune.cli.leaderboard_output import HitShare, MlflowUrl, TargetShare, shares_of
+from vsetune.cli.leaderboard_output import MlflowUrl, TargetShare, share_of
 from vsetune.cli.options import Baseline, Device
 from vsetune.cli.output import inform
 from vsetune.config.study.study_spec import TrackingSpec
@@ -29,7 +29,6 @@ def serve(
     ] = "127.0.0.1",
     mlflow: MlflowUrl = None,
     baseline: Baseline = None,
-    hit_share: HitShare = None,
     target_share: TargetShare = None,
     device: Device = "auto",
 ) -> None:
@@ -40,7 +39,7 @@ def serve(
     from vsetune.study.range_ends import board_with_ends
     from vsetune.training.device import choose_device
 
-    shares = shares_of(hit_share, target_share)
+    share = share_of(target_share)
     if not 0 <= port <= 65535:
         raise UsageError(messages.BAD_VALUE(option="--port", got=port, need="0 to 65535"))
     uri, store = tracking_uri(TrackingSpec()), Studies()
@@ -49,8 +48,7 @@ def serve(
         store.record(study)
     with StudyServer(
         store, studies or [], host=host, port=port, ask=AskedTrials(store, device=choose_device(device)),
-        baseline=baseline, mlflow_url=ui, told=board_with_ends, hit_share=shares.hit,
-        target_share=shares.target,
+        baseline=baseline, mlflow_url=ui, told=board_with_ends, target_share=share,
     ) as server:
         inform(f"studies: {server.url}  (Ctrl-C ends it)")
         inform(f"ask a trained model: {server.url}search")

@@ -9,10 +9,10 @@ from vsetune.metrics.repeated_searches import FEWEST_REPEATS
 from vsetune.metrics.seed_statistics import MEAN_SEEDS, MEDIAN_SEEDS
 from vsetune.report.board_sentences import is_claimed
 from vsetune.report.paper_table import published_notes
+from vsetune.report.pareto_front import pareto_front
 from vsetune.report.rows import AT_RANGE_END, Leaderboard, Pick, RangeEnd, Row
 from vsetune.report.search_budgets import LESS, MORE
 from vsetune.report.selection import code_words
-from vsetune.report.time_profiles import pareto_front
 from vsetune.report.wording import (
     collapsed,
     configuration,
@@ -91,7 +91,7 @@ def notes(leaderboard: Leaderboard) -> list[str]:
         found = (_front_note(*group, leaderboard.baseline), _shares_note(*group, leaderboard.baseline))
         lines += [note for note in found if note]
     lines += [note for row in leaderboard.rows if (note := _picks_note(row))]
-    lines += [_trials_note(row) for row in leaderboard.rows if row.headline]
+    lines += [_sources_note(leaderboard.rows)]
     lines += [
         f"{row.network} {row.loss} searched {'; '.join(row.searched)}." for row in leaderboard.rows if row.searched
     ]
@@ -145,10 +145,12 @@ def _search_of(row: Row, pick: Pick) -> str:
     return f"{row.network} {search_name(row, pick)}"
 
 
-def _trials_note(row: Row) -> str:
-    """The trials whose curves the numbers of a row are the means and medians of."""
-    trials = ", ".join(f"{seed.trial} ({fixed(seed.best_m_recall, 1)} %)" for seed in row.headline)
-    return f"{row.network} {row.loss} is of the trials {trials}; `vsetune trial show {row.study}/TRIAL` shows one."
+def _sources_note(rows: Sequence[Row]) -> str:
+    """The trials whose curves the numbers of a board are the means and medians of."""
+    trials = "; ".join(
+        f"{row.network} {row.loss} {', '.join(seed.trial for seed in row.headline)}" for row in rows if row.headline
+    )
+    return f"Trials behind the numbers: {trials}."
 
 
 def _picks_note(row: Row) -> str:

@@ -18,13 +18,13 @@ from vsetune.metrics.efficiency import (
     epochs_to_best,
     epochs_to_target,
 )
-from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.metrics.repeated_searches import FEWEST_REPEATS, spread
 from vsetune.metrics.seed_statistics import curve_noise, epochs_over_seeds, mean_interval, noise_tolerance, still_rises
 from vsetune.records.events import SEARCH_VALUE, AttemptRecord, was_cut_short
 from vsetune.report import messages
 from vsetune.report.comparing import answered, bounds, collapse_of, collapsed_seeds, comparison_of
-from vsetune.report.rows import UNITS, Bounds, Collapse, Cost, Leaderboard, Pick, Row, best_pick
+from vsetune.report.pareto_front import pareto_front
+from vsetune.report.rows import Bounds, Collapse, Cost, Leaderboard, Pick, Row, best_pick
 from vsetune.report.search_budgets import SearchBudget
 from vsetune.report.seed_results import Contender, SeedResult, headline_of
 from vsetune.report.selection import (
@@ -48,20 +48,17 @@ from vsetune.report.selection import (
     why_cannot_draw,
     winner_of,
 )
-from vsetune.report.time_profiles import pareto_front, time_profile
 
 
 def build(
-    attempts: Sequence[AttemptRecord], *, baseline: str, hit_share: float = HIT_SHARE,
-    target_share: float = TARGET_SHARE,
+    attempts: Sequence[AttemptRecord], *, baseline: str, target_share: float = TARGET_SHARE
 ) -> Leaderboard:
     """Compare the losses of a study, separately for every data set and network.
 
     The latest attempt of each trial counts, and all attempts are charged. Each search is represented by the
     configuration that won it. Its numbers come from the seeds that confirmed it (docs/decisions/0029). Tuned losses are
-    compared search by search, others seed by seed. baseline: name of the loss to compare with. hit_share: of profiles,
-    as in `TimeProfile`. target_share: share of the baseline's mean best M-Recall to which epochs are compared, above 0
-    and at most 1.
+    compared search by search, others seed by seed. baseline: name of the loss to compare with. target_share: share of
+    the baseline's mean best M-Recall to which epochs are compared, above 0 and at most 1.
     A row with another protocol, validation gap or code version than the baseline is shown but not compared;
     `not_comparable` gives the reason. Raises UsageError without attempts or for a baseline that was not run.
     """
@@ -78,17 +75,12 @@ def build(
         row for (dataset, _), group in cells.items()
         for row in group_rows(dataset, group, baseline, target_share=target_share)
     ]
-    return board_of(rows, study=attempts[0].start.study, baseline=baseline, hit_share=hit_share)
+    return board_of(rows, study=attempts[0].start.study, baseline=baseline)
 
 
-def board_of(
-    rows: Sequence[Row], *, study: str, baseline: str, number: int = 1, hit_share: float = HIT_SHARE
-) -> Leaderboard:
-    """The board of rows from `group_rows`, with corrected p-values and performance profiles over all of them."""
-    by_epochs, by_seconds = (time_profile(rows, baseline, unit=unit, hit_share=hit_share) for unit in UNITS)
-    return Leaderboard(
-        study, baseline, tuple(answered(rows)), profile=by_epochs, seconds_profile=by_seconds, number=number,
-    )
+def board_of(rows: Sequence[Row], *, study: str, baseline: str, number: int = 1) -> Leaderboard:
+    """The board of rows from `group_rows`, with corrected p-values."""
+    return Leaderboard(study, baseline, tuple(answered(rows)), number=number)
 
 
 def group_rows(

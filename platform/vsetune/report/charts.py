@@ -6,7 +6,6 @@ The charts plot the values of a board; the words of tooltips are rounded here.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,10 +13,9 @@ from vsetune.metrics.best_of_k import ExpectedBest
 from vsetune.metrics.curves import Curve, mean_curve
 from vsetune.report import wording
 from vsetune.report.board_sentences import is_claimed
-from vsetune.report.rows import Boards, Leaderboard, LossProfile, Row, TimeProfile
-from vsetune.report.table_text import profile_table, row_key, rows_by_key, searches_of, tuning_table, tuning_words
-from vsetune.report.time_profiles import pareto_front
-from vsetune.report.vega import LIGHT, PictureKind, looks_of, picture
+from vsetune.report.pareto_front import pareto_front
+from vsetune.report.rows import Leaderboard, Row
+from vsetune.report.table_text import row_key, rows_by_key, searches_of, tuning_table, tuning_words
 from vsetune.report.wording import fixed
 
 
@@ -207,103 +205,3 @@ def _points(name: str, curve: Sequence[ExpectedBest], unit: str, digits: int) ->
         }
         for each in curve
     ]
-
-
-_LINE_LENGTH = 92
-_APART, _ALL_APART = 3.0, 12.0
-"""Pixels between neighbouring lines, and the most from the first to the last."""
-_SIDE_BY_SIDE = "Lines that coincide are plotted side by side."
-
-
-def profile_chart(profile: TimeProfile | None, baseline: str) -> dict[str, Any] | None:
-    """Share of the tasks on which a loss is within a factor of the fastest loss; None for fewer than two tasks. spec:
-    for Vega-Lite, without the colours of the losses."""
-    table = profile_table(profile, baseline)
-    if table is None or profile is None:
-        return None
-    lines = [
-        {
-            "loss": each.loss, "score": each.score, "words": f"{each.loss}: score {fixed(each.score, 2)}",
-            "steps": _steps(each, profile.largest_factor),
-        }
-        for each in profile.losses
-    ]
-    return {
-        "title": table.title, "notes": table.notes, "unit": profile.unit, "lines": lines, "spec": _spec(profile, lines),
-        "aside": f"{len(profile.tasks)} tasks, there with {profile.hit_words} of the seeds",
-    }
-
-
-def profile_charts(found: Boards) -> list[dict[str, Any]]:
-    """Of the profiles over all data sets and over the networks of each board. where: of one of several."""
-    every = [("all data sets", found.boards[0].baseline, profile) for profile in found.profiles]
-    every += [(wording.board_title(board), board.baseline, each) for board in found.boards for each in board.profiles]
-    return [
-        chart | {"where": where if found.is_several else ""}
-        for where, baseline, profile in every if (chart := profile_chart(profile, baseline)) is not None
-    ]
-
-
-def profile_picture(found: Boards, kind: PictureKind) -> bytes | None:
-    """The profiles over all data sets, or without such a profile over the networks of each board, one below the other,
-    each with its title and the losses and tasks left out; None where none has two tasks."""
-    over_all = [(profile, found.boards[0].baseline) for profile in found.profiles]
-    every = over_all or [(profile, board.baseline) for board in found.boards for profile in board.profiles]
-    charts = [chart for profile, baseline in every if (chart := profile_chart(profile, baseline)) is not None]
-    if not charts:
-        return None
-    plotted = {line["loss"] for chart in charts for line in chart["lines"]}
-    looks = looks_of({loss: at for loss, at in loss_colours(*found.boards).items() if loss in plotted}, LIGHT)
-    panels = [{**chart["spec"], "width": 520, "encoding": looks, "title": _title(chart)} for chart in charts]
-    return picture({"vconcat": panels}, kind)
-
-
-def _title(chart: dict[str, Any]) -> dict[str, Any]:
-    notes = (*chart["notes"], _SIDE_BY_SIDE)
-    return {
-        "text": _wrapped(chart["title"]), "subtitle": [line for note in notes for line in _wrapped(note)],
-        "anchor": "start", "fontSize": 13, "subtitleFontSize": 10.5, "subtitlePadding": 4, "offset": 10,
-    }
-
-
-def _steps(each: LossProfile, largest: float) -> list[tuple[float, float]]:
-    """Corners of the line, from (1, 0) to the largest factor; steps beyond it are not plotted."""
-    drawn = [step for step in each.steps if step[0] <= largest]
-    return [(1.0, 0.0), *drawn, (largest, drawn[-1][1])]
-
-
-def _spec(profile: TimeProfile, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A layer for each line. With few tasks many lines coincide, so each is shifted by some pixels: the higher its
-    score, the further up and left."""
-    values = [
-        {"loss": line["loss"], "words": line["words"], "tau": tau, "share": share, "order": order}
-        for line in lines for order, (tau, share) in enumerate(line["steps"])
-    ]
-    apart = min(_APART, _ALL_APART / max(len(lines) - 1, 1))
-    shifts = [apart * (place - (len(lines) - 1) / 2) for place in range(len(lines))]
-    encoding = {
-        "x": {
-            "field": "tau", "type": "quantitative", "scale": {"domain": [1, profile.largest_factor]},
-            "axis": {"offset": _ALL_APART / 2}, "title": f"factor of the {profile.unit} of the fastest loss",
-        },
-        "y": {
-            "field": "share", "type": "quantitative", "scale": {"domain": [0, 1]},
-            "axis": {"format": ".0%", "tickCount": 6, "offset": _ALL_APART / 2}, "title": "share of the tasks",
-        },
-        "order": {"field": "order"}, "tooltip": {"field": "words", "type": "nominal"},
-    }
-    return {
-        "height": 240, "data": {"values": values}, "layer": [
-            {
-                "transform": [{"filter": {"field": "loss", "equal": line["loss"]}}], "encoding": encoding,
-                "mark": {
-                    "type": "line", "interpolate": "step-after", "strokeWidth": 2.4, "xOffset": shift, "yOffset": shift,
-                },
-            }
-            for line, shift in zip(lines, shifts, strict=True)
-        ],
-    }
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, _LINE_LENGTH)

@@ -13,12 +13,11 @@ from vsetune.report.board_notes import flag_marks, marks, notes
 from vsetune.report.board_sentences import collapses, findings, headline, protocol_line
 from vsetune.report.columns import COLUMNS, Column, columns_of
 from vsetune.report.next_steps import to_know
-from vsetune.report.rows import Boards, Leaderboard, Shown, TimeProfile, boards_of
+from vsetune.report.rows import Boards, Leaderboard, Shown, boards_of
 from vsetune.report.table_text import (
     NEEDS_BOOKTABS,
     TableText,
     TableTexts,
-    WordTable,
     csv_line,
     csv_of,
     latex_frame,
@@ -26,7 +25,6 @@ from vsetune.report.table_text import (
     markdown_frame,
     markdown_line,
     markdown_words,
-    profile_table,
     rows_by_key,
     tex,
 )
@@ -51,19 +49,17 @@ def csv_texts(shown: Shown, columns: Sequence[Column] = COLUMNS) -> TableTexts:
 
 
 def markdown_texts(shown: Shown, columns: Sequence[Column] = COLUMNS) -> TableTexts:
-    """Tables for issues and wikis one below the other, then the profiles over all boards and the notes."""
+    """Tables for issues and wikis one below the other, then the notes."""
     found = boards_of(shown)
-    tables = "".join(f"\n{table.to_markdown()}" for table in _over_all(found))
     notes = "".join(["\n", *(f"- {markdown_words(note)}.\n" for note in found.notes)]) if found.notes else ""
-    return TableTexts("", "\n", tuple(_markdown(board, columns) for board in found.boards), tables + notes)
+    return TableTexts("", "\n", tuple(_markdown(board, columns) for board in found.boards), notes)
 
 
 def latex_texts(shown: Shown, columns: Sequence[Column] = COLUMNS) -> TableTexts:
-    """A `table` for the booktabs package for each board and for each profile over all boards, then the notes."""
+    """A `table` for the booktabs package for each board, then the notes."""
     found = boards_of(shown)
-    tables = "".join(f"\n{table.to_latex()}" for table in _over_all(found))
     notes = "".join(f"\\noindent {tex(note)}.\\par\n" for note in found.notes)
-    tail = f"{tables}\n{{\\footnotesize\n{notes}}}\n" if notes else tables
+    tail = f"\n{{\\footnotesize\n{notes}}}\n" if notes else ""
     return TableTexts("", "\n", tuple(_latex(board, columns) for board in found.boards), tail)
 
 
@@ -83,11 +79,6 @@ def to_markdown(shown: Shown, columns: Sequence[Column] = COLUMNS) -> str:
 
 def to_latex(shown: Shown, columns: Sequence[Column] = COLUMNS) -> str:
     return latex_texts(shown, columns).whole()
-
-
-def _over_all(found: Boards) -> list[WordTable]:
-    tables = (profile_table(each, found.boards[0].baseline) for each in found.profiles)
-    return [table for table in tables if table is not None]
 
 
 def _markdown(board: Leaderboard, columns: Sequence[Column]) -> TableText:
@@ -146,8 +137,8 @@ def curves_to_csv(shown: Shown) -> str:
 
 
 def to_json(shown: Shown) -> str:
-    """The board of one study, as `to_plain`. For several: `boards`, each in that format, `notes`, and over all data
-    sets `profile` by epochs and `seconds_profile` by seconds. Strict JSON, see `finite_of`."""
+    """The board of one study, as `to_plain`. For several: `boards`, each in that format, and `notes`. Strict JSON, see
+    `finite_of`."""
     found = boards_of(shown)
     boards = [to_plain(board) for board in found.boards]
     plain = {"boards": boards, **across_to_plain(found)} if found.is_several else boards[0]
@@ -166,14 +157,7 @@ def to_plain(board: Leaderboard) -> dict[str, Any]:
 
 def across_to_plain(found: Boards) -> dict[str, Any]:
     """The entries that `to_json` writes beside several boards."""
-    return {
-        "notes": list(found.notes), "profile": _profile_to_plain(found.profile),
-        "seconds_profile": _profile_to_plain(found.seconds_profile),
-    }
-
-
-def _profile_to_plain(profile: TimeProfile | None) -> dict[str, Any] | None:
-    return None if profile is None else finite_of(asdict(profile))
+    return {"notes": list(found.notes)}
 
 
 def finite_of(plain: Any) -> Any:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from vsetune.errors import UsageError
 from vsetune.metrics.efficiency import TARGET_SHARE
-from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.events import AttemptRecord, StudyRecord
 from vsetune.records.studies import Studies
 from vsetune.report import messages
@@ -30,12 +29,11 @@ Told = Callable[[Leaderboard, Sequence[StudyRecord]], Leaderboard]
 @dataclass(frozen=True)
 class Source:
     """Studies of a page: one study, or several side by side by data set. baseline: name of a loss, None for the
-    studies' own. hit_share: of profiles, as in `TimeProfile`. target_share: as in `building.build`."""
+    studies' own. target_share: as in `building.build`."""
 
     studies: tuple[str, ...]
     baseline: str | None = None
     is_several: bool = False
-    hit_share: float = HIT_SHARE
     target_share: float = TARGET_SHARE
 
 
@@ -113,10 +111,7 @@ class LiveBoard:
             (study,), (of_study,) = source.studies, attempts
             if study not in own:
                 raise UsageError(messages.STUDY_GONE(study=study))
-            board = build(
-                of_study, baseline=source.baseline or own[study], hit_share=source.hit_share,
-                target_share=source.target_share,
-            )
+            board = build(of_study, baseline=source.baseline or own[study], target_share=source.target_share)
             return self._told(board, records)
         named = [
             StudyAttempts(study, own.get(study, ""), of_study)
@@ -124,7 +119,5 @@ class LiveBoard:
         ]
         if not any(attempts):
             raise UsageError(messages.NO_ATTEMPTS(where="this store"))
-        found = build_many(
-            named, baseline=source.baseline, hit_share=source.hit_share, target_share=source.target_share,
-        )
+        found = build_many(named, baseline=source.baseline, target_share=source.target_share)
         return replace(found, boards=tuple(self._told(board, records) for board in found.boards))

@@ -12,12 +12,10 @@ from typing import Any
 from vsetune.errors import IncompatibleCurves
 from vsetune.metrics.curves import check_same_protocol
 from vsetune.metrics.efficiency import TARGET_SHARE
-from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.events import AttemptRecord
 from vsetune.report.building import board_of, group_rows
-from vsetune.report.rows import UNITS, Boards, Leaderboard, Row, TimeProfile, Unit
+from vsetune.report.rows import Boards, Row
 from vsetune.report.selection import Trial, dataset_of, trials_of, winner_of
-from vsetune.report.time_profiles import time_profile
 
 
 @dataclass(frozen=True)
@@ -54,12 +52,11 @@ class _Group:
 
 
 def build_many(
-    studies: Sequence[StudyAttempts], *, baseline: str | None = None, hit_share: float = HIT_SHARE,
-    target_share: float = TARGET_SHARE,
+    studies: Sequence[StudyAttempts], *, baseline: str | None = None, target_share: float = TARGET_SHARE
 ) -> Boards:
     """Boards of several studies. baseline: the loss to compare with; None: on each data set the baseline of most of its
     studies, ties go to the study named first. If two studies have a loss of the same name, the later one is named
-    STUDY/LOSS. hit_share: of profiles, as in `TimeProfile`. target_share: as in `building.build`.
+    STUDY/LOSS. target_share: as in `building.build`.
     """
     places: dict[str, dict[str, list[_Unit]]] = {}
     for study in studies:
@@ -80,17 +77,8 @@ def build_many(
         for number, layer in enumerate(zip_longest(*([rows for _, rows in groups] for groups in grouped)), 1):
             rows = [row for of_network in layer for row in of_network or ()]
             study_names = " + ".join(dict.fromkeys(row.study for row in rows))
-            boards.append(board_of(rows, study=study_names, baseline=reference, number=number, hit_share=hit_share))
-    by_epochs, by_seconds = (_profile(boards, unit, hit_share) for unit in UNITS)
-    return Boards(tuple(boards), tuple(notes), by_epochs, by_seconds)
-
-
-def _profile(boards: Sequence[Leaderboard], unit: Unit, hit_share: float) -> TimeProfile | None:
-    first = [board for board in boards if board.number == 1]
-    baselines = {board.baseline for board in first}
-    if len(first) < 2 or len(baselines) > 1:
-        return None
-    return time_profile([row for board in first for row in board.rows], baselines.pop(), unit=unit, hit_share=hit_share)
+            boards.append(board_of(rows, study=study_names, baseline=reference, number=number))
+    return Boards(tuple(boards), tuple(notes))
 
 
 def _units(study: StudyAttempts) -> Iterator[tuple[str, str, _Unit]]:

@@ -220,18 +220,4 @@ def _charts(found: Boards, runs: ShownRuns | None) -> dict[str, Any]:
             "notes": list(dict.fromkeys(note for chart in tuning for note in chart["notes"])),
             "series": [line for chart in tuning for line in chart["series"]],
         },
-        "profiles": _profiles(found),
     }
-
-
-def _profiles(found: Boards) -> dict[str, Any]:
-    plotted = charts.profile_charts(found)
-    notes = [
-        note if len(plotted) == 1 or not note.startswith("Not in it") else f"{_name(chart)}: {note}"
-        for chart in plotted for note in chart["notes"]
-    ]
-    return {"notes": list(dict.fromkeys(notes)), "charts": plotted}
-
-
-def _name(chart: dict[str, Any]) -> str:
-    return f"{chart['where'] or 'profile'} by {chart['unit']}"

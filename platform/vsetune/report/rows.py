@@ -132,46 +132,6 @@ class RangeEnd:
         )
 
 
-Unit = Literal["epochs", "seconds"]
-UNITS: tuple[Unit, ...] = ("epochs", "seconds")
-"""Units of time to the target; seconds count training only."""
-
-
-@dataclass(frozen=True)
-class LossProfile:
-    """factors: by task, time to the target over that of the fastest loss, infinite where too few seeds reached it.
-    steps: (tau, share of the tasks within the factor tau), at tau = 1 and every tau where it rises. score: mean share
-    from tau = 1 to the largest factor, 0 to 1. seeds: the smallest number of seeds on any task."""
-
-    loss: str
-    factors: tuple[float, ...]
-    steps: tuple[tuple[float, float], ...]
-    score: float
-    seeds: int
-
-
-@dataclass(frozen=True)
-class TimeProfile:
-    """Profiles over the tasks, (data set, network), of a board; losses with the highest score first.
-
-    hit_share: share of the seeds of a task, above 0 and at most 1, that must reach the target, the baseline's best. The
-    time of a loss is that of the seed that completes the share. left_out: sentences on the tasks and losses that the
-    profiles leave out.
-    """
-
-    tasks: tuple[tuple[str, str], ...]
-    hit_share: float
-    largest_factor: float
-    losses: tuple[LossProfile, ...]
-    left_out: tuple[str, ...]
-    unit: Unit = "epochs"
-
-    @property
-    def hit_words(self) -> str:
-        """`50 %`."""
-        return f"{100 * self.hit_share:.3g} %"
-
-
 AT_RANGE_END = "at_range_end"
 
 
@@ -354,22 +314,14 @@ def best_pick(picks: Sequence[Pick]) -> Pick:
 class Leaderboard:
     """All cells of a study, by dataset and network, the baseline of each first and then by best M-Recall.
 
-    study: its name, or the names of all studies with a row here. profile: of the losses over all data sets and
-    networks, by epochs; seconds_profile: by seconds of training; both None where fewer than two losses are comparable.
-    number: of the board among several of one data set, from 1.
+    study: its name, or the names of all studies with a row here. number: of the board among several of one data set,
+    from 1.
     """
 
     study: str
     baseline: str
     rows: tuple[Row, ...]
-    profile: TimeProfile | None = None
-    seconds_profile: TimeProfile | None = None
     number: int = 1
-
-    @property
-    def profiles(self) -> list[TimeProfile]:
-        """Those that there are."""
-        return [profile for profile in (self.profile, self.seconds_profile) if profile is not None]
 
     def groups(self) -> list[tuple[str, str, tuple[Row, ...]]]:
         """(dataset, network, rows) of every comparison, in order."""
@@ -382,21 +334,13 @@ class Boards:
     """All boards that a page or file shows. Of several studies: one board for each data set, and another for studies
     with their own baseline under other conditions.
 
-    notes: the differences between studies shown side by side, and the studies on no board. profile: of the losses over
-    the first board of every data set, by epochs, if these boards share a baseline; seconds_profile by seconds of
-    training. is_several: of several studies; otherwise there is one board.
+    notes: the differences between studies shown side by side, and the studies on no board. is_several: of several
+    studies; otherwise there is one board.
     """
 
     boards: tuple[Leaderboard, ...]
     notes: tuple[str, ...] = ()
-    profile: TimeProfile | None = None
-    seconds_profile: TimeProfile | None = None
     is_several: bool = True
-
-    @property
-    def profiles(self) -> list[TimeProfile]:
-        """Those over all data sets that there are."""
-        return [profile for profile in (self.profile, self.seconds_profile) if profile is not None]
 
     @property
     def studies(self) -> list[str]:

@@ -26,7 +26,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vsetune.errors import Problem, StorageError, UsageError
 from vsetune.metrics.efficiency import TARGET_SHARE
-from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.studies import Studies
 from vsetune.report import live_board, messages, serving_queries
 from vsetune.report.live_board import LiveBoard, Source, Told
@@ -54,7 +53,7 @@ _SANDBOX = {"Content-Security-Policy": "sandbox allow-scripts"}
 
 class StudyServer:
     """studies: the studies to serve; empty for all in the store, now and later. host, port: to listen on; port 0: any
-    free port. ask: answers queries to trials. told: as in `LiveBoard`. hit_share, target_share: as in `Source`. Raises
+    free port. ask: answers queries to trials. told: as in `LiveBoard`. target_share: as in `Source`. Raises
     UsageError, in one line, if the address cannot be used.
 
     One thread reads the store and makes boards for all clients, in the order of the requests; another one asks
@@ -63,11 +62,10 @@ class StudyServer:
 
     def __init__(
         self, store: Studies, studies: Sequence[str], *, host: str, port: int, ask: Ask, baseline: str | None = None,
-        mlflow_url: str | None = None, told: Told = lambda board, _: board, hit_share: float = HIT_SHARE,
-        target_share: float = TARGET_SHARE,
+        mlflow_url: str | None = None, told: Told = lambda board, _: board, target_share: float = TARGET_SHARE,
     ) -> None:
         self._store, self._studies = store, studies
-        self._source = Source((), baseline, hit_share=hit_share, target_share=target_share)
+        self._source = Source((), baseline, target_share=target_share)
         self._names, self._next_look = list[str](), float("-inf")
         self._boards = lru_cache(KEPT_BOARDS)(partial(LiveBoard, store, mlflow_url=mlflow_url, told=told))
         try:

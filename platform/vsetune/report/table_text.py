@@ -1,4 +1,4 @@
-"""Tables as text: Markdown, LaTeX for booktabs, CSV; and the short tables of searches and profiles below a board."""
+"""Tables as text: Markdown, LaTeX for booktabs, CSV; and the short table of searches below a board."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from vsetune.metrics.best_of_k import BAND, ExpectedBest, TuningCurves
 from vsetune.report import wording
-from vsetune.report.rows import Leaderboard, LossProfile, Pick, Row, TimeProfile
+from vsetune.report.rows import Leaderboard, Pick, Row
 
 
 @dataclass(frozen=True)
@@ -194,24 +194,6 @@ def searches_of(board: Leaderboard) -> list[tuple[Row, Pick, TuningCurves]]:
     return [(row, pick, pick.tuning) for row in board.rows for pick in row.repeats if pick.tuning is not None]
 
 
-def profile_table(profile: TimeProfile | None, baseline: str) -> WordTable | None:
-    """A row per loss; None for fewer than two tasks, where Difference gives the same information."""
-    if profile is None or len(profile.tasks) < 2:
-        return None
-    counted = "epochs" if profile.unit == "epochs" else "seconds of training"
-    return WordTable(
-        f"Share of {len(profile.tasks)} tasks on which a loss is at the best of {baseline} within a factor of "
-        f"the {counted} of the fastest loss",
-        ("loss", *(f"{tau:g}×" for tau in _TAUS), "score", "seeds"),
-        tuple(_profile_row(each) for each in profile.losses), (
-            f"A task is a network on a data set; a loss is there when {profile.hit_words} of its seeds "
-            f"are. Score: mean share from 1 to {profile.largest_factor:g}×. As measured, not tested.",
-            *([_SECONDS] if profile.unit == "seconds" else []),
-            *(f"Not in it: {each}." for each in profile.left_out),
-        ),
-    )
-
-
 def _counts(trials: int) -> list[int]:
     """Powers of two below the number of trials, every second one if there are many; the last column has all trials."""
     powers = [2**power for power in range(trials.bit_length()) if 2**power < trials]
@@ -258,11 +240,3 @@ def over_searches(found: Sequence[ExpectedBest]) -> ExpectedBest:
 def tuning_words(each: ExpectedBest) -> str:
     """`58.1 (55.0–60.2)`: in parentheses, because square brackets mark intervals on boards."""
     return f"{wording.fixed(each.mean, 1)} ({wording.fixed(each.low, 1)}–{wording.fixed(each.high, 1)})"
-
-
-def _profile_row(each: LossProfile) -> tuple[str, ...]:
-    shares = [max((share for tau, share in each.steps if tau <= limit), default=0.0) for limit in _TAUS]
-    return (
-        each.loss, *(f"{wording.fixed(100 * share, 0)} %" for share in shares), wording.fixed(each.score, 2),
-        str(each.seeds),
-    )

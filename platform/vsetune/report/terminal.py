@@ -17,7 +17,7 @@ from vsetune.report.board_sentences import collapses, findings, headline, is_ahe
 from vsetune.report.columns import BY_IMPORTANCE, COLUMNS, Column, columns_of
 from vsetune.report.next_steps import more, to_know
 from vsetune.report.rows import Leaderboard, Row
-from vsetune.report.table_text import WordTable, profile_table, tuning_table
+from vsetune.report.table_text import WordTable, tuning_table
 
 _UNLIMITED = 10_000
 _NAMES = ("data", "network", "loss")
@@ -75,10 +75,8 @@ class NotesView:
                 yield Text(f"\n{title}", style="bold")
                 for line in lines:
                     yield Padding(Text(line), (0, 0, 0, 2))
-        profiles = (profile_table(each, board.baseline) for each in board.profiles)
-        for words in (tuning_table(board), *profiles):
-            if words is not None:
-                yield render_words(words)
+        if (words := tuning_table(board)) is not None:
+            yield render_words(words)
 
 
 def render_table(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> LeaderboardView:
@@ -92,7 +90,7 @@ def render_first(leaderboard: Leaderboard) -> LeaderboardView:
 
 
 def render_notes(leaderboard: Leaderboard) -> NotesView:
-    """A renderable for a rich console: protocol, findings, notes, and tables of searches and profiles."""
+    """A renderable for a rich console: protocol, findings, notes, and the table of searches."""
     return NotesView(leaderboard)
 
 

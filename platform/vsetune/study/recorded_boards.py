@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from vsetune.errors import UsageError
 from vsetune.metrics.efficiency import TARGET_SHARE
-from vsetune.metrics.performance_profiles import HIT_SHARE
 from vsetune.records.events import AttemptRecord, StudyRecord
 from vsetune.records.studies import Studies
 from vsetune.report.building import build
@@ -18,17 +17,17 @@ from vsetune.study.range_ends import board_with_ends
 
 def recorded_board(
     store: Studies, study: str, attempts: Sequence[AttemptRecord] | None = None, *, baseline: str | None = None,
-    hit_share: float = HIT_SHARE, target_share: float = TARGET_SHARE,
+    target_share: float = TARGET_SHARE,
 ) -> Leaderboard:
     """The board of a recorded study, as `vsetune leaderboard show` prints it.
 
-    attempts: of the study, read if None. baseline: a loss, by default the study's own. Shares as of `building.build`.
-    UsageError for an unknown study, one without attempts, and a baseline that was not run.
+    attempts: of the study, read if None. baseline: a loss, by default the study's own. target_share: as of
+    `building.build`. UsageError for an unknown study, one without attempts, and a baseline that was not run.
     """
     record = store.record(study)
     board = build(
         store.attempts(study) if attempts is None else attempts, baseline=baseline_of(record, baseline),
-        hit_share=hit_share, target_share=target_share,
+        target_share=target_share,
     )
     return completed_board(board, [record], store)
 

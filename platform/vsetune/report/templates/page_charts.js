@@ -137,21 +137,6 @@ const figures = {
     }));
   },
 
-  profiles() {
-    const wanted = page.chosen.loss;
-    return page.data.charts.profiles.charts.flatMap((chart) => {
-      const shown = chart.lines.filter(({ loss }) => wanted.size === 0 || wanted.has(loss));
-      return shown.length === 0 ? [] : [{
-        id: `${chart.where}\t${chart.unit}`, title: [`by ${chart.unit}`, chart.where ? `, ${chart.where}` : ""], aside: chart.aside,
-        words: `${chart.title}. ${shown.map(({ words }) => words).join("; ")}.`, spec: () => profileSpec(chart, shown),
-        numbers: () => ({
-          heads: ["loss", "score", "share of tasks within a factor"],
-          rows: shown.map(({ loss, score, steps }) => [loss, number(score, 2), steps.slice(1).map(([tau, share]) => `${number(share, 2)} at ${number(tau, 2)}×`).join(", ")]),
-        }),
-      }];
-    });
-  },
-
   seconds() {
     const rows = inView(page.data.charts.seconds);
     return groupsOf(rows.map(({ key }) => key)).map((group) => {
@@ -230,15 +215,6 @@ function heightSpec(all, over, title, front) {
       { mark: { type: "point", filled: true, size: 90, opacity: 1, tooltip: true }, encoding: { x, y, shape, tooltip: { field: "words", type: "nominal" } } },
     ],
   };
-}
-
-/** The specification from Python with the visible lines and the colours of the page. */
-function profileSpec({ spec }, shown) {
-  const colours = new Map(Object.values(page.data.rows).map(({ loss, colour }) => [loss, colour]));
-  const losses = shown.map(({ loss }) => loss);
-  const { color, dash } = drawing.lossScales(losses.map((loss) => [loss, colours.get(loss) ?? 0]));
-  const layer = spec.layer.filter(({ transform }) => losses.includes(transform[0].filter.equal));
-  return { ...spec, layer, encoding: { color, strokeDash: dash } };
 }
 
 function secondsSpec(shown) {
