@@ -84,7 +84,11 @@ def test_a_photograph_is_searched_as_the_image_of_the_data_set(finished, tmp_pat
     (record, _, photograph), = read_some(dataset, shard, {3})
     (place := tmp_path / "photograph.jpg").write_bytes(photograph.content)
     known = trial.search(image=record.name, top=3)
-    for image in (place, str(place), photograph.content, Image.open(place)):
+    turned = Image.open(place).rotate(90, expand=True)
+    turned.getexif()[0x0112] = 6
+    turned.save(tmp_path / "turned.tiff", exif=turned.getexif())
+    files = (place, str(place), photograph.content, Image.open(place))
+    for image in (*files, tmp_path / "turned.tiff", Image.open(tmp_path / "turned.tiff")):
         found = trial.search(image=image, top=3)
         assert found.items == known.items
         assert found.scores == pytest.approx(known.scores, abs=1e-4)

@@ -6,7 +6,6 @@ import base64
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +134,7 @@ class Retrieval:
         """One image that is not of a split: a photograph, or features. split: where its id was looked for first."""
         from PIL import Image
 
+        from vsetune.data.making.raw import decode_image, png_bytes
         from vsetune.study.asked_photographs import photograph_inputs
         from vsetune.study.recorded_model import encoded_images, feature_inputs
 
@@ -144,9 +144,7 @@ class Retrieval:
                 raise UsageError(messages.NO_SUCH_IMAGE(trial=self._asked.name, got=str(image), split=split))
             content, name = Path(image).read_bytes(), str(image)
         elif isinstance(image, Image.Image):
-            stream = BytesIO()
-            image.save(stream, format="PNG")
-            content = stream.getvalue()
+            content = png_bytes(decode_image(image, place="photograph"))
         if not isinstance(content, bytes):
             return encoded_images(self._asked, feature_inputs(self._asked, [content]))
         inputs, _, _ = photograph_inputs(self._asked, content, name)

@@ -6,18 +6,18 @@ import io
 
 import numpy as np
 import pytest
-from PIL import Image, ImageOps
+from PIL import Image
 
 from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.plain_files import Flaw
 
 
-def encoded(image: Image.Image, format_: str, *, orientation: int | None = None) -> bytes:
+def encoded(image: Image.Image, format_: str, *, orientation: int | None = None, **options: object) -> bytes:
     buffer = io.BytesIO()
     exif = Image.Exif()
     if orientation is not None:
         exif[0x0112] = orientation
-    image.save(buffer, format=format_, exif=exif)
+    image.save(buffer, format=format_, exif=exif, **options)
     return buffer.getvalue()
 
 
@@ -27,12 +27,27 @@ def uneven() -> Image.Image:
     return Image.fromarray(np.arange(72, dtype=np.uint8).reshape(4, 6, 3))
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("format_", ["JPEG", "PNG"])
-def test_a_photograph_is_turned_as_its_camera_was_held(uneven: Image.Image, format_: str, orientation: int) -> None:
-    content = encoded(uneven, format_, orientation=orientation)
-    shown = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
-    assert np.array_equal(np.asarray(rgb_image(content)), np.asarray(shown))
+AS_HELD = {
+    1: lambda rows: rows, 2: np.fliplr, 3: lambda rows: rows[::-1, ::-1], 4: np.flipud,
+    5: lambda rows: rows.swapaxes(0, 1), 6: lambda rows: np.rot90(rows, -1),
+    7: lambda rows: rows[::-1, ::-1].swapaxes(0, 1), 8: np.rot90,
+}
+"""What turns the stored rows upright, by orientation."""
+
+
+@pytest.mark.parametrize("orientation", AS_HELD)
+@pytest.mark.parametrize(
+    ("format_", "options"),
+    [
+        ("JPEG", {}), ("PNG", {}), ("TIFF", {}), ("TIFF", {"compression": "tiff_lzw"}), ("WEBP", {"lossless": True}),
+        ("MPO", {}),
+    ],
+    ids=str,
+)
+def test_a_photograph_is_turned_as_its_camera_was_held(uneven, format_, options, orientation) -> None:
+    stored = encoded(uneven, format_, **options)
+    content = encoded(uneven, format_, orientation=orientation, **options)
+    assert np.array_equal(np.asarray(rgb_image(content)), AS_HELD[orientation](np.asarray(rgb_image(stored))))
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 65_535])

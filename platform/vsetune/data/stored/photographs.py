@@ -31,20 +31,27 @@ _OF_DECODERS = (
 """Exceptions that Pillow's decoders have been seen to raise on broken files."""
 
 
-def rgb_image(content: bytes) -> Image.Image:
+def rgb_image(picture: bytes | Image.Image) -> Image.Image:
     """The whole picture as RGB, upright and on white as browsers show it. Flaw if it cannot be decoded, exceeds
     MOST_PIXELS or is of a grey whose white value is unknown."""
     try:
-        with Image.open(io.BytesIO(content)) as image:
-            if image.width * image.height > MOST_PIXELS:
-                raise Flaw(f"{image.width} x {image.height} pixels, need at most {MOST_PIXELS:,}")
-            turn = _UPRIGHT.get(_orientation(image))
-            pixels = _as_rgb(image)
-            return pixels if turn is None else pixels.transpose(turn)
+        if isinstance(picture, Image.Image):
+            return _as_shown(picture)
+        with Image.open(io.BytesIO(picture)) as image:
+            return _as_shown(image)
     except UnidentifiedImageError as error:
         raise Flaw("no known format") from error
     except _OF_DECODERS as error:
         raise Flaw(one_line(error)) from error
+
+
+def _as_shown(image: Image.Image) -> Image.Image:
+    if image.width * image.height > MOST_PIXELS:
+        raise Flaw(f"{image.width} x {image.height} pixels, need at most {MOST_PIXELS:,}")
+    image.load()  # Pillow turns a TIFF while it loads it, and then removes its orientation
+    turn = _UPRIGHT.get(_orientation(image))
+    pixels = _as_rgb(image)
+    return pixels if turn is None else pixels.transpose(turn)
 
 
 def _as_rgb(image: Image.Image) -> Image.Image:
