@@ -126,13 +126,18 @@ SPLIT_NAME = Message(
 )
 SPLIT_MISSPELT = Message(
     "VSE-D043", "splits: got the split {split!r} ({images:,} images), did you mean {meant}? Correct it in the "
-    "source, or keep it with `splits: {{{keep}}}` in the recipe."
+    "source, or write `splits: {{{names}}}` into the recipe."
 )
-SPLITS_OF_ONE_NAME = Message("VSE-D044", "splits: two splits would be called {split}; rename one of {splits}.")
+SPLITS_OF_ONE_NAME = Message(
+    "VSE-D044", "splits: two splits would be called {split}; write `splits: {{{names}}}` into the recipe."
+)
 SPLITS_OF_OTHER_SHAPES = Message(
     "VSE-D045", "source.folder: splits differ in regions or width ({found}), need one shape."
 )
-NO_TRAIN_SPLIT = Message("VSE-D046", "splits: found {splits}, need one called train; rename it in `splits`.")
+NO_TRAIN_SPLIT = Message(
+    "VSE-D046", "splits: found {splits}, need one called train; write `splits: {{{names}}}` into the recipe, or add "
+    "it to the source."
+)
 
 # Index of shards that other software wrote
 
@@ -175,7 +180,7 @@ CAPTION_TOO_LONG = Message(
 )
 CAPTION_CUT = Message("VSE-D054", "{where}: a caption holds half of a surrogate pair ({caption}); fix it.")
 IMAGE_UNREADABLE = Message(
-    "VSE-D055", "{where}: not a readable image ({reason}); replace it, or set on_unreadable: skip in the recipe."
+    "VSE-D055", "{where}: not a readable image ({reason}); {fix}."
 )
 IMAGE_AMBIGUOUS = Message(
     "VSE-D056", "source.images: {image} is the name of two images, {one} and {other}; rename one there, in the "

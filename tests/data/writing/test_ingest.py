@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from refusals import refused
 
 from vsetune.config.sources.recipe import IngestRecipe
@@ -24,7 +26,7 @@ from vsetune.data.making.shard_writer import Sample, sample_bytes_bound, write_s
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import Manifest
 from vsetune.data.stored.vocabulary import tokenise
-from vsetune.errors import StorageError, StudyConflict
+from vsetune.errors import DataError, StorageError, StudyConflict
 
 Make = Callable[..., IngestRecipe]
 Run = Callable[[IngestRecipe], Manifest]
@@ -309,7 +311,7 @@ def test_an_unreadable_image_is_refused_and_the_ingest_continues_once_it_is_repa
     assert set(manifest.splits) == {"train", "validation"}, "dev becomes validation"
 
 
-def test_skipped_images_are_counted_named_and_leave_no_gap(folder_recipe: Make, run: Run, tmp_path: Path) -> None:
+def test_skipped_images_are_counted_named_and_leave_no_gap(folder_recipe, run, tmp_path, caplog) -> None:
     for number in (1, 2, 3):
         (tmp_path / "raw" / f"{number}.jpg").write_bytes(b"no image")
     manifest = run(folder_recipe(on_unreadable="skip"))
@@ -317,6 +319,9 @@ def test_skipped_images_are_counted_named_and_leave_no_gap(folder_recipe: Make, 
     assert [record["image"] for record in records(tmp_path / "out", "train")] == ["0.jpg", "4.jpg"]
     assert [record["index"] for record in records(tmp_path / "out", "train")] == [0, 1]
     assert manifest.notes == ["split train: skipped 3 unreadable images: 1.jpg, 2.jpg, 3.jpg"]
+    told = [message for message in caplog.messages if message.startswith("skipped")]
+    assert len(told) >= 3
+    assert not any("on_unreadable" in message for message in told), "what is set already is no advice"
     assert verify(str(tmp_path / "out")) == []
 
 
@@ -355,7 +360,7 @@ def test_a_split_whose_name_is_nearly_one_of_ours_is_refused(slip, meant, folder
     """Part of the images would silently be used nowhere."""
     raw = open_source(folder_recipe()).splits
     mistyped = RawDataset({"train": raw["train"], "dev": raw["validation"], slip: raw["validation"]})
-    with refused(messages.SPLIT_MISSPELT, split=slip, images=1, meant=meant, keep=f"dev: validation, {slip}: {slip}"):
+    with refused(messages.SPLIT_MISSPELT, split=slip, images=1, meant=meant):
         named_splits(mistyped, {"dev": "validation"})
     assert list(named_splits(mistyped, {slip: slip}).splits) == ["train", "dev", slip]
 
@@ -364,6 +369,26 @@ def test_a_split_whose_name_is_nearly_one_of_ours_is_refused(slip, meant, folder
 def test_a_split_of_a_name_of_its_own_is_one(name: str, folder_recipe: Make) -> None:
     raw = open_source(folder_recipe()).splits
     assert name in named_splits(RawDataset({"train": raw["train"], name: raw["validation"]}), {}).splits
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Train", "Val", "Test"), ("TRAIN", "DEV"), ("train", "Val", "dev"), ("train", "trian", "val"),
+        ("Train", "tset"), ("train", "val", "dev"), ("train", "validation", "valid", "Test"), ("training", "val"),
+        ("all", "Dev", "Restval"),
+    ],
+    ids=str,
+)
+def test_every_advice_on_the_names_of_splits_is_accepted(names: tuple[str, ...], folder_recipe: Make) -> None:
+    split = open_source(folder_recipe()).splits["train"]
+    raw = RawDataset(dict.fromkeys(names, split))
+    with pytest.raises(DataError) as refusal:
+        named_splits(raw, folder_recipe().splits)
+    advice = re.findall(r"`splits: (\{.+?\})`", str(refusal.value))
+    assert advice
+    for mapping in map(yaml.safe_load, advice):
+        assert "train" in named_splits(raw, mapping).splits
 
 
 def test_splits_without_train_or_of_one_name_are_refused(folder_recipe: Make, run: Run) -> None:

@@ -3,6 +3,7 @@ import itertools
 import os
 import random
 import tarfile
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,16 @@ from refusals import refused
 
 from vsetune.config.sources.recipe import AnySource, IngestRecipe, SplitShares
 from vsetune.data import messages
+from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.looking.verify import verify
 from vsetune.data.making.ingest import ingest
 from vsetune.data.making.raw import RawDataset
 from vsetune.data.making.readers import read_raw
 from vsetune.data.making.readers.iapr import draw_splits, parse_annotation
 from vsetune.data.progress import SilentProgress
+from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.plain_files import composed
+from vsetune.data.stored.shards import split_records
 from vsetune.errors import ConfigError
 
 Save = Callable[..., bytes]
@@ -65,6 +70,21 @@ def test_restval_trains_unless_it_is_left_out(karpathy: Callable[..., RawDataset
     left = karpathy("train", "restval", restval="leave_out")
     assert ids(left)["train"] == ["0.jpg"]
     assert left.notes == ["dataset.json: left out 1 images of the split restval"]
+    assert ids(karpathy("train", "RestVal", restval="leave_out")) == {"train": ["0.jpg"]}
+
+
+@pytest.mark.parametrize(
+    ("filepath", "filename"),
+    [
+        ("sub\\deep", "x.jpg"), (".\\sub\\deep\\", "x.jpg"), ("", "sub\\deep\\x.jpg"), ("./sub/", "deep/x.jpg"),
+        (None, "./sub//deep/x.jpg"), ("sub", "deep\\x.jpg"), ("elsewhere\\val2014", "sub/deep/x.jpg"),
+    ],
+)
+def test_a_karpathy_path_may_have_the_slashes_of_windows(karpathy, save_image, tmp_path, filepath, filename):
+    save_image(tmp_path / "images" / "sub" / "deep" / "x.jpg")
+    entry = {"split": "train", "filename": filename, "filepath": filepath, "sentences": [{"raw": "a dog"}]}
+    (image,) = karpathy(entries=[entry]).splits["train"].images
+    assert Path(image.source.place).samefile(tmp_path / "images/sub/deep/x.jpg")
 
 
 @pytest.mark.parametrize(
@@ -81,6 +101,9 @@ def test_restval_trains_unless_it_is_left_out(karpathy: Callable[..., RawDataset
         ({"filepath": ["val2014"]}, messages.ENTRY_VALUE, {"key": "filepath", "found": "['val2014']"}),
         ({"filename": "../../etc/passwd"}, messages.LEADS_OUT, {}),
         ({"filename": "/etc/passwd"}, messages.LEADS_OUT, {}),
+        ({"filename": "..\\..\\secret.jpg"}, messages.LEADS_OUT, {}),
+        ({"filename": "\\\\server\\share\\x.jpg"}, messages.LEADS_OUT, {}),
+        ({"filepath": "C:\\data", "filename": "x.jpg"}, messages.IMAGES_MISSING, {}),
         ({"filepath": "..", "filename": "x.jpg"}, messages.LEADS_OUT, {}),
     ],
 )
@@ -142,6 +165,94 @@ def test_captions_are_grouped_by_image_in_every_form_of_table(table: Callable[..
     assert table(f"\ufeff{CSV}", train="\ufeffa.jpg\n").digest() == raw.digest(), "the mark of Excel and Notepad"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a.jpg\t0\tA dog, running .\nb.jpg\t0\tA cat .\na.jpg\t1\tAnother .\n",
+        "a.jpg\tA dog, running .\nb.jpg\tA cat .\t\na.jpg\tAnother .\n",
+        '"a.jpg#0"\t"A dog, running ."\n"b.jpg#0"\t"A cat ."\n"a.jpg#1"\t"Another ."\n',
+        'image\tcaption\na.jpg\tA dog, running .\nb.jpg\tA cat .\na.jpg\t"Another ."\n',
+        ',image,caption\n0,a.jpg,"A dog, running ."\n1,b.jpg,A cat .\n2,a.jpg,Another .\n',
+        "image;caption\na.jpg;A dog, running .\nb.jpg;A cat .\na.jpg;Another .\n",
+        "image_name| comment_number| comment\na.jpg| 0| A dog, running .\nb.jpg| 0| A cat .\na.jpg| 1| Another .\n",
+        "image,caption\na.jpg,\"A dog,\u2028running .\"\nb.jpg,A\x0ccat\u0085.\na.jpg,\ufeffAnother \u3000.\n",
+        "a.jpg#0\tA dog,\u2029running .\nb.jpg#0\tA\x1ccat\u0085.\na.jpg#1\tAnother\x0b.\n",
+    ],
+    ids=["number", "no number", "quotes", "tsv", "index", "semicolons", "bars", "separators", "separators in tokens"],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r\r\n", "\r"], ids=repr)
+def test_tables_as_other_programs_write_them_hold_the_same_captions(table, text, end) -> None:
+    lists = {"train": f"\ufeffa.jpg{end}", "dev": f"{end}b.jpg"}
+    assert table("\ufeff" + text.replace("\n", end), **lists).digest() == table(CSV).digest()
+
+
+def test_a_caption_that_pandas_has_quoted_for_its_quotes_is_unquoted(table) -> None:
+    raw = table('a.jpg#0\t"A ""big"" dog"\na.jpg#1\t"Go" , says she .\nb.jpg#0\t"Stop !"\n')
+    captions = raw.splits["train"].images[0].captions + raw.splits["dev"].images[0].captions
+    assert captions == ('A "big" dog', '"Go" , says she .', '"Stop !"')
+
+
+def test_columns_that_are_not_read_are_told(table) -> None:
+    assert table("image,caption,split\na.jpg,A dog,train\nb.jpg,A cat,dev\n").notes == [
+        "captions: columns that are not read: split"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "image,caption\na.jpg,A dog\na.jpg,\nb.jpg,A cat\na.jpg,  \nb.jpg,\" \u3000\"\n",
+        "a.jpg#0\tA dog\na.jpg#1\t\nb.jpg#0\tA cat\na.jpg#2\t \u0085\nb.jpg#1\t\ufeff\n",
+        "a.jpg\t0\tA dog\na.jpg\t1\t\nb.jpg\t0\tA cat\na.jpg\t2\t \nb.jpg\t1\t\n",
+    ],
+    ids=["csv", "tokens", "numbers"],
+)
+def test_empty_captions_are_counted(table, text) -> None:
+    behind = "lists that count captions count those that are left"
+    assert table(text).notes == [
+        f"split train: left out 2 empty captions, the first of a.jpg; {behind}",
+        f"split dev: left out 1 empty captions, the first of b.jpg; {behind}",
+    ]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize(
+    "name", ["caf\u00e9 \ud55c.jpg", "Screenshot 9.41\u202fAM.jpg", "\u3000x\u00a0y.jpg", "a#1.jpg"]
+)
+def test_a_name_is_found_in_either_form_of_unicode(name, form, run, save_image, write_json, tmp_path) -> None:
+    other = {"NFC": "NFD", "NFD": "NFC"}[form]
+    save_image(tmp_path / "images" / unicodedata.normalize(form, name))
+    save_image(tmp_path / "images" / "b.jpg")
+    name = unicodedata.normalize(other, name)
+    (tmp_path / "captions.csv").write_text(f"image,caption\n{name},A dog\nb.jpg,A cat\n")
+    (tmp_path / "tokens.txt").write_text(f"{name}#0\tA dog\nb.jpg#0\tA cat\n")
+    (tmp_path / "train.txt").write_text(f"{name}\n")
+    (tmp_path / "val.txt").write_text("b.jpg\n")
+    write_json(tmp_path / "dataset.json", {"images": [
+        {"split": split, "filename": each, "sentences": [{"raw": "A dog"}]}
+        for split, each in (("train", name), ("val", "b.jpg"))
+    ]})
+    of_table = {
+        "layout": "caption_table", "images": [str(tmp_path / "images")],
+        "lists": {split: str(tmp_path / f"{split}.txt") for split in ("train", "val")},
+    }
+    for number, source in enumerate([
+        {**of_table, "captions": str(tmp_path / "captions.csv")},
+        {**of_table, "captions": str(tmp_path / "tokens.txt")},
+        {"layout": "karpathy", "captions": str(tmp_path / "dataset.json"), "images": str(tmp_path / "images")},
+    ]):
+        output = str(tmp_path / f"out{number}")
+        run(IngestRecipe.model_validate({
+            "name": "names", "output": output, "source": source, "features": {"extractor": "pixels", "grid": 1},
+        }))
+        assert verify(output) == []
+        dataset = Dataset.open(output)
+        ((_, record),) = split_records(dataset, "train")
+        assert composed(record.image_id) == composed(name)
+        (tmp_path / "relevant.csv").write_bytes(f"\ufeffimage,caption_image,caption\r\n{name},{name},0\r\n".encode())
+        assert relevant_pairs(dataset, "train", tmp_path / "relevant.csv").tolist() == [[0, 0]]
+
+
 def test_captions_outside_the_lists_and_bare_images_are_counted(table, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "bare.jpg").write_bytes(b"")
@@ -158,6 +269,10 @@ def test_captions_outside_the_lists_and_bare_images_are_counted(table, tmp_path)
         ("one two three", {}, messages.TABLE_LINE, {"line": 1}),
         ("image,caption\na.jpg,A dog, running", {}, messages.TABLE_LINE, {"line": 2, "found": "3 fields"}),
         ("a.jpg#0\tA dog\nb.jpg A cat", {}, messages.TABLE_LINE, {"line": 2, "found": "no tab"}),
+        ("a.jpg\t0\tA dog\nb.jpg\tA cat", {}, messages.TABLE_LINE, {"line": 2, "found": "2 fields"}),
+        ("a.jpg#0\tA dog\nb.jpg#0\tA cat\ten", {}, messages.TABLE_LINE, {"line": 2, "found": "3 fields"}),
+        ("a.jpg#0\tA dog\nb.jpg#0\t5\tdogs", {}, messages.TABLE_LINE, {"line": 2, "found": "3 fields"}),
+        ("a\0.\0j\0p\0g\0\t\0A\0", {}, messages.NO_TEXT, {"byte": 1}),
         (CSV, {"train": "a.jpg\nz.jpg\n"}, messages.IMAGES_MISSING, {"missing": 1, "listed": 2, "first": "z.jpg"}),
         (CSV, {"train": "folder/a.jpg\n"}, messages.IMAGES_MISSING, {"first": "folder/a.jpg"}),
         ('image,caption\na.jpg,A dog .\na.jpg,"A\nb.jpg,A cat .\n', {}, messages.TABLE_LINE, {"line": 3}),
@@ -239,6 +354,22 @@ def test_rows_repeated_per_caption_are_kept_once(feature_folder: Callable[..., R
     assert split.arrays is not None
     assert split.arrays.features.shape == (15, 1, 6)
     assert raw.notes == ["split train: features stood once per caption; kept every 5th row"]
+
+
+@pytest.mark.parametrize("times", [2, 3, 4, 6, 7, 10])
+def test_rows_repeated_any_number_of_times_are_kept_once(feature_folder, times) -> None:
+    array = features(30, 6)
+    array[1] = array[0]  # two images that are equal
+    split = feature_folder(array.repeat(times, axis=0), 30 * times).splits["train"]
+    assert [image.feature_row for image in split.images] == [*range(0, 30 * times, times)]
+    assert {len(image.captions) for image in split.images} == {times}
+
+
+def test_rows_that_are_repeated_unevenly_are_refused_until_the_recipe_says_what_they_are(feature_folder) -> None:
+    array = features(12, 6).repeat([5, 6, 4] * 4, axis=0)
+    with refused(messages.MISFIT, found="60 rows of features for as many captions, some the same as the row before"):
+        feature_folder(array, 60)
+    assert len(feature_folder(array, 60, captions_per_image=1).splits["train"].images) == 60
 
 
 def test_one_caption_per_image_is_told_from_repeated_rows(feature_folder: Callable[..., RawDataset]) -> None:

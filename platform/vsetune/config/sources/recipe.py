@@ -61,7 +61,9 @@ class CaptionTableSource(SourceSpec):
     """A table of captions, one list of image names per split, images in folders or plain tar files (Flickr8k)."""
 
     layout: Literal["caption_table"] = "caption_table"
-    captions: PathText = Field(description="CSV with columns image,caption; or lines `name#0<tab>caption`")
+    captions: PathText = Field(
+        description="CSV with columns image,caption; or lines `name#0<tab>caption` or `name<tab>0<tab>caption`",
+    )
     images: list[PathText] = Field(
         min_length=1, max_length=1000, description="folders, tar files, or patterns such as images-*.tar",
     )
@@ -78,7 +80,7 @@ class FeatureFolderSource(SourceSpec):
     layout: Literal["feature_folder"] = "feature_folder"
     folder: PathText
     captions_per_image: Count | None = Field(
-        None, ge=1, description="null: found from the row counts and from repeated rows",
+        None, ge=1, description="null: found from the row counts and from repeated rows; 1: every row is an image",
     )
 
 

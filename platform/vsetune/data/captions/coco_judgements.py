@@ -20,7 +20,7 @@ from vsetune.config.study.evaluation_settings import CocoSpec, has_all_crisscros
 from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.plain_files import parse_json
+from vsetune.data.stored.plain_files import caption_line, parse_json
 from vsetune.data.stored.shards import split_records
 from vsetune.errors import DataError, one_line
 from vsetune.storage.addresses import join
@@ -61,8 +61,8 @@ class CocoPlaces:
             if entry is None:
                 raise _misfit(file, f"no image {name}", f"all images of split {split}")
             try:
-                ids = [int(each["sentid"]) for each in entry["sentences"] if each["raw"].strip()]
-                texts = [" ".join(each["raw"].split()) for each in entry["sentences"] if each["raw"].strip()]
+                ids = [int(each["sentid"]) for each in entry["sentences"] if caption_line(each["raw"])]
+                texts = list(filter(None, (caption_line(each["raw"]) for each in entry["sentences"])))
                 number = int(entry["cocoid"])
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 need = "cocoid, and sentences with sentid and raw"
@@ -166,7 +166,7 @@ def _rated(file: str, columns: Mapping[str, _RowOf], least: float) -> list[tuple
     """The rows of the pairs that are rated `least` or more. columns: two, with what knows the rows of their items."""
     need, pairs = ", ".join((*columns, "agg_score")), []
     try:
-        reader = csv.DictReader(io.StringIO(storage.read_bytes(file, most=_FILE_BYTES).decode("utf-8"), newline=""))
+        reader = csv.DictReader(io.StringIO(storage.read_bytes(file, most=_FILE_BYTES).decode("utf-8-sig"), newline=""))
         if not {*columns, "agg_score"} <= set(reader.fieldnames or ()):
             found = one_line(", ".join(reader.fieldnames or []) or "nothing")
             raise DataError(messages.TABLE_LINE(file=file, line=1, found=f"columns {found}", need=need))

@@ -12,6 +12,7 @@ from torch import Tensor
 from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset
+from vsetune.data.stored.plain_files import composed
 from vsetune.data.stored.shards import split_records
 from vsetune.errors import DataError, one_line
 
@@ -30,9 +31,9 @@ def relevant_pairs(dataset: Dataset, split: str, path: Path | str) -> Tensor:
     captions = 0
     for where, record in split_records(dataset, split):
         name, count = record.image_id, len(record.captions)
-        if name in places:
+        if composed(name) in places:
             raise DataError(messages.NAME_TWICE(where=where, name=f"image {one_line(name)!r}"))
-        places[name] = (len(places), captions, count)
+        places[composed(name)] = (len(places), captions, count)
         captions += count
     pairs = {(index, first + n) for index, first, count in places.values() for n in range(count)}
     pairs |= set(_listed(path, split, places))
@@ -42,7 +43,7 @@ def relevant_pairs(dataset: Dataset, split: str, path: Path | str) -> Tensor:
 def _listed(path: Path | str, split: str, places: dict[str, tuple[int, int, int]]) -> list[tuple[int, int]]:
     content = storage.read_bytes(str(path), most=_LIST_BYTES)
     try:
-        reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
+        reader = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""))
         if reader.fieldnames is None or not set(_COLUMNS) <= set(reader.fieldnames):
             found = one_line(", ".join(reader.fieldnames or []) or "nothing")
             raise DataError(messages.TABLE_LINE(file=path, line=1, found=f"columns {found}", need=", ".join(_COLUMNS)))
@@ -56,17 +57,18 @@ def _listed(path: Path | str, split: str, places: dict[str, tuple[int, int, int]
 def _pair(
     row: dict[str, str], where: str, split: str, places: dict[str, tuple[int, int, int]]
 ) -> tuple[int, int]:
-    for column in ("image", "caption_image"):
-        if row[column] not in places:
+    image, caption_image = (composed(row[column] or "") for column in ("image", "caption_image"))
+    for column, found in (("image", image), ("caption_image", caption_image)):
+        if found not in places:
             raise DataError(messages.MISFIT(
                 where=where, found=f"image {one_line(repr(row[column]))}", need=f"an id of split {split} as ingested",
                 fix="correct the list.",
             ))
-    _, first, count = places[row["caption_image"]]
+    _, first, count = places[caption_image]
     text = (row["caption"] or "").strip()
     if not text.isdecimal() or len(text) > _DIGITS or int(text) >= count:
         raise DataError(messages.MISFIT(
             where=where, found=f"caption {one_line(repr(text))}",
             need=f"0 to {count - 1} for image {row['caption_image']}", fix="correct the list.",
         ))
-    return places[row["image"]][0], first + int(text)
+    return places[image][0], first + int(text)

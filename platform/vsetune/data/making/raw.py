@@ -6,6 +6,8 @@ import io
 import itertools
 import json
 import os
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +22,7 @@ from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.outside_shards import MOST_CHARACTERS
 from vsetune.data.stored.photographs import rgb_image
-from vsetune.data.stored.plain_files import Flaw, is_regular, is_text
+from vsetune.data.stored.plain_files import Flaw, caption_line, composed, is_regular, is_text
 from vsetune.data.stored.tar_members import file_places
 from vsetune.errors import DataError, one_line
 from vsetune.storage.hashes import sha256_of_pieces
@@ -159,12 +161,12 @@ class RawDataset:
                 yield json.dumps([image.id, image.captions]).encode()
 
 
-def decode_image(content: bytes, *, place: str) -> Image.Image:
-    """The image as RGB. DataError naming the place when it cannot be decoded."""
+def decode_image(picture: bytes | Image.Image, *, place: str, fix: str = "replace it") -> Image.Image:
+    """The image as RGB. DataError naming the place when it cannot be decoded. fix: what to do about it."""
     try:
-        return rgb_image(content)
+        return rgb_image(picture)
     except Flaw as error:
-        raise DataError(messages.IMAGE_UNREADABLE(where=place, reason=error)) from error
+        raise DataError(messages.IMAGE_UNREADABLE(where=place, reason=error, fix=fix)) from error
 
 
 def image_suffix(content: bytes) -> str | None:
@@ -184,40 +186,61 @@ def png_bytes(image: Image.Image) -> bytes:
 def captioned_images(
     names: Iterable[str], captions: Mapping[str, list[str]], *, split: str, notes: list[str]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The (name, captions) pairs of a split list; images without a caption are left out and counted in notes."""
+    """The (name, captions) pairs of a split list, a caption as `caption_line`; images without a caption and empty
+    captions are left out and counted in notes."""
     bare: list[str] = []
+    empty: list[str] = []
     for name in names:
-        texts = tuple(text for text in captions.get(name, ()) if text.strip())
+        found = [caption_line(text) for text in captions.get(name, ())]
+        texts = tuple(filter(None, found))
+        empty += [name] * (len(found) - len(texts))
         if texts:
             yield name, texts
         else:
             bare.append(name)
+    if empty:
+        notes.append(
+            f"split {split}: left out {len(empty)} empty captions, the first of {empty[0]}; lists that count captions "
+            "count those that are left"
+        )
     if bare:
         notes.append(f"split {split}: left out {len(bare)} images without a caption, the first is {bare[0]}")
 
 
 def require_text(path: Path, *, key: str, encoding: str = "utf-8") -> str:
-    """The text of a file, without a byte order mark. DataError naming the recipe key when it is missing or not in that
-    encoding."""
+    """The text of a file, without a byte order mark, each line ended by a newline alone. DataError naming the recipe
+    key when it is missing or not in that encoding."""
     try:
         content = storage.read_bytes(str(path), most=_TEXT_BYTES)
     except DataError as error:
         raise DataError(error.problem.at(key)) from error
     try:
-        return content.decode(encoding).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+        text = content.decode(encoding)
     except UnicodeDecodeError as error:
         raise DataError(messages.NO_TEXT(key=key, file=path, encoding=encoding, byte=error.start)) from error
+    if "\0" in text:  # UTF-16 without a mark
+        raise DataError(messages.NO_TEXT(key=key, file=path, encoding=encoding, byte=content.index(0)))
+    return re.sub(r"\r+\n|\r", "\n", text.removeprefix("\ufeff"))
 
 
 def read_names(path: Path, *, key: str) -> list[str]:
-    """The image names of one split list, in its order. DataError when a name is repeated or the list is empty."""
-    names = [line.strip() for line in require_text(path, key=key).splitlines() if line.strip()]
+    """The image names of one split list, in its order, as `composed`. DataError when a name is repeated or the list is
+    empty."""
+    names = [composed(line) for line in require_text(path, key=key).split("\n") if line.strip()]
     if not names:
         raise DataError(messages.NOT_IN_IT(where=f"{key}: {path}", need="image names"))
     if len(set(names)) < len(names):
         twice = next(name for index, name in enumerate(names) if name in names[:index])
         raise DataError(messages.NAME_TWICE(where=f"{key}: {path}", name=twice))
     return names
+
+
+def file_named(folder: Path, name: str) -> Path:
+    """The file of this name in a folder, whichever form of Unicode and whichever slashes the name has. One that may not
+    exist."""
+    plain = name.replace("\\", "/")
+    forms = (folder / unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))
+    return next((path for path in (folder / plain, *forms) if path.is_file()), folder / plain)
 
 
 def require_folder(text: str, *, key: str) -> Path:

@@ -209,8 +209,9 @@ def _from_images(images: Sequence[RawImage], work: IngestWork, skipped: list[str
 def _decode(image: RawImage, *, skip: bool) -> tuple[RawImage, bytes, Image.Image | None]:
     assert image.source is not None
     content = image.source.read()
+    fix = "replace it" if skip else "replace it, or set on_unreadable: skip in the recipe"
     try:
-        return image, content, decode_image(content, place=image.source.place)
+        return image, content, decode_image(content, place=image.source.place, fix=fix)
     except DataError as error:
         if not skip:
             raise
@@ -229,8 +230,11 @@ def _batched(images: Sequence[RawImage], size: int) -> Iterator[Sequence[RawImag
         yield images[start : start + size]
 
 
-_MEANT = ("train", "validation", "test", "val", "dev", "valid", "restval")
-"""Names of splits, ours and other people's."""
+_MEANT = {
+    "train": "train", "validation": "validation", "test": "test", "val": "validation", "dev": "validation",
+    "valid": "validation", "restval": "restval",
+}
+"""Names of splits, other people's with ours."""
 _CLOSE = 0.75
 
 
@@ -241,27 +245,43 @@ def named_splits(raw: RawDataset, names: Mapping[str, str]) -> RawDataset:
     for old, split in raw.splits.items():
         new = names.get(old, old)
         if new in splits:
-            raise DataError(messages.SPLITS_OF_ONE_NAME(split=new, splits=", ".join(raw.splits)))
+            raise DataError(messages.SPLITS_OF_ONE_NAME(split=new, names=_usable_names(raw, names)))
         if not re.fullmatch(SPLIT_NAME, new):
             raise DataError(messages.SPLIT_NAME(split=one_line(repr(new))))
-        if old not in names:
-            _refuse_slip(old, raw, names)
+        if old not in names and (meant := _meant_by(old)) is not None:
+            raise DataError(messages.SPLIT_MISSPELT(
+                split=old, images=len(split.images), meant=meant, names=_usable_names(raw, names),
+            ))
         if not split.images:
             raise DataError(messages.SPLIT_EMPTY(split=old))
         for image in split.images:
             require_captions(image.captions, place=f"split {old}: image {one_line(image.id)}")
         splits[new] = split
     if "train" not in splits:
-        raise DataError(messages.NO_TRAIN_SPLIT(splits=", ".join(splits) or "none"))
+        raise DataError(messages.NO_TRAIN_SPLIT(
+            splits=", ".join(splits) or "none", names=_usable_names(raw, names),
+        ))
     return RawDataset(splits, raw.notes)
 
 
-def _refuse_slip(name: str, raw: RawDataset, names: Mapping[str, str]) -> None:
-    meant = next((each for each in _MEANT if _is_slip_of(each, name)), None)
-    if meant is None:
-        return
-    kept = ", ".join(f"{old}: {names.get(old, old)}" for old in raw.splits if old in names or old == name)
-    raise DataError(messages.SPLIT_MISSPELT(split=name, images=len(raw.splits[name].images), meant=meant, keep=kept))
+def _usable_names(raw: RawDataset, names: Mapping[str, str]) -> str:
+    """A value of `splits` with which `named_splits` takes every split: each as the recipe or its name means it, the
+    largest as train if none does; a name that is taken is not used again."""
+    meant = {old: names.get(old) or _MEANT.get(_meant_by(old) or "", old) for old in raw.splits}
+    if "train" not in meant.values():
+        free = [old for old, new in meant.items() if new not in _MEANT] or list(meant)
+        meant[max(free, key=lambda old: len(raw.splits[old].images))] = "train"
+    found: dict[str, str] = {}
+    for old in sorted(meant, key=lambda old: old != meant[old]):
+        ways = (meant[old], old, f"{old}2", f"{old}3", f"{old}4")
+        found[old] = next(new for new in ways if new not in found.values())
+    listed = [old for old in raw.splits if old in names or found[old] != old or _meant_by(old)]
+    return ", ".join(f"{old}: {found[old]}" for old in listed)
+
+
+def _meant_by(name: str) -> str | None:
+    """The name of ours or others that this one nearly is."""
+    return next((each for each in _MEANT if _is_slip_of(each, name)), None)
 
 
 def _is_slip_of(meant: str, name: str) -> bool:

@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import struct
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,17 @@ def utf8_text(content: bytes) -> str:
 def caption_text(text: str) -> str:
     """A caption without surrounding blanks, and without the byte order marks that files leave in it."""
     return text.replace("\ufeff", "").strip()
+
+
+def caption_line(text: str) -> str:
+    """A `caption_text` as one line: every run of blanks and of what ends lines, U+2028 and U+0085 too, is one space."""
+    return " ".join(caption_text(text).split())
+
+
+def composed(name: str) -> str:
+    """A name as names are compared: without blanks around it, in one form of Unicode (NFC). A Mac writes an accent as a
+    sign of its own."""
+    return unicodedata.normalize("NFC", name.strip())
 
 
 def _all_text(plain: Any) -> str:

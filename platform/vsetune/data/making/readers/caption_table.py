@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import glob
 import io
-from collections.abc import Iterable, Mapping
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from vsetune.config.sources.recipe import CaptionTableSource, expand_path
@@ -23,6 +25,7 @@ from vsetune.data.making.raw import (
     require_text,
     tar_images,
 )
+from vsetune.data.stored.plain_files import composed
 from vsetune.errors import DataError, one_line
 
 
@@ -30,9 +33,9 @@ def read_caption_table(source: CaptionTableSource) -> RawDataset:
     """Read a caption table. DataError for a listed image without a file or with two different ones, or a table that is
     neither CSV nor token."""
     table = Path(expand_path(source.captions, key="source.captions"))
-    captions = parse_captions(require_text(table, key="source.captions"), place=str(table))
-    places = find_images(source.images)
     notes: list[str] = []
+    captions = parse_captions(require_text(table, key="source.captions"), place=str(table), notes=notes)
+    places = find_images(source.images)
     splits: dict[str, RawSplit] = {}
     listed: set[str] = set()
     for split, list_path in source.lists.items():
@@ -49,54 +52,84 @@ def read_caption_table(source: CaptionTableSource) -> RawDataset:
     return RawDataset(splits, notes)
 
 
-def parse_captions(text: str, *, place: str) -> dict[str, list[str]]:
-    """Captions by image name, in order of the table. Reads `image,caption` CSV and `name#0<tab>caption` lines."""
-    first = text.split("\n", 1)[0].strip().lower().replace(" ", "").replace('"', "")
-    if first in {"image,caption", "image_name,caption", "filename,caption"}:
-        return _parse_csv(text, place=place)
-    if "\t" in text.split("\n", 1)[0]:
-        return _parse_tokens(text, place=place)
+_NAMES = {"image", "image_name", "filename", "file_name", "file", "name"}
+_CAPTIONS = {"caption", "comment"}
+"""Columns that are read, by their names in published tables; Kaggle's Flickr30k has a `comment`."""
+_NUMBER = re.compile(r"#\w*$")
+"""Number of a caption behind the name of its image."""
+_TOKENS = "lines name#0<tab>caption or name<tab>0<tab>caption"
+
+
+def parse_captions(text: str, *, place: str, notes: list[str]) -> dict[str, list[str]]:
+    """Captions by image name, in order of the table; a name as `composed`. Reads CSV whose header names an image and a
+    caption, its columns parted by commas, semicolons, tabs or bars, and lines `name#0<tab>caption`,
+    `name<tab>0<tab>caption` or `name<tab>caption`."""
+    first = text.split("\n", 1)[0]
+    for delimiter in (",", "\t", ";", "|"):
+        header = [column.strip(' "').lower() for column in first.split(delimiter)]
+        names, captions = ([n for n, column in enumerate(header) if column in of] for of in (_NAMES, _CAPTIONS))
+        if len(names) == len(captions) == 1:
+            unread = [each for n, each in enumerate(header) if each and n not in {names[0], captions[0]}]
+            if unread:
+                notes.append(f"{Path(place).name}: columns that are not read: {', '.join(unread)}")
+            rows = _csv_rows(text, delimiter, columns=len(header), place=place)
+            return _by_name((row[names[0]], row[captions[0]]) for _, row in itertools.islice(rows, 1, None))
+    if "\t" in first:
+        return _by_name(_tokens(text, place=place))
     raise DataError(messages.TABLE_LINE(
-        file=place, line=1, found=repr(first[:60]), need="the header image,caption or lines name#0<tab>caption",
+        file=place, line=1, found=repr(first[:60]), need=f"the header image,caption or {_TOKENS}",
     ))
 
 
-def _parse_csv(text: str, *, place: str) -> dict[str, list[str]]:
+def _by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     captions: dict[str, list[str]] = {}
-    rows = csv.reader(io.StringIO(text), strict=True)
+    for name, caption in pairs:
+        captions.setdefault(composed(name), []).append(caption)
+    return captions
+
+
+def _csv_rows(text: str, delimiter: str, *, columns: int | None, place: str) -> Iterator[tuple[int, list[str]]]:
+    """(number of the last line, fields) of each row that is not empty."""
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     begins = 1
     try:
-        next(rows)
-        begins = 2
         for row in rows:
-            if not row:
-                begins = rows.line_num + 1
-                continue
-            if len(row) != 2:
+            if row and columns not in {None, len(row)}:
                 raise DataError(messages.TABLE_LINE(
                     file=place, line=rows.line_num, found=f"{len(row)} fields",
-                    need="2 (image,caption), a caption with commas in quotes",
+                    need=f"{columns} as in the header, a caption with {delimiter!r} in quotes",
                 ))
-            captions.setdefault(row[0].strip(), []).append(row[1].strip())
+            if row:
+                yield rows.line_num, row
             begins = rows.line_num + 1
     except csv.Error as error:
         raise DataError(messages.TABLE_LINE(
             file=place, line=begins, found=f"no CSV ({one_line(error)})",
             need='captions with quotes or commas in quotes, quotes in them doubled ("")',
         )) from error
-    return captions
 
 
-def _parse_tokens(text: str, *, place: str) -> dict[str, list[str]]:
-    captions: dict[str, list[str]] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        name, tab, caption = line.partition("\t")
-        if not tab:
-            raise DataError(messages.TABLE_LINE(file=place, line=number, found="no tab", need="name#0<tab>caption"))
-        captions.setdefault(name.rpartition("#")[0] or name, []).append(caption.strip())
-    return captions
+def _tokens(text: str, *, place: str) -> Iterator[tuple[str, str]]:
+    rows: Iterable[tuple[int, list[str]]] = (
+        _csv_rows(text, "\t", columns=None, place=place) if text.startswith('"')
+        else ((number, line.split("\t")) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+    )
+    is_numbered: bool | None = None
+    for number, (name, *fields) in rows:
+        has_number = len(fields) > 1 and fields[0].strip().isdecimal()
+        is_numbered = has_number if is_numbered is None else is_numbered
+        caption, *more = fields[is_numbered:] or [""]
+        if not fields or is_numbered != has_number or any(each.strip() for each in more):
+            found = f"{1 + len(fields)} fields" if fields else "no tab"
+            raise DataError(messages.TABLE_LINE(file=place, line=number, found=found, need=f"{_TOKENS}, all alike"))
+        yield _NUMBER.sub("", name.strip()) or name, _unquoted(caption)
+
+
+def _unquoted(caption: str) -> str:
+    """Without the quotes that pandas puts around a caption that has quotes, which it doubles."""
+    inner = caption.strip()[1:-1].replace('""', "\0")
+    is_quoted = "\0" in inner and '"' not in inner and caption.strip() == f'"{caption.strip()[1:-1]}"'
+    return inner.replace("\0", '"') if is_quoted else caption
 
 
 def find_images(places: list[str]) -> dict[str, list[ImageBytes]]:
@@ -111,7 +144,7 @@ def find_images(places: list[str]) -> dict[str, list[ImageBytes]]:
             raise DataError(messages.NOTHING_AT(key=key, path=pattern))
         for path in existing:
             for name, image in _images_of(path):
-                found.setdefault(name, []).append(image)
+                found.setdefault(composed(name), []).append(image)
     return found
 
 

@@ -1,7 +1,7 @@
 """Ready features as VSE++, SCAN, VSRN and SGRAF read them: SPLIT_ims.npy and SPLIT_caps.txt in one folder.
 
-An array has one row per image or one row per caption (the same row five times); the row counts and the rows themselves
-show which. Arrays are (rows, width) or (rows, regions, width) and stay on disk.
+An array has one row per image or one row per caption (the same row five times, or as many as an image has captions);
+the row counts and the rows themselves show which. Arrays are (rows, width) or (rows, regions, width) and stay on disk.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from vsetune.data.making.raw import (
     require_folder,
     require_text,
 )
-from vsetune.data.stored.plain_files import Flaw, mapped_array
+from vsetune.data.stored.plain_files import Flaw, caption_line, mapped_array
 from vsetune.errors import DataError
 
-_CAPTIONS_PER_IMAGE = 5
+_MOST_REPEATS = 1000
 
 
 def read_feature_folder(source: FeatureFolderSource) -> RawDataset:
@@ -82,7 +82,7 @@ def _mapped(path: Path) -> np.ndarray:
 
 def _captions(path: Path) -> list[str]:
     text = require_text(path, key="source.folder")
-    captions = [line.strip() for line in text.removesuffix("\n").split("\n")]
+    captions = [caption_line(line) for line in text.removesuffix("\n").split("\n")]
     if not all(captions):
         raise DataError(messages.TABLE_LINE(
             file=path, line=captions.index("") + 1, found="an empty line", need="one caption a line",
@@ -94,8 +94,8 @@ def _layout(features: np.ndarray, captions: list[str], path: Path, wanted: int |
     """(captions per image, rows per image). DataError when the counts do not fit."""
     rows, lines = len(features), len(captions)
     if lines == rows:
-        per_image = wanted or (_CAPTIONS_PER_IMAGE if _is_repeated(features, _CAPTIONS_PER_IMAGE) else 1)
-        if lines % per_image == 0 and (per_image == 1 or _is_repeated(features, per_image)):
+        per_image = wanted or _repeats(features, path)
+        if per_image == 1 or _is_repeated(features, per_image):
             return per_image, per_image
     elif lines % rows == 0 and wanted in {None, lines // rows}:
         return lines // rows, 1
@@ -104,6 +104,23 @@ def _layout(features: np.ndarray, captions: list[str], path: Path, wanted: int |
         where=path, found=f"{rows} rows of features and {lines} captions", need=expected,
         fix="give one row per image, or each row repeated for every caption of its image.",
     ))
+
+
+def _repeats(features: np.ndarray, path: Path) -> int:
+    """How often each row stands in sequence. DataError for rows that are repeated, but not all equally often."""
+    rows = len(features)
+    times = next((n for n in range(1, min(rows, _MOST_REPEATS + 1)) if not (features[n] == features[0]).all()), rows)
+    for each in range(min(times, _MOST_REPEATS), 1, -1):
+        if _is_repeated(features, each):
+            return each
+    pairs = (features[row : row + 2] for row in np.unique(np.linspace(0, rows - 2, 20).astype(int)) if rows > 1)
+    if times > 1 or any((first == second).all() for first, second in pairs):
+        raise DataError(messages.MISFIT(
+            where=path, found=f"{rows} rows of features for as many captions, some the same as the row before",
+            need="each row equally often", fix="set source.captions_per_image: 1 if every row is an image of its own, "
+            "or give one row per image with the same number of captions for each.",
+        ))
+    return 1
 
 
 def _is_repeated(features: np.ndarray, times: int) -> bool:

@@ -16,6 +16,7 @@ from vsetune.data.making.raw import (
     RawImage,
     RawSplit,
     captioned_images,
+    file_named,
     files_below,
     note_shared_images,
     read_names,
@@ -23,6 +24,7 @@ from vsetune.data.making.raw import (
     require_text,
 )
 from vsetune.data.stored import storage
+from vsetune.data.stored.plain_files import composed
 from vsetune.errors import DataError, one_line
 
 _TAG = r"<{0}>(.*?)</{0}>"
@@ -44,14 +46,15 @@ def read_iapr(source: IaprSource) -> RawDataset:
         place, description = parse_annotation(path)
         if not storage.is_inside(place):
             raise DataError(messages.LEADS_OUT(file=f"{path}: IMAGE: {one_line(place)}"))
-        below = PurePosixPath(place.removeprefix("images/"))
+        below = PurePosixPath(composed(place).removeprefix("images/"))
         if not below.name:
             raise DataError(messages.NOT_IN_IT(where=path, need="<IMAGE>images/00/25.jpg</IMAGE>"))
         id_ = str(below.with_suffix(""))
         if id_ in captions:
             raise DataError(messages.NAME_TWICE(where=path, name=f"IMAGE {one_line(place)}"))
-        captions[id_] = [description]
-        files[id_] = images / place if (images / place).is_file() else images / place.removeprefix("images/")
+        captions[id_] = [description] if description else []
+        inside = file_named(images, place)
+        files[id_] = inside if inside.is_file() else file_named(images, place.removeprefix("images/"))
     if not captions:
         raise DataError(messages.NOT_IN_IT(where=f"source.annotations: {annotations}", need=".eng files"))
     notes: list[str] = []
@@ -89,8 +92,8 @@ def _tag(text: str, name: str) -> str:
 
 def _split_ids(source: IaprSource, captions: Mapping[str, list[str]], notes: list[str]) -> dict[str, list[str]]:
     if source.shares is not None:
-        described = [id_ for id_, texts in captions.items() if texts[0]]
-        bare = [id_ for id_, texts in captions.items() if not texts[0]]
+        described = [id_ for id_, texts in captions.items() if texts]
+        bare = [id_ for id_, texts in captions.items() if not texts]
         if bare:
             notes.append(f"left out {len(bare)} images without a caption, the first is {bare[0]}")
         return draw_splits(described, source.shares)

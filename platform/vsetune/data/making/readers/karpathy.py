@@ -13,6 +13,7 @@ from vsetune.data.making.raw import (
     RawImage,
     RawSplit,
     captioned_images,
+    file_named,
     require_folder,
     require_text,
 )
@@ -32,7 +33,7 @@ def read_karpathy(source: KarpathySource) -> RawDataset:
     left_out = 0
     for number, entry in enumerate(entries):
         split, name, texts = _fields(entry, where=f"{path}: images.{number}")
-        if split == "restval":
+        if split.lower() == "restval":
             if source.restval == "leave_out":
                 left_out += 1
                 continue
@@ -82,7 +83,7 @@ def _caption(sentence: Any, *, where: str, number: int) -> str:
         ))
     if not is_text(sentence["raw"]):
         raise DataError(messages.ENTRY_VALUE(where=where, found=_shown(sentence["raw"]), key="raw", need="text"))
-    return " ".join(sentence["raw"].split())
+    return str(sentence["raw"])
 
 
 def _text(entry: dict[str, Any], key: str, *, where: str) -> str:
@@ -101,10 +102,11 @@ def _shown(value: Any) -> str:
 
 def _file(folder: Path, entry: dict[str, Any], name: str, *, where: str) -> Path:
     below = _text(entry, "filepath", where=where) if entry.get("filepath") else ""
-    if not storage.is_inside(name) or not storage.is_inside(f"{below or '.'}/{name}"):
-        raise DataError(messages.LEADS_OUT(file=f"{where}: {one_line(f'{below}/{name}')}"))
-    inside = folder / below / name
-    return inside if inside.is_file() else folder / name
+    plain, whole = name.replace("\\", "/"), f"{below or '.'}/{name}".replace("\\", "/")
+    if not storage.is_inside(plain) or not storage.is_inside(whole):
+        raise DataError(messages.LEADS_OUT(file=f"{where}: {one_line(whole)}"))
+    inside = file_named(folder, whole)
+    return inside if inside.is_file() else file_named(folder, plain)
 
 
 def _refuse_missing(files: dict[str, Path], table: Path) -> None:
