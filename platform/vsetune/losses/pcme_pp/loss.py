@@ -49,7 +49,7 @@ def _spread(items: Items, like: Tensor) -> Tensor:
 
 @torch.no_grad()
 def rounding_of_distances(images: Items, captions: Items) -> Tensor:
-    """Scalar, below which two distances of the batch count as equal: 100 times the last bit of their largest terms.
+    """Scalar, below which two distances of the batch count as equal: 16 times the last bit of their largest terms.
 
     Equal captions that were encoded in other batches, chunks or processes differ by less.
     """
@@ -58,7 +58,7 @@ def rounding_of_distances(images: Items, captions: Items) -> Tensor:
         for each in (images, captions)
     ]
     total = terms[0] + terms[1]
-    return 100 * torch.finfo(total.dtype).eps * total
+    return 16 * torch.finfo(total.dtype).eps * total
 
 
 def pseudo_positives(logits: Tensor, matches: Tensor, *, rounding: Tensor) -> Tensor:
