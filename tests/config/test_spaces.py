@@ -11,6 +11,7 @@ from tiny_studies import tiny_study
 
 from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS
+from vsetune.config.spec.base import Choices
 from vsetune.config.study.cells import build_trial, refusal, resolve_cells
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.study_spec import StudySpec
@@ -149,3 +150,47 @@ def test_a_sum_whose_phases_change_a_part_has_a_space() -> None:
     spec = study(losses=[{"name": "lmh"}, both])
     searched = {cell.loss_name: set(cell.domains) for cell in resolve_cells(spec, where="x")}
     assert "loss.lmh.margin" in searched["both"]
+
+
+@pytest.mark.parametrize(("place", "choices", "got"), [
+    ("losses[1].search.cap", [0.1, "0.1", "1e-1"], "0.1 and '0.1' and '1e-1'"),
+    ("losses[1].search.cap", [0.5, 1, 1.0], "1 and 1.0"),
+    ("search.training.learning_rate", ["1e-3", "2e-3", 0.001], "'1e-3' and 0.001"),
+    ("search.training.shuffle_pairs", [16, 32, "16"], "16 and '16'"),
+    ("search.training.weight_decay", [0, -0.0], "0 and -0.0"),
+    ("search.training.decay_vectors", [True, "true"], "True and 'true'"),
+    ("search.training.optimizer", ["adam", "adam"], "'adam' and 'adam'"),
+])
+def test_choices_that_are_one_value_are_refused(place: str, choices: list[Any], got: str) -> None:
+    entry, _, name = place.rpartition(".")
+    domain = {name: {"choices": choices}}
+    spec = study(search={"training": domain}) if entry == "search.training" else searching(**domain)
+    (problem,) = problems_of(spec)
+    assert problem == f"study.yaml: {place}: choices: {got} are one value of this setting; keep one of them"
+
+
+def test_choices_are_searched_as_their_setting_reads_them() -> None:
+    """YAML reads 1e-3 as text. As text it would be no number to a sampler, and no default."""
+    cells = resolve_cells(study(search={"training": {"learning_rate": {"choices": ["1e-3", "0.1", 2]}}}), where="f")
+    assert cells[0].domains["training.learning_rate"] == Choices(choices=[0.001, 0.1, 2.0])
+
+
+@pytest.mark.parametrize("twin", [{}, {"fixed": {"margin": 0.2}}, {"fixed": {"margin": "2e-1"}}])
+def test_one_setting_under_two_names_is_refused(twin: dict[str, Any]) -> None:
+    """0.2 is the default. Both would train the same trials, and a board would compare a loss with itself."""
+    losses = [{"name": "lmh", "search": "none"}, {"name": "lmh", "label": "other", "search": "none", **twin}]
+    (problem,) = problems_of(study(losses=losses))
+    assert problem.startswith("study.yaml: cells: vsepp.lmh and vsepp.other are one setting under several names")
+
+
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({"training": {"learning_rate": [1e-3, 3e-3]}}, "search.training, as learning_rate: {choices: [..., ...]}"),
+    ({"training": {"learning_rate": {"low": 1e-4, "high": 1}}}, "search.training, as learning_rate: {choices:"),
+    ({"losses": [{"name": "lmh", "fixed": {"margin": [0.1, 0.2]}}]}, "`search` of the loss, as margin: {choices:"),
+    ({"losses": [{"name": "lmh", "search": {"margin": [0.1, 0.2]}}]}, "{low: ..., high: ...} or {choices: [..., ...]}"),
+    ({"search": {"training": {"learning_rate": "1e-3"}}}, "need `default`, {low: ..., high: ...} or {choices:"),
+])
+def test_several_values_of_a_setting_lead_to_choices(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve_cells(study(**changes), where="study.yaml")
+    assert all(expected in problem for problem in caught.value.problems)

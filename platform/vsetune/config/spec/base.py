@@ -6,6 +6,7 @@ import difflib
 import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 from pydantic import (
@@ -15,6 +16,7 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     Tag,
+    TypeAdapter,
     ValidationError,
     model_serializer,
     model_validator,
@@ -23,7 +25,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
 from vsetune.config import messages
-from vsetune.errors import Problem
+from vsetune.errors import Message, Problem
 from vsetune.storage.hashes import fingerprint_of
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -220,15 +222,51 @@ def paper_of(field: FieldInfo | None) -> str:
 
 
 def searched_domain(spec: type[Spec], name: str, domain: Domain) -> Domain:
-    """The domain of a field as it is searched: over whole numbers if the annotation accepts only those.
+    """The domain of a field as it is searched: over whole numbers if the annotation accepts only those; choices as the
+    field reads them, "0.1" for a number as 0.1.
 
-    ValueError that opens with the field's name if a range of whole numbers has ends that are not whole.
+    ValueError that opens with the field's name if a range of whole numbers has ends that are not whole, or if two
+    choices are one value.
     """
-    if isinstance(domain, Choices) or not _is_whole(spec.model_fields[name].annotation):
+    if isinstance(domain, Choices):
+        return _as_read(spec, name, domain)
+    if not _is_whole(spec.model_fields[name].annotation):
         return domain
     if (flaw := _flaw_of_whole_ends(domain.low, domain.high)) is not None:
         raise ValueError(flaw.at(name))
     return domain.model_copy(update={"integer": True})
+
+
+_ONE_VALUE = Message("VSE-C520", "choices: {got} are one value of this setting; keep one of them")
+
+
+def _as_read(spec: type[Spec], name: str, domain: Choices) -> Choices:
+    """Choices that a trial would refuse stay as they are; the check of the cell reports them."""
+    read: dict[tuple[bool, Any], list[Any]] = {}
+    for choice in domain.choices:
+        value = _read(spec, name, choice)
+        read.setdefault((isinstance(value, bool), value), []).append(choice)
+    repeated = next((same for same in read.values() if len(same) > 1), None)
+    if repeated is not None:
+        raise ValueError(_ONE_VALUE(got=" and ".join(map(repr, repeated))).at(name))
+    return domain.model_copy(update={"choices": [value for _, value in read]})
+
+
+def _read(spec: type[Spec], name: str, choice: Any) -> Any:
+    field = spec.model_fields[name]
+    if isinstance(choice, bool) and _is_number(field.annotation):
+        return choice
+    try:
+        value = _reader(spec, name).validate_python(choice)
+    except ValidationError:
+        return choice
+    return value if isinstance(value, bool | int | float | str) else choice
+
+
+@cache
+def _reader(spec: type[Spec], name: str) -> TypeAdapter[Any]:
+    field = spec.model_fields[name]
+    return TypeAdapter(Annotated[field.annotation, field])
 
 
 def conditions(spec: type[Spec]) -> dict[str, dict[str, Any]]:

@@ -125,6 +125,7 @@ def _unusable_texts(content: Any) -> Iterator[tuple[str, Problem]]:
 
 
 _LIMITS = {"ge": "a number >= {}", "gt": "a number > {}", "le": "a number <= {}", "lt": "a number < {}"}
+_DOMAIN = "`default`, {low: ..., high: ...} or {choices: [..., ...]}"
 _NEEDS = {
     "string_pattern_mismatch": "a text that matches {pattern}", "too_short": "at least {min_length}",
     "too_long": "at most {max_length}", "string_too_long": "at most {max_length} characters",
@@ -139,12 +140,22 @@ def _need(item: ErrorDetails) -> str:
         if limit in context:
             number = context[limit]
             return need.format(number if isinstance(number, int) else f"{number:g}")
+    if item["loc"] and item["loc"][-1] in ("Default", "Range", "Choices"):
+        return _DOMAIN
     if item["type"] in _NEEDS:
         return _NEEDS[item["type"]].format(**context)
     if item["type"] in ("model_type", "model_attributes_type"):
         return f"a mapping of keys to values{_example(context.get('class_name', ''))}"
     need = item["msg"].removeprefix("Input should be ")
-    return need[0].lower() + need[1:]
+    return need[0].lower() + need[1:] + _search_instead(_location(item), item["input"])
+
+
+def _search_instead(location: Sequence[int | str], given: Any) -> str:
+    """Where a setting of a trial is searched, if several values or a domain are given for it; else nothing."""
+    if location[0] not in ("training", "network", "loss") or not isinstance(given, list | Mapping):
+        return ""
+    where = "search.training" if location[0] == "training" else f"`search` of the {location[0]}"
+    return f"; to search it, move it to {where}, as {location[-1]}: {{choices: [..., ...]}}"
 
 
 def _example(spec: str) -> str:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from vsetune.config import messages
 from vsetune.config.component_specs import NETWORKS, SUM, WeightedLoss
 from vsetune.config.sources.trial_inputs import DataSpec
-from vsetune.config.spec.base import Domain, Range, Spec
+from vsetune.config.spec.base import Choices, Domain, Range, Spec
 from vsetune.config.spec.loading import describe_problems, places_of, problems_in
 from vsetune.config.study.compatibility import PROTOCOL_SETTINGS, protocol_difference
 from vsetune.config.study.domains import (
@@ -36,7 +36,8 @@ from vsetune.config.study.loss_settings import (
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec
-from vsetune.errors import ConfigError, Problem
+from vsetune.errors import ConfigError, Message, Problem
+from vsetune.storage.hashes import fingerprint_of
 
 Configuration = Mapping[str, Value]
 """Values sampled from a cell's domains by dotted name, such as `loss.margin` or `training.learning_rate`."""
@@ -121,7 +122,7 @@ def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
                 problems += error.problems
             else:
                 cells.append(cell)
-    problems += _incomparable(study, cells, where)
+    problems += [*_incomparable(study, cells, where), *_twins(cells, where)]
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     return cells
@@ -285,6 +286,8 @@ def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
             build_trial(study, cell, candidate, trial="check", seed=study.seeds[0])
         except ValidationError as error:
             suffix = "; this is an end of its search range" if candidate else ""
+            if any(isinstance(cell.domains[name], Choices) for name in candidate):
+                suffix = "; this is one of its choices"
             lines = _described(error, cell, where=f"{where}: cell {cell.name}")
             raise ConfigError([line.worded(line + suffix) for line in lines]) from error
     problems: dict[frozenset[str], str] = {}
@@ -345,6 +348,22 @@ def _incomparable(study: StudySpec, cells: Sequence[Cell], where: str) -> list[s
             for name in PROTOCOL_SETTINGS if name in study.search.training
         ]
     return problems
+
+
+_TWINS = Message("VSE-C521", "{names} are one setting under several names; keep one, or set search.repeats")
+
+
+def _twins(cells: Sequence[Cell], where: str) -> Iterator[str]:
+    """Problems of cells that differ in their names alone."""
+    found: dict[str, list[str]] = {}
+    for cell in cells:
+        parts = {"network": NETWORKS[cell.network["name"]], "loss": loss_type(cell.loss), "training": TrainingSpec}
+        plain = {part: _filled(spec, getattr(cell, part)) for part, spec in parts.items()}
+        domains = {name: domain.to_plain() for name, domain in cell.domains.items()}
+        found.setdefault(fingerprint_of({**plain, "domains": domains}), []).append(cell.name)
+    for names in found.values():
+        if len(names) > 1:
+            yield _TWINS(names=" and ".join(names)).at(f"{where}: cells")
 
 
 def _origin(study: StudySpec, cell: Cell, key: str) -> str:
