@@ -15,6 +15,10 @@ from __future__ import annotations
 
 import importlib
 import sys
+
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:  # `python -m vsetune....`: a statistics.py of the user's folder,
+    sys.path.append(sys.path.pop(0))  # which Python puts first, would replace Python's own
+
 from typing import TYPE_CHECKING, Any
 
 from vsetune.version import __version__ as __version__

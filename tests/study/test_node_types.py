@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from refusals import refused
 
 from vsetune.config.study.resources import Needs
 from vsetune.errors import ConfigError
-from vsetune.study import messages
+from vsetune.study import messages, node_types
 from vsetune.study.node_types import NodeType, known_node_types, read_node_types, share_of, unused_gpus
 from vsetune.study.node_types import refused as refused_by
 from vsetune.study.trial_measures import price_of
@@ -144,3 +145,32 @@ def test_a_price_that_is_none_is_told_once_and_counts_as_no_price(caplog: pytest
         assert [price_of("node-with-words", {"vsetune.io/usd-per-hour": "cheap"}) for _ in range(3)] == [None] * 3
     assert len(caplog.messages) == 1
     assert "vsetune.io/usd-per-hour is cheap" in caplog.text
+
+
+@pytest.mark.parametrize(("own", "files", "cpus", "mib"), [
+    ("0::/", {"cpu.max": "150000 100000", "memory.max": str(300 * 2**20), "memory.current": str(100 * 2**20)}, 1, 250),
+    ("0::/", {"cpu.max": "max 100000", "memory.max": "max", "memory.current": "5"}, None, None),
+    ("0::/a/b", {"a/cpu.max": "50000 100000", "a/b/cpu.max": "max 100000"}, 1, None),
+    ("3:cpu,cpuacct:/\n4:memory:/gone", {
+        "cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "100000",
+        "memory/memory.limit_in_bytes": str(400 * 2**20), "memory/memory.usage_in_bytes": str(100 * 2**20),
+    }, 1, 350),
+    ("3:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None, None),
+])
+def test_this_machine_has_what_its_container_allows(
+    own: str, files: dict[str, str], cpus: int | None, mib: int | None, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """50 MiB of what the container uses are cached files, which it can give up."""
+    monkeypatch.setattr(node_types, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(node_types, "_OWN_CGROUPS", tmp_path / "own")
+    (tmp_path / "own").write_text(own + "\n")
+    for name, text in files.items():
+        file, prefix = tmp_path / name, "total_" if "/memory" in name else ""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+        cached = f"{prefix}inactive_file {25 * 2**20}\n{prefix}active_file {25 * 2**20}\n"
+        (file.parent / "memory.stat").write_text(f"anon 7\n{cached}")
+    total, free = node_types.own_memory()
+    assert node_types.own_cpus() == (cpus or len(os.sched_getaffinity(0)))
+    assert free == mib * 2**20 if mib else total > free > 2**30

@@ -7,3 +7,5 @@ import os
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 # vsetune reports the end of a trial or of Ray in one line; Ray would add pages on the state of its servers.
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+# What vsetune sends is what a study needs; a plugin's .gitignore is about its history.
+os.environ.setdefault("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "1")

@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,11 +23,11 @@ import ray
 from ray._private import ray_constants
 
 from vsetune.config.study.resources import Needs, ResourceSpec
-from vsetune.errors import ConfigError, UsageError, one_line
+from vsetune.errors import ConfigError, Message, UsageError, one_line
 from vsetune.storage.paths import make_folders_absolute
 from vsetune.study import messages
 from vsetune.study.capacity import Capacity, connected_nodes
-from vsetune.study.node_types import known_node_types, refused
+from vsetune.study.node_types import known_node_types, own_cpus, refused
 from vsetune.study.ray_guardian import Guardian
 from vsetune.study.stopping import StopRequest
 from vsetune.version import PACKAGE_FOLDER, REVISION_VARIABLE, git_revision
@@ -40,6 +41,11 @@ _GREETS_WITHIN_S = 30.0
 _FRAME_BYTES, _SETTINGS = 9, b"\x04"
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00" + _SETTINGS + b"\x00" * 5
 """Client preface of HTTP/2, which gRPC uses; a server answers with a settings frame."""
+_RAYS_FILES = ("RAY_AUTH_TOKEN_PATH", "RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
+_LONG_FOLDER = Message(
+    "VSE-S520", "{variable}: {folder} is too long for the sockets that Ray makes below it; set RAY_TMPDIR to a short "
+    "folder, such as /tmp"
+)
 _JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Environment variable that Ray sets for the process of a job."""
 
@@ -82,36 +88,49 @@ def ray_cluster(
 
 
 def cluster_address(given: str | None) -> str | None:
-    """The address of the cluster to connect to: the given one, else RAY_ADDRESS; None without either. UsageError for
-    the address of a dashboard, which only `vsetune job` accepts."""
+    """The address of the cluster to connect to: the given one, else RAY_ADDRESS; None without either, and for `local`,
+    which starts Ray here too. UsageError for the address of a dashboard, which only `vsetune job` accepts."""
     target = given or os.environ.get("RAY_ADDRESS")
     if target and target.startswith(("http://", "https://")):
         where = "--address" if given else "RAY_ADDRESS"
         raise UsageError(messages.DASHBOARD_ADDRESS(where=where, got=one_line(target)))
-    return target or None
+    return None if target == "local" else target or None
 
 
 def _connect(target: str | None, modules: Sequence[Path]) -> None:
-    """Connects to Ray. target: None starts one on this machine. UsageError of one line if that fails."""
+    """Connects to Ray. target: None starts one on this machine. UsageError of one line if that fails.
+
+    Ray puts the working directory in front of the search path of workers, where a `statistics.py` of the user would
+    replace Python's own. It is therefore another one meanwhile; workers change theirs anyway.
+    """
+    for name in _RAYS_FILES:
+        if os.environ.get(name):
+            os.environ[name] = str(Path(os.environ[name]).expanduser().absolute())
     try:
         if target:
             _require_listener(target)
-            ray.init(
-                address=target, log_to_driver=False, logging_level=logging.WARNING,
-                runtime_env={
-                    "py_modules": [*map(str, (PACKAGE_FOLDER, *modules))],
-                    "env_vars": {**_WORKER_ENVIRONMENT, **_revision()},
-                },
-            )
+            sent = [str(folder.absolute()) for folder in (PACKAGE_FOLDER, *modules)]
+            with contextlib.chdir(os.sep):
+                ray.init(
+                    address=target, log_to_driver=False, logging_level=logging.WARNING,
+                    runtime_env={"py_modules": sent, "env_vars": {**_WORKER_ENVIRONMENT, **_revision()}},
+                )
         else:
             for name, value in _WORKER_ENVIRONMENT.items():
                 os.environ.setdefault(name, value)  # workers inherit it
             make_folders_absolute()
             _token_where_home_holds_none()
             # `local`, or Ray would join the cluster that was last started on this machine
-            with loopback_only():
-                ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+            with loopback_only(), contextlib.chdir(os.sep):
+                ray.init(
+                    address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+                    num_cpus=own_cpus(),
+                )
     except Exception as error:  # Ray raises Exception itself if the GCS or the raylet does not start
+        if target is None and "AF_UNIX path" in str(error):
+            variable = "RAY_TMPDIR" if os.environ.get("RAY_TMPDIR") else "TMPDIR"
+            folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+            raise UsageError(_LONG_FOLDER(variable=variable, folder=folder)) from error
         if target is None:
             raise UsageError(messages.RAY_NOT_STARTED(reason=_first_line(error))) from error
         raise UsageError(messages.RAY_UNREACHABLE(address=target, reason=_first_line(error))) from error

@@ -52,18 +52,11 @@ class JobPackage:
 def packed(file: Path, study: str) -> Iterator[JobPackage]:
     """A study file as a job. The files collected for it exist as long as the context.
 
-    For a file inside a checkout of this repository, the checkout is sent, without files that .rayignore and .gitignore
-    name. For any other file, this package, the file and the plugin folders beside it are sent. ConfigError lists every
-    problem; StorageError if there is no room to collect the files.
+    This package, the file and the plugin folders beside it are sent. ConfigError lists every problem; StorageError if
+    there is no room to collect the files.
     """
     plugins = _plugin_folders(file)
     in_entrypoint, variables, left_here = _variables()
-    checkout = _checkout()
-    if checkout is not None and file.resolve().is_relative_to(checkout):
-        path = file.resolve().relative_to(checkout)
-        command = f"{in_entrypoint}python jobs/sweep.py {shlex.quote(str(path))}"
-        yield JobPackage(study, checkout, command, variables, left_here)
-        return
     with tempfile.TemporaryDirectory(prefix="vsetune-job-") as scratch:
         folder = Path(scratch)
         try:
@@ -89,12 +82,6 @@ def _put_together(folder: Path, file: Path, plugins: Sequence[str]) -> None:
     shutil.copy(file, folder / "study")
     for plugin in plugins:
         shutil.copytree(file.parent / plugin, folder / "study" / plugin, ignore=_caches, dirs_exist_ok=True)
-
-
-def _checkout() -> Path | None:
-    """The checkout that this package runs from; None for an installed package."""
-    root = PACKAGE_FOLDER.parents[1]
-    return root if (root / "jobs" / "sweep.py").is_file() else None
 
 
 def _plugin_folders(file: Path) -> list[str]:
@@ -136,4 +123,4 @@ def _is_here(place: str) -> bool:
     return "://" not in place or place.startswith(("sqlite:", "file:"))
 
 
-_caches = shutil.ignore_patterns("__pycache__", "*.pyc")
+_caches = shutil.ignore_patterns("__pycache__", "*.pyc", ".rayignore")

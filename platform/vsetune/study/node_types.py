@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import psutil
 from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, Field, ValidationError
 
 from vsetune.config.spec.loading import describe_problems, read_yaml
@@ -27,8 +28,8 @@ TYPE_LABELS = ("vsetune.io/node-type", "ray.io/node-group")
 """The second is KubeRay's label of the pods of a group."""
 _OF_THE_LAUNCHER = Path("~/ray_bootstrap_config.yaml")
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "": 1}
-_RAYS_SHARE = 0.7
-"""Share of a container's memory that Ray leaves for trials; the rest is its object store."""
+RAYS_SHARE = 0.7
+"""Share of memory that Ray leaves for trials; the rest is its object store."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,52 @@ class NodeType:
             amounts.append(f"{self.resources['memory'] / 2**30:.3g} GiB")
         amounts += [key.partition(":")[2] for key in self.resources if key.startswith("accelerator_type:")]
         return f"{self.name} ({', '.join(amounts)})"
+
+
+def own_cpus() -> int:
+    """Cores that this process may use: of its CPU set, and within the limit of its container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limits = [tuple(text.split()) for text in _in_cgroups("", "cpu.max")]
+    limits += zip(_in_cgroups("cpu", "cpu.cfs_quota_us"), _in_cgroups("cpu", "cpu.cfs_period_us"), strict=False)
+    return max(1, math.floor(min([cores, *(_limit(quota) / float(period) for quota, period in limits)])))
+
+
+def own_memory() -> tuple[float, float]:
+    """(all, available) bytes of memory of this machine, within the limit of the container of this process."""
+    machine = psutil.virtual_memory()
+    total, free = float(machine.total), float(machine.available)
+    for controller, most, used, prefix in (
+        ("", "memory.max", "memory.current", ""),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    ):
+        texts = (_in_cgroups(controller, name) for name in (most, used, "memory.stat"))
+        for limit, usage, stat in zip(*texts, strict=False):
+            cached = sum(int(n) for name, n in map(str.split, stat.splitlines()) if name in (
+                f"{prefix}inactive_file", f"{prefix}active_file",
+            ))
+            total, free = min(total, _limit(limit)), min(free, _limit(limit) - int(usage) + cached)
+    return total, max(0.0, free)
+
+
+_CGROUPS, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+def _in_cgroups(controller: str, file: str) -> list[str]:
+    """The contents of a file in every control group that this process is in, from its own up to the root, of those that
+    are visible here. controller: empty for version 2."""
+    try:
+        lines = [line.split(":", 2) for line in _OWN_CGROUPS.read_text(encoding="ascii").splitlines()]
+    except OSError:
+        return []
+    own = next((Path(path) for _, names, path in lines if controller in names.split(",")), Path("/"))
+    folders = (_CGROUPS / controller / each.relative_to("/") for each in (own, *own.parents))
+    return [(folder / file).read_text(encoding="ascii") for folder in folders if (folder / file).is_file()]
+
+
+def _limit(text: str) -> float:
+    """`max` and a negative number are no limit."""
+    number = math.inf if text.strip() == "max" else float(text)
+    return number if number >= 0 else math.inf
 
 
 def type_of(labels: Mapping[str, str]) -> str:
@@ -142,7 +189,7 @@ def _of_the_launcher(plain: Mapping[str, Any]) -> Iterator[NodeType]:
 
 def _of_kuberay(plain: Mapping[str, Any]) -> Iterator[NodeType]:
     for group in _RayCluster.model_validate(plain).groups:
-        memory = math.inf if group.memory is None else _RAYS_SHARE * group.memory
+        memory = math.inf if group.memory is None else RAYS_SHARE * group.memory
         resources = {"memory": memory, "CPU": group.cpus, "GPU": group.gpus}
         if group.accelerator:
             resources[f"accelerator_type:{group.accelerator}"] = 1.0

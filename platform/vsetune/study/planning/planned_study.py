@@ -5,13 +5,10 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import psutil
 
 from vsetune.config.study.cells import Cell, repeated_cells
 from vsetune.config.study.evaluation_settings import EvaluationSpec
@@ -22,7 +19,16 @@ from vsetune.errors import ConfigError
 from vsetune.report.search_budgets import SearchBudget
 from vsetune.study import messages
 from vsetune.study.cell_budget import CellBudget, at_once, epochs_of_cell
-from vsetune.study.node_types import NodeType, occupy, refused, share_of, trials_that_types_allow
+from vsetune.study.node_types import (
+    RAYS_SHARE,
+    NodeType,
+    occupy,
+    own_cpus,
+    own_memory,
+    refused,
+    share_of,
+    trials_that_types_allow,
+)
 from vsetune.study.planning.cell_times import CellTimes, TrialSeconds, cheaper_cadence, trial_seconds, validations_of
 
 STUDY_START_S, WORKER_START_S = 10.0, 8.0
@@ -211,7 +217,7 @@ def _remarks_on_memory(
     memory is unknown."""
     if [(kind.name, kind.most) for kind in types] != [(THIS_MACHINE, 1)]:
         return []
-    has = psutil.virtual_memory().total
+    has, _ = own_memory()
     for name, plan in plans.items():
         peak, places = plan.memory_bytes, min(trials_that_types_allow(types, needs[name]), limit or 2**31)
         if peak is not None and not needs[name].gpus and peak * places > _OF_MEMORY * has:
@@ -250,8 +256,6 @@ def _left_out(study: StudySpec) -> list[str]:
 
 
 THIS_MACHINE = "this machine"
-_RAYS_SHARE = 0.7
-"""Share of the memory that Ray leaves for trials; the rest is its object store."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +293,7 @@ class _Progress:
 
 def this_machine() -> NodeType:
     """This machine with the resources that Ray would find here."""
-    resources = {"CPU": float(os.cpu_count() or 1), "memory": _RAYS_SHARE * psutil.virtual_memory().available}
+    resources = {"CPU": float(own_cpus()), "memory": RAYS_SHARE * own_memory()[1]}
     if _has_driver_of_gpus():
         resources |= _gpus()
     return NodeType(THIS_MACHINE, resources, most=1, usd_per_hour=None)
