@@ -9,7 +9,6 @@ Reads MLFLOW_TRACKING_URI and changes nothing; the study may still run. What fol
 import sys
 from pathlib import Path
 
-sys.path.pop(0)  # a module beside this script must not replace one of Python's
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))  # the code that was submitted, not an old one
 
 from vsetune.cli.entry import run_script

@@ -11,7 +11,6 @@ records wait for the tracking store, 3 some failed for good, 1 all failed, 2 the
 import sys
 from pathlib import Path
 
-sys.path.pop(0)  # a module beside this script must not replace one of Python's
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))  # the code that was submitted, not an old one
 
 from vsetune.cli.entry import run_script

@@ -20,10 +20,12 @@ import ray
 from ray_heads import short_folder
 from refusals import refused
 
+from vsetune.errors import UsageError
 from vsetune.storage import paths
 from vsetune.storage.node_cache import node_cache
 from vsetune.study import cluster, messages
 from vsetune.study.cluster import cluster_address, ray_cluster
+from vsetune.study.node_types import own_cpus
 from vsetune.study.stopping import StopRequest
 from vsetune.version import PACKAGE_FOLDER
 
@@ -34,6 +36,9 @@ def test_the_address_is_as_given_or_of_the_environment(given: str | None, monkey
     assert cluster_address(given) == given
     monkeypatch.setenv("RAY_ADDRESS", "there:6379")
     assert cluster_address(given) == (given or "there:6379")
+    assert cluster_address("local") is None
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    assert cluster_address(given) == given
 
 
 @pytest.mark.parametrize(("home", "relative"), [("here", True), ("s3://bucket/prefix", False)])
@@ -224,35 +229,68 @@ ROOT = Path(__file__).parents[2]
 STARTED = """
 import json, os, sys
 import psutil, ray
-from vsetune.study.cluster import loopback_only
+from vsetune.study.cluster import ray_cluster
+from vsetune.study.stopping import StopRequest
 
-with loopback_only():
-    ray.init(
-        address="local", include_dashboard=False, log_to_driver=False, logging_level="ERROR", num_cpus=1,
-        _temp_dir=sys.argv[1],
-    )
-assert ray.get(ray.remote(lambda: os.getpid()).remote()) != os.getpid()  # a worker listens as well
-processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-listening = [
-    (process.name(), each.laddr.ip) for process in processes for each in process.net_connections(kind="inet")
-    if each.status == "LISTEN"
-]
-print(json.dumps(listening))
+@ray.remote
+def path_of_worker():
+    import statistics  # of Python: the one beside the study raises
+    return sys.path, ray.cluster_resources()["CPU"]
+
+with ray_cluster(sys.argv[1] or None, StopRequest(), farewell=""):
+    path, cpus = ray.get(path_of_worker.remote())  # a worker listens as well
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    listening = [
+        (process.name(), each.laddr.ip) for process in processes for each in process.net_connections(kind="inet")
+        if each.status == "LISTEN"
+    ]
+print(json.dumps([os.getcwd(), path, cpus, listening]))
 """
 
 
 @pytest.mark.slow
-def test_a_ray_that_is_started_for_a_study_listens_to_this_machine_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("address", "environment"), [(None, {}), ("local", {}), (None, {"RAY_ADDRESS": "local"})])
+def test_a_ray_that_is_started_for_a_study_listens_to_this_machine_alone_and_imports_nothing_of_the_users_folder(
+    address: str | None, environment: dict[str, str], tmp_path: Path
+) -> None:
     (tmp_path / "token").write_text("a" * 48)
-    environment = os.environ | {
-        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "token"), "PYTHONPATH": str(ROOT / "platform"),
-    }
+    (tmp_path / "statistics.py").write_text("raise RuntimeError('a module of the user')\n")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     with short_folder() as folder:
         done = subprocess.run(
-            [sys.executable, "-c", STARTED, str(folder)], env=environment, capture_output=True, text=True,
-            timeout=200, check=False,
+            [sys.executable, "-P", "-c", STARTED, address or ""], capture_output=True, text=True, timeout=200,
+            check=False, cwd=tmp_path, env=kept | environment | {
+                "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "token", "RAY_TMPDIR": str(folder),
+                "PYTHONPATH": str(ROOT / "platform"),
+            },
         )
     assert done.returncode == 0, done.stderr
-    listening = json.loads(done.stdout.splitlines()[-1])
+    cwd, path, cpus, listening = json.loads(done.stdout.splitlines()[-1])
+    assert (cwd, cpus) == (str(tmp_path), own_cpus())
+    assert cwd not in path
     assert {"gcs_server", "raylet"} <= {name for name, _ in listening}
     assert [each for each in listening if each[1].removeprefix("::ffff:") not in ("127.0.0.1", "::1")] == []
+
+
+def test_a_module_of_pythons_name_in_the_working_directory_is_not_imported(tmp_path: Path) -> None:
+    """As by `python -m`, which puts the working directory first."""
+    for name in ("statistics", "typing", "csv", "yaml", "torch"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('a module of the user')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "vsetune.cli.entry", "study", "--help"], capture_output=True, text=True, check=False,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "platform")},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_too_long_for_rays_sockets_is_named_with_the_mend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(folder))
+    with pytest.raises(UsageError) as caught, ray_cluster("local", StopRequest(), farewell=""):
+        pass
+    assert caught.value.problem.code == "VSE-S520"
+    assert str(caught.value).startswith(f"RAY_TMPDIR: {folder} is too long for the sockets that Ray makes below it")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import zipfile
 from pathlib import Path
 
 import pytest
 from full_disk import largest_file
 from plugin_folders import write_loss
+from ray._private.runtime_env.packaging import create_package
 from refusals import refused
 
 from vsetune.study import messages
 from vsetune.study.job_package import PASSED_ON, packed
 from vsetune.study.submission import DEFAULT_ADDRESS, job_address, require_listener
 from vsetune.version import PACKAGE_FOLDER, git_revision
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -30,10 +31,33 @@ def study_file(tmp_path: Path) -> Path:
     return path
 
 
+def sent(folder: Path) -> list[str]:
+    """The files that Ray's client puts into the package of a working directory."""
+    target = folder.parent / f"{folder.name}.zip"
+    obeys = os.environ.get("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "0") != "1"
+    create_package(str(folder), target, include_gitignore=obeys, excludes=[])
+    with zipfile.ZipFile(target) as package:
+        names = package.namelist()
+    target.unlink()
+    return names
+
+
 @pytest.mark.parametrize(("given", "environment", "address"), [
     (None, {}, DEFAULT_ADDRESS),
     ("http://head:8265/", {"RAY_ADDRESS": "http://other:1"}, "http://head:8265"),
     ("head", {}, "http://head:8265"),
+    ("head/", {}, "http://head:8265"),
+    ("HTTP://head:8265/#/jobs?x=1", {}, "http://head:8265"),
+    ("http://head:", {}, "http://head:8265"),
+    ("https://ray.example.org/cluster/", {}, "https://ray.example.org/cluster"),
+    ("http://ray.example.org/cluster/", {}, "http://ray.example.org:8265/cluster"),
+    ("[::1]:8265", {}, "http://[::1]:8265"),
+    ("[fd00::5]", {}, "http://[fd00::5]:8265"),
+    ("fd00::5", {}, "http://[fd00::5]:8265"),
+    ("http://[::1]/", {}, "http://[::1]:8265"),
+    (None, {"RAY_ADDRESS": "[::1]:6379"}, "http://[::1]:8265"),
+    (None, {"RAY_ADDRESS": "ray://[fd00::5]:10001"}, "http://[fd00::5]:8265"),
+    (None, {"RAY_ADDRESS": "fd00::5"}, "http://[fd00::5]:8265"),
     ("head:9000", {}, "http://head:9000"),
     ("https://ray.example.org", {}, "https://ray.example.org"),
     (None, {"RAY_API_SERVER_ADDRESS": "http://a:1", "RAY_ADDRESS": "http://b:2"}, "http://a:1"),
@@ -71,22 +95,21 @@ def test_a_place_where_nothing_listens_is_told_at_once() -> None:
         require_listener("http://127.0.0.1:9")
 
 
-def test_a_study_of_the_repository_takes_the_repository_along() -> None:
-    with packed(ROOT / "studies" / "quickstart.yaml", "quickstart") as package:
-        assert package.folder == ROOT
-        assert package.command == "python jobs/sweep.py studies/quickstart.yaml"
-
-
-def test_any_other_study_takes_the_package_and_its_plugins_along(study_file: Path) -> None:
+def test_a_study_takes_the_package_and_its_plugins_along(study_file: Path) -> None:
     write_loss(study_file.parent / "losses" / "half_hinge")
     (study_file.parent / "huge.tar").write_bytes(bytes(1000))
+    for name in (".gitignore", ".rayignore", "table.npz", "sub/table.csv"):
+        file = study_file.parent / "losses" / "half_hinge" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("*.npz\nsub/\n")
     study_file.write_text("study: mine\nplugins: [losses/, their_package.losses]\n", encoding="utf-8")
     with packed(study_file, "mine") as package:
         assert package.command == (
             "python -m vsetune.cli.entry study run study/mine.yaml --resume --address auto"
         )
-        there = {path.relative_to(package.folder).as_posix() for path in package.folder.rglob("*") if path.is_file()}
+        there = set(sent(package.folder))
     assert {"study/mine.yaml", "study/losses/half_hinge/spec.py", "vsetune/cli/entry.py"} <= there
+    assert {f"study/losses/half_hinge/{name}" for name in ("table.npz", "sub/table.csv")} <= there
     assert not any("__pycache__" in path or path.endswith(".tar") for path in there)
     assert not package.folder.exists()
 

@@ -265,7 +265,8 @@ _ANSWERS_WITHIN_S, _POLL_EVERY_S = 5.0, 2.0
 def job_address(given: str | None) -> str:
     """The address without a slash at its end: the given one, else that of the environment, else this machine's.
 
-    `HOST` and `HOST:PORT` are read as http. RAY_ADDRESS may name the port of the cluster itself (`HOST:6379`, `auto`,
+    `HOST` and `HOST:PORT` are read as http, and the address of a page of the dashboard as the dashboard's. An IPv6 host
+    is `[::1]`, or `::1` without a port. RAY_ADDRESS may name the port of the cluster itself (`HOST:6379`, `auto`,
     `ray://HOST:10001`), as in shells on a node; the dashboard is then assumed at its own port on that host.
     UsageError for text that cannot be an address.
     """
@@ -294,7 +295,7 @@ def require_listener(address: str) -> None:
 def _as_http(text: str, *, where: str) -> str:
     if text.startswith("ray://"):
         text = _dashboard_of(text.removeprefix("ray://"))
-    address = text if "://" in text else f"http://{text}"
+    address = text if "://" in text else f"http://{_host(text.rstrip('/'))}"
     try:
         parts = urlsplit(address)
         is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -304,11 +305,18 @@ def _as_http(text: str, *, where: str) -> str:
         raise UsageError(messages.JOB_ADDRESS(where=where, got=text[:80], example=DEFAULT_ADDRESS))
     if parts.username or parts.password:
         raise UsageError(messages.ADDRESS_PASSWORD(where=where))
-    return address.rstrip("/") if parts.port or parts.scheme == "https" else f"http://{parts.hostname}:{_PORT}"
+    port = "" if parts.port or parts.scheme == "https" else f":{_PORT}"
+    return f"{parts.scheme}://{parts.netloc.rstrip(':')}{port}{parts.path.rstrip('/')}"
+
+
+def _host(text: str) -> str:
+    """The text with an IPv6 address, if it is one alone, in the brackets that addresses need."""
+    return f"[{text}]" if text.count(":") > 1 and not text.startswith("[") else text
 
 
 def _dashboard_of(cluster: str) -> str:
     """The dashboard's address on the host of a cluster. cluster: HOST:PORT, or `auto` or `local` for this machine."""
     if cluster in ("auto", "local"):
         return DEFAULT_ADDRESS
-    return f"http://{cluster.rpartition(':')[0] or cluster}:{_PORT}"
+    host = _host(cluster.rstrip("/"))
+    return f"http://{host if host.endswith(']') else host.rpartition(':')[0] or host}:{_PORT}"
