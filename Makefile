@@ -44,7 +44,7 @@ mutation: $(VENV)/.dev  ## 60 small changes each to metrics, losses, ledger and 
 	PYTHONPATH=benchmarks $(BIN)/python -m mutation.run
 
 dashboards: $(VENV)/.run  ## Prometheus on this machine, reading the studies that run here; files ready for Grafana
-	@$(BIN)/python dashboards/up.py
+	@$(BIN)/python dashboards/up.py $(if $(TEMP_DIR),--temp-dir '$(TEMP_DIR)')
 
 docs: $(VENV)/.docs  ## the site in build/site, its tutorials executed; about 3 minutes
 	VSETUNE_HOME=$$(mktemp -d) NO_MKDOCS_2_WARNING=1 PYTHONPATH=docs $(BIN)/mkdocs build --quiet --strict

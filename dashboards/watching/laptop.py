@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 from vsetune.storage.paths import home
+from watching.scraping import RAYS_OWN_FILE
 
 FOLDER = Path(__file__).parents[1]
 NO_PROMETHEUS = (
@@ -15,13 +17,21 @@ NO_PROMETHEUS = (
 )
 
 
-def write_files(url: str) -> dict[str, Path]:
-    """Write the files that Prometheus and Grafana need, by name. url: future address of Prometheus."""
+def sessions_of_ray() -> Path:
+    """Where a Ray of this machine keeps its sessions, unless its head was started with a `--temp-dir`."""
+    return Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray"
+
+
+def write_files(url: str, sessions: Path) -> dict[str, Path]:
+    """Write the files that Prometheus and Grafana need, by name. url: future address of Prometheus. sessions: of Ray,
+    where its head lists its nodes."""
     prometheus, grafana = home() / "prometheus", home() / "grafana"
     for folder in (prometheus / "targets", grafana / "dashboards", grafana / "provisioning" / "datasources",
                    grafana / "provisioning" / "dashboards"):
         folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(FOLDER / "prometheus" / "laptop.yaml", prometheus / "prometheus.yaml")
+    config, list_of_nodes = (FOLDER / "prometheus" / "laptop.yaml").read_text(encoding="utf-8"), Path(RAYS_OWN_FILE).name
+    config = config.replace(RAYS_OWN_FILE, str(sessions.absolute() / list_of_nodes))
+    (prometheus / "prometheus.yaml").write_text(config, encoding="utf-8")
     shutil.copyfile(FOLDER / "prometheus" / "alerts.yaml", prometheus / "alerts.yaml")
     for board in (FOLDER / "grafana").glob("*.json"):
         shutil.copyfile(board, grafana / "dashboards" / board.name)
@@ -46,11 +56,12 @@ def command(binary: str, files: dict[str, Path], *, port: int) -> list[str]:
     ]
 
 
-def where_to_look(url: str, files: dict[str, Path]) -> str:
+def where_to_look(url: str, files: dict[str, Path], sessions: Path) -> str:
     """The lines to print: addresses and files."""
     return "\n".join([
         f"Prometheus   {url}, alerts at {url}/alerts; Ctrl-C ends it, its data stay",
         "             it finds the nodes of every study that runs under this VSETUNE_HOME",
+        f"             and those of the Ray with sessions in {sessions}; `ray start --temp-dir FOLDER`: TEMP_DIR=FOLDER",
         f"one page     python dashboards/render.py --url {url} --output board.html",
         f"Grafana      GF_PATHS_PROVISIONING={files['provisioning']} grafana server, if you have one",
     ])

@@ -89,7 +89,7 @@ class ConfigError(UsageError):
     def __init__(self, problems: str | Sequence[str], text: str | None = None, /, **fields: Any) -> None:
         if isinstance(problems, str):
             problems = [problems if text is None else Problem.of(problems, text, **fields)]
-        self.problems = list(problems)
+        self.problems = told_once(problems)
         super().__init__("\n".join(self.problems))
 
     @property
@@ -97,6 +97,27 @@ class ConfigError(UsageError):
         """The first problem."""
         first = self.problems[0] if self.problems else ""
         return first if isinstance(first, Problem) else Problem(first)
+
+
+_CELL = re.compile(r"(?<![^\s])cell (\S+): ")
+
+
+def told_once(lines: Sequence[str]) -> list[str]:
+    """The lines in their order; of those that differ only in the cell that they name, the first, with all its cells."""
+    cells: dict[str, tuple[str, list[str]]] = {}
+    for line in lines:
+        found = _CELL.search(line)
+        key = line if found is None else line[: found.start()] + line[found.end() :]
+        cells.setdefault(key, (line, []))[1].extend([] if found is None else [found[1]])
+    return [_of_cells(line, list(dict.fromkeys(names))) for line, names in cells.values()]
+
+
+def _of_cells(line: str, names: Sequence[str]) -> str:
+    if len(names) < 2:
+        return line
+    more = f" and {len(names) - 3} more" if len(names) > 4 else ""
+    text = _CELL.sub(lambda _: f"cells {', '.join(names[:3] if more else names)}{more}: ", line, count=1)
+    return line.worded(text) if isinstance(line, Problem) else text
 
 
 class MissingPlugin(ConfigError):

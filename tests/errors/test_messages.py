@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import vsetune
-from vsetune.errors import ConfigError, DataError, Message, VsetuneError
+from vsetune.errors import ConfigError, DataError, Message, Problem, VsetuneError
 
 SOURCES = Path(vsetune.__file__).parent
 LETTERS = {
@@ -99,3 +99,15 @@ def test_several_problems_keep_their_codes_and_their_places() -> None:
 
 def test_braces_in_a_field_are_kept() -> None:
     assert CUT(shard="{x}", missing="{0}") == "{x}: {0} bytes are missing; copy it again."
+
+
+def test_a_problem_of_several_cells_is_told_once_with_all_of_them() -> None:
+    model = Problem("f.yaml: cell scan.lsh: network.model: no such folder", "VSE-C092", {"key": "network.model"})
+    same = "f.yaml: cell scan.lmh: network.model: no such folder"
+    lines = [model, same, "other", "search: cell a.b: too small", "other"]
+    error = ConfigError([*lines, *(f"cell a.{number}: broken" for number in range(5))])
+    assert error.problems == [
+        "f.yaml: cells scan.lsh, scan.lmh: network.model: no such folder", "other", "search: cell a.b: too small",
+        "cells a.0, a.1, a.2 and 2 more: broken",
+    ]
+    assert error.problem.code == "VSE-C092"

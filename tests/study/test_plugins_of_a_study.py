@@ -302,3 +302,15 @@ def test_a_broken_installed_package_stops_only_studies_that_name_its_component(
     assert line.endswith(told)
     load_study(write_study(tmp_path, plugins=[], losses=[{"name": "lmh"}]))
     assert told in caplog.text
+
+
+def test_a_model_beside_the_study_file_is_found_as_a_plugin_is(tmp_path: Path) -> None:
+    """And not below VSETUNE_HOME or the working directory; what does not lie there stays as it is written."""
+    for place in ("towers/text", "encoder"):
+        (tmp_path / place).mkdir(parents=True)
+    write_loss(tmp_path / "half_hinge")
+    network = {"name": "dual_encoder", "fixed": {"text_model": "towers/text", "image_model": "openai/clip"}}
+    data = {"path": "data/scenes", "encoder": {"model": "./encoder"}}
+    study = load_study(write_study(tmp_path, networks=[network], data=data))
+    fixed = {"text_model": str(tmp_path / "towers" / "text"), "image_model": "openai/clip"}
+    assert (study.networks[0].fixed, study.data.encoder.model) == (fixed, str(tmp_path / "encoder"))

@@ -25,7 +25,7 @@ from vsetune.cli.output import (
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.errors import UsageError
+from vsetune.errors import UsageError, told_once
 from vsetune.records.studies import Studies
 from vsetune.storage.addresses import is_remote, join, shown_plain
 from vsetune.storage.home_files import keep_in_home
@@ -139,9 +139,8 @@ def validate(
     for cell in cells:
         table.add_row(cell.name, f"{epochs_of_cell(study, cell):g}", searched_text(cell))
     results.print(table)
-    for cell in cells:
-        if gaps := gaps_of(study.search, cell):
-            complain("warning", gaps)
+    for line in told_once([gaps for cell in cells if (gaps := gaps_of(study.search, cell))]):
+        complain("warning", line)
     needs = [study.resources.needs_of(cell.network_name, cell.loss_name) for cell in cells]
     for line in unused_gpus(needs, [kind.resources for kind in known_node_types() or [this_machine()]]):
         complain("warning", line)

@@ -61,16 +61,41 @@ def load_sweep(path: Path, spec: type[SweepT]) -> SweepT:
 
 
 def parse_sweep(content: dict[str, Any], spec: type[SweepT], *, where: str, base: Path) -> SweepT:
-    """The same from the content of a file. where: opens every message. base: folder of relative `plugins`."""
+    """The same from the content of a file. where: opens every message. base: folder of relative `plugins` and models.
+    """
     try:
         _load_plugins(content, base)
-        sweep = parse_spec(content, spec, where=where)
+        sweep = parse_spec(_with_models(content, base), spec, where=where)
         named = cast(NamesComponents, sweep)
         _require_code(named)
     except ConfigError as error:
         problems = [each if isinstance(each, Problem) else Problem(each) for each in error.problems]
         raise ConfigError([each if each.startswith(where) else each.at(where) for each in problems]) from error
     return sweep.model_copy(update={"plugins": [resolved_reference(each, base=base) for each in named.plugins]})
+
+
+_MODELS = {"model", "text_model", "image_model", "weights", "start_from"}
+"""Settings that may name a folder or a file of weights."""
+
+
+def _with_models(given: Any, base: Path) -> Any:
+    """Plain data in which models that lie beside the file, as plugins do, have their full path; others are unchanged: a
+    hub's, a package's, those under VSETUNE_HOME."""
+    if isinstance(given, list):
+        return [_with_models(each, base) for each in given]
+    if not isinstance(given, Mapping):
+        return given
+    return {
+        key: str((base / value).resolve()) if key in _MODELS and _is_beside(value, base) else _with_models(value, base)
+        for key, value in given.items()
+    }
+
+
+def _is_beside(value: Any, base: Path) -> bool:
+    try:
+        return isinstance(value, str) and not Path(value).is_absolute() and bool(value) and (base / value).exists()
+    except (OSError, ValueError):  # no path: parsing the file reports it
+        return False
 
 
 def used_specs(study: NamesComponents) -> list[tuple[str, type[Any]]]:
