@@ -29,8 +29,8 @@ def write_files(url: str, sessions: Path) -> dict[str, Path]:
     for folder in (prometheus / "targets", grafana / "dashboards", grafana / "provisioning" / "datasources",
                    grafana / "provisioning" / "dashboards"):
         folder.mkdir(parents=True, exist_ok=True)
-    config, list_of_nodes = (FOLDER / "prometheus" / "laptop.yaml").read_text(encoding="utf-8"), Path(RAYS_OWN_FILE).name
-    config = config.replace(RAYS_OWN_FILE, str(sessions.absolute() / list_of_nodes))
+    config = (FOLDER / "prometheus" / "laptop.yaml").read_text(encoding="utf-8")
+    config = config.replace(RAYS_OWN_FILE, str(sessions.absolute() / Path(RAYS_OWN_FILE).name))
     (prometheus / "prometheus.yaml").write_text(config, encoding="utf-8")
     shutil.copyfile(FOLDER / "prometheus" / "alerts.yaml", prometheus / "alerts.yaml")
     for board in (FOLDER / "grafana").glob("*.json"):
@@ -61,7 +61,7 @@ def where_to_look(url: str, files: dict[str, Path], sessions: Path) -> str:
     return "\n".join([
         f"Prometheus   {url}, alerts at {url}/alerts; Ctrl-C ends it, its data stay",
         "             it finds the nodes of every study that runs under this VSETUNE_HOME",
-        f"             and those of the Ray with sessions in {sessions}; `ray start --temp-dir FOLDER`: TEMP_DIR=FOLDER",
+        f"             and those of the Ray with sessions in {sessions}; `ray start --temp-dir X`: TEMP_DIR=X",
         f"one page     python dashboards/render.py --url {url} --output board.html",
         f"Grafana      GF_PATHS_PROVISIONING={files['provisioning']} grafana server, if you have one",
     ])

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import cloudpickle, tune
-from ray.exceptions import RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from vsetune.config.study.resources import Needs
 from vsetune.config.study.study_spec import ConstraintSpec, SchedulerSpec
+from vsetune.errors import one_line
 from vsetune.records.events import TARGET_REACHED, AttemptStatus, ValidationPoint
 from vsetune.search.objectives import broken_for_good
 from vsetune.search.stopping.rule import StoppingRule
@@ -40,6 +42,7 @@ Listener = Callable[[], None]
 TRIALS_LEAVE_WITHIN_S = 20.0
 """How long trials have after the request to stop, for the current step and a checkpoint."""
 DIED = "its process died (killed, out of memory, its node gone?)"
+_RAYS_REASON = re.compile(r"exit detail: (?P<detail>.*?)(?: There are some potential root causes|$)", re.DOTALL)
 
 
 class LedgerSearcher(StaysHere, Searcher):
@@ -192,17 +195,24 @@ def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any], *,
 
 
 def _error_of(trial: Any) -> BaseException | None:
-    """The error raised by an actor that Tune gave up; None if it died. Tune stores it in the trial's folder."""
+    """The error raised by an actor that Tune gave up, or Ray's error if it died; None if there is none. Tune stores it
+    in the trial's folder."""
     file = trial.pickled_error_file
     error = cloudpickle.loads(Path(file).read_bytes()) if file and Path(file).exists() else None
-    return error.cause if isinstance(error, RayTaskError) else None
+    return error.cause if isinstance(error, RayTaskError) else error
 
 
 def _reason_of(error: BaseException | None) -> str:
     """Why Tune gave up a trial's actor, in one line."""
     if isinstance(error, SpoiltProcess):
         return str(error)
-    return f"process: {DIED if error is None else ' '.join(str(error).split())[:300]}"
+    if error is None or not isinstance(error, RayError):
+        return f"process: {DIED if error is None else one_line(error, most=300)}"
+    lines = str(error).strip().splitlines() or [""]
+    if isinstance(error, RayActorError) and error.actor_init_failed:
+        return f"process: it could not start: {one_line(lines[-1], most=300)}"
+    found = _RAYS_REASON.search(str(error))
+    return f"process: {DIED}; Ray: {one_line(found['detail'] if found else lines[0], most=300)}"
 
 
 class CellScheduler(StaysHere, FIFOScheduler):

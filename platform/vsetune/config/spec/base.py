@@ -266,7 +266,8 @@ def _read(spec: type[Spec], name: str, choice: Any) -> Any:
 @cache
 def _reader(spec: type[Spec], name: str) -> TypeAdapter[Any]:
     field = spec.model_fields[name]
-    return TypeAdapter(Annotated[field.annotation, field])
+    annotation: Any = Annotated[field.annotation, field]
+    return TypeAdapter(annotation)
 
 
 def conditions(spec: type[Spec]) -> dict[str, dict[str, Any]]:

@@ -216,16 +216,22 @@ def advice(location: Sequence[int | str], places: Places) -> Problem:
         elsewhere = _written(_nearest(level, places[key]), location)
         is_close = close and close[0] != key
         hint = f"did you mean {close[0]}, or {elsewhere}?" if is_close else f"it belongs at {elsewhere}"
-    elif close:
+    elif close := _with_word(key, siblings) or close:
         hint = f"did you mean {close[0]}?"
     else:
         near = {
             name: here for name, of_name in places.items()
             if (here := [place for place in of_name if not level or place[0] == level[0]])
         }
-        close = difflib.get_close_matches(key, sorted(near), n=1)
+        close = _with_word(key, near) or difflib.get_close_matches(key, sorted(near), n=1)
         hint = f"did you mean {_written(_nearest(level, near[close[0]]), location)}?" if close else "remove it"
     return messages.UNKNOWN_KEY(hint=hint)
+
+
+def _with_word(key: str, known: Iterable[str]) -> list[str]:
+    """The one known key that has this key as a word, as learning_rate_step has step; none if several have it."""
+    found = [name for name in known if key in name.split("_")]
+    return found if len(found) == 1 else []
 
 
 def _walk(spec: type[Spec], above: Place) -> Iterator[Place]:

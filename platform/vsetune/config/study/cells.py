@@ -357,7 +357,9 @@ def _twins(cells: Sequence[Cell], where: str) -> Iterator[str]:
     """Problems of cells that differ in their names alone."""
     found: dict[str, list[str]] = {}
     for cell in cells:
-        parts = {"network": NETWORKS[cell.network["name"]], "loss": loss_type(cell.loss), "training": TrainingSpec}
+        parts: dict[str, type[Spec]] = {
+            "network": NETWORKS[cell.network["name"]], "loss": loss_type(cell.loss), "training": TrainingSpec,
+        }
         plain = {part: _filled(spec, getattr(cell, part)) for part, spec in parts.items()}
         domains = {name: domain.to_plain() for name, domain in cell.domains.items()}
         found.setdefault(fingerprint_of({**plain, "domains": domains}), []).append(cell.name)

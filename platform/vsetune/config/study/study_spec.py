@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -108,6 +108,10 @@ class SearchSpec(Spec):
         "the same network, which is searched first",
     )
     constraints: ConstraintSpec = ConstraintSpec()
+
+    @classmethod
+    def keys_within(cls) -> Mapping[str, Iterable[str]]:
+        return {"training": TrainingSpec.model_fields}
 
     @property
     def learns(self) -> bool:
