@@ -88,7 +88,7 @@ def test_a_damaged_log_is_mended_from_mlflow_and_keeps_what_came_later(
     (here / LOG_FILE).write_bytes(b"".join(lines))
     with refused(messages.LOG_DAMAGED, by=DataError):
         LogWriter(here)
-    bring_study("nightly", mlflow_here)
+    assert bring_study("nightly", mlflow_here) == ("nightly", 1)
     mended = [line.event() for line in lines_of(here / LOG_FILE, number=0, strict=True)]
     assert mended[1:] == whole[1:]
     assert boards() == before

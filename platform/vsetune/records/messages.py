@@ -6,8 +6,8 @@ from vsetune.errors import Message
 
 # The log of a study
 LOG_DAMAGED = Message("VSE-R001",
-    "{log}: damaged at byte {byte:,}; put back a copy of the study's folder, or bring the study home from its MLflow "
-    "server (vsetune tracking import)")
+    "{log}: damaged at byte {byte:,}; put back a copy of the study's folder, or bring the lines from its MLflow "
+    "(vsetune tracking import --tracking-uri URI STUDY)")
 LOG_OF_NEWER_VERSION = Message("VSE-R002",
     "study {study}: its log has format {got}, this vsetune reads {known}; install the version that wrote it, or a "
     "later one")

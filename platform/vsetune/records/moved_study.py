@@ -10,6 +10,7 @@ MLflow store it came from is dropped.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -39,6 +40,7 @@ from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import remote_place
 from vsetune.storage.whole_files import free_name, make_folder, move_in_place, readable_json, whole_file
 
+_log = logging.getLogger(__name__)
 FORMAT = 2
 HEADER, FILES, _ZIP = "export.json", "files", ".zip"
 _CARRIED = re.compile(
@@ -153,7 +155,7 @@ def _place(arriving: Path, folder: Path, names: list[str]) -> int:
     with lock:
         if is_led(folder):
             raise StudyConflict(messages.STUDY_RUNS(study=folder.name))
-        _mend_log(folder, arriving)
+        mended = _mend_log(folder, arriving)
         writer = LogWriter(folder, remote_place(folder))
         try:
             begin = _first_new(folder, arriving)
@@ -171,17 +173,17 @@ def _place(arriving: Path, folder: Path, names: list[str]) -> int:
             raise cannot_write(folder, error) from error
         finally:
             writer.close()
-    return len(new)
+    return len(new) + mended
 
 
-def _mend_log(folder: Path, arriving: Path) -> None:
-    """Replace damaged lines of the study's log by those of an arriving one; the damaged log stays beside it. DataError
-    if that lacks them, or the log is damaged on a remote home."""
+def _mend_log(folder: Path, arriving: Path) -> int:
+    """Replace damaged lines of the study's log by those of an arriving one; the damaged log stays beside it. Returns
+    how many logs were mended. DataError if that lacks them, or the log is damaged on a remote home."""
     log = folder / LOG_FILE
     try:
         for _ in lines_of(log, number=0, strict=True):
             pass
-        return
+        return 0
     except DataError:
         if remote_place(folder) is not None:
             raise
@@ -202,9 +204,12 @@ def _mend_log(folder: Path, arriving: Path) -> None:
         writer.append(mine[number].event() if number in mine else _at_home(theirs[number].event()))
     writer.settle()
     writer.close()
-    move_in_place(log, free_name(log, "damaged"), durable=False)
+    kept = free_name(log, "damaged")
+    move_in_place(log, kept, durable=False)
     move_in_place(mended / LOG_FILE, log, durable=True)
     (folder / SNAPSHOT_FILE).unlink(missing_ok=True)
+    _log.warning("%s: mended with the lines that arrived; the damaged log is %s", log, kept.name)
+    return 1
 
 
 def _require_same(mine: Line, other: Line, folder: Path) -> None:
