@@ -48,9 +48,10 @@ class Exporter:
 
     def pending(self) -> int:
         """How many events MLflow does not have, those that it refuses included."""
-        return self._waiting() + (0 if self._export is None else len(self._export.refused))
+        return self.waiting() + (0 if self._export is None else len(self._export.refused))
 
-    def _waiting(self) -> int:
+    def waiting(self) -> int:
+        """How many events have not been exported yet, apart from those that MLflow refused."""
         if self._open is None:
             return 0
         return self._log.last - (self._export.number if self._export is not None else -1)
@@ -81,10 +82,10 @@ class Exporter:
         except StorageError:  # lines that count are exported all the same
             pass
         last_change, seen = time.monotonic(), (-1, -1)
-        while self._waiting() and self.refusal is None:
+        while self.waiting() and self.refusal is None:
             is_away = self._export is None or self._steps.outage is not None
             # while it is away, answers are those to tries that fail in the end
-            now = self._waiting(), 0 if is_away or self._export is None else self._export.answers
+            now = self.waiting(), 0 if is_away or self._export is None else self._export.answers
             if now != seen:
                 last_change, seen = time.monotonic(), now
             if time.monotonic() - last_change >= (patience_s if is_away else max(patience_s, answer_s)):

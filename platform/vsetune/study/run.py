@@ -217,7 +217,8 @@ def _ended(
 ) -> StudyOutcome:
     """Writes the results, exports to MLflow, and returns how the study has ended."""
     study, ending, attempts = prepared.spec.study, _ending(ledger, left_alone), records.writer.attempts()
-    is_away = records.exporter.deliver(DELIVER_WITHIN_S) > 0
+    records.exporter.deliver(DELIVER_WITHIN_S)
+    is_away = records.exporter.waiting() > 0
     results = write_results(prepared, attempts)
     is_open = ending == "interrupted" or not all(each.is_whole for each in left_alone)
     status = "killed" if is_open else _RECORDED_AS[ending]
