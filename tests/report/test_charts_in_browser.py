@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import headless_browser
 import pytest
 
@@ -93,3 +95,19 @@ def test_points_of_equal_losses_are_both_seen(browser, attempt, tmp_path):
     (one, two) = moved
     assert abs(one[0] - two[0]) > 5
     assert abs(one[1] - two[1]) < 1
+
+
+def test_paper_has_the_charts_that_nobody_scrolled_to(browser, attempt, tmp_path):
+    runs = [attempt(loss, [40, 60, 50 + seed], seed=seed, gap=1.0, network=network) for loss in ("lmh", "mine")
+            for network in ("vsepp", "scan", "pvse") for seed in range(3)]
+    file = tmp_path / "board.html"
+    file.write_text(to_html(build(runs, baseline="lmh")), encoding="utf-8")
+    sizes = []
+    for height in (500, 14000):
+        tab = browser.tab(height=height)
+        tab.open(file.as_uri())
+        tab.wait(DRAWN)
+        paper = tab.do("Page.printToPDF", printBackground=True)["data"]
+        sizes.append(len(base64.b64decode(paper)))
+        assert tab.problems == []
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.02)

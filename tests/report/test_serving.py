@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import socket
 import struct
 import threading
@@ -24,6 +25,7 @@ from vsetune.records.writer import StudyWriter
 from vsetune.report import live_board, messages, serving
 from vsetune.report.page import to_html
 from vsetune.report.serving import StudyServer
+from vsetune.study.recorded_boards import recorded_board
 
 NAME = "first"
 PLACE = f"/studies/{NAME}"
@@ -52,7 +54,8 @@ class RunningStudy:
         self.validate(loss, 1, m_recall, writer=writer)
 
     def validate(self, loss: str, step: int, m_recall: float, *, writer: StudyWriter | None = None) -> None:
-        point = ValidationPoint(step, step / 2, step, m_recall, 1.0 * step)
+        recalls = {"i2t_r1": m_recall / 2, "t2i_r1": m_recall / 4}
+        point = ValidationPoint(step, step / 2, step, m_recall, 1.0 * step, recalls)
         (writer or self.writer).record_points(self.runs[loss], [point])
 
     def close(self) -> None:
@@ -112,6 +115,18 @@ def test_the_first_page_lists_studies_galleries_and_where_to_ask(server, study):
         assert link in content
     assert b"has no attempts yet" in get(server, "/studies/%3Cb%3E")[1]
     assert b"has no attempts yet" in get(server, "/studies/%3Cb%3E/galleries")[1]
+
+
+@pytest.mark.parametrize("place", [PLACE, "/all"])
+def test_a_served_board_has_the_columns_of_an_exported_one(server, study, place):
+    other = study.begin("second")
+    study.start("lmh", 20.0, study="second", writer=other)
+    _, page = get(server, place)
+    exported = to_html(recorded_board(study.store, NAME))
+    columns = re.findall(r'data-column="([^"]+)"', exported)
+    assert {"i2t_r1", "t2i_r1"} <= set(columns)
+    assert set(columns) <= set(re.findall(r'data-column="([^"]+)"', page.decode()))
+    assert ">15.0</td>" in page.decode()
 
 
 def test_studies_stand_side_by_side_by_data_set(server, study):

@@ -15,6 +15,7 @@ from vsetune.report import messages
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts, build_many
 from vsetune.report.page import Live, to_html, to_update
+from vsetune.report.recalls import with_recalls
 from vsetune.report.rows import Leaderboard, Shown, boards_of
 from vsetune.report.shown_runs import ShownRuns, shown_runs
 
@@ -112,7 +113,7 @@ class LiveBoard:
             if study not in own:
                 raise UsageError(messages.STUDY_GONE(study=study))
             board = build(of_study, baseline=source.baseline or own[study], target_share=source.target_share)
-            return self._told(board, records)
+            return self._completed(board, records)
         named = [
             StudyAttempts(study, own.get(study, ""), of_study)
             for study, of_study in zip(source.studies, attempts, strict=True)
@@ -120,4 +121,7 @@ class LiveBoard:
         if not any(attempts):
             raise UsageError(messages.NO_ATTEMPTS(where="this store"))
         found = build_many(named, baseline=source.baseline, target_share=source.target_share)
-        return replace(found, boards=tuple(self._told(board, records) for board in found.boards))
+        return replace(found, boards=tuple(self._completed(board, records) for board in found.boards))
+
+    def _completed(self, board: Leaderboard, records: Sequence[StudyRecord]) -> Leaderboard:
+        return with_recalls(self._told(board, records), self._store)

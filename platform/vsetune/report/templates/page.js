@@ -47,7 +47,13 @@ const sections = {
     const asText = JSON.stringify(spec);
     if (figure.asText === asText) return;
     figure.asText = asText;
-    drawing.draw(figure.querySelector(".plot"), spec);
+    return drawing.draw(figure.querySelector(".plot"), spec);
+  },
+
+  /** Draws the figures that nobody has scrolled to, one after the other while the browser is idle: paper shows them all. */
+  drawRest() {
+    const next = [...this.made.values()].find((figure) => figure.isConnected && !figure.asText);
+    if (next) (window.requestIdleCallback ?? setTimeout)(() => Promise.resolve(this.draw(next)).then(() => this.drawRest()));
   },
 
   /** Fills in the table of a figure's numbers if it is open. */
@@ -78,6 +84,7 @@ const sections = {
     };
     page.listeners.push(show);
     show();
+    this.drawRest();
   },
 };
 
@@ -111,4 +118,5 @@ window.addEventListener("hashchange", () => {
   page.show();
 });
 live.start();
+window.addEventListener("beforeprint", () => sections.made.forEach((figure) => figure.isConnected && sections.draw(figure)));
 requestAnimationFrame(() => setTimeout(() => { sections.start(); document.documentElement.dataset.ready = "yes"; }));
