@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
+from PIL import Image
 from tiny_dual_encoders import SIZE, save_tiny
+from tokenizers import normalizers
 
+from vsetune.data.batches.image_processors import save_processor
+from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.networks.dual_encoder.network import DualEncoder
 from vsetune.networks.dual_encoder.spec import DualEncoderSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
@@ -53,6 +58,51 @@ def same_as_library(network: DualEncoder, folder: Path, *, has_mask: bool) -> No
     assert model.logit_scale.item() == 2.5
     if hasattr(model, "logit_bias"):
         assert model.logit_bias.item() == -1.5
+
+
+TEXTS = ["a Red dog", "two birds on the GRASS !", "star " * 30]
+
+
+def with_capitals(folder: Path) -> None:
+    """Have the tokeniser of a model tell capitals from small letters, as SigLIP 2's does."""
+    tokeniser = transformers.AutoTokenizer.from_pretrained(folder)
+    tokeniser.backend_tokenizer.normalizer = normalizers.NFC()
+    tokeniser.save_pretrained(folder)
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip", "siglip with capitals", "altclip"])
+@pytest.mark.parametrize("by", ["tokenizer", "processor"])
+def test_captions_have_equal_embeddings_by_the_saved_tokeniser_as_the_pages_of_the_library_call_it(kind, by, tmp_path):
+    save_tiny(kind.split()[0], tmp_path / "start")
+    if kind != kind.split()[0]:
+        with_capitals(tmp_path / "start")
+    network, folder = trained(tmp_path / "start"), tmp_path / "end"
+    pieces = WordPieces(network._spec.reads.word_pieces)
+    rows = [torch.tensor(row) for row in pieces.encode(TEXTS)]
+    ids, lengths = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])
+    folder.mkdir()
+    pieces.save(folder)
+    save_processor(network._spec.reads.pixels.processor, folder)
+    network.save_model(folder, longest=pieces.limit)
+    model = transformers.AutoModel.from_pretrained(folder)
+    if by == "tokenizer":
+        call = transformers.AutoTokenizer.from_pretrained(folder)
+    else:
+        processor = transformers.AutoProcessor.from_pretrained(folder, backend="pil")
+        call = partial(processor, images=Image.new("RGB", (40, 30)))
+    ways: list[dict[str, Any]] = [{"padding": "max_length", "truncation": True}]
+    if "siglip" not in kind:
+        ways.append({"padding": True, "truncation": True})
+    elif by == "processor":
+        ways.append({})
+    pixels = {} if by == "processor" else {"pixel_values": torch.zeros(1, 3, SIZE, SIZE)}
+    with torch.no_grad():
+        expected = network.encode_captions(CaptionInputs(ids, lengths)).vectors
+        for way in ways:
+            for some in (slice(3), slice(0, 1), slice(1, 2)):
+                found = model(**call(text=TEXTS[some], return_tensors="pt", **way), **pixels).text_embeds
+                torch.testing.assert_close(found, expected[some], atol=1e-6, rtol=0)
+    assert ('`padding=True` gives other vectors' in (folder / "README.md").read_text()) == ("siglip" in kind)
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip", "altclip"])

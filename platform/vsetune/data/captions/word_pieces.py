@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,24 @@ class WordPieces:
         return [[unknown if piece == _PADDING else piece for piece in row] if _PADDING in row else row for row in rows]
 
     def save(self, folder: Path) -> None:
-        """Write a folder that, named as a text model, gives the same pieces; it lacks the weights of the model."""
-        self._tokenizer.save_pretrained(folder)
+        """Write a folder that, named as a text model, gives the same pieces; it lacks the weights of the model.
+
+        What the library's own calls need to give ids as `encode` does is stored in it: the limit, which inputs the
+        model reads and, of a model without mask, padding to the limit, which `AutoProcessor` then does by itself.
+        """
+        tokenizer = deepcopy(self._tokenizer)
+        stored: dict[str, Any] = {"model_max_length": self.limit}
+        if self._config.model_type in _WITHOUT_MASK:
+            stored |= {"model_input_names": ["input_ids"], "padding": "max_length", "truncation": True,
+                       "max_length": self.limit}
+            _have_lower_case_read(tokenizer)
+        elif self._is_raised:
+            stored |= {"model_input_names": ["input_ids", "attention_mask"], "padding_side": "right"}
+        tokenizer.init_kwargs |= stored
+        for name in ("model_max_length", "model_input_names", "padding_side"):
+            if name in stored:
+                setattr(tokenizer, name, stored[name])
+        tokenizer.save_pretrained(folder)
         self._config.save_pretrained(folder)
 
     def pieces(self, ids: list[int]) -> list[str]:
@@ -98,6 +115,18 @@ class WordPieces:
         start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
         if None in (start, end) or tokenizer("")["input_ids"] != [start, end]:
             raise ConfigError(messages.TOKENISER_OTHER_FORM(key=KEY, model=where, found="no [CLS] and [SEP]"))
+
+
+def _have_lower_case_read(tokenizer: Any) -> None:
+    """Change a tokeniser so that it reads every text in lower case."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:  # SentencePiece, whose class has a switch
+        tokenizer.do_lower_case = tokenizer.init_kwargs["do_lower_case"] = True
+        return
+    from tokenizers import normalizers
+
+    own = [] if backend.normalizer is None else [backend.normalizer]
+    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
 
 
 def word_pieces(dataset: Dataset, split: str, model: TextModel, *, mirrored: bool = False) -> np.ndarray:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vsetune.errors import ConfigError
 from vsetune.networks import messages
-from vsetune.networks.dual_encoder.saved_towers import save_plain, save_towers
+from vsetune.networks.dual_encoder.saved_towers import save_towers, save_whole
 from vsetune.networks.dual_encoder.spec import DualEncoderSpec
 from vsetune.networks.dual_encoder.towers import JoinedTowers, SmallTransformer, Towers, WholeModel
 from vsetune.networks.dual_encoder.trained_layers import TowerRates, add_low_rank_updates, tower_groups
@@ -106,7 +106,8 @@ class DualEncoder(Network):
         if isinstance(self.towers, JoinedTowers):
             save_towers(self.towers, folder, image_size=self._spec.image_size, longest=longest)
         else:
-            save_plain(self.towers.body, folder)
+            assert isinstance(self.towers, WholeModel)
+            save_whole(self.towers.body, folder, longest=longest, reads_padding=self.towers.reads_padding)
 
     def _rates(self) -> list[tuple[nn.Module, TowerRates]]:
         spec = self._spec

@@ -40,6 +40,26 @@ text_vectors = normalize({text_pooling} @ maps["text"].T)
 
 A warning that weights of a `pooler` are new changes nothing: its output is not used.
 """
+_README_OF_ONE = """\
+# A dual encoder of `transformers`
+
+The vectors of these lines equal those of the trained network. Run them in this folder. `images` is a list of PIL images
+in RGB, `texts` a list of captions.
+
+```python
+from transformers import AutoModel, AutoProcessor
+
+model, processor = AutoModel.from_pretrained("."), AutoProcessor.from_pretrained(".", use_fast=False)
+output = model(**processor(
+    text=texts, images=images, padding="max_length", truncation=True, return_tensors="pt"
+))
+image_vectors, text_vectors = output.image_embeds, output.text_embeds
+```
+"""
+_WITHOUT_MASK = """
+Captions need `padding="max_length"`: the model was trained on captions padded to {longest} ids and reads their padding,
+so `padding=True` gives other vectors.
+"""
 _TEXT_POOLINGS = {"mean": "(states * mask).sum(dim=1) / mask.sum(dim=1)", "first": "states[:, 0]"}
 
 
@@ -56,6 +76,14 @@ def save_plain(model: Any, folder: Path, *, part: str = "") -> None:
         plain.pooler = None
     getattr(plain, part, plain).load_state_dict(merged_state(model))
     plain.save_pretrained(folder)
+
+
+def save_whole(model: Any, folder: Path, *, longest: int, reads_padding: bool) -> None:
+    """Write a dual encoder with a README of the lines that use it. longest: most ids of a caption. reads_padding:
+    whether it reads padded captions without a mask."""
+    save_plain(model, folder)
+    more = _WITHOUT_MASK.format(longest=longest) if reads_padding else ""
+    (folder / "README.md").write_text(_README_OF_ONE + more)
 
 
 def save_towers(towers: JoinedTowers, folder: Path, *, image_size: int, longest: int) -> None:

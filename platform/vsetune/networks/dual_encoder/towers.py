@@ -90,7 +90,7 @@ class Towers(nn.Module):
 
 class WholeModel(Towers):
     """The towers and projections of one released model. They give what its `get_image_features` and
-    `get_text_features` give."""
+    `get_text_features` give. reads_padding: captions are padded, and read without a mask."""
 
     body: Any
 
@@ -106,7 +106,7 @@ class WholeModel(Towers):
             raise ConfigError(
                 messages.OTHER_MODEL(key=MODEL_KEY, model=spec.model, got=config.model_type, need=_NEED)
             )
-        self._reads_padding = config.model_type == _WITHOUT_MASK
+        self.reads_padding = config.model_type == _WITHOUT_MASK
         self._pad = int(getattr(config.text_config, "pad_token_id", None) or 0)
         self.size = int(getattr(config, "projection_dim", None) or config.text_config.projection_size)
         self.set_colours(
@@ -135,7 +135,7 @@ class WholeModel(Towers):
     def caption_vectors(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         is_real = word_mask(lengths, tokens.shape[1])
         ids = _tokeniser_ids(tokens, is_real, self._pad)
-        mask = None if self._reads_padding else is_real.long()
+        mask = None if self.reads_padding else is_real.long()
         pooled: Tensor = self.text(input_ids=ids, attention_mask=mask).pooler_output
         return pooled
 
