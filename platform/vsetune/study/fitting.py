@@ -9,7 +9,7 @@ from functools import partial
 from vsetune.config.component_specs import LossSpec, NetworkSpec
 from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.sources.trial_inputs import DataSpec
-from vsetune.config.study.cells import Cell, build_trial, candidates, told_once
+from vsetune.config.study.cells import Cell, build_trial, candidates
 from vsetune.config.study.study_spec import ScenesSpec, StudySpec
 from vsetune.config.study.training import PhaseSpec, TrialSpec
 from vsetune.data import messages as data_messages
@@ -58,7 +58,7 @@ def require_fit(spec: StudySpec, cells: list[Cell], dataset: Dataset, *, where: 
         for cell in cells:
             problems += _cell_problems(spec, cell, dataset, f"{where}: cell {cell.name}")
     if problems:
-        raise ConfigError(told_once(problems, where))
+        raise ConfigError(list(dict.fromkeys(problems)))
 
 
 def require_readable(trial: TrialSpec, dataset: Dataset, *, where: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -124,32 +124,8 @@ def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
                 cells.append(cell)
     problems += [*_incomparable(study, cells, where), *_twins(cells, where)]
     if problems:
-        raise ConfigError(told_once(problems, where))
+        raise ConfigError(list(dict.fromkeys(problems)))
     return cells
-
-
-_MOST_CELLS = 5
-
-
-def told_once(problems: Iterable[str], where: str) -> list[str]:
-    """Each problem once, with the cells that have it. A line that only puts words before another one of its cells is
-    left out. where: begins the lines, which go on with `: cell NAME: `."""
-    start = f"{where}: cell "
-    cells: dict[str, dict[str, str]] = {}
-    for line in problems:
-        name, _, text = line.removeprefix(start).partition(": ") if line.startswith(start) else ("", "", line)
-        cells.setdefault(text, {})[name] = line
-    found: list[str] = []
-    for text, lines in cells.items():
-        if any(text.endswith(f": {other}") and lines.keys() <= cells[other].keys() for other in cells):
-            continue
-        first, *others = lines
-        named = ", ".join(list(lines)[:_MOST_CELLS])
-        more = f" and {len(lines) - _MOST_CELLS} more" if len(lines) > _MOST_CELLS else ""
-        line = lines[first]
-        words = f"{start.rstrip()}s {named}{more}: {text}"
-        found.append(line if not others else line.worded(words) if isinstance(line, Problem) else words)
-    return found
 
 
 def cell_of(study: StudySpec, name: str) -> Cell | None:
