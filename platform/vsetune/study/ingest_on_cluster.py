@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import chdir, suppress
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import ray
@@ -86,9 +87,9 @@ def _placed(
     stop: StopRequest, resources: dict[str, int], function: Callable[[Task], T], tasks: Sequence[Task], /
 ) -> Iterator[tuple[Task, T]]:
     """A `TaskRunner` that runs Ray tasks. The first error of a task ends all."""
-    run = ray.remote(max_retries=_LOST, **resources)(_run)
+    run = partial(ray.remote(max_retries=_LOST, **resources)(_run).remote, Path.cwd(), function)
     coming = iter(tasks)
-    waiting = {run.remote(function, task): task for task in islice(coming, _WAITING)}
+    waiting = {run(task): task for task in islice(coming, _WAITING)}
     try:
         while waiting:
             done, _ = ray.wait(list(waiting), timeout=_LOOK_EVERY_S)
@@ -97,18 +98,22 @@ def _placed(
             for reference in done:
                 task = waiting.pop(reference)
                 yield task, _result(reference, task)
-                waiting |= {run.remote(function, following): following for following in islice(coming, 1)}
+                waiting |= {run(following): following for following in islice(coming, 1)}
     finally:
         with suppress(RayError, RuntimeError):  # of a Ray that has died
             for reference in waiting:
                 ray.cancel(reference)
 
 
-def _run(function: Callable[[Task], Any], task: Task) -> Any:
-    """Runs a task in a worker. Returns the result, or a VsetuneError, whose message Ray would hide in a traceback."""
+def _run(folder: Path, function: Callable[[Task], Any], task: Task) -> Any:
+    """Runs a task in a worker. Returns the result, or a VsetuneError, whose message Ray would hide in a traceback.
+
+    folder: the driver's, which relative paths of a recipe are under; workers start in another one.
+    """
     mask_output()
     try:
-        return function(task)
+        with chdir(folder if folder.is_dir() else Path.cwd()):
+            return function(task)
     except VsetuneError as error:
         return error
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import cloudpickle, tune
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayActorError, RayTaskError
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
@@ -42,7 +41,8 @@ Listener = Callable[[], None]
 TRIALS_LEAVE_WITHIN_S = 20.0
 """How long trials have after the request to stop, for the current step and a checkpoint."""
 DIED = "its process died (killed, out of memory, its node gone?)"
-_RAYS_REASON = re.compile(r"exit detail: (?P<detail>.*?)(?: There are some potential root causes|$)", re.DOTALL)
+_UNKNOWN = ("Worker unexpectedly exits with a connection error", "The actor died unexpectedly")
+"""How Ray opens a reason when it only knows that the connection to the process ended."""
 
 
 class LedgerSearcher(StaysHere, Searcher):
@@ -132,7 +132,7 @@ class RecordingCallback(StaysHere, tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
         error = _error_of(trial)
-        reason = self._signs.ended(trial) or _reason_of(error)
+        reason = self._signs.ended(trial) or reason_of(error)
         was_asked = isinstance(error, SpoiltProcess) and error.kind == "preempted"
         self._pause(trial.config["trial"]["trial"], reason, was_asked=was_asked)
         self._metrics.died(trial.config["trial"]["trial"], reason)
@@ -202,17 +202,19 @@ def _error_of(trial: Any) -> BaseException | None:
     return error.cause if isinstance(error, RayTaskError) else error
 
 
-def _reason_of(error: BaseException | None) -> str:
+def reason_of(error: BaseException | None) -> str:
     """Why Tune gave up a trial's actor, in one line."""
     if isinstance(error, SpoiltProcess):
         return str(error)
-    if error is None or not isinstance(error, RayError):
-        return f"process: {DIED if error is None else one_line(error, most=300)}"
-    lines = str(error).strip().splitlines() or [""]
-    if isinstance(error, RayActorError) and error.actor_init_failed:
-        return f"process: it could not start: {one_line(lines[-1], most=300)}"
-    found = _RAYS_REASON.search(str(error))
-    return f"process: {DIED}; Ray: {one_line(found['detail'] if found else lines[0], most=300)}"
+    if error is None:
+        return f"process: {DIED}"
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
+    if not isinstance(error, RayActorError) or not lines:
+        return f"process: {one_line(error, most=300)}"
+    if error.actor_init_failed:
+        return f"process: it could not start ({one_line(lines[-1], most=300)})"
+    detail = " ".join(lines[1:] or lines).rpartition("exit detail: ")[2]
+    return f"process: {DIED if detail.startswith(_UNKNOWN) else f'its process died ({one_line(detail, most=300)})'}"
 
 
 class CellScheduler(StaysHere, FIFOScheduler):
