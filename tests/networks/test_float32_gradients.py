@@ -1,4 +1,4 @@
-"""In float32 our gradients are about as far from float64 as those of the released formulas (decision 0050).
+"""In float32 our gradients are about as far from float64 as those of the released formulas (decision 0034).
 
 Each side is compared with itself in float64: rounding is measured, not the formula. Released: one caption after the
 other (`benchmarks/loops`), convolutions and torch's own GRU, by automatic differentiation.

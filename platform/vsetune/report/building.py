@@ -56,7 +56,7 @@ def build(
     """Compare the losses of a study, separately for every data set and network.
 
     The latest attempt of each trial counts, and all attempts are charged. Each search is represented by the
-    configuration that won it. Its numbers come from the seeds that confirmed it (docs/decisions/0029). Tuned losses are
+    configuration that won it. Its numbers come from the seeds that confirmed it (docs/decisions/0046). Tuned losses are
     compared search by search, others seed by seed. baseline: name of the loss to compare with. target_share: share of
     the baseline's mean best M-Recall to which epochs are compared, above 0 and at most 1.
     A row with another protocol, validation gap or code version than the baseline is shown but not compared;

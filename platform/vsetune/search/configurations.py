@@ -1,7 +1,7 @@
 """Which configurations of a cell to try, and what the search learns from them.
 
 Each cell is searched separately: it gets the same number of configurations as every other and its own history, so no
-loss is tried more often because another one started slowly (docs/decisions/0002).
+loss is tried more often because another one started slowly (docs/decisions/0042).
 """
 
 from __future__ import annotations

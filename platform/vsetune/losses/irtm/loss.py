@@ -4,7 +4,7 @@
 
 Eq. 5 has one negative per query, the released code the mean over the 31 hardest of 399, once per direction. Eq. 5 is
 written for one pair; over a batch it is averaged. Negatives are those of the batch, with `memory_size` also those of
-earlier batches, with `drawn` also those sampled from the data set (decision 0043).
+earlier batches, with `drawn` also those sampled from the data set (decision 0017).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is written by hand because it is faster on a CPU, behind one switch (`network_devices.hand_derived`).
 
-| kernel | share of a training step that it saves (batches of 64 and 128, one core; decisions 0034 and 0050) |
+| kernel | share of a training step that it saves (batches of 64 and 128, one core; decision 0034) |
 | --- | --- |
 | `sequences.gru_states`, a GRU step by step | VSE++ 16 to 25 %, SCAN 12 % |
 | `sequences.shared_states`, equal beginnings once | captions of Flickr8k: VSE++ 20 to 27 %, SCAN 11 to 13 % |

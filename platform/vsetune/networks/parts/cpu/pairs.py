@@ -2,7 +2,7 @@
 
 Losses over hardest negatives (LMH, LSEH, ...) read at most three scores per pair of the batch. Of 64 x 64 scores 95 %
 get the gradient 0, which autograd would propagate through all their words. Here the few others are computed once more,
-in one of two ways, and only they are propagated; nothing of the first pass is stored (decisions 0034 and 0050).
+in one of two ways, and only they are propagated; nothing of the first pass is stored (decision 0034).
 """
 
 from __future__ import annotations
