@@ -116,7 +116,7 @@ def test_shards_of_other_software_are_indexed_with_their_counts(vsetune, index_f
     assert said.code == 0, said.err
     assert [line for line in said.lines if "shards ━" not in line][-5:] == [
         "train: 17 images, 17 captions, 3 shards", "validation: 6 images, 6 captions, 1 shards",
-        "train: 1 of 18 samples are broken and left out (1 picture cannot be decoded); left_out.csv lists them",
+        "train: 1 of 18 samples are left out (1 picture cannot be decoded); left_out.csv lists them",
         "train: 1 images are in an evaluation split too (1 same bytes), kept; duplicates: leave_out leaves them out; "
         "left_out.csv lists them",
         f"written: {home}/data/web; in a study: data.path data/web",

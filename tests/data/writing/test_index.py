@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -196,6 +197,20 @@ def test_members_that_are_apart_are_told_with_the_way_to_mend_it(tmp_path, order
     with refused(messages.INDEX_SPLIT_EMPTY, split="train", reasons=f"2 {APART}"):
         indexed_members(tmp_path, members)
     assert "tar --sort=name" in APART
+
+
+@pytest.mark.parametrize(("content", "reasons"), [
+    ([("a.jpg", jpeg(1)), ("a.caption", b"x")], "1 no .txt; for example no .txt: it has .jpg, .caption"),
+    ([], "no samples"), (None, "1 compressed by gzip, need a plain tar; unpack it with `gzip -dc`"),
+])
+def test_a_split_without_samples_says_what_there_is(tmp_path, content, reasons):
+    write_shards(tmp_path)
+    if content is None:
+        (tmp_path / "train-0.tar").write_bytes(gzip.compress((tmp_path / "train-0.tar").read_bytes()))
+    else:
+        write_tar(tmp_path / "train-0.tar", content)
+    with refused(messages.INDEX_SPLIT_EMPTY, reasons=reasons):
+        make_index(tmp_path, shards=str(tmp_path / "train-0.tar"), on_damaged="skip")
 
 
 LINES = "\ufeffa dog\u2028 on a hill \r\n\n  \nA cat\x85sleeps\ra bird\n\n"
@@ -431,7 +446,8 @@ def test_a_difference_hash_compares_neighbouring_cells():
 
 def test_a_split_without_usable_samples_is_refused_with_the_reasons(tmp_path):
     write_shards(tmp_path)
-    with refused(messages.INDEX_SPLIT_EMPTY, split="train", reasons="24 no caption"):
+    reasons = "24 no caption; for example no caption: its .json has no alt"
+    with refused(messages.INDEX_SPLIT_EMPTY, split="train", reasons=reasons):
         make_index(tmp_path, captions="json.alt")
 
 

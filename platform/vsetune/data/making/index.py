@@ -322,7 +322,10 @@ def _split_info(recipe: IndexRecipe, split: str, listed: Sequence[_Listed]) -> S
         ))
         images, captions = images + count, captions + texts
     if not shards:
-        raise DataError(messages.INDEX_SPLIT_EMPTY(split=split, reasons=_counts(_reasons(listed)) or "no samples"))
+        reasons = [*_reasons(listed), *(each.shard.damage for each in listed if each.shard.damage)]
+        first = next((f"; for example {each}" for each in reasons if ":" in each), "" if reasons else "no samples")
+        told = one_line(_counts(reasons) + first, most=400)
+        raise DataError(messages.INDEX_SPLIT_EMPTY(split=split, reasons=told))
     with_images = [each.shard for each in listed if each.shard.images]
     return SplitInfo(
         images=images, captions=captions, captions_mean=captions / images, shards=shards,
