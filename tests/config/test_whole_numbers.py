@@ -97,7 +97,8 @@ def test_every_sampler_samples_whole_numbers_for_a_plugin_and_for_an_optional_se
     line = RAMP.replace("high=400", f"high=400{scale}")
     load_plugin(str(write_loss(tmp_path / "half_hinge", spec=SPEC + line)), base=tmp_path)
     training = {"validate_every_steps": {"low": 5, "high": 60}}
-    study = study_of([{"name": "half_hinge"}], sampler=sampler, training=training)
+    entry = {"name": "half_hinge", "search": {"ramp_steps": "default"}}
+    study = study_of([entry], sampler=sampler, training=training)
     (cell,) = resolve_cells(study, where="x")
     assert cell.domains["loss.ramp_steps"] == Range(low=50, high=400, log=bool(scale), integer=True)
     found = drawn(study, cell, 24)

@@ -100,7 +100,7 @@ def cluster_address(given: str | None) -> str | None:
 def _connect(target: str | None, modules: Sequence[Path]) -> None:
     """Connects to Ray. target: None starts one on this machine. UsageError of one line if that fails.
 
-    Ray puts the working directory in front of the search path of workers, where a `statistics.py` of the user would
+    Ray puts the working directory in front of the search path of workers, where a module `statistics` of the user would
     replace Python's own. It is therefore another one meanwhile; workers change theirs anyway.
     """
     for name in _RAYS_FILES:
