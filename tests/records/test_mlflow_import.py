@@ -1,15 +1,9 @@
-"""A study brought home from an MLflow alone: from an export of its log, and from what version 0.2 recorded there."""
+"""A study brought home from an MLflow alone: from an export of its log."""
 
 from __future__ import annotations
 
-import base64
-import csv
-import io
-import json
-import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from foreign_exports import CONFIG, WEIGHTS, at, boards, goes_on, record
@@ -18,21 +12,14 @@ from refusals import refused
 
 from vsetune.errors import DataError, UsageError
 from vsetune.records import messages
-from vsetune.records.events import Event, attempt_id
+from vsetune.records.events import Event
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
-from vsetune.records.mlflow_client import PIECE
 from vsetune.records.mlflow_export import MlflowExport
 from vsetune.records.mlflow_import import bring_study
 from vsetune.records.studies import Studies
-from vsetune.report.building import build
-from vsetune.report.export import to_csv
 
 __all__ = ["at"]
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
-OLD = json.loads((Path(__file__).parent / "data" / "study_of_0_2.json").read_text())
-"""Tags and times of the runs of a study that version 0.2 recorded, and what it read from them."""
-BOMB = base64.b64encode(zlib.compress(bytes(100 << 20), 9)).decode()
-"""Unpacks to 100 MiB."""
 
 
 def export(folder: Path, uri: str) -> None:
@@ -148,78 +135,6 @@ def test_a_study_that_no_driver_has_left_has_no_log_there(at: Callable[[str], Pa
     at("elsewhere")
     with pytest.raises(DataError, match="has no log of it"):
         bring_study("nightly", mlflow_here)
-
-
-@pytest.fixture
-def of_0_2(mlflow_here: str, tmp_path: Path) -> str:
-    """The tracking URI of an MLflow that version 0.2 filled."""
-    client = MlflowClient(mlflow_here)
-    experiment = client.create_experiment("nightly", str(tmp_path / "artifacts"), tags=OLD["experiment_tags"])
-    weights = tmp_path / "best.safetensors"
-    weights.write_bytes(b"weights")
-    for run in OLD["runs"]:
-        made = client.create_run(experiment, start_time=run["started"], tags=run["tags"]).info.run_id
-        if "best.safetensors" in run["artifacts"]:
-            client.log_artifact(made, str(weights))
-        if run["ended"] is not None:
-            client.set_terminated(made, run["status"], run["ended"])
-    return mlflow_here
-
-
-def test_a_study_that_version_0_2_recorded_has_the_same_attempts_and_board_here(
-    of_0_2: str, at: Callable[[str], Path]
-) -> None:
-    there = at("elsewhere")
-    assert bring_study("nightly", of_0_2) == ("nightly", 3)
-    studies = Studies()
-    found = studies.attempts("nightly")
-    assert [plain_of(attempt) for attempt in found] == OLD["attempts"]
-    assert [attempt.attempt_id for attempt in found] == [attempt_id(attempt.start) for attempt in found]
-    boards = OLD["board"], to_csv(build(found, baseline="lmh"))
-    then, now = (list(csv.DictReader(io.StringIO(text))) for text in boards)
-    shared = (then[0].keys() & now[0].keys()) - {"epochs_to_level"}  # since then with one tolerance per board
-    assert len(shared) > 40
-    assert [{key: row[key] for key in shared} for row in now] == [{key: row[key] for key in shared} for row in then]
-    points = studies.points(found[0].attempt_id)
-    assert [point.step for point in points] == [10 * number for number in range(1, 64)]
-    assert points[6].pairs_seen == 1280 * 7
-    assert points[6].metrics == {"i2t_r1": 1.0, "device_seconds": 14.0, "loss": 0.5 / 7}
-    assert studies.state("nightly").status == "killed"
-    assert studies.record("nightly").config["tracking"] == {"series": "all"}
-    assert sorted(path.parent.name for path in there.rglob("best.safetensors")) == [
-        "vsepp.lmh-c000-s0", "vsepp.lseh-c000-s0",
-    ]
-    assert bring_study("nightly", of_0_2) == ("nightly", 0)
-
-
-def plain_of(attempt: Any) -> dict[str, Any]:
-    """As JSON has it."""
-    return json.loads(json.dumps({
-        "start": vars(attempt.start), "status": attempt.status, "curve": attempt.curve, "summary": attempt.summary,
-        "error": attempt.error,
-    }))
-
-
-@pytest.mark.parametrize(("tag", "value"), [
-    ("vsetune.points.0", "2 AAAA BBBB"), ("vsetune.points.0", "1 AAAA BBBB"), ("vsetune.points.0", "1"),
-    ("vsetune.record", "no JSON"), ("vsetune.record", '{"study": "nightly"}'), ("vsetune.summary", '{"a": "b"}'),
-    ("vsetune.summary", "["), ("trial", "../../../evil"), ("trial", "/evil"), ("vsetune.record", BOMB),
-])
-def test_tags_that_are_not_as_version_0_2_wrote_them_are_one_line(
-    of_0_2: str, at: Callable[[str], Path], tag: str, value: str, tmp_path: Path
-) -> None:
-    there = at("elsewhere")
-    client = MlflowClient(of_0_2)
-    experiment = client.get_experiment_by_name("nightly").experiment_id
-    run = client.search_runs([experiment], "tags.`vsetune.kind` = 'attempt' AND tags.status = 'pruned'")[0]
-    for number in range(0, len(value), PIECE):
-        client.set_tag(run.info.run_id, f"{tag}.{number // PIECE}" if number else tag, value[number : number + PIECE])
-    with pytest.raises(DataError) as caught:
-        bring_study("nightly", of_0_2)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 1000
-    assert not there.exists()
-    assert list(tmp_path.rglob("evil")) == []
 
 
 def test_what_is_no_study_of_that_mlflow_is_told(mlflow_here: str, at: Callable[[str], Path]) -> None:

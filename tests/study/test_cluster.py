@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +22,7 @@ from refusals import refused
 from vsetune.errors import UsageError
 from vsetune.storage import paths
 from vsetune.storage.node_cache import node_cache
-from vsetune.study import cluster, messages
+from vsetune.study import messages
 from vsetune.study.cluster import cluster_address, ray_cluster
 from vsetune.study.node_types import own_cpus
 from vsetune.study.stopping import StopRequest
@@ -75,22 +74,6 @@ def test_a_cluster_where_nothing_listens_is_refused_at_once_which_takes_ray_a_qu
     with refused(messages.RAY_UNREACHABLE, address=address), ray_cluster(address, StopRequest(), farewell=""):
         pass
     assert time.monotonic() - begun < 10
-
-
-@pytest.mark.parametrize("said", [b"HTTP/1.0 400 Bad Request\r\n\r\n", b""])
-def test_an_address_that_answers_as_something_else_is_refused(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_GREETS_WITHIN_S", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def answer() -> None:
-            connection, _ = server.accept()
-            connection.sendall(said)
-            time.sleep(1.0)
-            connection.close()
-
-        threading.Thread(target=answer, daemon=True).start()
-        with pytest.raises(OSError, match=r"no Ray|timed out"):
-            cluster._require_listener(f"127.0.0.1:{server.getsockname()[1]}")
 
 
 @pytest.mark.parametrize("address", ["head", "head:port", "[::1:9"])
@@ -182,7 +165,7 @@ def test_a_driver_whose_gcs_dies_while_ray_starts_ends_in_one_line_and_leaves_no
     """Ray waits for a minute for it, in code that no signal reaches, and then ends the process without a line."""
     driver = started("")
     ray_parts: list[psutil.Process] = []
-    while len(ray_parts) < 3:  # the guardian, the GCS, and the first process that Ray starts once the GCS runs
+    while len(ray_parts) < 2:  # the GCS, and the first process that Ray starts once the GCS runs
         assert driver.poll() is None
         ray_parts = psutil.Process(driver.pid).children(recursive=True)
         time.sleep(0.02)
@@ -202,7 +185,8 @@ def test_a_driver_whose_head_dies_while_it_connects_ends_in_one_line() -> None:
         address = f"127.0.0.1:{head.getsockname()[1]}"
         driver = started(address)
         connection, _ = head.accept()
-        connection.sendall(b"\x00\x00\x00\x04" + b"\x00" * 5)  # as a GCS greets
+        connection.close()
+        connection, _ = head.accept()  # Ray's own
     connection.close()
     output, errors = driver.communicate(timeout=60)
     assert (driver.returncode, output) == (130, "")

@@ -51,7 +51,7 @@ class Driver:
             self.ledger, board, backlog=lambda: 0, stop=stop, nodes=ClusterWatch("tiny", board, nodes=list)
         )
         self.callback = RecordingCallback(
-            self.ledger, signs=SignsOfLife(60.0, dict, stopped=set), stop=stop, on_change=lambda: None,
+            self.ledger, signs=SignsOfLife(60.0, dict), stop=stop, on_change=lambda: None,
             on_tick=lambda: None, on_pause=lambda name, reason, seconds: None, on_warnings=lambda lines: None,
             forget=lambda folder: None, metrics=self.metrics, reasons=self.scheduler.reasons,
         )

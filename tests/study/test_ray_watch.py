@@ -145,28 +145,6 @@ def test_what_an_earlier_ray_of_this_process_left_is_none_of_the_next_one(raylet
     earlier.wait()
 
 
-def test_after_a_kill_9_of_the_driver_the_guardian_ends_what_stayed() -> None:
-    code = (
-        "import os, psutil, signal, subprocess; from vsetune.study.cluster import LocalRay\n"
-        "ray = LocalRay()\n"
-        "sleepers = [subprocess.Popen(['sleep', '300'], start_new_session=True) for _ in range(2)]\n"
-        "first, second = (psutil.Process(each.pid) for each in sleepers); ray.lost()\n"
-        "print(first.pid, second.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "platform")},
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    deadline = time.monotonic() + 30
-    left = [int(pid) for pid in done.stdout.split()]
-    assert len(left) == 2
-    while left and time.monotonic() < deadline:
-        left = [pid for pid in left if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
-        time.sleep(0.1)
-    assert not left
-
-
 def test_a_process_that_ray_does_not_let_go_leaves_with_its_line() -> None:
     code = (
         "import time; from vsetune.study import cluster; from vsetune.study.stopping import StopRequest\n"

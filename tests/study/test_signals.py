@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -11,11 +9,10 @@ from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 import ray
 
-from vsetune.study.signals import LeaveWatch, Signals, SignsOfLife, beat, stopped_processes
+from vsetune.study.signals import LeaveWatch, Signals, SignsOfLife, beat
 from vsetune.study.stopping import StopRequest
 from vsetune.study.tune_adapter import TRIALS_LEAVE_WITHIN_S, StudyStopper
 
@@ -27,10 +24,9 @@ class World:
         self.now = 0.0
         self.trial = SimpleNamespace(config={"trial": {"trial": "t"}})
         self.pulses: Mapping[str, int] | None = {}
-        self.stopped: set[Any] = set()
         self.ended: list[Any] = []
         self.signs = SignsOfLife(
-            30.0, lambda: self.pulses, clock=lambda: self.now, end=self.ended.append, stopped=lambda: self.stopped,
+            30.0, lambda: self.pulses, clock=lambda: self.now, end=self.ended.append,
         )
         self.signs.started(self.trial)
 
@@ -78,41 +74,6 @@ def test_a_trial_that_is_no_longer_placed_is_not_ended() -> None:
     assert not world.signs.are_awaited
     world.wait(60)
     assert world.ended == []
-
-
-def test_a_process_that_stays_stopped_is_killed_and_one_that_goes_on_is_not() -> None:
-    world, killed = World(), []
-    stays, goes_on = (_Process(name, killed) for name in ("stays", "goes on"))
-    world.stopped = {stays, goes_on}
-    world.wait(20)
-    world.stopped = {stays}
-    world.wait(20)
-    assert set(killed) == {"stays"}
-
-
-class _Process:
-    """Stands for a stopped process."""
-
-    def __init__(self, name: str, killed: list[str]) -> None:
-        self._name, self._killed = name, killed
-
-    def kill(self) -> None:
-        self._killed.append(self._name)
-
-
-def test_a_stopped_process_below_this_one_is_found() -> None:
-    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        process = psutil.Process(sleeper.pid)
-        assert process not in stopped_processes()
-        process.suspend()
-        until = time.monotonic() + 10
-        while process not in stopped_processes():
-            assert time.monotonic() < until
-            time.sleep(0.01)
-    finally:
-        sleeper.kill()
-        sleeper.wait()
 
 
 class Heard:

@@ -73,8 +73,6 @@ RUN_MISSING = Message("VSE-R037", "attempt {attempt}: has no run in MLflow; was 
 RUN_NOT_EXPORTED = Message("VSE-R038",
     "attempt {attempt}: MLflow does not have it yet; export its study with vsetune tracking flush {study}")
 TRIAL_NAME = Message("VSE-R039", "run {run}: trial: got {got}, need the name of a trial")
-TAGS_DAMAGED = Message("VSE-R040",
-    "run {run}: its tags are not as vsetune wrote them ({reason}); correct them in MLflow, or remove the run")
 EXPERIMENT_DELETED = Message("VSE-R041",
     "{store}: the experiment {experiment} is deleted; remove it with `mlflow gc`, or restore it with `mlflow "
     "experiments restore --experiment-id {number}`")

@@ -28,7 +28,6 @@ from vsetune.storage.paths import make_folders_absolute
 from vsetune.study import messages
 from vsetune.study.capacity import Capacity, connected_nodes
 from vsetune.study.node_types import known_node_types, own_cpus, refused
-from vsetune.study.ray_guardian import Guardian
 from vsetune.study.stopping import StopRequest
 from vsetune.version import PACKAGE_FOLDER, REVISION_VARIABLE, git_revision
 
@@ -36,11 +35,6 @@ from vsetune.version import PACKAGE_FOLDER, REVISION_VARIABLE, git_revision
 # the memory that a reader once needed: a worker after six trials on Flickr8k used 5 GB, with two heaps it uses 1 GB.
 _WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 _ANSWERS_WITHIN_S = 5.0
-_GREETS_WITHIN_S = 30.0
-"""The operating system accepts a connection at once; a GCS on a busy machine needs longer to send its first bytes."""
-_FRAME_BYTES, _SETTINGS = 9, b"\x04"
-_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00" + _SETTINGS + b"\x00" * 5
-"""Client preface of HTTP/2, which gRPC uses; a server answers with a settings frame."""
 _RAYS_FILES = ("RAY_AUTH_TOKEN_PATH", "RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 _LONG_FOLDER = Message(
     "VSE-S520", "{variable}: {folder} is too long for the sockets that Ray makes below it; set RAY_TMPDIR to a short "
@@ -151,19 +145,11 @@ def _token_where_home_holds_none() -> None:
 
 
 def _require_listener(target: str) -> None:
-    """OSError if nothing listens at HOST:PORT or ray://HOST:PORT, or if the listener does not use HTTP/2 as Ray does,
-    such as a web server. Ray would try for a quarter of an hour and ignore signals."""
+    """OSError if nothing listens at HOST:PORT or ray://HOST:PORT. Ray would try for a quarter of an hour and ignore
+    signals."""
     listener_address = _listener_of(target)
-    if listener_address is None:
-        return
-    with socket.create_connection(listener_address, timeout=_ANSWERS_WITHIN_S) as listener:
-        if os.environ.get("RAY_USE_TLS", "0") != "0":
-            return
-        listener.settimeout(_GREETS_WITHIN_S)
-        listener.sendall(_GREETING)
-        with listener.makefile("rb") as answer:
-            if answer.read(_FRAME_BYTES)[3:4] != _SETTINGS:
-                raise ConnectionError("what answers there is no Ray")
+    if listener_address is not None:
+        socket.create_connection(listener_address, timeout=_ANSWERS_WITHIN_S).close()
 
 
 def _listener_of(target: str) -> tuple[str, int] | None:
@@ -231,7 +217,6 @@ class LocalRay:
 
     def __init__(self) -> None:
         """Before Ray starts: a process that this one has by now does not belong to it."""
-        self._guardian = Guardian()
         self._before = children()
         self._parts: dict[psutil.Process, str] = {}
         self.below: set[psutil.Process] = set()
@@ -251,7 +236,6 @@ class LocalRay:
         for process in self.below:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        self._guardian.dismiss()
 
     def _collect(self) -> None:
         """Adds the processes that Ray has started since. Once it runs, they are children of its parts."""
@@ -262,7 +246,6 @@ class LocalRay:
             for part in self._parts:
                 with contextlib.suppress(psutil.Error):
                     self.below.update(part.children(recursive=True))
-        self._guardian.watch_over(self.below)
 
 
 def _part_of(process: psutil.Process) -> str | None:

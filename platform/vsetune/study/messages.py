@@ -95,7 +95,7 @@ SEARCH_NOT_OVER = Message(
 )
 NOT_SAMPLED = Message(
     "VSE-S029", "study {study}: its log does not contain what was sampled for trials of its search ({lost} of {all} "
-    "attempts, the first of {first}), like that of a study of version 0.2, so the search cannot go on; give the study "
+    "attempts, the first of {first}), so the search cannot go on; give the study "
     "another name"
 )
 NOT_EXPORTED = Message("VSE-S030", "study {study}: is not exported; give --tracking-uri, or set MLFLOW_TRACKING_URI")

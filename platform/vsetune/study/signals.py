@@ -15,7 +15,6 @@ from functools import cache
 from types import FrameType
 from typing import Any
 
-import psutil
 import ray
 from ray.exceptions import RayError
 
@@ -103,18 +102,16 @@ class SignsOfLife:
 
     A sign is a report, or a pulse that has changed. No worker is ended for silence while pulses cannot be read.
     timeout_s: how long a trial may be silent. pulses: see `Signals.pulses`. end: ends the worker of a trial, whose
-    death Tune then reports. stopped: gives the stopped processes below this one, see `stopped_processes`.
+    death Tune then reports.
     """
 
     def __init__(
         self, timeout_s: float, pulses: Callable[[], Mapping[str, int] | None], *,
         clock: Callable[[], float] = time.monotonic, end: Callable[[Any], None] | None = None,
-        stopped: Callable[[], set[psutil.Process]] | None = None,
     ) -> None:
         self._timeout_s, self._pulses, self._clock = timeout_s, pulses, clock
-        self._end, self._stopped = end or _end_worker, stopped or stopped_processes
+        self._end = end or _end_worker
         self._signs: dict[str, _Sign] = {}
-        self._stopped_since: dict[psutil.Process, float] = {}
         self._next_look = 0.0
 
     @property
@@ -143,7 +140,6 @@ class SignsOfLife:
         if now < self._next_look:
             return
         self._next_look = now + _LOOK_EVERY_S
-        self._end_stopped(now)
         pulses = self._pulses()
         if pulses is None:
             return
@@ -154,26 +150,6 @@ class SignsOfLife:
             if now - sign.seen > self._timeout_s and not sign.is_ended:
                 sign.is_ended = True
                 self._end(sign.trial)
-
-    def _end_stopped(self, now: float) -> None:
-        """Kills processes that have been stopped for too long; a stopped process reacts only to SIGKILL. It may be a
-        worker that has never reported."""
-        stopped = self._stopped()
-        self._stopped_since = {process: self._stopped_since.get(process, now) for process in stopped}
-        for process, since in self._stopped_since.items():
-            if now - since > self._timeout_s:
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
-
-
-def stopped_processes() -> set[psutil.Process]:
-    """Processes below this one that were stopped (SIGSTOP). Processes of a cluster elsewhere are not among them."""
-    found = set()
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if process.status() == psutil.STATUS_STOPPED:
-                found.add(process)
-    return found
 
 
 def _end_worker(trial: Any) -> None:
