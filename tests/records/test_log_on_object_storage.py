@@ -158,6 +158,27 @@ def test_an_answer_that_was_lost_is_no_overtaking(
     assert there(prefix, tmp_path) == [OPENED, BEGUN]
 
 
+def test_a_log_that_grew_after_an_answer_was_lost_goes_on_behind_what_the_server_has(
+    writer: Callable[..., LogWriter], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = writer("first")
+    put, tries = s3.put_bytes, []
+
+    def lose_two_answers(*words: object, **more: object) -> str:
+        etag = put(*words, **more)  # type: ignore[arg-type]
+        tries.append(1)
+        if len(tries) in (1, 2):
+            begun.append((BEGUN, Validated(attempt_of(BEGUN), POINTS, 4.0))[len(tries) - 1])
+            raise StorageError("the answer was lost")
+        return etag
+
+    monkeypatch.setattr(logs, "put_bytes", lose_two_answers)
+    begun.append(OPENED)
+    begun.settle(within_s=60)
+    begun.close()
+    assert there(prefix, tmp_path) == [OPENED, BEGUN, Validated(attempt_of(BEGUN), POINTS, 4.0)]
+
+
 def sent(prefix: str) -> list[str]:
     """The server's objects of the log."""
     return sorted(listing(f"{prefix}/runs/tiny/log/"))

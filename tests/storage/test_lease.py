@@ -15,7 +15,7 @@ from vsetune.errors import StorageError, StudyConflict
 from vsetune.storage import lease as leases
 from vsetune.storage import messages
 from vsetune.storage.lease import Lease, LeaseLost, holder_of
-from vsetune.storage.s3 import delete, put_bytes
+from vsetune.storage.s3 import ObjectChanged, delete, put_bytes
 
 EXPIRED_AT_ONCE_S = -60.0
 
@@ -76,6 +76,30 @@ def test_the_thread_that_renews_tells_of_the_loss(url: str) -> None:
     first._thread.join(30)
     assert len(lost) == 1
     second.release()
+
+
+def test_a_lease_is_released_although_the_answer_to_its_last_beat_was_lost(url, monkeypatch):
+    only, put = take(url), leases.put_bytes
+
+    def lose_the_answer(*words: Any, **named: Any) -> str:
+        put(*words, **named)
+        raise StorageError("the answer was lost")
+
+    with monkeypatch.context() as losing:
+        losing.setattr(leases, "put_bytes", lose_the_answer)
+        with pytest.raises(StorageError, match="the answer was lost"):
+            only._renew()
+    only.release()
+    assert holder_of(url) is None
+
+
+@pytest.mark.parametrize("condition", ["if_absent", "if_match"])
+def test_a_conditional_write_whose_first_answer_was_lost_counts_and_another_one_does_not(url, condition):
+    named = {"if_absent": True} if condition == "if_absent" else {"if_match": put_bytes(url, b"before")}
+    etag = put_bytes(url, b"mine", **named)
+    assert put_bytes(url, b"mine", **named) == etag
+    with pytest.raises(ObjectChanged):
+        put_bytes(url, b"another", **named)
 
 
 def test_the_heart_beats_on_after_an_error_of_any_kind_and_an_outage_is_two_lines(url, monkeypatch, caplog):

@@ -266,8 +266,9 @@ class _Sender:
             put_bytes(address, content, if_absent=True)
         except ObjectChanged as error:
             there = find(address, most=_LARGEST_OBJECT)
-            if there is None or there[0] != content:  # equal: only the answer to the first try was lost
+            if there is None or not there[0] or not content.startswith(there[0]):
                 raise Overtaken(messages.LOG_OVERTAKEN(log=self._url)) from error
+            content = there[0]  # this driver's own: the answer to it was lost, and the log has grown since
         self._objects += 1
         self.sent += len(content)
         write_json(

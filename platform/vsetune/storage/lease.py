@@ -106,17 +106,13 @@ class Lease:
             etag = put_bytes(self._url, _bytes_of(self._me), if_absent=True)
         except ObjectChanged:
             holder, state = _read(self._url)
-            if holder.owner == self._me.owner:  # the answer to the first try was lost
-                etag = state.etag
-            else:
-                self._require_free(holder, state)
-                try:
-                    etag = self._write(self._me, state.etag)
-                except ObjectChanged as error:
-                    raise StudyConflict(messages.LEASE_JUST_TAKEN(name=self._what)) from error
-                if not holder.is_released:
-                    who = f"{holder.host}, process {holder.pid}"
-                    _log.warning("%s: took over from %s, which is gone", self._what, who)
+            self._require_free(holder, state)
+            try:
+                etag = self._write(self._me, state.etag)
+            except ObjectChanged as error:
+                raise StudyConflict(messages.LEASE_JUST_TAKEN(name=self._what)) from error
+            if not holder.is_released:
+                _log.warning("%s: took over from %s, process %s, which is gone", self._what, holder.host, holder.pid)
         self._holds_until = begin + self._me.promised_s - _MARGIN_S
         return etag
 
@@ -162,9 +158,7 @@ class Lease:
             return put_bytes(self._url, _bytes_of(holder), if_match=etag)
         except ObjectChanged:
             there, state = _read(self._url)
-            if (there.owner, there.beat) == (holder.owner, holder.beat):  # only the answer was lost
-                return state.etag
-            if there.owner == self._me.owner:  # the answer to an earlier beat was lost too
+            if there.owner == self._me.owner:  # the answer to an earlier beat was lost
                 return put_bytes(self._url, _bytes_of(holder), if_match=state.etag)
             if holder.beat == 0:
                 raise

@@ -124,8 +124,8 @@ def upload(path: Path, url: str, *, sha256: str | None = None) -> None:
 def put_bytes(url: str, content: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
     """Write a small object whole. Returns its ETag.
 
-    if_absent: only if no object exists yet. if_match: only over the object with this ETag. ObjectChanged if the
-    condition fails; this very write may also have succeeded, with only the answer to its first try lost.
+    if_absent: only if no object exists yet. if_match: only over the object with this ETag. ObjectChanged if another
+    object is there. Where this very content is there, only the answer to an earlier try was lost, and it is written.
     """
     bucket, key = bucket_and_key(url)
     digest = sha256_hex(content)
@@ -138,6 +138,9 @@ def put_bytes(url: str, content: bytes, *, if_absent: bool = False, if_match: st
     except Exception as error:
         code = _code_of(error)
         if code in _NOT_AS_EXPECTED or (if_match is not None and code in _MISSING - {"NoSuchBucket"}):
+            there = look(url) if condition else None
+            if there is not None and there.sha256 == digest:
+                return there.etag
             raise ObjectChanged(messages.WRITTEN_MEANWHILE(url=url, code=code)) from error
         raise _refused(url, error) from error
     return str(answer["ETag"])
