@@ -16,7 +16,7 @@ from vsetune.cli.output import as_problem, inform, results
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import UsageError
 from vsetune.records.events import AttemptRecord, StudyRecord
-from vsetune.records.studies import Studies, unknown_study
+from vsetune.records.studies import Studies
 from vsetune.storage.home_files import keep_in_home
 from vsetune.storage.paths import home, remote_home
 from vsetune.storage.whole_files import write_text
@@ -148,7 +148,7 @@ def table(
 
     layout = renamed(paper_table(name), _pairs(names or []))
     store = Studies()
-    filled = fill(layout, read_studies(store, named_records(store, study or [])))
+    filled = fill(layout, read_studies(store, named_records(store, study or []), every=not study))
     if form is Format.text:
         results.print(TableView(filled))
     else:
@@ -232,35 +232,35 @@ def _of_several(
     from vsetune.study.recorded_boards import completed_board
 
     records = named_records(store, names)
-    studies = read_studies(store, records)
+    studies = read_studies(store, records, every=not names)
     losses = {attempt.start.loss for study in studies for attempt in study.attempts}
     if baseline is not None and baseline not in losses:
         raise UsageError(messages.BASELINE_NOT_RUN(baseline=baseline, losses=", ".join(sorted(losses))))
     attempts = [attempt for study in studies for attempt in study.attempts]
     name = f"{names[0]}_and_{len(names) - 1}_more" if names else "all_studies"
     found = build_many(studies, baseline=baseline, target_share=target_share)
-    shown = replace(found, boards=tuple(completed_board(board, records, store) for board in found.boards))
+    boards = tuple(completed_board(board, records, store) for board in found.boards)
+    shown = replace(found, boards=boards, notes=(*found.notes, *(store.left_out.values() if not names else ())))
     return ReadBoards(store, shown, attempts, name)
 
 
 def named_records(store: Studies, names: Sequence[str]) -> list[StudyRecord]:
     """The records of these studies in this order, or of all in the store. UsageError for one that the store does not
     have."""
-    known = {record.name: record for record in store.studies()}
-    for name in names:
-        if name not in known:
-            raise unknown_study(name, list(known))
-    return [known[name] for name in dict.fromkeys(names)] or list(known.values())
+    return [store.record(name) for name in dict.fromkeys(names)] if names else store.studies()
 
 
-def read_studies(store: Studies, records: Sequence[StudyRecord]) -> list[StudyAttempts]:
-    """The attempts of these studies in this order. UsageError where none has any."""
+def read_studies(store: Studies, records: Sequence[StudyRecord], *, every: bool) -> list[StudyAttempts]:
+    """The attempts of these studies in this order. every: leave out one that cannot be read, see `Studies.readable`.
+    UsageError where none has any."""
     from vsetune.report.many_studies import StudyAttempts
 
-    studies = [
-        StudyAttempts(record.name, str(record.config.get("baseline", "")), store.attempts(record.name))
-        for record in records
-    ]
+    known = {record.name: record for record in records}
+
+    def read(name: str) -> StudyAttempts:
+        return StudyAttempts(name, str(known[name].config.get("baseline", "")), store.attempts(name))
+
+    studies = store.readable(known, read) if every else [read(name) for name in known]
     if not any(study.attempts for study in studies):
         names = ", ".join(record.name for record in records)
         raise UsageError(messages.NO_ATTEMPTS(studies=names or remote_home() or home()))

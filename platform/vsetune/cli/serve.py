@@ -44,8 +44,11 @@ def serve(
         raise UsageError(messages.BAD_VALUE(option="--port", got=port, need="0 to 65535"))
     uri, store = tracking_uri(TrackingSpec()), Studies()
     ui = mlflow_ui(mlflow, uri)
-    for study in studies or [each.name for each in store.studies()]:  # a home that cannot be read is refused here
-        store.record(study)
+    if studies:
+        for study in studies:
+            store.record(study)
+    else:
+        store.studies()  # a home that cannot be read is refused here
     with StudyServer(
         store, studies or [], host=host, port=port, ask=AskedTrials(store, device=choose_device(device)),
         baseline=baseline, mlflow_url=ui, told=board_with_ends, target_share=share,

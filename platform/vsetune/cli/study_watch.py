@@ -111,12 +111,14 @@ def stop_study(study: StudyName) -> None:
 
 
 def _views(study: str | None) -> list[StudyView]:
-    """The state of every study, or of one. UsageError for an unknown one."""
+    """The state of every study that can be read, or of one. UsageError for an unknown one."""
     from vsetune.study.observed import observe
 
     studies = Studies()
-    records = studies.studies() if study is None else [studies.record(study)]
-    return [observe(studies, record) for record in records]
+    if study is not None:
+        return [observe(studies, studies.record(study))]
+    records = {record.name: record for record in studies.studies()}
+    return studies.readable(records, lambda name: observe(studies, records[name]))
 
 
 def _table_of(trials: list[TrialView]) -> FittingTable:

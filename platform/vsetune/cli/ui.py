@@ -86,5 +86,5 @@ def _links(ui: str) -> list[str]:
     from vsetune.records.mlflow_descriptions import charts_link
 
     studies = Studies()
-    found = ((name, studies.in_mlflow(name)[0]) for name in studies.names())
+    found = studies.readable(studies.names(), lambda name: (name, studies.in_mlflow(name)[0]))
     return [f"{name}: {ui}/{charts_link(experiment)}" for name, experiment in found if experiment is not None]

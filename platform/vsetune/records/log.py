@@ -2,8 +2,8 @@
 
     CRC-32 of all that follows, number of the line, kind, head as JSON; of a `validated` event a tab and its points
 
-Lines count up from 0. An incomplete last line, as a kill or a full disk leaves it, does not count; the next writer cuts
-it off. A damaged line before other lines is an error for a writer; a reader skips it with a warning.
+Lines count up from 0. The beginning of a line at the end, as a kill or a full disk leaves it, does not count; the next
+writer cuts it off. Anything else that is no line is damage: an error for a writer; a reader skips it with a warning.
 
 With a home on object storage the log is a series of numbered objects under `log/`, each of whole lines, and the file is
 a copy of them. An object is created only if none exists (`If-None-Match: *`): a driver that was overtaken finds its
@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import threading
+import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -41,7 +44,11 @@ OBJECTS = "log"
 _NOTE_FILE = ".study.log.objects"
 _SEND_EVERY_S = 5.0
 _LARGEST_OBJECT, _LARGEST_SENT, _AT_ONCE = 1 << 28, 1 << 24, 16
-_NOTHING = {"objects": 0, "bytes": 0}
+_NOTHING = {"objects": 0, "bytes": 0, "crc": 0}
+_PATIENCE_S = 120.0
+"""How long a disk may refuse the log before its driver is asked to stop."""
+_TORN = re.compile(rb"[0-9a-f]{0,8}|[0-9a-f]{8} [^\0]*")
+"""The beginning of a line."""
 
 
 class Line(NamedTuple):
@@ -65,8 +72,8 @@ class Overtaken(StorageError):
 def lines_of(file: Path, offset: int = 0, *, number: int | None = None, strict: bool = False) -> Iterator[Line]:
     """The whole lines of a log from an offset on; none if there is no file.
 
-    number: of the first line, if known. strict: DataError for a damaged line that others follow; otherwise it is
-    skipped with a warning. StorageError when the file cannot be read.
+    number: of the first line, if known. strict: DataError for damage; otherwise it is skipped with a warning.
+    StorageError when the file cannot be read.
     """
     try:
         with file.open("rb") as stream:
@@ -74,12 +81,12 @@ def lines_of(file: Path, offset: int = 0, *, number: int | None = None, strict: 
             expected = number
             for raw in stream:
                 line = _parsed(raw, offset + len(raw))
-                if line is None and not raw.endswith(b"\n"):
+                if line is None and not raw.endswith(b"\n") and _TORN.fullmatch(raw):
                     return
                 if line is None or (expected is not None and line.number != expected):
                     if strict:
-                        raise DataError(messages.LOG_DAMAGED(log=file, byte=offset))
-                    _log.warning("%s: damaged at byte %s; its line is left out", file, f"{offset:,}")
+                        raise DataError(messages.LOG_DAMAGED(log=file, byte=offset, study=file.parent.name))
+                    _tell_damage(file, offset)
                 offset += len(raw)
                 if line is not None:
                     expected = line.number + 1
@@ -88,6 +95,14 @@ def lines_of(file: Path, offset: int = 0, *, number: int | None = None, strict: 
         return
     except OSError as error:
         raise unreadable(file, error) from error
+
+
+@cache
+def _tell_damage(file: Path, offset: int) -> None:
+    """Once in a process, however often the log is read."""
+    _log.warning("what stands there is left out: %s", messages.LOG_DAMAGED(
+        log=file, byte=offset, study=file.parent.name
+    ))
 
 
 def name_of_log(file: Path) -> str:
@@ -112,8 +127,9 @@ class LogWriter:
     def __init__(
         self, folder: Path, url: str | None = None, *, on_overtaken: Callable[[str], None] = _log.error
     ) -> None:
-        """Open or make the log and cut off a torn end. on_overtaken: called once, from a thread, when another driver
-        has the study. StorageError when the log cannot be read or written; DataError when it is damaged."""
+        """Open or make the log and cut off a torn end. on_overtaken: called once, from a thread, when this driver must
+        stop: another one has the study, or the disk has refused the log for two minutes. StorageError when the log
+        cannot be read or written; DataError when it is damaged."""
         make_folder(folder)
         self.path = folder / LOG_FILE
         self._lock = threading.RLock()
@@ -123,7 +139,7 @@ class LogWriter:
             end, number = line.end, line.number
         self._number = number
         self._waiting: deque[bytes] = deque()
-        self._is_refused = False
+        self._on_overtaken, self._refused_since = on_overtaken, float("inf")
         try:
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
             if os.fstat(self._descriptor).st_size > end:
@@ -187,15 +203,23 @@ class LogWriter:
             if durable:
                 os.fsync(self._descriptor)
         except OSError as error:
-            if not self._is_refused:
-                _log.warning("%s: cannot be written (%s); events wait in memory", self.path, error.strerror)
-            self._is_refused = True
+            self._refused(error)
             with suppress(OSError):
                 os.ftruncate(self._descriptor, self._end)
             raise
-        self._is_refused = False
+        self._refused_since = float("inf")
         if self._sender is not None:
             self._sender.end = self._end
+
+    def _refused(self, error: OSError) -> None:
+        now = time.monotonic()
+        if self._refused_since == float("inf"):
+            _log.warning("%s: cannot be written (%s); events wait in memory, for %g s", self.path, error.strerror,
+                         _PATIENCE_S)
+            self._refused_since = now
+        elif self._refused_since + _PATIENCE_S <= now:
+            self._refused_since = now
+            self._on_overtaken(str(cannot_write(self.path, error)))
 
     def close(self, within_s: float = 60.0) -> None:
         """Write and send the rest, as far as disk and server take it in time, and close the file."""
@@ -214,6 +238,7 @@ class _Sender:
         self._path, self._url, self._on_overtaken = path, url, on_overtaken
         self._afterwards: deque[tuple[int, Callable[[], None]]] = deque()
         self._objects, self.sent = bring_up_to_date(path, url)
+        self._crc = (read_json(path.with_name(_NOTE_FILE)) or _NOTHING)["crc"]
         self.end = 0
         self._steps = Repeated(self._step, name="log-sender", what=url, every_s=_SEND_EVERY_S, final=Overtaken)
 
@@ -271,42 +296,68 @@ class _Sender:
             content = there[0]  # this driver's own: the answer to it was lost, and the log has grown since
         self._objects += 1
         self.sent += len(content)
-        write_json(
-            self._path.with_name(_NOTE_FILE), {"objects": self._objects, "bytes": self.sent}, durable=False
-        )
+        self._crc = zlib.crc32(content, self._crc)
+        _note(self._path, self._objects, self.sent, self._crc)
 
 
-def bring_up_to_date(path: Path, url: str) -> tuple[int, int]:
+def bring_up_to_date(path: Path, url: str, *, checks: bool = True) -> tuple[int, int]:
     """Bring the local copy of a log up to date with the remote home. Returns (objects, bytes in them). StorageError.
+    checks: also what was brought before.
 
     Local bytes after the last remote object stay, and are sent next: a driver of this machine was killed before it sent
-    them, or the home was on this disk before. Where the contents differ, the remote ones count, and the local bytes are
-    moved to a file beside the log.
+    them, or the home was on this disk before. Where the contents differ, the remote ones count: bytes that were equal
+    once were damaged on this disk and are mended; others are moved to a file beside the log.
     """
     names = sorted(name for name in listing(join(url, OBJECTS) + "/"))
-    note = read_json(path.with_name(_NOTE_FILE)) or _NOTHING
+    known = note = _noted(path)
     size = path.stat().st_size if path.exists() else 0
     if note["objects"] > len(names) or note["bytes"] > size:
+        known = note = _NOTHING
+    elif checks and note["bytes"] and _crc_of(path, note["bytes"]) != note["crc"]:
         note = _NOTHING
     new = names[note["objects"]:]
     if not new:
         return note["objects"], note["bytes"]
     make_folder(path.parent)
     with ThreadPoolExecutor(_AT_ONCE) as pool, path.open("r+b" if path.exists() else "w+b") as stream:
-        end = note["bytes"]
+        end, crc = note["bytes"], note["crc"]
         for name, found in zip(new, pool.map(lambda each: find(each, most=_LARGEST_OBJECT), new), strict=True):
             if found is None:
                 raise StorageError(messages.OBJECT_REMOVED(object=name))
             stream.seek(end)
             here = stream.read(len(found[0]))
             if here != found[0]:
-                if not found[0].startswith(here):
+                if end + len(found[0]) <= known["bytes"]:
+                    _log.warning("%s: was damaged at byte %s and is mended from the home's server", path, f"{end:,}")
+                elif not found[0].startswith(here):
                     _keep_rest(stream, end, path)
                 stream.seek(end)
                 stream.write(found[0])
-            end += len(found[0])
-    write_json(path.with_name(_NOTE_FILE), {"objects": len(names), "bytes": end}, durable=False)
+            end, crc = end + len(found[0]), zlib.crc32(found[0], crc)
+    _note(path, len(names), end, crc)
     return len(names), end
+
+
+def _noted(path: Path) -> dict[str, int]:
+    """What the copy had when it was last equal to the objects: how many, their bytes, and the CRC-32 of these."""
+    with suppress(DataError):
+        note = read_json(path.with_name(_NOTE_FILE))
+        if isinstance(note, dict) and all(isinstance(note.get(key), int) for key in _NOTHING):
+            return note
+    return _NOTHING
+
+
+def _note(path: Path, objects: int, size: int, crc: int) -> None:
+    write_json(path.with_name(_NOTE_FILE), {"objects": objects, "bytes": size, "crc": crc}, durable=False)
+
+
+def _crc_of(path: Path, size: int) -> int:
+    """Of the first bytes of a file."""
+    crc = 0
+    with path.open("rb") as stream:
+        while size and (block := stream.read(min(size, _LARGEST_SENT))):
+            crc, size = zlib.crc32(block, crc), size - len(block)
+    return crc
 
 
 def _keep_rest(stream: IO[bytes], begin: int, path: Path) -> None:
@@ -319,15 +370,15 @@ def _keep_rest(stream: IO[bytes], begin: int, path: Path) -> None:
     _log.warning("%s: the home's server has other lines from byte %s on; what stood here is in %s", path, begin, kept)
 
 
-def refreshed(folder: Path, url: str | None, lock_file: Path) -> Path:
+def refreshed(folder: Path, url: str | None, lock_file: Path, *, checks: bool = True) -> Path:
     """The log of a study, for reading; brought up to date if the home is remote and no driver of this machine writes
-    the copy. StorageError when the server does not answer."""
+    the copy; checks: see `bring_up_to_date`. StorageError when the server does not answer."""
     path = folder / LOG_FILE
     if url is None:
         return path
     make_folder(folder)
     with suppress(BlockingIOError), take_lock(lock_file, wait_s=0):
-        bring_up_to_date(path, url)
+        bring_up_to_date(path, url, checks=checks)
     return path
 
 
@@ -337,8 +388,11 @@ def _parsed(raw: bytes, end: int) -> Line | None:
     if not raw.endswith(b"\n") or raw[:9] != b"%08x " % zlib.crc32(content):
         return None
     begin, _, rest = content.partition(b"\t")
-    number, kind, head = begin.split(b" ", 2)
-    return Line(int(number), kind.decode(), head, rest, end)
+    try:
+        number, kind, head = begin.split(b" ", 2)
+        return Line(int(number), kind.decode(), head, rest, end)
+    except ValueError:
+        return None
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

@@ -7,10 +7,12 @@ from vsetune.errors import Message
 # The log of a study
 LOG_DAMAGED = Message("VSE-R001",
     "{log}: damaged at byte {byte:,}; put back a copy of the study's folder, or bring the lines from its MLflow "
-    "(vsetune tracking import --tracking-uri URI STUDY)")
+    "(vsetune tracking import --tracking-uri URI {study})")
+LINE_DAMAGED = Message("VSE-R480",
+    "the log's line {line} is not as vsetune wrote it ({reason}); put back a copy of the study's folder, or bring the "
+    "lines from its MLflow (vsetune tracking import --tracking-uri URI STUDY)")
 LOG_OF_NEWER_VERSION = Message("VSE-R002",
-    "study {study}: its log has format {got}, this vsetune reads {known}; install the version that wrote it, or a "
-    "later one")
+    "the log has format {got}, this vsetune reads {known}; install the version that wrote it, or a later one")
 EVENT_OF_NEWER_VERSION = Message("VSE-R003",
     "the log's line {line} ({kind}) is of a newer vsetune; install that version or a later one")
 LOG_OVERTAKEN = Message("VSE-R004", "{log}: another driver has added to the log of this study; this process stops")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from vsetune.config.spec.base import did_you_mean
-from vsetune.errors import UsageError
+from vsetune.errors import DataError, UsageError, VsetuneError
 from vsetune.records import messages
 from vsetune.records.events import AttemptRecord, Drawn, StudyRecord, StudyStatus, Validated, ValidationPoint
 from vsetune.records.log import LOG_FILE, OBJECTS, cannot_write, lines_of, name_of_log, refreshed
-from vsetune.records.study_history import KnownLog, StudyHistory, read_snapshot, write_snapshot
+from vsetune.records.study_history import KnownLog, NotBegun, StudyHistory, read_snapshot, write_snapshot
 from vsetune.records.study_lock import LOCK_FILE, is_led
 from vsetune.storage.home_files import bring_mirrored, find_in_home, keep_in_home
 from vsetune.storage.locks import take_lock
@@ -22,6 +24,8 @@ from vsetune.storage.paths import home, remote_home, remote_place
 from vsetune.storage.s3 import find, listing, put_bytes
 from vsetune.storage.whole_files import make_folder, read_json, unreadable
 
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
 RUNS = "runs"
 EXPORT_FILE = "mlflow.json"
 BEST_FILE = "best.safetensors"
@@ -58,12 +62,29 @@ class Studies:
 
     def __init__(self) -> None:
         self._read: dict[str, KnownLog] = {}
+        self.left_out: dict[str, str] = {}
+        """Studies that `readable` could not read, and why."""
 
     def studies(self) -> list[StudyRecord]:
-        """All studies that have begun, oldest first."""
-        found = [self._history(name) for name in self.names()]
+        """All studies that have begun, oldest first. One that cannot be read is left out, see `readable`."""
+        found = self.readable(self.names(), self._history)
         begun = [each for each in found if each.record is not None]
         return [each.record for each in sorted(begun, key=lambda each: each.began) if each.record is not None]
+
+    def readable(self, names: Iterable[str], read: Callable[[str], T]) -> list[T]:
+        """What is read of these studies. One that cannot be read is left out; a warning names it and its mend, and so
+        does `left_out`."""
+        found = []
+        for name in names:
+            try:
+                found.append(read(name))
+                self.left_out.pop(name, None)
+            except VsetuneError as error:
+                why = str(error)
+                if self.left_out.get(name) != why:
+                    _log.warning("left out: %s", why)
+                self.left_out[name] = why
+        return found
 
     def record(self, study: str) -> StudyRecord:
         record = self._known(study).record
@@ -173,8 +194,8 @@ class Studies:
         exported. For links."""
         folder = folder_of_study(study)
         bring_mirrored(folder, lambda name: name == EXPORT_FILE)
-        plain = read_json(folder / EXPORT_FILE, most_bytes=1 << 28) or {}
-        return plain.get("experiment"), plain.get("runs", {})
+        note = export_note(folder)
+        return note.get("experiment"), note.get("runs", {})
 
     def names(self) -> list[str]:
         """Names of all studies that have a log, including an unreadable one."""
@@ -185,7 +206,7 @@ class Studies:
             return sorted({key[0] for key in keys if len(key) == 3 and key[1] == OBJECTS})
         place = home() / RUNS
         try:
-            return sorted(each.name for each in place.iterdir() if (each / LOG_FILE).is_file())
+            return sorted(each.name for each in place.iterdir() if _has_log(each))
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -198,23 +219,37 @@ class Studies:
         return history
 
     def _history(self, study: str) -> StudyHistory:
-        """The history in its log now; lines that were read before are not read again."""
-        folder = folder_of_study(study)
-        path = refreshed(folder, remote_place(folder), folder / LOCK_FILE)
-        known = self._read.get(study) or read_snapshot(folder)
-        with suppress(FileNotFoundError):
-            about = path.stat()
-            if known is None or known.end > about.st_size or known.log != name_of_log(path):
-                known = KnownLog(StudyHistory(), 0, name_of_log(path))
-            begin = known.end
-            for line in lines_of(path, begin):
-                known.history.read(line)
-                known.end = line.end
-            if known.end - begin > _WORTH_A_SNAPSHOT:
-                write_snapshot(folder, known)
-            self._read[study] = known
-            return known.history
-        return StudyHistory()
+        """The history in its log now; lines that were read before are not read again. An error names the study."""
+        try:
+            return self._read_on(study)
+        except FileNotFoundError:
+            return StudyHistory()
+        except OSError as error:
+            raise unreadable(folder_of_study(study) / LOG_FILE, error) from error
+        except VsetuneError as error:
+            self._read.pop(study, None)
+            raise type(error)(error.problem.at(f"study {study}")) from error
+
+    def _read_on(self, study: str) -> StudyHistory:
+        folder, known = folder_of_study(study), self._read.get(study)
+        path = refreshed(folder, remote_place(folder), folder / LOCK_FILE, checks=known is None)
+        known = known or read_snapshot(folder)
+        size, name = path.stat().st_size, name_of_log(path)
+        if known is None or known.end > size or known.log != name:
+            known = KnownLog(StudyHistory(), 0, name)
+        begin, history = known.end, known.history
+        self._read[study] = known
+        for line in lines_of(path, begin):
+            try:
+                history.read(line)
+            except NotBegun as error:  # the line of its beginning is damaged, as a warning says
+                _tell_lost(study, str(error))
+            known.end = line.end
+        if history.record is None and known.end:
+            raise DataError(messages.LOG_DAMAGED(log=path, byte=0, study=study))
+        if known.end - begin > _WORTH_A_SNAPSHOT:
+            write_snapshot(folder, known)
+        return history
 
     def _points(self, names: Iterable[str]) -> dict[str, list[ValidationPoint]]:
         """All validations of these attempts, in one pass over each log."""
@@ -233,6 +268,12 @@ class Studies:
         return found
 
 
+@cache
+def _tell_lost(study: str, why: str) -> None:
+    """Once in a process."""
+    _log.warning("study %s: lines are left out: %s", study, why)
+
+
 def is_driven(study: str) -> bool:
     """Whether a driver of the study lives: on this machine or a disk that it shares; with a remote home, on any
     machine."""
@@ -246,6 +287,22 @@ def is_driven(study: str) -> bool:
     except OSError:
         return False
     return False
+
+
+def export_note(folder: Path) -> Mapping[str, Any]:
+    """The note of a study's last export; empty if there is none or it is damaged: the next export makes it anew."""
+    with suppress(DataError):
+        note = read_json(folder / EXPORT_FILE, most_bytes=1 << 28)
+        if isinstance(note, dict) and isinstance(note.get("runs", {}), dict):
+            return note
+    return {}
+
+
+def _has_log(folder: Path) -> bool:
+    try:
+        return (folder / LOG_FILE).is_file()
+    except PermissionError:  # it is named where it is read
+        return True
 
 
 def unknown_study(name: str, known: Sequence[str]) -> UsageError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vsetune.errors import StorageError, UsageError
+from vsetune.errors import DataError, StorageError, UsageError, one_line
 from vsetune.records import messages
 from vsetune.records.events import (
     FORMAT,
@@ -69,6 +70,10 @@ class ReadAttempt:
         return AttemptRecord(name, self.start, self.status, curve, {**known, **self.summary}, self.error)
 
 
+class NotBegun(UsageError):
+    """An attempt that the log has not seen begin."""
+
+
 class StudyHistory:
     """The state of a study in its log. Grows by `read` (a line of the log) or `add` (an event with all numbers)."""
 
@@ -85,18 +90,20 @@ class StudyHistory:
         self.read_attempts: dict[str, ReadAttempt] = {}
 
     def read(self, line: Line) -> None:
-        """Add a line of the log. Numbers that curves do not need are not decoded. StorageError for a newer format."""
-        if line.kind == "validated":
-            self._validated(*curve_of(line.head))
-            return
+        """Add a line of the log. Numbers that curves do not need are not decoded. StorageError for a newer format,
+        DataError for a line that no version wrote, NotBegun for one about an attempt that has not begun."""
         try:
-            event = line.event()
+            if line.kind == "validated":
+                self._validated(*curve_of(line.head))
+            else:
+                self.add(line.event())
         except (KeyError, TypeError) as error:
             raise StorageError(messages.EVENT_OF_NEWER_VERSION(line=line.number, kind=line.kind)) from error
-        self.add(event)
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise DataError(messages.LINE_DAMAGED(line=line.number, reason=one_line(error))) from error
 
     def add(self, event: Event) -> None:
-        """Add an event. StorageError for the log of a newer version, UsageError for an attempt that has not begun."""
+        """Add an event. StorageError for the log of a newer version, NotBegun for an attempt that has not begun."""
         self.seen = event.at
         match event:
             case Opened():
@@ -145,7 +152,7 @@ class StudyHistory:
     def _opened(self, event: Opened) -> None:
         if event.format > FORMAT:
             raise StorageError(
-                messages.LOG_OF_NEWER_VERSION(study=event.record.name, got=event.format, known=FORMAT)
+                messages.LOG_OF_NEWER_VERSION(got=event.format, known=FORMAT)
             )
         self.began = self.began or event.at
         self.record, self.status = event.record, None
@@ -167,12 +174,12 @@ class StudyHistory:
 
     def _attempt(self, name: str) -> ReadAttempt:
         if name not in self.read_attempts:
-            raise UsageError(messages.ATTEMPT_UNKNOWN(attempt=name))
+            raise NotBegun(messages.ATTEMPT_UNKNOWN(attempt=name))
         return self.read_attempts[name]
 
 
 SNAPSHOT_FILE = ".study.snapshot.json"
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass
@@ -202,14 +209,18 @@ def write_snapshot(folder: Path, known: KnownLog) -> None:
         "record": None if history.record is None else asdict(history.record),
         "parts": parts.all, "attempts": attempts,
     }
+    content = json.dumps(plain, separators=(",", ":")).encode()
     with suppress(StorageError):
-        write_whole(folder / SNAPSHOT_FILE, json.dumps(plain, separators=(",", ":")).encode(), durable=False)
+        write_whole(folder / SNAPSHOT_FILE, b"%08x " % zlib.crc32(content) + content, durable=False)
 
 
 def read_snapshot(folder: Path) -> KnownLog | None:
-    """The snapshot; None if there is none of this version."""
+    """The snapshot; None if there is none of this version that is whole."""
     try:
-        plain: Any = json.loads((folder / SNAPSHOT_FILE).read_bytes())
+        content = (folder / SNAPSHOT_FILE).read_bytes()
+        if content[:9] != b"%08x " % zlib.crc32(content[9:]):
+            return None
+        plain: Any = json.loads(content[9:])
         if plain["format"] != _FORMAT:
             return None
         history = StudyHistory()

@@ -65,7 +65,7 @@ class LiveBoard:
     ) -> None:
         self._store, self._source, self._mlflow_url, self._told = store, source, mlflow_url, told
         self._next_look = float("-inf")
-        self._attempts: list[Sequence[AttemptRecord]] = []
+        self._read: tuple[dict[str, Sequence[AttemptRecord]], dict[str, str]] = {}, {}
         self._made: _Made | None = None
         self._page: tuple[Live, bytes] | None = None
         self._process, self._number = secrets.token_hex(4), 0
@@ -90,38 +90,42 @@ class LiveBoard:
         began = time.monotonic()
         if self._made is not None and began < self._next_look:
             return self._made
-        attempts: list[Sequence[AttemptRecord]] = [self._store.attempts(study) for study in self._source.studies]
-        if self._made is None or attempts != self._attempts:
-            self._made, self._attempts = self._make(attempts), attempts
+        read = self._attempts(), dict(self._store.left_out)
+        if self._made is None or read != self._read:
+            self._made, self._read = self._make(read[0]), read
         ended = time.monotonic()
         self._next_look = ended + max(PAUSE_S, SHARE * (ended - began))
         return self._made
 
-    def _make(self, attempts: Sequence[Sequence[AttemptRecord]]) -> _Made:
+    def _attempts(self) -> dict[str, Sequence[AttemptRecord]]:
+        """By study. Of several, one that cannot be read is left out."""
+        def read(study: str) -> tuple[str, Sequence[AttemptRecord]]:
+            return study, self._store.attempts(study)
+
+        studies = self._source.studies
+        return dict(self._store.readable(studies, read) if self._source.is_several else map(read, studies))
+
+    def _make(self, attempts: Mapping[str, Sequence[AttemptRecord]]) -> _Made:
         shown = self._built(attempts)
-        every = [attempt for of_study in attempts for attempt in of_study]
+        every = [attempt for of_study in attempts.values() for attempt in of_study]
         runs = shown_runs(self._store, boards_of(shown).boards, every, mlflow_url=self._mlflow_url)
         self._number += 1
         return _Made(shown, runs, Update(f'"{self._process}-{self._number}"', to_update(shown, runs=runs).encode()))
 
-    def _built(self, attempts: Sequence[Sequence[AttemptRecord]]) -> Shown:
+    def _built(self, attempts: Mapping[str, Sequence[AttemptRecord]]) -> Shown:
         source = self._source
-        records = self._store.studies()
+        records = [self._store.record(study) for study in attempts]
         own = {record.name: str(record.config.get("baseline", "")) for record in records}
         if not source.is_several:
-            (study,), (of_study,) = source.studies, attempts
-            if study not in own:
-                raise UsageError(messages.STUDY_GONE(study=study))
+            ((study, of_study),) = attempts.items()
             board = build(of_study, baseline=source.baseline or own[study], target_share=source.target_share)
             return self._completed(board, records)
-        named = [
-            StudyAttempts(study, own.get(study, ""), of_study)
-            for study, of_study in zip(source.studies, attempts, strict=True)
-        ]
-        if not any(attempts):
+        named = [StudyAttempts(study, own[study], of_study) for study, of_study in attempts.items()]
+        if not any(attempts.values()):
             raise UsageError(messages.NO_ATTEMPTS(where="this store"))
         found = build_many(named, baseline=source.baseline, target_share=source.target_share)
-        return replace(found, boards=tuple(self._completed(board, records) for board in found.boards))
+        boards = tuple(self._completed(board, records) for board in found.boards)
+        return replace(found, boards=boards, notes=(*found.notes, *self._store.left_out.values()))
 
     def _completed(self, board: Leaderboard, records: Sequence[StudyRecord]) -> Leaderboard:
         return with_recalls(self._told(board, records), self._store)

@@ -160,7 +160,8 @@ class StudyServer:
         studies = [(name, _address(name), f"{_address(name)}/galleries") for name in known]
         why = "No study has been started yet."
         return HTMLResponse(
-            render("index.html.j2", title="Studies", links=links, studies=studies, why=why, seconds=30)
+            render("index.html.j2", title="Studies", links=links, studies=studies, why=why, seconds=30,
+                   left_out=list(self._store.left_out.values()))
         )
 
     def _galleries(self, request: Request) -> Response:

@@ -184,7 +184,7 @@ def _read(url: str) -> tuple[Holder, ObjectState]:
         if found is None:
             raise StorageError(messages.LEASE_REMOVED(url=url))
         return Holder(**json.loads(found[0])), found[1]
-    except (DataError, ValueError, TypeError) as error:
+    except (DataError, ValueError, TypeError, RecursionError) as error:
         raise StorageError(messages.LEASE_DAMAGED(url=url, reason=one_line(error))) from error
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from vsetune.config.plugin_import import Source, changed_files, read_source, source_of
 from vsetune.config.plugins import Plugin, known_plugins, load_module, load_plugin
-from vsetune.errors import ConfigError, Problem, StorageError
+from vsetune.errors import ConfigError, DataError, Problem, StorageError
 from vsetune.storage.home_files import bring_mirrored
 from vsetune.storage.whole_files import make_folder, move_in_place, read_json, write_json
 from vsetune.study import messages
@@ -226,7 +226,7 @@ def _read(folder: Path) -> KeptPlugin | None:
     """The copy in a folder; None if its note is not in the form that `_keep` writes, or names a path outside."""
     try:
         note = _Note.model_validate(read_json(folder / _NOTE))
-    except ValidationError:
+    except (DataError, ValidationError):
         return None
     source = folder / note.source
     is_inside = "\0" not in note.source and source.resolve().is_relative_to(folder.resolve())

@@ -57,6 +57,7 @@ def range_ends(study: StudySpec, cell: Cell, configuration: Configuration) -> li
     the study would refuse the value that lies NEAR beyond it.
     """
     found = []
+    configuration = {name: value for name, value in configuration.items() if name in cell.domains}  # it may be imported
     for setting, domain in cell.domains.items():
         value = configuration.get(setting)
         end = None if value is None else near_end(domain, value)
@@ -167,7 +168,7 @@ def _text(value: Any) -> str:
 def near_end(domain: Domain, value: Any) -> End | None:
     """The end of the domain that a value is at. None if it is at no end, and for domains without order (words,
     booleans) or without values between their ends."""
-    if isinstance(value, bool | str):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     if isinstance(domain, Choices):
         numbers = _numbers(domain)
@@ -175,6 +176,8 @@ def near_end(domain: Domain, value: Any) -> End | None:
             return None
         return "low" if value == numbers[0] else "high"
     if domain.low == domain.high or (domain.integer and domain.high - domain.low < _FEWEST - 1):
+        return None
+    if domain.log and value <= 0:
         return None
     low, high = _turned(domain, domain.low), _turned(domain, domain.high)
     place = (_turned(domain, value) - low) / (high - low)

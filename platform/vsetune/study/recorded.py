@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,12 +15,12 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, DamagedCheckpoint, DataError, StaleCheckpoint, StorageError, UsageError
 from vsetune.records.events import AttemptRecord
 from vsetune.records.log import lines_of, refreshed
-from vsetune.records.studies import BEST_FILE, EXPORT_FILE, Studies, folder_of_study
+from vsetune.records.studies import BEST_FILE, Studies, export_note, folder_of_study
 from vsetune.records.study_lock import LOCK_FILE
 from vsetune.storage.addresses import shown_url
 from vsetune.storage.home_files import bring_mirrored
 from vsetune.storage.paths import remote_place
-from vsetune.storage.whole_files import read_json, safetensors_flaw
+from vsetune.storage.whole_files import safetensors_flaw
 from vsetune.study import messages
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.study.places import tracking_uri
@@ -152,27 +153,31 @@ class Finding:
 
 
 def examine(studies: Studies, study: str) -> list[Finding]:
-    """The problems of one study. StorageError when the home cannot be read."""
-    folder = folder_of_study(study)
-    found = []
+    """The problems of one study. One that cannot be read is a finding too."""
     try:
-        last = -1
-        for line in lines_of(refreshed(folder, remote_place(folder), folder / LOCK_FILE), number=0, strict=True):
-            last = line.number
-    except DataError as error:
-        return [Finding(f"study {study}", str(error).partition("; ")[0], str(error).partition("; ")[2])]
+        return _examined(studies, study)
+    except (DataError, StorageError) as error:
+        what, _, how = str(error).removeprefix(f"study {study}: ").partition("; ")
+        return [Finding(f"study {study}", what, how or "look at its folder and the home's server")]
+
+
+def _examined(studies: Studies, study: str) -> list[Finding]:
+    folder = folder_of_study(study)
+    found, last = [], -1
+    for line in lines_of(refreshed(folder, remote_place(folder), folder / LOCK_FILE), number=0, strict=True):
+        last = line.number
     for attempt in studies.attempts(study) if last >= 0 else ():
         if attempt.status not in ("finished", "pruned") or not attempt.curve:
             continue
         recorded = RecordedAttempt(attempt, folder / "trials" / attempt.start.trial)
         found += _of_weights(studies, recorded)
-    note = read_json(folder / EXPORT_FILE, most_bytes=1 << 28)
-    if isinstance(note, dict) and last >= 0 and studies.state(study).status != "running":
+    note = export_note(folder)
+    if note and last >= 0 and studies.state(study).status != "running":
         found += _of_mlflow(studies, study, note, last)
     return found
 
 
-def _of_mlflow(studies: Studies, study: str, note: dict[str, Any], last: int) -> list[Finding]:
+def _of_mlflow(studies: Studies, study: str, note: Mapping[str, Any], last: int) -> list[Finding]:
     """How MLflow's runs of an exported study differ from its log; by the note of the last export where the address that
     this went to is not known."""
     where, flush = f"study {study}", f"vsetune tracking flush {study}"

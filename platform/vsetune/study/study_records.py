@@ -15,12 +15,11 @@ from vsetune.errors import StudyConflict, UsageError
 from vsetune.records.events import Drawn
 from vsetune.records.exporter import Export, Exporter
 from vsetune.records.log import LogWriter
-from vsetune.records.studies import EXPORT_FILE, Studies, folder_of_study
+from vsetune.records.studies import Studies, export_note, folder_of_study
 from vsetune.records.study_history import StudyHistory
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch, Refusal, Sampled
 from vsetune.storage.paths import remote_place
-from vsetune.storage.whole_files import read_json
 from vsetune.study import messages
 from vsetune.study.confirmations import trial_id
 from vsetune.study.places import tracking_uri
@@ -112,7 +111,7 @@ def export_records(study: str, tracking: TrackingSpec | None, *, patience_s: flo
     with held_home(folder) as held, _opened(folder, held, uri, tracking.series) as records:
         left = records.exporter.deliver(patience_s, answer_s=_ANSWER_S)
         why = records.exporter.outage() or "it is slow; repeat"
-        return left, why, (read_json(folder / EXPORT_FILE, most_bytes=1 << 28) or {}).get("name") or study
+        return left, why, export_note(folder).get("name") or study
 
 
 def kept_names(folder: Path, files: Sequence[Path]) -> list[str]:

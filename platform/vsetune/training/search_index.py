@@ -73,7 +73,7 @@ class SearchIndex:
             captions = [_encoded(f"captions.{number}", tensors) for number in range(names["groups"])]
             encoded = EncodedSplit(_encoded("images", tensors), captions, tensors["places"], tensors["owner"])
             return cls(names["split"], encoded, names["images"], names["captions"])
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(messages.INDEX_DAMAGED(file=file, reason=type(error).__name__)) from error
 
 
