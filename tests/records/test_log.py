@@ -14,6 +14,7 @@ from refusals import refused
 from studied import BEGUN, OPENED, POINTS, attempt_of, point
 
 from vsetune.errors import DataError, StorageError
+from vsetune.records import log as logs
 from vsetune.records import messages
 from vsetune.records.events import Closed, Drawn, Ended, Validated, from_texts, to_texts
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
@@ -77,6 +78,33 @@ def test_a_damaged_line_is_left_out_by_readers_and_refused_by_the_writer(tmp_pat
     assert [line.event() for line in lines_of(path)] == [event for event in EVENTS if event is not EVENTS[2]]
     with refused(messages.LOG_DAMAGED, by=DataError, log=path):
         LogWriter(tmp_path)
+
+
+@pytest.mark.parametrize("lost", [1, 40, 400])
+def test_zeros_in_place_of_the_end_are_damage_and_nothing_is_cut_off(tmp_path: Path, lost: int) -> None:
+    path = write(tmp_path, EVENTS)
+    path.write_bytes(spoiled := path.read_bytes()[:-lost] + bytes(lost))
+    with refused(messages.LOG_DAMAGED, by=DataError, log=path):
+        LogWriter(tmp_path)
+    assert path.read_bytes() == spoiled
+
+
+def test_a_disk_that_refuses_the_log_for_long_ends_its_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    writer = LogWriter(tmp_path, on_overtaken=heard.append)
+    writer.append(EVENTS[0])
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / LOG_FILE).stat().st_size + 10, limit[1]))
+    try:
+        writer.append(EVENTS[1])
+        assert heard == []
+        monkeypatch.setattr(logs, "_PATIENCE_S", 0.0)
+        writer.append(EVENTS[2])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert [str(writer.path) in why for why in heard] == [True]
+    writer.close()
+    assert written(tmp_path) == EVENTS[:3]
 
 
 def test_a_line_that_is_missing_between_two_others_is_damage(tmp_path: Path) -> None:

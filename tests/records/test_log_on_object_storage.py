@@ -293,3 +293,19 @@ def test_lines_that_the_server_contradicts_are_kept_beside_the_log(
     assert on_disk.read_bytes() == other.path.read_bytes()
     (kept,) = on_disk.parent.glob("study.log.superseded-*")
     assert before.splitlines(keepends=True)[0] + kept.read_bytes() == before
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda raw: raw[:60] + bytes([raw[60] ^ 1]) + raw[61:], lambda raw: raw[: len(raw) // 2] + bytes(len(raw) // 2),
+], ids=["a bit", "half of it zeros"])
+def test_a_copy_that_this_disk_damaged_is_mended_from_the_server(
+    on_disk: Path, writer: Callable[..., LogWriter], spoil: Callable[[bytes], bytes]
+) -> None:
+    writer("moved").close()
+    before = on_disk.read_bytes()
+    on_disk.write_bytes(spoil(before))
+    log = writer("moved")
+    assert log.last == 2
+    log.close()
+    assert on_disk.read_bytes() == before
+    assert list(on_disk.parent.glob("*superseded*")) == []
