@@ -88,8 +88,8 @@ NIGHT_ALERTS = (
     Alert(
         "VsetuneNightlyRegression", f"sum by (nightly) ({_REGRESSED}) > 0", "0m", "warning",
         "nightly {{ $labels.nightly }}: {{ $value }} measures of cells are worse than their own nights",
-        "the report of the night names the first suspects; vsetune nightly bisect finds the commit, vsetune nightly "
-        "accept moves the line where the change is meant",
+        "the report of the night names the first suspects; git bisect run vsetune nightly check finds the commit, "
+        "vsetune nightly accept accepts a change that is meant",
     ),
     Alert(
         "VsetuneNightlyCouldNotRun", f"max by (nightly) ({nights.EXIT_CODE.in_prometheus}) == 2", "0m", "critical",

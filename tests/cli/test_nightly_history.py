@@ -1,4 +1,4 @@
-"""`vsetune nightly history`, `accept` and `bisect`, as commands: what they print, and their exit codes."""
+"""`vsetune nightly history`, `accept` and `check`, as commands: what they print, and their exit codes."""
 
 from __future__ import annotations
 
@@ -122,11 +122,14 @@ def test_an_accepted_change_and_its_reason_stay_in_the_history(vsetune, history)
     assert vsetune(*words[:-1], "first_losses", "--cell", CELL).code == 0
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["bisect", "--measure", "no_such"], ["no_such"]),
-    (["bisect", "--measure", "epoch_time", "--good", "no such revision", "--bad", "HEAD"], ["no such revision"]),
-    (["bisect", "--measure", "epoch_time", "--seeds", "21"], [messages.MISUSE, "--seeds", "20"]),
-    (["bisect", "--measure", "epoch_time", "--seeds", "2"], [messages.MISUSE, "--seeds", "3"]),
+@pytest.mark.parametrize(("words", "code"), [
+    ((), "VSE-G540"), (("--measure", "no_such"), "no_such"), (("--cell", "no.such"), "no.such"),
 ])
-def test_a_search_that_cannot_be_made_is_refused(vsetune, sweep, words, said) -> None:
-    assert vsetune("nightly", words[0], str(sweep), *words[1:]).refused(*said)
+def test_a_check_that_cannot_be_made_leaves_with_125_which_git_bisect_skips(vsetune, sweep, history, words, code):
+    if code == "VSE-G540":
+        for file in (history.folder / "reports").iterdir():
+            file.unlink()
+    said = vsetune("nightly", "check", str(sweep), *words)
+    assert (said.code, said.out.split(": ")[-1]) == (125, "cannot be judged\n")
+    assert code in said.err
+    assert vsetune("nightly", "check", str(sweep.parent / "none.yaml")).code == 125

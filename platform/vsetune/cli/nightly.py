@@ -15,18 +15,17 @@ from rich.text import Text
 from vsetune.cli import messages
 from vsetune.cli.options import Cluster, Json, flag, require_known
 from vsetune.cli.output import complain, inform, interruptible, print_json, results, stderr
-from vsetune.errors import UsageError
-from vsetune.nightly.bisecting import FEWEST_PAIRS, MOST_PAIRS
+from vsetune.errors import UsageError, VsetuneError, one_line
 from vsetune.nightly.night import BY_NAME, FIRST_LOSSES
 from vsetune.nightly.nightly_spec import NightlySpec, load_nightly
 from vsetune.storage.paths import home, remote_home
 from vsetune.study.stopping import sigterm_like_ctrl_c
+from vsetune.version import git_revision
 
 if TYPE_CHECKING:
-    from vsetune.nightly.bisecting import Bisected, Tried
     from vsetune.nightly.history import History
     from vsetune.nightly.lines import PastNight, Stream
-    from vsetune.nightly.night import NightReport
+    from vsetune.nightly.night import NightReport, ReportRow
 
 
 app = typer.Typer(
@@ -86,7 +85,6 @@ def accept(
 ) -> None:
     """Move the line after an intended change: nights before it no longer count for what is named."""
     from vsetune.nightly.lines import Wish, accept_change
-    from vsetune.version import git_revision
 
     name, past = _sweep(sweep)
     done = accept_change(past, name, Wish(reason, measure, cell, date), git_revision())
@@ -96,61 +94,38 @@ def accept(
     )
 
 
-@app.command(epilog="Example: vsetune nightly bisect studies/nightly.yaml --measure first_losses")
-def bisect(
-    file: NightlyFile,
-    measure: Annotated[str, typer.Option(help="first_losses, epoch_time, best_m_recall, ...", show_default=False)],
-    cell: Annotated[
-        str | None, typer.Option(help="network.loss; default: where the last report has the largest change")
-    ] = None,
-    good: Annotated[
-        str | None, typer.Option(metavar="REVISION", help="default: of the last night before the change")
-    ] = None,
-    bad: Annotated[str | None, typer.Option(metavar="REVISION", help="default: of the last night, or HEAD")] = None,
-    seeds: Annotated[
-        int, typer.Option(
-            min=FEWEST_PAIRS, max=MOST_PAIRS,
-            help="of a measure: runs of each revision at least; those of a whole trial each with another seed",
-        )
-    ] = FEWEST_PAIRS,
-    as_json: Json = False,
-) -> None:
-    """Find the commit that changed a measure, by measuring revisions in between. An interrupted search goes on.
+_STYLES = {"regression": "red", "changed": "red", "improvement": "green", "missing": "yellow"}
+_SIDES = {"good": 0, "bad": 1, "cannot be judged": 125}
 
-    Every revision runs in a worktree of its own, beside the good one, as often as it takes to distinguish them.
 
-    Exit codes: 0 found, 1 good and bad do not differ or one of them cannot run, 2 the input is wrong, 130 interrupted.
+@app.command(epilog="Example: git bisect run vsetune nightly check studies/nightly.yaml --measure step_time")
+def check(file: NightlyFile, measure: OneMeasure = None, cell: OneCell = None) -> None:
+    """Measure the current checkout against the last night without an alarm, for `git bisect run`.
+
+    first_losses, step_time and step_wall_time take seconds; other measures train the night's trials.
+
+    Exit codes: 0 good, 1 bad, 125 cannot be judged (git bisect then skips the commit), 130 interrupted.
     """
-    from vsetune.nightly.blaming import Question, answerable, search
+    with interruptible("the same command goes on"), sigterm_like_ctrl_c():
+        try:
+            rows, side = _checked(file, measure, cell)
+        except Exception as error:  # any failure of a commit: git would take another exit code as bad
+            complain("error", error.problem if isinstance(error, VsetuneError) else one_line(error))
+            rows, side = [], "cannot be judged"
+    show_rows([row for row in rows if row.verdict in _STYLES or measure is not None])
+    results.out(f"{git_revision()[:12]}: {side}")
+    raise typer.Exit(_SIDES[side])
+
+
+def _checked(file: Path, measure: str | None, cell: str | None) -> tuple[list[ReportRow], str]:
+    from vsetune.nightly.checking import checked_rows, side_of
     from vsetune.nightly.history import History, nightly_folder
-    from vsetune.nightly.revisions import Repository
 
-    spec, repository = load_nightly(file), Repository()
-    folder = nightly_folder(spec.nightly)
-    past = History(folder)
+    spec = load_nightly(file)
+    past = History(nightly_folder(spec.nightly))
     past.fetch()
-    asked = answerable(Question(file, measure, cell, good, bad, seeds), spec, past, repository)
-    count = len(asked.after)
-    inform(
-        f"{measure}{f' of {asked.cell}' if asked.cell else ''}: {count} commits after {asked.good.short} up to "
-        f"{asked.after[-1].short}, about {max(count - 1, 0).bit_length()} of them to measure"
-    )
-
-    def report(tried: Tried, left: int) -> None:
-        inform(f"{tried.side}: {tried.commit.short} {tried.commit.subject[:60]}: {tried.text}; {left} left")
-
-    with interruptible("the same command goes on with what was measured"), sigterm_like_ctrl_c():
-        found = search(asked, spec, folder / "bisect", repository, say=inform, tell=report)
-    if as_json:
-        print_json(asdict(found))
-        return
-    results.print(_table_of_tried(found, [commit.hash for commit in asked.after]))
-    if len(found.suspects) == 1:
-        results.out(f"changed by {found.suspects[0].text}")
-    else:
-        results.out(f"changed by one of these {len(found.suspects)}; all but the last cannot run:")
-        for commit in found.suspects:
-            results.out(f"  {commit.text}")
+    rows = checked_rows(spec, past, measure=measure, cell=cell, where=str(file), console=stderr)
+    return rows, side_of(rows)
 
 
 def _sweep(file_or_name: str) -> tuple[str, History]:
@@ -196,22 +171,6 @@ def _table_of_streams(found: Sequence[Stream], measure: str) -> Table:
     return table
 
 
-def _table_of_tried(found: Bisected, order: Sequence[str]) -> Table:
-    """Commits from the good revision to the bad one. order: hashes, oldest first."""
-    table = Table(
-        Column("revision", no_wrap=True), Column("date", no_wrap=True), Column("subject", overflow="fold"), "is",
-        Column("because", overflow="fold"),
-    )
-    between = sorted(found.tried, key=lambda each: order.index(each.commit.hash))
-    for tried in (found.good, *between, found.bad):
-        commit = tried.commit
-        table.add_row(commit.short, commit.date[:10], commit.subject, tried.side, tried.text)
-    return table
-
-
-_STYLES = {"regression": "red", "changed": "red", "improvement": "green", "missing": "yellow"}
-
-
 @app.command(epilog="Example: vsetune nightly run studies/nightly.yaml")
 def run(
     file: NightlyFile,
@@ -248,16 +207,21 @@ def schema() -> None:
 
 def show_report(report: NightReport, *, show_all: bool) -> None:
     """Print the rows worth reading and the headline to stdout, notes to stderr. show_all: quiet rows too."""
-    rows = [row for row in report.rows if show_all or row.verdict in _STYLES]
-    if rows:
-        table = Table(
-            Column("cell", overflow="fold"), Column("tonight", overflow="fold"), Column("verdict", no_wrap=True),
-            Column("first suspect", overflow="fold"),
-        )
-        for row in rows:
-            verdict = Text(row.verdict, style=_STYLES.get(row.verdict, ""))
-            table.add_row(row.cell, row.text, verdict, row.suspects[0] if row.suspects else "")
-        results.print(table)
+    show_rows([row for row in report.rows if show_all or row.verdict in _STYLES])
     results.out(f"{report.nightly} {report.date}: {report.headline}")
     for note in report.notes:
         inform(f"note: {note}")
+
+
+def show_rows(rows: Sequence[ReportRow]) -> None:
+    """Print rows as a table; nothing without rows."""
+    if not rows:
+        return
+    table = Table(
+        Column("cell", overflow="fold"), Column("tonight", overflow="fold"), Column("verdict", no_wrap=True),
+        Column("first suspect", overflow="fold"),
+    )
+    for row in rows:
+        verdict = Text(row.verdict, style=_STYLES.get(row.verdict, ""))
+        table.add_row(row.cell, row.text, verdict, row.suspects[0] if row.suspects else "")
+    results.print(table)

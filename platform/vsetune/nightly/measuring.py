@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from vsetune.metrics.curves import Curve, best_of_curve
 from vsetune.metrics.efficiency import epochs_to_target
 from vsetune.nightly.first_steps import FirstSteps
-from vsetune.nightly.night import MEASURES, STEP_TIMES, CellNight
+from vsetune.nightly.night import BY_NAME, MEASURES, STEP_TIMES, CellNight
 from vsetune.records.events import AttemptRecord
 
 _OF_SUMMARY = {
@@ -38,12 +38,12 @@ def cell_nights(
     }
 
 
-def unmeasured(name: str, cell: CellNight, first: FirstSteps) -> Iterator[str]:
-    """A line for each measurement that is missing of a cell."""
+def unmeasured(name: str, cell: CellNight, first: FirstSteps, measures: Iterable[str] = BY_NAME) -> Iterator[str]:
+    """A line for each measurement that is missing of a cell. measures: names of those that should be there."""
     if cell.trouble is not None:
         yield f"{name}: {cell.trouble}"
     else:
-        missing = [measure.name for measure in MEASURES if measure.name not in cell.values]
+        missing = [measure for measure in measures if measure not in cell.values]
         if missing:
             yield f"{name}: no finite {', '.join(missing)}"
     if "problem" in first.get(name, {}):

@@ -37,11 +37,8 @@ def report_of(
     if tonight.state == "failed":
         return unjudged_report(spec, tonight, (tonight.problems or ("nothing was measured",))[0], notes)
     try:
-        accepted = history.accepted()
-        rows = judged_rows(
-            earlier, tonight, list(tonight.cells), accepted, _tolerance(spec), _reported(history, earlier, tonight)
-        )
-        count = _nights_in_line(earlier, tonight, accepted)
+        rows = judge_night(spec, earlier, tonight, history)
+        count = _nights_in_line(earlier, tonight, history.accepted())
     except Exception as error:  # a night that cannot be judged is reported like one that could not run
         _log.debug("nightly %s: the night of %s cannot be judged", spec.nightly, tonight.date, exc_info=error)
         later = f"; the same command with --date {tonight.date} then judges what was measured"
@@ -52,6 +49,13 @@ def report_of(
         line = f"the night is not complete; {line}"
     notes += [*history.problems, *(row.suspects_note for row in rows if row.suspects_note), *_alike(rows)]
     return _report(spec, tonight, line, notes, rows, count, _exit_code(tonight, rows))
+
+
+def judge_night(spec: NightlySpec, nights: Sequence[Night], tonight: Night, history: History) -> list[ReportRow]:
+    """The rows of tonight against the nights before it. DataError: the accepted changes cannot be read."""
+    earlier = [night for night in nights if night.date < tonight.date]
+    reported = _reported(history, earlier, tonight)
+    return judged_rows(earlier, tonight, list(tonight.cells), history.accepted(), _tolerance(spec), reported)
 
 
 def unjudged_report(spec: NightlySpec, tonight: Night, reason: str, notes: Sequence[str]) -> NightReport:

@@ -1,10 +1,8 @@
-"""The git repository of the running code: its commits, older work trees, and the commits that change what runs."""
+"""The commits between two nights that change what runs: the suspects."""
 
 from __future__ import annotations
 
 import ast
-import os
-import shutil
 import subprocess
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -14,135 +12,12 @@ from typing import Any
 
 import yaml
 
-from vsetune.errors import UsageError, VsetuneError, one_line
-from vsetune.nightly import messages
-from vsetune.storage.hashes import fingerprint_of
+from vsetune.errors import one_line
 from vsetune.version import PACKAGE_FOLDER
-
-_FIELDS = "%H%x1f%s%x1f%an%x1f%cI"
-_DEPENDENCY_FILES = ("pyproject.toml", "constraints.txt")
-
-
-@dataclass(frozen=True)
-class Commit:
-    """hash: 40 digits. date: ISO time of the commit."""
-
-    hash: str
-    subject: str
-    author: str
-    date: str
-
-    @property
-    def short(self) -> str:
-        return self.hash[:10]
-
-    @property
-    def text(self) -> str:
-        """One line for display."""
-        return f"{self.short} {self.subject} ({self.author}, {self.date[:10]})"
-
-
-class Repository:
-    """A git repository. root: its top folder. source: path of the package's parent below it."""
-
-    def __init__(self, package: Path = PACKAGE_FOLDER) -> None:
-        """UsageError where git is missing or does not know the files of `package`."""
-        if shutil.which("git") is None:
-            raise UsageError(messages.NO_GIT())
-        top = _git(package, "rev-parse", "--show-toplevel")
-        if top is None or not _git(package, "ls-files", "--", "."):
-            raise UsageError(messages.NOT_A_CLONE(folder=package))
-        self.root = Path(top)
-        self.source = package.resolve().parent.relative_to(self.root.resolve())
-
-    def require_clean(self) -> None:
-        """UsageError when tracked files differ from HEAD: edited code belongs to no revision."""
-        changed = _git(self.root, "status", "--porcelain", "--untracked-files=no") or ""
-        if changed:
-            files = [line[3:] for line in changed.splitlines()]
-            more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-            raise UsageError(messages.EDITED(folder=self.root, files=f"{files[0].strip()}{more}"))
-
-    def resolve(self, text: str, *, named: str) -> str:
-        """The full hash of a revision. named: the option or place it comes from. UsageError for an unknown revision."""
-        words = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}"]
-        found = _git(self.root, *words) if text.strip() else None
-        if found is None:
-            raise UsageError(messages.NO_REVISION(named=named, got=text[:60], folder=self.root))
-        return found
-
-    def commit(self, revision: str) -> Commit:
-        """The commit of a revision. VsetuneError when git fails."""
-        return _commit(self._log("-1", revision)[0])
-
-    def between(self, good: str, bad: str) -> list[Commit]:
-        """Commits after `good` up to and with `bad`, oldest first, along first parents.
-
-        UsageError when they are the same, or `good` is not an ancestor of `bad`.
-        """
-        if good == bad:
-            raise UsageError(messages.SAME_REVISION(revision=good[:10]))
-        if _git(self.root, "merge-base", "--is-ancestor", good, bad) is None:
-            raise UsageError(messages.NOT_AN_ANCESTOR(good=good[:10], bad=bad[:10]))
-        return [_commit(line) for line in self._log("--first-parent", "--reverse", f"{good}..{bad}")]
-
-    def dependencies(self, revision: str | None) -> str:
-        """A hash of the packages that a revision requires; None is the working tree."""
-        texts = {name: self._content(revision, name) for name in _DEPENDENCY_FILES}
-        project = _project(texts["pyproject.toml"])
-        asked = {key: project.get(key) for key in ("requires-python", "dependencies", "optional-dependencies")}
-        return fingerprint_of({"project": asked, "constraints": texts["constraints.txt"]})
-
-    def add_tree(self, revision: str, folder: Path) -> None:
-        """Check out a revision as a work tree in `folder`. VsetuneError when git fails."""
-        self.remove_tree(folder)
-        _require(self.root, "worktree", "add", "--quiet", "--detach", "--force", str(folder), revision)
-
-    def remove_tree(self, folder: Path) -> None:
-        """Remove a work tree in any state, from disk and from the repository's list."""
-        if folder.exists():
-            _git(self.root, "worktree", "remove", "--force", str(folder))
-            shutil.rmtree(folder, ignore_errors=True)
-        _git(self.root, "worktree", "prune")
-
-    def _content(self, revision: str | None, name: str) -> str:
-        if revision is not None:
-            return _git(self.root, "show", f"{revision}:{name}") or ""
-        file = self.root / name
-        return file.read_text(encoding="utf-8").strip("\n") if file.is_file() else ""
-
-    def _log(self, *words: str) -> list[str]:
-        return _require(self.root, "log", f"--format={_FIELDS}", *words, "--").splitlines()
-
-
-def _commit(line: str) -> Commit:
-    return Commit(*line.split("\x1f"))
-
-
-def _project(text: str) -> dict[str, object]:
-    try:
-        project = tomllib.loads(text).get("project", {})
-    except tomllib.TOMLDecodeError:
-        return {"broken": text}
-    return dict(project)
 
 
 def _run_git(folder: Path, words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, check=False, **options)
-
-
-def _git(folder: Path, *words: str) -> str | None:
-    """The output of git; None when it fails."""
-    done = _run_git(folder, words)
-    return os.fsdecode(done.stdout).strip("\n") if done.returncode == 0 else None
-
-
-def _require(folder: Path, *words: str) -> str:
-    done = _run_git(folder, words)
-    if done.returncode != 0:
-        reason = " ".join(os.fsdecode(done.stderr).split()) or f"exit code {done.returncode}"
-        raise VsetuneError(messages.GIT_FAILED(command=" ".join(words[:2]), reason=reason))
-    return os.fsdecode(done.stdout).strip("\n")
 
 
 MOST_SUSPECTS = 5

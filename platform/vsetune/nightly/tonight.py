@@ -21,7 +21,7 @@ from vsetune.nightly.first_steps import take_first_steps
 from vsetune.nightly.history import History, nightly_folder
 from vsetune.nightly.lines import newer_than
 from vsetune.nightly.measuring import calibration_of, cell_nights, conditions_of, unmeasured
-from vsetune.nightly.night import Night, NightReport
+from vsetune.nightly.night import BY_NAME, STEP_TIMES, Night, NightReport
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.nightly.reporting import report_of, unjudged_report
 from vsetune.records.events import AttemptRecord
@@ -101,7 +101,7 @@ def _ran(plan: NightPlan, night: Night, history: History) -> Night:
     problems: list[str] = []
     try:
         history.keep(night)
-        night = _measured(plan, night, problems)
+        night = measured_night(plan, night, problems)
     except Exception as error:  # any failure must reach the report
         if not isinstance(error, UsageError | VsetuneError | OSError):
             _log.exception("nightly %s: the night of %s failed", plan.spec.nightly, plan.date)
@@ -116,26 +116,33 @@ def _ran(plan: NightPlan, night: Night, history: History) -> Night:
     return night
 
 
-def _measured(plan: NightPlan, night: Night, problems: list[str]) -> Night:
+def measured_night(
+    plan: NightPlan, night: Night, problems: list[str], *, cell: str | None = None, trains: bool = True
+) -> Night:
+    """The night with its measurements; what is missing is added to the problems. cell: only this one. trains: whole
+    trials; otherwise the first steps alone."""
     spec, console = plan.spec, plan.console
-    study = spec.study(night.study, list(night.seeds))
-    prepared = replace(prepare_spec(study, console, where=plan.where), calibrates=True)
-    names = [cell.name for cell in prepared.cells]
+    chosen = spec if cell is None else spec.model_copy(update={"cells": [cell]})
+    prepared = prepare_spec(chosen.study(night.study, list(night.seeds)), console, where=plan.where)
+    names = [each.name for each in prepared.cells]
     with console.status("taking the first steps"):
         first = take_first_steps(
             prepared.spec, prepared.cells, steps=spec.first_steps.steps, seed=spec.first_steps.seed
         )
-    outcome = run_study(prepared, resume=True, retry_failed=True, address=plan.address, console=console)
-    cells = cell_nights(outcome.attempts, names, seeds=spec.seeds, target=spec.target, first=first)
-    problems += [line for name in names for line in unmeasured(name, cells[name], first)]
-    problems += _of_the_run(outcome, study.study)
+    outcome = run_study(
+        replace(prepared, calibrates=True), resume=True, retry_failed=True, address=plan.address, console=console
+    ) if trains else None
+    attempts = outcome.attempts if outcome is not None else ()
+    cells = cell_nights(attempts, names, seeds=len(night.seeds) if trains else 0, target=spec.target, first=first)
+    taken = list(BY_NAME) if trains else STEP_TIMES
+    problems += [line for name in names for line in unmeasured(name, cells[name], first, taken)]
+    problems += _of_the_run(outcome, night.study) if outcome is not None else []
     complete = [name for name in names if cells[name].trouble is None]
     has_losses = not any("problem" in each for each in first.values())
-    is_whole = has_losses and len(complete) == len(names) and not outcome.undelivered
+    is_whole = has_losses and len(complete) == len(names) and not (outcome is not None and outcome.undelivered)
     return replace(
         night, state="complete" if is_whole else "partial" if complete else "failed", cells=cells,
-        conditions=conditions_of_night(spec, prepared, outcome.attempts),
-        calibration_seconds=calibration_of(outcome.attempts),
+        conditions=conditions_of_night(spec, prepared, attempts), calibration_seconds=calibration_of(attempts),
     )
 
 

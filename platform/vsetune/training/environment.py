@@ -41,7 +41,7 @@ def describe_environment(training: TrainingSpec, *, device: torch.device, data_f
     }
     if device.type == "cuda":
         described["cuda"] = str(torch.version.cuda)
-    return described | {f"package_{name}": version for name, version in _versions().items()}
+    return described | {f"package_{name}": version for name, version in package_versions().items()}
 
 
 def processor_name() -> str:
@@ -55,7 +55,8 @@ def processor_name() -> str:
 
 
 @cache
-def _versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
+    """Versions of the packages that results depend on, by name; ours included."""
     found = {"vsetune": __version__}
     for name in _PACKAGES:
         try:
