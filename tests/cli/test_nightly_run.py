@@ -44,7 +44,7 @@ def test_a_date_that_is_none_is_refused(vsetune, sweep, date) -> None:
 def test_what_is_not_quiet_is_shown_and_the_rest_on_demand(capsys) -> None:
     row = ReportRow(
         "vsepp.lmh", BY_NAME["epoch_time"], "regression", ("2026-01-02",), (140.0,), 140.0, 100.0, 95.0, 105.0, 0.4,
-        "2026-01-02", "band", ("abc1234 a slower step",), "time per epoch: +40 % worse",
+        "2026-01-02", ("abc1234 a slower step",), "time per epoch: +40 % worse",
     )
     quiet = replace(row, verdict="quiet", text="as usual", suspects=())
     report = NightReport(

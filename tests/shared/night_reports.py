@@ -61,7 +61,7 @@ def short_report() -> NightReport:
     """One regression whose cell and suspect were written by somebody who means harm, and one quiet row."""
     measure, days = BY_NAME["best_m_recall"], ["2026-11-20", TONIGHT]
     rows = [
-        ReportRow(HOSTILE, measure, "regression", days, [61.0, 58.0], 58.0, 61.0, 60.0, 62.0, -3.0, TONIGHT, "band",
+        ReportRow(HOSTILE, measure, "regression", days, [61.0, 58.0], 58.0, 61.0, 60.0, 62.0, -3.0, TONIGHT,
                   (HOSTILE,), HOSTILE),
         ReportRow("vsepp.lmh", measure, "quiet", days, [61.0, 61.2], 61.2, 61.0, 60.0, 62.0, 0.2),
     ]
@@ -93,19 +93,19 @@ def _changes(rows: Sequence[ReportRow]) -> dict[tuple[str, str], ReportRow]:
     found = {(row.cell, row.measure.name if row.measure else ""): row for row in rows}
     changed = {
         ("vsepp.lseh", "best_m_recall"): replace(
-            _moved(found["vsepp.lseh", "best_m_recall"], -2.9, 3), verdict="regression", found_by="drift",
+            _moved(found["vsepp.lseh", "best_m_recall"], -2.9, 3), verdict="regression",
             suspects=("9d0c2b4 Weight the hardest negative once (A. Writer, 2026-11-18)",
                       "51be77a Read shards in two threads (B. Writer, 2026-11-18)"),
-            text="best M-Recall: −2.9 points worse, a drift of several nights, since 2026-11-19"),
+            text="best M-Recall: −2.9 points worse, since 2026-11-19"),
         ("sgraf.lmh", "epoch_time"): replace(
-            _moved(found["sgraf.lmh", "epoch_time"], 0.214, 1), verdict="regression", found_by="band",
+            _moved(found["sgraf.lmh", "epoch_time"], 0.214, 1), verdict="regression",
             suspects=("3f2a9c1 Normalize regions in the attention loop (C. Writer, 2026-11-20)",),
             text="time per epoch: +21.4 % worse"),
         ("sgraf.lmh", ""): replace(
-            found["sgraf.lmh", ""], verdict="changed", found_by="bits", since=TONIGHT, text="differ from step 1 on",
+            found["sgraf.lmh", ""], verdict="changed", since=TONIGHT, text="differ from step 1 on",
             suspects=("3f2a9c1 Normalize regions in the attention loop (C. Writer, 2026-11-20)",)),
         ("gsmn.lmh", "start_time"): replace(
-            _moved(found["gsmn.lmh", "start_time"], -0.62, 2), verdict="improvement", found_by="band",
+            _moved(found["gsmn.lmh", "start_time"], -0.62, 2), verdict="improvement",
             text="time to start a trial: −62.0 % better, since 2026-11-20"),
     }
     for row in rows:

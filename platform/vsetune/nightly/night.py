@@ -103,9 +103,6 @@ FIRST_LOSSES = "first_losses"
 """The losses of the first steps (`first_steps.steps`, 20 by default) at a fixed seed, and the recalls after them: equal
 bit for bit, or changed. No band, no tolerance."""
 
-ALL_CELLS = "all cells"
-"""Cell name in rows about the mean over all cells of a measure."""
-
 BY_NAME = {measure.name: measure for measure in MEASURES}
 
 
@@ -133,14 +130,13 @@ losses differ from the line's. missing: not measured tonight."""
 class ReportRow:
     """One cell and measure.
 
-    measure: None for the first losses. dates, values: the nights of the current line, oldest first, tonight last;
-    None where a night has no value. low, high: the band of a quiet night in the unit of the measure, None during the
-    baseline. centre: the line's location. change: tonight's (or the drift's) distance to the centre, in the unit where
-    linear, as a fraction where ratio, positive is higher. since: date of the first night that belongs to the change.
-    found_by: `band`, `drift`, `bits`, or empty. suspects: commits or conditions, most likely first, one line each.
-    suspects_note: number of commits left out, and why. autocorrelation: of successive quiet nights of the
-    measure. text: the verdict in one sentence. quiet_nights: about how many more it takes to judge a measure whose band
-    is too wide. recalls_alone: the first losses are equal, the recalls after them differ.
+    measure: None for the first losses. dates, values: the nights that count and tonight, oldest first; None where a
+    night has no value. low, high: the band in the unit of the measure, None during the baseline. centre: median of the
+    quiet nights. change: distance to the centre, of tonight or of the mean of the last two nights; in the unit where
+    linear, a fraction where ratio, positive is higher. since: date of the first night of the change. suspects: commits
+    or conditions, most likely first, one line each. suspects_note: number of commits left out, and why. text: the
+    verdict in one sentence. quiet_nights: how many more it takes to judge a measure whose band is too wide.
+    recalls_alone: the first losses are equal, the recalls after them differ.
     """
 
     cell: str
@@ -154,10 +150,8 @@ class ReportRow:
     high: float | None = None
     change: float | None = None
     since: str | None = None
-    found_by: str = ""
     suspects: Sequence[str] = ()
     suspects_note: str = ""
-    autocorrelation: float = 0.0
     text: str = ""
     quiet_nights: int | None = None
     recalls_alone: bool = False

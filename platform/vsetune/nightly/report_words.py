@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from vsetune.errors import one_line
-from vsetune.nightly.night import ALL_CELLS, Measure, NightReport, ReportRow, Verdict
+from vsetune.nightly.night import Measure, NightReport, ReportRow, Verdict
 from vsetune.report.wording import NOTHING, fixed
 from vsetune.storage.addresses import masked
 
@@ -269,13 +269,12 @@ def _verdict(row: ReportRow, measure: Measure, trouble: str | None) -> str:
         return f"{now}, night {known} of the baseline"
     if row.verdict == "baseline":
         more = _count(row.quiet_nights or 1, "more quiet night")
-        return f"{now}, not judged: after {known - 1} nights a change by half would be quiet; it takes about {more}"
+        return f"{now}, not judged: after {known - 1} nights a change by half would be quiet; it takes {more}"
     if row.verdict == "quiet":
         return f"{now}, as usual ({usual})"
     how = "better" if row.verdict == "improvement" else "worse"
-    drift = ", a drift of several nights" if row.found_by == "drift" else ""
     since = f", since {row.since}" if row.since and row.since != row.dates[-1] else ""
-    return f"{change_text(row)} {how}, {now} where {usual} is usual{drift}{since}"
+    return f"{change_text(row)} {how}, {now} where {usual} is usual{since}"
 
 
 def change_text(row: ReportRow) -> str:
@@ -303,7 +302,7 @@ def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
         named = "; ".join(_named(row, with_suspect=not is_shared) for row in worse[:_MOST_NAMED])
         more = f"; and {len(worse) - _MOST_NAMED} more" if len(worse) > _MOST_NAMED else ""
         return f"{found}: {named}{more}{_suspect(worse[0]) if is_shared else ''}"
-    cells = len({row.cell for row in rows} - {ALL_CELLS})
+    cells = len({row.cell for row in rows})
     measured = sum(row.measure is not None for row in rows)
     missing = f", {counts['missing']} not measured" if counts["missing"] else ""
     better = f", {_count(counts['improvement'], 'improvement')}" if counts["improvement"] else ""
@@ -313,7 +312,7 @@ def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
             more = _count(max(row.quiet_nights or 1 for row in rows), "more quiet night")
             return (
                 f"nothing is judged yet: {_count(cells, 'cell')}, {_count(measured, 'measure')}{missing}; after "
-                f"{nights - 1} nights a change by half would be quiet, it takes about {more}"
+                f"{nights - 1} nights a change by half would be quiet, it takes {more}"
             )
         return f"baseline night {nights} of {needed}: {_count(cells, 'cell')}, {_count(measured, 'measure')}{missing}"
     quiet = counts["quiet"] - _quiet_bits(rows)

@@ -12,20 +12,14 @@ import numpy as np
 
 from vsetune.errors import UsageError, one_line
 from vsetune.nightly.history import Accepted, History
-from vsetune.nightly.judging.judge import Judgement, all_cells, judge
-from vsetune.nightly.judging.scores import Tolerance
+from vsetune.nightly.judging import Judgement, Tolerance, judge
 from vsetune.nightly.lines import changed_conditions, counts_from, interruptions, line_of
-from vsetune.nightly.night import ALL_CELLS, FIRST_LOSSES, MEASURES, Measure, Night, NightReport, ReportRow
+from vsetune.nightly.night import FIRST_LOSSES, MEASURES, Measure, Night, NightReport, ReportRow
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.nightly.report_words import headline, sentence
 from vsetune.nightly.revisions import CommitRange, Suspects, commits_in
 
 _log = logging.getLogger(__name__)
-_ALIKE = 0.2
-"""Autocorrelation at which the limits of drifts are 1.2 times those of independent nights."""
-_SURE = 1.5
-"""Standard errors of the autocorrelation, beyond those already subtracted. One independent measure in 100 exceeds them.
-"""
 
 
 def report_of(
@@ -47,7 +41,7 @@ def report_of(
     line = headline(rows, needed=spec.tolerances.baseline_nights)
     if tonight.state == "partial":
         line = f"the night is not complete; {line}"
-    notes += [*history.problems, *(row.suspects_note for row in rows if row.suspects_note), *_alike(rows)]
+    notes += [*history.problems, *(row.suspects_note for row in rows if row.suspects_note)]
     return _report(spec, tonight, line, notes, rows, count, _exit_code(tonight, rows))
 
 
@@ -94,20 +88,6 @@ def _new_line(earlier: Sequence[Night], tonight: Night) -> list[str]:
     return [f"conditions changed, {begins}: {'; '.join(changes)}"]
 
 
-def _alike(rows: Sequence[ReportRow]) -> list[str]:
-    """A line where autocorrelation widens limits clearly; none otherwise."""
-    found: dict[str, float] = {}
-    for row in rows:
-        nights = sum(value is not None for value in row.values)
-        if row.measure is not None and row.autocorrelation >= max(_ALIKE, _SURE / math.sqrt(max(nights, 1))):
-            found[row.measure.text] = max(row.autocorrelation, found.get(row.measure.text, 0.0))
-    if not found:
-        return []
-    measures = ", ".join(f"{text} ({value:.2f})" for text, value in found.items())
-    return [f"quiet nights are like those before them, by the autocorrelation of {measures}: limits are wider for it, "
-            "and slow changes are found later"]
-
-
 def _tolerance(spec: NightlySpec) -> Tolerance:
     changes = {measure.name: spec.tolerances.smallest_change_of(measure) for measure in MEASURES}
     return Tolerance(spec.tolerances.false_alarm_nights, spec.tolerances.baseline_nights, changes)
@@ -129,36 +109,27 @@ def judged_rows(
     nights: Sequence[Night], tonight: Night, cells: Sequence[str], accepted: Sequence[Accepted], tolerance: Tolerance,
     reported: Reported,
 ) -> list[ReportRow]:
-    """A row for every cell and measure, one for the first losses of every cell, and one for every measure over all
-    cells, which shows a small change common to all cells first.
-
-    nights: all earlier nights, under any conditions. cells: of tonight's file, in its order.
-    """
+    """A row for every cell and measure, and one for the first losses of every cell. nights: all earlier nights, under
+    any conditions. cells: of tonight's file, in its order."""
     line = line_of(nights, tonight)
-    streams = [(cell, measure) for cell in cells for measure in MEASURES]
-    begins = [_begin(line, cell, measure.name, accepted, tonight.date) for cell, measure in streams]
-    past = np.array([[_value(night, *stream) for stream in streams] for night in line]).reshape(-1, len(streams))
+    columns = [(cell, measure) for cell in cells for measure in MEASURES]
+    begins = [_begin(line, cell, measure.name, accepted, tonight.date) for cell, measure in columns]
+    past = np.array([[_value(night, *column) for column in columns] for night in line]).reshape(-1, len(columns))
     past[np.arange(len(line))[:, None] < np.array(begins, dtype=np.int64)] = np.nan
-    now = np.array([_value(tonight, *stream) for stream in streams])
-    together = all_cells(past, now, [measure for _, measure in streams], tolerance)
-    past, now = np.hstack([past, together.past]), np.append(now, together.tonight)
-    measures = [*(measure for _, measure in streams), *together.measures]
-    streams += [(ALL_CELLS, measure) for measure in together.of]
-    begins += [_begin(line, ALL_CELLS, measure.name, accepted, tonight.date) for measure in together.of]
+    now = np.array([_value(tonight, *column) for column in columns])
     alarmed = np.array([
-        [reported.get((night.date, cell, measure.name)) in ("regression", "improvement") for cell, measure in streams]
+        [reported.get((night.date, cell, measure.name)) in ("regression", "improvement") for cell, measure in columns]
         for night in line
     ], dtype=np.bool_).reshape(past.shape)
-    judgements = judge(past, now, measures, tolerance, alarmed=alarmed)
+    judgements = judge(past, now, [measure for _, measure in columns], tolerance, alarmed=alarmed)
     dates, conditions = [night.date for night in (*line, tonight)], changed_conditions(nights, tonight)
     rows = []
-    for column, ((cell, measure), judgement) in enumerate(zip(streams, judgements, strict=True)):
-        values = list(map(_known, np.append(past[:, column], now[column])))
-        row = ReportRow(cell, measure, judgement.verdict, dates[begins[column]:], values[begins[column]:], values[-1])
+    for number, ((cell, measure), judgement) in enumerate(zip(columns, judgements, strict=True)):
+        values = list(map(_known, np.append(past[:, number], now[number])))
+        row = ReportRow(cell, measure, judgement.verdict, dates[begins[number]:], values[begins[number]:], values[-1])
         rows.append(_judged(row, judgement, line, tonight, conditions))
     rows += [judged_first_losses(line, tonight, cell, accepted) for cell in cells]
-    order = {cell: place for place, cell in enumerate([ALL_CELLS, *cells])}
-    return sorted(rows, key=lambda row: (order[row.cell], [*MEASURES, None].index(row.measure)))
+    return sorted(rows, key=lambda row: cells.index(row.cell))  # a cell's first losses stand after its measures
 
 
 def _nights_in_line(nights: Sequence[Night], tonight: Night, accepted: Sequence[Accepted]) -> int:
@@ -192,9 +163,9 @@ def _judged(
     cell = tonight.cells.get(row.cell)
     return sentence(replace(
         row, centre=judgement.centre, low=row.measure.possible(judgement.low),
-        high=row.measure.possible(judgement.high), change=judgement.change, since=since, found_by=judgement.found_by,
+        high=row.measure.possible(judgement.high), change=judgement.change, since=since,
         suspects=[*(conditions if is_change else []), *commits.lines], suspects_note=commits.note,
-        autocorrelation=judgement.autocorrelation, quiet_nights=judgement.quiet_nights,
+        quiet_nights=judgement.quiet_nights,
     ), trouble=None if cell is None else cell.trouble)
 
 
@@ -247,7 +218,7 @@ def judged_first_losses(
     text, largest = reference.difference(tonight, cell)
     since = "" if first is tonight else f", since {first.date}"
     return replace(
-        row, verdict="changed", change=largest, since=first.date, found_by="bits", suspects=suspects.lines,
+        row, verdict="changed", change=largest, since=first.date, suspects=suspects.lines,
         suspects_note=suspects.note, text=f"{text}{since}",
         recalls_alone=_losses(tonight, cell) == reference.losses,
     )

@@ -1,1 +1,0 @@
-"""Comparison of tonight with the nights before: noise bands, a sequential test, a promised rate of false alarms."""
