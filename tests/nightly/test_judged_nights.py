@@ -13,13 +13,13 @@ import pytest
 from git_folders import committed, git
 from night_files import LOSSES, USUAL, night_of_day, tiny_spec
 
-from vsetune.nightly import revisions
+from vsetune.nightly import suspects
 from vsetune.nightly.history import Accepted, History
 from vsetune.nightly.judging import Tolerance
 from vsetune.nightly.night import MEASURES, CellNight, Night, NightReport, ReportRow
 from vsetune.nightly.report_words import findings, in_a_line, to_markdown
 from vsetune.nightly.reporting import judged_first_losses, judged_rows, report_of
-from vsetune.nightly.revisions import CommitRange, Suspects, commits_in
+from vsetune.nightly.suspects import suspects_between
 
 CELL = "vsepp.lmh"
 
@@ -150,110 +150,26 @@ def test_first_losses_without_anything_to_compare_or_that_never_repeat_are_no_ch
     assert judged_first_losses(nights[:1], nights[1], CELL, []).verdict == "changed"
 
 
-def test_a_commit_that_touched_no_code_is_no_suspect(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
-    package = tmp_path / "platform" / "vsetune"
-    first = committed(tmp_path, "platform/vsetune/loss.py", "one = 1")
-    for file in ("platform/vsetune/loss.py", "pyproject.toml", "studies/nightly.yaml", "my_losses/mine.py"):
-        committed(tmp_path, file, f"# {file}", f"touches {file}")
-    code = git(tmp_path, "rev-parse", "HEAD")
-    for file in ("docs/search.py", "README.md", "platform/vsetune/notes.md", "tests/losses/test_lmh.py"):
-        last = committed(tmp_path, file, f"# {file}", f"touches {file}")
-    found = commits_in(CommitRange(first, last), repository=package)
-    assert [line.split(" ", 1)[1] for line in found.lines] == [
-        "touches my_losses/mine.py", "touches studies/nightly.yaml", "touches pyproject.toml",
-        "touches platform/vsetune/loss.py",
-    ]
-    assert found.note.startswith(f"4 of 8 commits from {first[:12]} to {last[:12]} are no suspects: ")
-    (nothing,) = commits_in(CommitRange(code, last), repository=package).lines
-    assert nothing.startswith(f"no commit from {code[:12]} to {last[:12]} changes what runs: ")
-
-
-LOSS = '''"""A loss."""
-MARGIN = 0.2
-"""In cosine units."""
-
-
-def hinge(score: float) -> float:
-    """Its hinge."""
-    return max(0.0, MARGIN - score)  # above 0
-'''
-
-
-@pytest.mark.parametrize(
-    ("file", "before", "after", "is_suspect"),
-    [
-        ("platform/a.py", LOSS, LOSS.replace("# above 0", "# never below 0"), False),
-        ("platform/a.py", LOSS, LOSS.replace("Its hinge.", "The hinge of the score."), False),
-        ("platform/a.py", LOSS, LOSS.replace("In cosine units.", "Alpha."), False),
-        ("platform/a.py", LOSS, LOSS.replace("MARGIN - score", "(MARGIN\n        - score)"), False),
-        ("platform/a.py", LOSS.replace('    """Its hinge."""\n', ""), LOSS, False),
-        ("platform/a.py", 'class Odd:\n    """Odd."""\n', "class Odd:\n    pass\n", False),
-        ("platform/a.py", LOSS, LOSS.replace("0.2", "0.3"), True),
-        ("platform/a.py", LOSS, LOSS.replace("max(0.0, ", "max(").replace(")  #", ", 0.0)  #"), True),
-        ("platform/a.py", LOSS, LOSS.replace("def hinge", "async def hinge"), True),
-        ("platform/a.py", LOSS, "def broken(:\n", True),
-        ("platform/a.py", LOSS, None, True),
-        ("platform/a.py", None, LOSS, True),
-        ("platform/b.toml", "a = 1  # one\n", "# two\na=1\n", False),
-        ("platform/b.toml", "a = 1\n", "a = 2\n", True),
-        ("studies/c.yaml", "margin: 0.2  # small\n", "# large\nmargin:  0.2\n", False),
-        ("studies/c.yaml", "margin: 0.2\n", "margin: 0.3\n", True),
-        ("platform/d.csv", "1,2\n", "1,2 \n", True),
-    ],
-)
-def test_a_commit_that_changes_nothing_that_runs_is_no_suspect(
-    tmp_path: Path, file: str, before: str | None, after: str | None, is_suspect: bool
-) -> None:
-    git(tmp_path, "init", "-q")
-    good = committed(tmp_path, "platform/other.py", "x = 1")
-    if before is not None:
-        good = committed(tmp_path, file, before)
-    last = committed(tmp_path, file, after)
-    found = commits_in(CommitRange(good, last), repository=tmp_path)
-    assert found.lines[0].startswith(last[:7]) is is_suspect
-    assert ("(1 skipped)" in found.lines[0]) is not is_suspect
-
-
-def test_a_merge_without_changes_of_its_own_is_no_suspect_and_its_commits_are(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q", "-b", "main")
-    good = committed(tmp_path, "platform/a.py", LOSS)
-    git(tmp_path, "checkout", "-q", "-b", "side")
-    side = committed(tmp_path, "platform/b.py", "x = 1")
-    git(tmp_path, "checkout", "-q", "main")
-    main = committed(tmp_path, "platform/c.py", "y = 1")
-    git(tmp_path, "merge", "-q", "--no-ff", "-m", "joins them", "side")
-    found = commits_in(CommitRange(good, git(tmp_path, "rev-parse", "HEAD")), repository=tmp_path)
-    assert {line[:7] for line in found.lines} == {side[:7], main[:7]}
-
-
-def test_the_guilty_commit_is_the_first_suspect_and_skipped_ones_are_counted_in_the_notes(
+def test_suspects_are_the_commits_between_newest_first_that_change_more_than_documents_and_tests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git(tmp_path, "init", "-q")
-    good = committed(tmp_path, "platform/a.py", LOSS)
-    guilty = committed(tmp_path, "platform/a.py", LOSS.replace("0.2", "0.3"))
-    for remark in ("one", "two", "three"):
-        bad = committed(tmp_path, "platform/a.py", LOSS.replace("0.2", "0.3").replace("above 0", remark))
-    monkeypatch.setattr(revisions, "PACKAGE_FOLDER", tmp_path)
-    slow = night_of_day(13, epoch_time=140.0, pair_rate=12.0, revision=bad)
-    found = report(tmp_path / "history", quiet_nights(12, revision=good), slow)
-    assert [line[:7] for line in row_of(found, "epoch_time").suspects] == [guilty[:7]]
-    assert [note.split(":")[0] for note in found.notes if "no suspects" in note] == [
-        f"3 of 4 commits from {good[:12]} to {bad[:12]} are no suspects"
-    ]
-
-
-def test_suspects_are_the_commits_between_newest_first(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
     first, *_, last = [committed(tmp_path, "platform/loss.py", f"number = {number}") for number in range(8)]
-    found = commits_in(CommitRange(first, last), repository=tmp_path)
-    assert [line.split(" ", 1)[1] for line in found.lines] == [f"number = {number}" for number in (7, 6, 5, 4, 3)]
-    assert commits_in(CommitRange(first, first), repository=tmp_path) == Suspects([])
-    edited = commits_in(CommitRange(last, f"{last}+changes"), repository=tmp_path)
-    assert edited.lines == [f"{last[:12]} with changes that are not committed"]
-    assert "went back" in commits_in(CommitRange(last, first), repository=tmp_path).lines[0]
-    assert "no repository here knows both" in commits_in(CommitRange("unknown", last), repository=tmp_path).lines[0]
+    for file in ("docs/page.html", "tests/test_loss.py", "platform/README.md"):
+        head = committed(tmp_path, file, "words")
+    found = suspects_between(first, head, repository=tmp_path)
+    assert [line.split(" ", 1)[1] for line in found] == [f"number = {number}" for number in (7, 6, 5, 4, 3)]
+    assert suspects_between(first, first, repository=tmp_path) == []
+    assert suspects_between(last, f"{last}+changes", repository=tmp_path) == [
+        f"{last[:12]} with changes that are not committed"
+    ]
+    for good, bad, words in ((last, first, "went back"), ("unknown", last, "knows both"), (last, head, "what runs")):
+        (line,) = suspects_between(good, bad, repository=tmp_path)
+        assert words in line
+    monkeypatch.setattr(suspects, "PACKAGE_FOLDER", tmp_path)
+    slow = night_of_day(13, epoch_time=140.0, revision=last)
+    row = row_of(report(tmp_path / "history", quiet_nights(12, revision=first), slow), "epoch_time")
+    assert row.suspects[0].endswith("number = 7")
 
 
 def test_a_band_ends_where_values_do() -> None:

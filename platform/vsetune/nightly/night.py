@@ -134,7 +134,7 @@ class ReportRow:
     night has no value. low, high: the band in the unit of the measure, None during the baseline. centre: median of the
     quiet nights. change: distance to the centre, of tonight or of the mean of the last two nights; in the unit where
     linear, a fraction where ratio, positive is higher. since: date of the first night of the change. suspects: commits
-    or conditions, most likely first, one line each. suspects_note: number of commits left out, and why. text: the
+    or conditions, most likely first, one line each. text: the
     verdict in one sentence. quiet_nights: how many more it takes to judge a measure whose band is too wide.
     recalls_alone: the first losses are equal, the recalls after them differ.
     """
@@ -151,7 +151,6 @@ class ReportRow:
     change: float | None = None
     since: str | None = None
     suspects: Sequence[str] = ()
-    suspects_note: str = ""
     text: str = ""
     quiet_nights: int | None = None
     recalls_alone: bool = False

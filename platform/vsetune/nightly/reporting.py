@@ -17,7 +17,7 @@ from vsetune.nightly.lines import changed_conditions, counts_from, interruptions
 from vsetune.nightly.night import FIRST_LOSSES, MEASURES, Measure, Night, NightReport, ReportRow
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.nightly.report_words import headline, sentence
-from vsetune.nightly.revisions import CommitRange, Suspects, commits_in
+from vsetune.nightly.suspects import suspects_between
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def report_of(
     line = headline(rows, needed=spec.tolerances.baseline_nights)
     if tonight.state == "partial":
         line = f"the night is not complete; {line}"
-    notes += [*history.problems, *(row.suspects_note for row in rows if row.suspects_note)]
+    notes += [*history.problems]
     return _report(spec, tonight, line, notes, rows, count, _exit_code(tonight, rows))
 
 
@@ -159,25 +159,25 @@ def _judged(
     assert row.measure is not None
     since = None if judgement.since is None else [*line, tonight][judgement.since].date
     is_change = judgement.verdict in ("regression", "improvement")
-    commits = _commits(line, tonight, since or tonight.date) if is_change else Suspects()
+    commits = _commits(line, tonight, since or tonight.date) if is_change else []
     cell = tonight.cells.get(row.cell)
     return sentence(replace(
         row, centre=judgement.centre, low=row.measure.possible(judgement.low),
         high=row.measure.possible(judgement.high), change=judgement.change, since=since,
-        suspects=[*(conditions if is_change else []), *commits.lines], suspects_note=commits.note,
+        suspects=[*(conditions if is_change else []), *commits],
         quiet_nights=judgement.quiet_nights,
     ), trouble=None if cell is None else cell.trouble)
 
 
-def _commits(line: Sequence[Night], tonight: Night, since: str) -> Suspects:
+def _commits(line: Sequence[Night], tonight: Night, since: str) -> list[str]:
     """Suspects between the last night before the change and its first night; up to tonight if these two have the same
     revision."""
     before = [night for night in line if night.date < since]
     if not before:
-        return Suspects()
+        return []
     first = next((night for night in (*line, tonight) if night.date >= since), tonight)
     good = before[-1].revision
-    return commits_in(CommitRange(good, first.revision if first.revision != good else tonight.revision))
+    return suspects_between(good, first.revision if first.revision != good else tonight.revision)
 
 
 def _known(value: float) -> float | None:
@@ -214,12 +214,11 @@ def judged_first_losses(
         return replace(row, text=f"first losses: {unrepeated}")
     same = [place for place, night in enumerate(counted) if reference.is_met_by(night, cell)]
     before, first = nights[same[-1]], nights[same[-1] + 1]
-    suspects = commits_in(CommitRange(before.revision, first.revision))
+    suspects = suspects_between(before.revision, first.revision)
     text, largest = reference.difference(tonight, cell)
     since = "" if first is tonight else f", since {first.date}"
     return replace(
-        row, verdict="changed", change=largest, since=first.date, suspects=suspects.lines,
-        suspects_note=suspects.note, text=f"{text}{since}",
+        row, verdict="changed", change=largest, since=first.date, suspects=suspects, text=f"{text}{since}",
         recalls_alone=_losses(tonight, cell) == reference.losses,
     )
 
