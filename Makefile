@@ -35,7 +35,7 @@ benchmark: $(VENV)/.dev  ## every paired benchmark; each prints a ratio
 	@for script in $(filter-out benchmarks/gpu_check.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 gpu-check:  ## networks and losses on this machine's GPU against its CPU, with any Python that has torch (docs/gpu.md)
-	PYTHONPATH=platform $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) benchmarks/gpu_check.py --page docs/gpu.md
+	PYTHONPATH=platform $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) benchmarks/gpu_check.py
 
 chaos: $(VENV)/.chaos  ## 60 kills and outages over short sweeps, held against the undisturbed ones; about 25 minutes
 	PYTHONPATH=benchmarks $(BIN)/python -m chaos.run

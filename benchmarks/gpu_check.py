@@ -1,7 +1,7 @@
 """Does everything train on this machine's GPU as it does on the CPU, and how fast? One run, one page.
 
     PYTHONPATH=platform python benchmarks/gpu_check.py [--device cuda] [--sizes full|small] [--only curves,waits,...]
-                                                          [--processes 8] [--page PAGE]
+                                                          [--processes 8]
 
 Needs no Ray, MLflow or Optuna, and no installed vsetune: Python 3.11, torch and a GPU, and beside torch these packages
 (pure Python, or wheels of a few MB; `docs/gpu.md` says how they travel): numpy, pydantic, pyyaml, webdataset, pillow,
@@ -96,10 +96,7 @@ def main() -> None:
             given.processes,
         )
         parts = [CHECKS[name](asked) for name in PARTS if name in wanted]
-    text = page.whole(timing.device_title(device), given.sizes, parts)
-    print(text)
-    if given.page:
-        page.write(given.page, text)
+    print(page.whole(timing.device_title(device), given.sizes, parts))
     if problems := [problem for part in parts for problem in part.problems]:
         sys.exit("\n".join(problems))
 
@@ -111,7 +108,6 @@ def parsed() -> argparse.Namespace:
     arguments.add_argument("--only", default=",".join(PARTS), help="parts, by comma")
     arguments.add_argument("--cases", default="", help="only cases with one of these in their name, e.g. vsepp.,scan")
     arguments.add_argument("--processes", type=int, default=1, help="at once, for curves and waits: a core each")
-    arguments.add_argument("--page", type=Path, help="write the tables there, as Markdown; docs/gpu.md keeps its text")
     return arguments.parse_args()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,15 +30,6 @@ class Part:
         table = [self.header, ["---"] * len(self.header), *self.rows]
         lines = "\n".join(f"| {' | '.join(row)} |" for row in table)
         return f"### {self.title}\n\n{self.text}\n\n{lines}\n"
-
-
-MARK = "<!-- what `make gpu-check` found last -->"
-
-
-def write(path: Path, text: str) -> None:
-    """The tables alone, or below the mark of a page that has one, in place of those that stand there."""
-    before = path.read_text().partition(MARK)[:2] if path.exists() else ("", "")
-    path.write_text(f"{''.join(before)}\n\n{text}" if before[1] else text)
 
 
 def whole(device: str, sizes: str, parts: Sequence[Part]) -> str:

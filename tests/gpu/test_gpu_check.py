@@ -111,16 +111,6 @@ def test_a_curve_beyond_its_bound_fails_the_check() -> None:
     assert "| c.d | tf32 | inf | 1.0e-04 | 4.0e-04 | **no** |" in part.markdown()
 
 
-def test_tables_take_the_place_of_earlier_ones_below_the_mark_of_a_page(tmp_path: Path) -> None:
-    kept, plain = tmp_path / "gpu.md", tmp_path / "new.md"
-    kept.write_text(f"text\n\n{page.MARK}\n\nearlier tables\n")
-    for path in (kept, plain):
-        page.write(path, "tables\n")
-    assert kept.read_text() == f"text\n\n{page.MARK}\n\ntables\n"
-    assert plain.read_text() == "tables\n"
-    assert page.MARK in (ROOT / "docs" / "gpu.md").read_text()
-
-
 def test_a_bound_is_a_multiple_of_what_the_cpu_loses(tmp_path: Path) -> None:
     data = make_data(tmp_path, Made())
     cases = {name: case for name, case in every_case().items() if name in ("vsepp.lmh", "vsepp.info_nce")}
