@@ -1,6 +1,6 @@
 """A board recomputed from the ranks of single queries: plain Python with SciPy's t, normal and binomial distributions.
 
-It imports nothing of vsetune. Definitions: docs/statistics.md, docs/definitions.md. All trainings ended, none
+It imports nothing of vsetune. Definitions: docs/statistics.md, docs/boards.md. All trainings ended, none
 collapsed.
 """
 
