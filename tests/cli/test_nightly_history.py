@@ -63,28 +63,15 @@ def test_nights_are_shown_with_those_that_are_missing(vsetune, sweep, history) -
                 if "2026-11-" in line]) == 2
 
 
-def test_a_measure_is_shown_over_the_nights_with_gaps(vsetune, history) -> None:
-    said = vsetune("nightly", "history", "tiny", "--measure", "epoch_time")
-    assert said.code == 0
-    (row,) = [line for line in said.out.splitlines() if CELL in line]
-    assert "▁▁  ▁█" in row
-    assert "40.75" in row
-    assert "49" in row
-    assert "version 2" in vsetune("nightly", "history", "tiny", "--measure", "first_losses", "--cell", CELL).out
-
-
 def test_history_is_there_for_machines(vsetune, history) -> None:
-    plain = json.loads(vsetune("nightly", "history", "tiny", "--measure", "epoch_time", "--json").out)
+    plain = json.loads(vsetune("nightly", "history", "tiny", "--json").out)
     assert [night["state"] for night in plain["nights"]] == ["complete", "complete", "missed", "missed", "complete",
                                                              "complete"]
     assert plain["nights"][-1]["verdicts"] == {"regression": 1, "changed": 1}
-    assert plain["streams"][0]["values"]["2026-11-06"] == 49.0
 
 
 @pytest.mark.parametrize(("words", "said"), [
     (["history", "no_such_sweep"], ["no_such_sweep", "tiny"]),
-    (["history", "tiny", "--measure", "epoch"], ["--measure: ", "epoch", "epoch_time"]),
-    (["history", "tiny", "--measure", "epoch_time", "--cell", "x"], ["--cell: ", "x"]),
     (["accept", "tiny", "--reason", "  "], ["--reason: "]),
     (["accept", "tiny", "--reason", "x", "--measure", "speed"], ["--measure: ", "speed"]),
     (["accept", "tiny", "--reason", "x", "--cell", "vsepp.lm"], ["vsepp.lmh"]),
@@ -112,7 +99,7 @@ def test_an_accepted_change_and_its_reason_stay_in_the_history(vsetune, history)
     words = ["nightly", "accept", "tiny", "--reason", "exact attention", "--measure", "epoch_time"]
     said = vsetune(*words)
     assert said.code == 0
-    assert "from 2026-11-06 on a new line for epoch_time of all cells: exact attention" in said.err
+    assert "nights before 2026-11-06 no longer count for epoch_time of all cells: exact attention" in said.err
     (accepted,) = history.accepted()
     assert (accepted.date, accepted.measure, accepted.cell, accepted.reason) == (
         "2026-11-06", "epoch_time", None, "exact attention",

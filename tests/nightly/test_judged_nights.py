@@ -71,7 +71,7 @@ def test_waiting_in_every_step_is_told_by_the_wall_clock_though_the_processor_wo
     assert "vsepp.lmh: wall time per epoch" in " ".join(map(in_a_line, findings(found)))
 
 
-def test_nights_from_before_a_measure_was_taken_are_no_baseline_of_it(tmp_path: Path) -> None:
+def test_nights_from_before_a_measure_was_taken_are_no_basecomparable_it(tmp_path: Path) -> None:
     nights = quiet_nights(12)
     for night in nights:
         del night.cells[CELL].values["epoch_wall_time"]  # type: ignore[attr-defined]
@@ -84,14 +84,14 @@ def test_other_conditions_begin_a_new_line_and_are_named(tmp_path: Path) -> None
     other = replace(night_of_day(13, epoch_time=140.0), conditions={"threads": "2"})
     found = report(tmp_path, quiet_nights(12), other)
     assert found.exit_code == 0
-    assert found.notes == ("conditions changed, a new line begins: threads: 2, was 1",)
+    assert found.notes == ("conditions changed, compared with no night before: threads: 2, was 1",)
     assert row_of(found, "epoch_time").verdict == "baseline"
     back = report(tmp_path, [*quiet_nights(12), other], night_of_day(14))
-    assert back.notes == ("conditions changed, goes on with the line of 2026-01-12: threads: 1, was 2",)
+    assert back.notes == ("conditions changed, compared with nights up to 2026-01-12: threads: 1, was 2",)
     assert row_of(back, "epoch_time").verdict == "quiet"
 
 
-def test_an_accepted_change_begins_the_line_of_its_stream_anew(tmp_path: Path) -> None:
+def test_an_accepted_change_begins_the_comparable_its_stream_anew(tmp_path: Path) -> None:
     nights = [*quiet_nights(12), night_of_day(13, epoch_time=140.0)]
     History(tmp_path).accept(Accepted(nights[-1].date, "epoch_time", CELL, "meant", "abc", "now"))
     found = report(tmp_path, nights, night_of_day(14, epoch_time=140.0))

@@ -16,7 +16,6 @@ from vsetune.cli import messages
 from vsetune.cli.options import Cluster, Json, flag, require_known
 from vsetune.cli.output import complain, inform, interruptible, print_json, results, stderr
 from vsetune.errors import UsageError, VsetuneError, one_line
-from vsetune.nightly.night import BY_NAME, FIRST_LOSSES
 from vsetune.nightly.nightly_spec import NightlySpec, load_nightly
 from vsetune.storage.paths import home, remote_home
 from vsetune.study.stopping import sigterm_like_ctrl_c
@@ -24,8 +23,8 @@ from vsetune.version import git_revision
 
 if TYPE_CHECKING:
     from vsetune.nightly.history import History
-    from vsetune.nightly.lines import PastNight, Stream
     from vsetune.nightly.night import NightReport, ReportRow
+    from vsetune.nightly.past_nights import PastNight
 
 
 app = typer.Typer(
@@ -43,33 +42,29 @@ OneCell = Annotated[str | None, typer.Option("--cell", help="only this cell, net
 _NO_FILE = (".yaml", ".yml")
 
 
-@app.command(epilog="Example: vsetune nightly history scenes --measure epoch_time")
+@app.command(epilog="Example: vsetune nightly history scenes")
 def history(
-    sweep: FileOrName, measure: OneMeasure = None, cell: OneCell = None,
+    sweep: FileOrName,
     last: Annotated[int, typer.Option(min=1, max=100_000, help="how many nights")] = 30,
     as_json: Json = False,
 ) -> None:
-    """The nights there were, those that are missing, and with --measure the numbers of every cell."""
-    from vsetune.nightly.lines import past_nights, streams
+    """The nights there were, and those that are missing."""
+    from vsetune.nightly.past_nights import past_nights
 
     name, past = _sweep(sweep)
     nights = past_nights(past)[-last:]
-    found: list[Stream] = []
-    if measure is not None:
-        require_known(measure, {*BY_NAME, FIRST_LOSSES}, "measure", at="--measure")
-        found = streams(past.nights(), measure, cell, [each.date for each in nights])
     for problem in dict.fromkeys(past.problems):
         complain("warning", problem)
     if as_json:
         print_json({
             "nightly": name, "nights": [asdict(night) for night in nights],
-            "accepted": [asdict(each) for each in past.accepted()], "streams": [asdict(stream) for stream in found],
+            "accepted": [asdict(each) for each in past.accepted()],
         })
         return
     if not nights:
         inform(f"nightly {name}: no night yet in {past.folder}; run one with: vsetune nightly run FILE")
         return
-    results.print(_table_of_nights(nights) if measure is None else _table_of_streams(found, measure))
+    results.print(_table_of_nights(nights))
     for each in past.accepted():
         of = f"{each.measure or 'all measures'}, {each.cell or 'all cells'}"
         results.out(f"accepted {each.date}: {of}: {each.reason}")
@@ -80,16 +75,16 @@ def accept(
     sweep: FileOrName,
     reason: Annotated[str, typer.Option(help="why the change is meant; it stays in the history", show_default=False)],
     measure: OneMeasure = None, cell: OneCell = None,
-    date: Annotated[str | None, typer.Option(metavar="DATE", help="night the new line begins with; default: last")]
+    date: Annotated[str | None, typer.Option(metavar="DATE", help="first night that counts; default: last")]
     = None,
 ) -> None:
-    """Move the line after an intended change: nights before it no longer count for what is named."""
-    from vsetune.nightly.lines import Wish, accept_change
+    """Accept an intended change: nights before it no longer count for what is named."""
+    from vsetune.nightly.past_nights import Wish, accept_change
 
     name, past = _sweep(sweep)
     done = accept_change(past, name, Wish(reason, measure, cell, date), git_revision())
     inform(
-        f"nightly {name}: from {done.date} on a new line for {done.measure or 'all measures'} of "
+        f"nightly {name}: nights before {done.date} no longer count for {done.measure or 'all measures'} of "
         f"{done.cell or 'all cells'}: {done.reason}"
     )
 
@@ -158,16 +153,6 @@ def _table_of_nights(nights: Sequence[PastNight]) -> Table:
         minutes = "" if night.seconds is None else f"{night.seconds / 60:.1f}"
         state = Text(night.state, style=_NIGHT_STYLES[night.state])
         table.add_row(night.date, state, night.revision[:10], minutes, code, night.text)
-    return table
-
-
-def _table_of_streams(found: Sequence[Stream], measure: str) -> Table:
-    table = Table(
-        Column("cell", overflow="fold"), Column("nights", justify="right"), "", Column("median", justify="right"),
-        Column("last", justify="right"), title=measure, title_justify="left",
-    )
-    for stream in found:
-        table.add_row(stream.cell, str(stream.count), stream.sparkline, stream.median_text, stream.last_text)
     return table
 
 

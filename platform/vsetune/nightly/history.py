@@ -43,8 +43,7 @@ ContentT = TypeVar("ContentT")
 
 @dataclass(frozen=True)
 class Accepted:
-    """An accepted change: on `date` (an ISO day) a new line begins, for one stream or for all. Nights before it no
-    longer count.
+    """An accepted change: nights before `date` (an ISO day) no longer count, for what it covers.
 
     measure: a name of `MEASURES`, `first_losses`, or None for all. cell: None for all. reason: why the change is
     intended. revision: commit of the code that accepted it. at: ISO time in UTC.
@@ -64,7 +63,7 @@ class Accepted:
             ))
 
     def covers(self, cell: str, measure: str) -> bool:
-        """Whether it begins a new line for this stream."""
+        """Whether it is about this measure of this cell."""
         return self.cell in (None, cell) and self.measure in (None, measure)
 
 

@@ -37,7 +37,7 @@ class Night:
 
     date: ISO day that names it. started, ended: ISO times in UTC. revision: commit of the code, `+changes` when edited.
     conditions: whatever affects results besides the code (data, protocol, settings, processor, device, versions of
-    packages), by name; different conditions begin a new line. seeds: those of the night's trials.
+    packages), by name; nights under other conditions are not compared. seeds: those of the night's trials.
     calibration_seconds: one calibration product, median over the night. study: name of its study in the tracking store.
     problems: failures, one line each.
     """
@@ -123,7 +123,7 @@ def problem_at(place: str, error: ValueError) -> Problem:
 Verdict = Literal["baseline", "quiet", "regression", "improvement", "changed", "missing"]
 """baseline: too few nights yet, or nights that vary so much that half as much again would be quiet. quiet: within its
 band. regression, improvement: changed by more than noise and than the smallest change that matters. changed: first
-losses differ from the line's. missing: not measured tonight."""
+losses differ from those before. missing: not measured tonight."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class Sparkline:
 
     path: SVG path data, interrupted at missing nights. dots: single nights between missing ones. tonight: None without
     a value. band: (top, height) of the quiet nights, up to the edge of the picture where an end is not plotted; None
-    without a band. centre: of the line. summary: the picture in words.
+    without a band. centre: of the band. summary: the picture in words.
     """
 
     path: str

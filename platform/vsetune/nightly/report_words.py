@@ -74,7 +74,7 @@ def banner(report: NightReport) -> Sign:
         return Sign("Exit code 2: the night could not run or not be judged.", "!", "odd")
     if any(row.measure is not None and row.verdict not in ("baseline", "missing") for row in report.rows):
         return Sign("Exit code 0: no measure is worse than its own nights.", "✓", "good")
-    return Sign("Exit code 0: nothing was judged yet, the line has too few nights.", "○", "calm")
+    return Sign("Exit code 0: nothing was judged yet, there are too few nights.", "○", "calm")
 
 
 def plain(text: str, most: int) -> str:
@@ -153,7 +153,7 @@ def value_words(measure: Measure | None, value: float | None) -> str:
 
 
 def tonight_words(row: ReportRow) -> str:
-    """Tonight's value; for the first losses, whether they equal the line's."""
+    """Tonight's value; for the first losses, whether they equal those before."""
     if row.measure is not None:
         return value_words(row.measure, row.tonight)
     if row.recalls_alone:
@@ -362,7 +362,7 @@ def to_markdown(report: NightReport) -> str:
     if report.notes:
         lines += [*(f"- {escaped(note)}" for note in report.notes), ""]
     facts = [f"code {escaped(revision_words(report))}", f"ran {escaped(ran_words(report))}",
-             f"{report.baseline_nights} nights in this line before tonight"]
+             f"{report.baseline_nights} nights before tonight are compared"]
     facts += [f"study {escaped(report.study)}"] if report.study else []
     facts += [f"MLflow run {escaped(report.mlflow_run)}"] if report.mlflow_run else []
     lines += [f"{'; '.join(facts)}. {escaped(promise_words(report))}".strip()]

@@ -13,9 +13,9 @@ import numpy as np
 from vsetune.errors import UsageError, one_line
 from vsetune.nightly.history import Accepted, History
 from vsetune.nightly.judging import Judgement, Tolerance, judge
-from vsetune.nightly.lines import changed_conditions, counts_from, interruptions, line_of
 from vsetune.nightly.night import FIRST_LOSSES, MEASURES, Measure, Night, NightReport, ReportRow
 from vsetune.nightly.nightly_spec import NightlySpec
+from vsetune.nightly.past_nights import changed_conditions, comparable, counts_from, interruptions
 from vsetune.nightly.report_words import headline, sentence
 from vsetune.nightly.suspects import suspects_between
 
@@ -27,12 +27,12 @@ def report_of(
 ) -> NightReport:
     """The report of tonight against the history. Failures give a report too. nights: the history before tonight ran."""
     earlier = [night for night in nights if night.date < tonight.date]
-    notes = [*notes, *tonight.problems, *interruptions(earlier, tonight.date), *_new_line(earlier, tonight)]
+    notes = [*notes, *tonight.problems, *interruptions(earlier, tonight.date), *_changed_conditions(earlier, tonight)]
     if tonight.state == "failed":
         return unjudged_report(spec, tonight, (tonight.problems or ("nothing was measured",))[0], notes)
     try:
         rows = judge_night(spec, earlier, tonight, history)
-        count = _nights_in_line(earlier, tonight, history.accepted())
+        count = _nights_compared(earlier, tonight, history.accepted())
     except Exception as error:  # a night that cannot be judged is reported like one that could not run
         _log.debug("nightly %s: the night of %s cannot be judged", spec.nightly, tonight.date, exc_info=error)
         later = f"; the same command with --date {tonight.date} then judges what was measured"
@@ -79,13 +79,13 @@ def _exit_code(tonight: Night, rows: Sequence[ReportRow]) -> Literal[0, 1, 2]:
     return 0 if tonight.state == "complete" else 2
 
 
-def _new_line(earlier: Sequence[Night], tonight: Night) -> list[str]:
+def _changed_conditions(earlier: Sequence[Night], tonight: Night) -> list[str]:
     changes = changed_conditions(earlier, tonight)
     if not changes:
         return []
-    before = line_of(earlier, tonight)
-    begins = f"goes on with the line of {before[-1].date}" if before else "a new line begins"
-    return [f"conditions changed, {begins}: {'; '.join(changes)}"]
+    before = comparable(earlier, tonight)
+    compared = f"compared with nights up to {before[-1].date}" if before else "compared with no night before"
+    return [f"conditions changed, {compared}: {'; '.join(changes)}"]
 
 
 def _tolerance(spec: NightlySpec) -> Tolerance:
@@ -94,7 +94,7 @@ def _tolerance(spec: NightlySpec) -> Tolerance:
 
 
 def _reported(history: History, earlier: Sequence[Night], tonight: Night) -> Reported:
-    reports = {night.date: history.report(night.date) for night in line_of(earlier, tonight)}
+    reports = {night.date: history.report(night.date) for night in comparable(earlier, tonight)}
     return {
         (date, row.cell, row.measure_name): row.verdict
         for date, report in reports.items() if report is not None for row in report.rows
@@ -111,31 +111,31 @@ def judged_rows(
 ) -> list[ReportRow]:
     """A row for every cell and measure, and one for the first losses of every cell. nights: all earlier nights, under
     any conditions. cells: of tonight's file, in its order."""
-    line = line_of(nights, tonight)
+    compared = comparable(nights, tonight)
     columns = [(cell, measure) for cell in cells for measure in MEASURES]
-    begins = [_begin(line, cell, measure.name, accepted, tonight.date) for cell, measure in columns]
-    past = np.array([[_value(night, *column) for column in columns] for night in line]).reshape(-1, len(columns))
-    past[np.arange(len(line))[:, None] < np.array(begins, dtype=np.int64)] = np.nan
+    begins = [_begin(compared, cell, measure.name, accepted, tonight.date) for cell, measure in columns]
+    past = np.array([[_value(night, *column) for column in columns] for night in compared]).reshape(-1, len(columns))
+    past[np.arange(len(compared))[:, None] < np.array(begins, dtype=np.int64)] = np.nan
     now = np.array([_value(tonight, *column) for column in columns])
     alarmed = np.array([
         [reported.get((night.date, cell, measure.name)) in ("regression", "improvement") for cell, measure in columns]
-        for night in line
+        for night in compared
     ], dtype=np.bool_).reshape(past.shape)
     judgements = judge(past, now, [measure for _, measure in columns], tolerance, alarmed=alarmed)
-    dates, conditions = [night.date for night in (*line, tonight)], changed_conditions(nights, tonight)
+    dates, conditions = [night.date for night in (*compared, tonight)], changed_conditions(nights, tonight)
     rows = []
     for number, ((cell, measure), judgement) in enumerate(zip(columns, judgements, strict=True)):
         values = list(map(_known, np.append(past[:, number], now[number])))
         row = ReportRow(cell, measure, judgement.verdict, dates[begins[number]:], values[begins[number]:], values[-1])
-        rows.append(_judged(row, judgement, line, tonight, conditions))
-    rows += [judged_first_losses(line, tonight, cell, accepted) for cell in cells]
+        rows.append(_judged(row, judgement, compared, tonight, conditions))
+    rows += [judged_first_losses(compared, tonight, cell, accepted) for cell in cells]
     return sorted(rows, key=lambda row: cells.index(row.cell))  # a cell's first losses stand after its measures
 
 
-def _nights_in_line(nights: Sequence[Night], tonight: Night, accepted: Sequence[Accepted]) -> int:
-    """Number of nights that tonight is compared with, for streams without an acceptance of their own."""
-    line = line_of(nights, tonight)
-    return len(line) - _begin(line, "", "", accepted, tonight.date)
+def _nights_compared(nights: Sequence[Night], tonight: Night, accepted: Sequence[Accepted]) -> int:
+    """Number of nights that tonight is compared with, where nothing of them alone was accepted."""
+    compared = comparable(nights, tonight)
+    return len(compared) - _begin(compared, "", "", accepted, tonight.date)
 
 
 def _value(night: Night, cell: str, measure: Measure) -> float:
@@ -146,20 +146,20 @@ def _value(night: Night, cell: str, measure: Measure) -> float:
     return float(measured.values.get(measure.name, math.nan))
 
 
-def _begin(line: Sequence[Night], cell: str, measure: str, accepted: Sequence[Accepted], date: str) -> int:
-    """Number of nights of the line before the stream's own line begins."""
+def _begin(compared: Sequence[Night], cell: str, measure: str, accepted: Sequence[Accepted], date: str) -> int:
+    """Number of compared nights before those that count for this measure of this cell."""
     begin = counts_from(accepted, cell, measure, date)
-    return sum(night.date < begin for night in line)
+    return sum(night.date < begin for night in compared)
 
 
 def _judged(
-    row: ReportRow, judgement: Judgement, line: Sequence[Night], tonight: Night, conditions: Sequence[str]
+    row: ReportRow, judgement: Judgement, compared: Sequence[Night], tonight: Night, conditions: Sequence[str]
 ) -> ReportRow:
     """The row with its judgement. conditions: those that changed tonight."""
     assert row.measure is not None
-    since = None if judgement.since is None else [*line, tonight][judgement.since].date
+    since = None if judgement.since is None else [*compared, tonight][judgement.since].date
     is_change = judgement.verdict in ("regression", "improvement")
-    commits = _commits(line, tonight, since or tonight.date) if is_change else []
+    commits = _commits(compared, tonight, since or tonight.date) if is_change else []
     cell = tonight.cells.get(row.cell)
     return sentence(replace(
         row, centre=judgement.centre, low=row.measure.possible(judgement.low),
@@ -169,13 +169,13 @@ def _judged(
     ), trouble=None if cell is None else cell.trouble)
 
 
-def _commits(line: Sequence[Night], tonight: Night, since: str) -> list[str]:
+def _commits(compared: Sequence[Night], tonight: Night, since: str) -> list[str]:
     """Suspects between the last night before the change and its first night; up to tonight if these two have the same
     revision."""
-    before = [night for night in line if night.date < since]
+    before = [night for night in compared if night.date < since]
     if not before:
         return []
-    first = next((night for night in (*line, tonight) if night.date >= since), tonight)
+    first = next((night for night in (*compared, tonight) if night.date >= since), tonight)
     good = before[-1].revision
     return suspects_between(good, first.revision if first.revision != good else tonight.revision)
 
@@ -189,15 +189,15 @@ _MOST_KINDS = 3
 
 
 def judged_first_losses(
-    line: Sequence[Night], tonight: Night, cell: str, accepted: Sequence[Accepted]
+    compared: Sequence[Night], tonight: Night, cell: str, accepted: Sequence[Accepted]
 ) -> ReportRow:
-    """The row of the first losses. line: earlier nights under the conditions of tonight, oldest first.
+    """The row of the first losses. compared: earlier nights under the conditions of tonight, oldest first.
 
     Tonight is compared with the oldest losses that count: a change is reported until it is accepted, or until the old
     losses are back. change: the largest relative difference.
     """
     begin = counts_from(accepted, cell, FIRST_LOSSES, tonight.date)
-    counted = [night for night in line if night.date >= begin and _losses(night, cell)]
+    counted = [night for night in compared if night.date >= begin and _losses(night, cell)]
     nights, steps = [*counted, tonight], len(_losses(tonight, cell))
     row = ReportRow(cell, None, "missing", [night.date for night in nights], [None] * len(nights), None)
     if not steps:
@@ -206,8 +206,8 @@ def judged_first_losses(
         return replace(row, verdict="baseline", text=f"first losses: {steps} steps, nothing to compare with yet")
     reference = _Reference.of(counted, cell)
     if reference.is_met_by(tonight, cell):
-        compared = len(_recalls(tonight, cell)) if reference.recalls else 0
-        and_recalls = f" and {compared} recalls after them" if compared else ""
+        recalls = len(_recalls(tonight, cell)) if reference.recalls else 0
+        and_recalls = f" and {recalls} recalls after them" if recalls else ""
         return replace(row, verdict="quiet", text=f"first losses: {steps} steps{and_recalls} equal to the last bit")
     unrepeated = _does_not_repeat(nights, cell)
     if unrepeated is not None:

@@ -19,10 +19,10 @@ from vsetune.nightly import messages
 from vsetune.nightly.delivering import deliver
 from vsetune.nightly.first_steps import take_first_steps
 from vsetune.nightly.history import History, nightly_folder
-from vsetune.nightly.lines import newer_than
 from vsetune.nightly.measuring import calibration_of, cell_nights, conditions_of, unmeasured
 from vsetune.nightly.night import BY_NAME, STEP_TIMES, Night, NightReport
 from vsetune.nightly.nightly_spec import NightlySpec
+from vsetune.nightly.past_nights import newer_than
 from vsetune.nightly.reporting import report_of, unjudged_report
 from vsetune.records.events import AttemptRecord
 from vsetune.storage.hashes import fingerprint_of

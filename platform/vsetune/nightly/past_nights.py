@@ -1,14 +1,12 @@
-"""The line of nights that tonight is compared with, the change that begins a new one, and the history for display."""
+"""The nights that tonight is compared with, accepted changes, and the history for display."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from datetime import date as Day
-from statistics import median
 
 from vsetune.errors import UsageError
 from vsetune.nightly import messages
@@ -18,7 +16,7 @@ from vsetune.nightly.night import BY_NAME, FIRST_LOSSES, Night, NightReport, kno
 _MOST_DATES = 5
 
 
-def line_of(nights: Sequence[Night], tonight: Night) -> list[Night]:
+def comparable(nights: Sequence[Night], tonight: Night) -> list[Night]:
     """Earlier nights that measured something under the conditions of tonight, oldest first."""
     return [
         night for night in nights
@@ -27,7 +25,7 @@ def line_of(nights: Sequence[Night], tonight: Night) -> list[Night]:
 
 
 def counts_from(accepted: Sequence[Accepted], cell: str, measure: str, date: str) -> str:
-    """The ISO date from which the nights of a stream count; empty where nothing was accepted up to `date`."""
+    """The ISO date from which nights count for a measure of a cell; empty where nothing was accepted up to `date`."""
     return max((each.date for each in accepted if each.covers(cell, measure) and each.date <= date), default="")
 
 
@@ -79,7 +77,6 @@ def _dates_between(first: str, last: str) -> list[str]:
     return [(after + timedelta(days=day)).isoformat() for day in range(1, days)]
 
 
-_BARS = "▁▂▃▄▅▆▇█"
 _MOST_MISSED = 14
 """Most missed nights that are listed one by one; a longer gap is one line."""
 _COUNTED = ("regression", "changed", "improvement", "missing", "baseline", "quiet")
@@ -101,19 +98,6 @@ class PastNight:
     text: str = ""
 
 
-@dataclass(frozen=True)
-class Stream:
-    """One cell's numbers of one measure. values: by date; None where a night has none. First losses have version
-    numbers instead: 1 for those of the first night, 2 for the next different ones; equal losses have equal numbers."""
-
-    cell: str
-    values: dict[str, float | None]
-    sparkline: str
-    count: int
-    median_text: str
-    last_text: str
-
-
 def past_nights(history: History) -> list[PastNight]:
     """Every night, oldest first, with the missed days between them."""
     found: list[PastNight] = []
@@ -129,53 +113,6 @@ def past_nights(history: History) -> list[PastNight]:
             dict(counts), text,
         ))
     return found
-
-
-def streams(nights: Sequence[Night], measure: str, cell: str | None, dates: Sequence[str]) -> list[Stream]:
-    """The streams of a measure, of every cell or of one. dates: the dates shown. UsageError for an unknown cell."""
-    cells = list(dict.fromkeys(name for night in nights for name in night.cells))
-    if cell is not None and cells:
-        cells = [known_option("--cell", cell, cells)]
-    return [_stream(nights, measure, name, dates) for name in cells]
-
-
-def text_sparkline(values: Sequence[float | None]) -> str:
-    """A bar per value between the smallest and the largest; a blank for None, the middle bar where all are equal."""
-    there = [value for value in values if value is not None and math.isfinite(value)]
-    low, high = (min(there), max(there)) if there else (0.0, 0.0)
-    return "".join(_bar(value, low, high) for value in values)
-
-
-def _bar(value: float | None, low: float, high: float) -> str:
-    if value is None or not math.isfinite(value):
-        return " "
-    share = (value - low) / (high - low) if high > low else 0.5
-    return _BARS[min(int(share * len(_BARS)), len(_BARS) - 1)]
-
-
-def _stream(nights: Sequence[Night], measure: str, cell: str, dates: Sequence[str]) -> Stream:
-    taken = _run_numbers(nights, cell) if measure == FIRST_LOSSES else {
-        night.date: night.cells[cell].values.get(measure) for night in nights if cell in night.cells
-    }
-    values = {date: taken.get(date) for date in dates}
-    there = [value for value in values.values() if value is not None]
-    middle, last = (f"{median(there):.5g}", f"{there[-1]:.5g}") if there else ("", "")
-    if measure == FIRST_LOSSES:
-        middle, last = "", f"version {last}" if last else ""
-    return Stream(cell, values, text_sparkline(list(values.values())), len(there), middle, last)
-
-
-def _run_numbers(nights: Sequence[Night], cell: str) -> dict[str, float | None]:
-    """Version numbers by date: 1 for the losses of the first night that has some, 2 for the next different ones, ..."""
-    seen: list[tuple[float, ...]] = []
-    numbers: dict[str, float | None] = {}
-    for night in nights:
-        losses = tuple(night.cells[cell].first_losses) if cell in night.cells else ()
-        if losses:
-            if losses not in seen:
-                seen.append(losses)
-            numbers[night.date] = float(seen.index(losses) + 1)
-    return numbers
 
 
 def _missed(before: str, after: str) -> list[PastNight]:
@@ -208,7 +145,7 @@ class Wish:
 
 
 def accept_change(history: History, name: str, wish: Wish, revision: str) -> Accepted:
-    """An intended change begins a new line: write it to the history, under its lock; returns the entry.
+    """Nights before an intended change no longer count: write it to the history, under its lock; returns the entry.
 
     revision: of the running code. UsageError in one line: no reason, an unknown measure or cell, no night of that date,
     the same change accepted already, no change there, or no night at all.
@@ -257,7 +194,7 @@ def _require_new(accepted: Accepted, before: Sequence[Accepted]) -> None:
 
 
 def _require_change(accepted: Accepted, report: NightReport | None) -> None:
-    """UsageError when the night's report shows no change there, since a new line needs a new baseline. Without a report
+    """UsageError when the night's report shows no change there, since accepting needs a new baseline. Without a report
     the change is accepted unchecked."""
     if report is None:
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vsetune.nightly.history import Accepted
-from vsetune.nightly.lines import changed_conditions, counts_from, interruptions, line_of, newer_than
 from vsetune.nightly.night import CellNight, Night, NightState
+from vsetune.nightly.past_nights import changed_conditions, comparable, counts_from, interruptions, newer_than
 
 HERE: Mapping[str, str] = {"threads": "1", "data": "a"}
 THERE: Mapping[str, str] = {"threads": "2", "data": "a"}
@@ -19,9 +19,9 @@ def night(day: int, conditions: Mapping[str, str] = HERE, state: NightState = "c
 
 def test_a_line_is_all_nights_under_the_conditions_of_tonight() -> None:
     nights = [night(1), night(2, THERE), night(3), night(4, {}, "failed"), night(5, {}, "partial", "")]
-    assert [each.date for each in line_of(nights, night(6))] == ["2026-01-01", "2026-01-03"]
-    assert [each.date for each in line_of(nights, night(6, THERE))] == ["2026-01-02"]
-    assert line_of(nights, night(1)) == []
+    assert [each.date for each in comparable(nights, night(6))] == ["2026-01-01", "2026-01-03"]
+    assert [each.date for each in comparable(nights, night(6, THERE))] == ["2026-01-02"]
+    assert comparable(nights, night(1)) == []
 
 
 def test_changed_conditions_are_named_against_the_newest_night_that_knows_them() -> None:
