@@ -26,7 +26,7 @@ _ASSIGNMENT = re.compile(r"[A-Z][A-Z0-9_]*=.*", re.DOTALL)
 _SEPARATORS = {"&&", "||", "|", ";", "&"}
 _LAUNCHES = {"up", "down", "attach", "dashboard", "exec"}
 """Commands of Ray's launcher; each takes a cluster's file first."""
-_GIT = {"add", "clone", "commit", "push", "switch", "tag"}
+_GIT = {"add", "bisect", "clone", "commit", "push", "switch", "tag"}
 
 
 def commands_in(text: str) -> Iterator[list[str]]:
@@ -147,6 +147,9 @@ def _aws(arguments: Sequence[str]) -> str | None:
 
 
 def _git(arguments: Sequence[str]) -> str | None:
+    """What `git bisect run` runs must pass for a command itself."""
+    if arguments[:2] == ["bisect", "run"]:
+        return trouble(arguments[2:])
     return None if arguments and arguments[0] in _GIT else f"git {' '.join(arguments)}: need one of {sorted(_GIT)}"
 
 
@@ -163,7 +166,7 @@ PROGRAMS: dict[str, Callable[[Sequence[str]], str | None]] = {
     "vsetune": vsetune_trouble, "make": _make, "pip": _pip, "python": _python, "export": _export, "ray": _ray,
     "git": _git, "pre-commit": _pre_commit, "aws": _aws,
     **dict.fromkeys(
-        ("cd", "docker", "journalctl", "kill", "kubectl", "loginctl", "mlflow", "optuna-dashboard", "source"),
+        ("cd", "docker", "kill", "kubectl", "mlflow", "optuna-dashboard", "source"),
         _nothing_of_ours,
     ),
 }
