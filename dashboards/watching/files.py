@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Any
 
 import yaml
@@ -28,7 +30,7 @@ def files_of_prometheus() -> dict[str, str]:
         "prometheus/laptop.yaml": [laptop()], "prometheus/aws.yaml": [aws()], "prometheus/kuberay.yaml": kuberay(),
         "prometheus/alerts.yaml": [rules()],
     }
-    return {
+    return {"prometheus/metrics.csv": _metrics()} | {
         path: _MADE + _HEADS[path] + "---\n".join(
             yaml.safe_dump(document, sort_keys=False, width=1000) for document in documents
         )
@@ -43,10 +45,10 @@ def files_of_grafana() -> dict[str, str]:
     return {f"grafana/{board.name}.json": grafana_json(board) for board in BOARDS}
 
 
-def table_of_metrics() -> str:
-    """The table in docs/dashboards.md."""
-    rows = [
-        f"| `{metric.in_prometheus}` | {metric.kind} | {metric.unit} | {', '.join(metric.labels)} | {metric.help} |"
-        for metric in (*METRICS, *NIGHT_METRICS)
-    ]
-    return "\n".join(["| metric | kind | unit | labels | what it is |", "| --- | --- | --- | --- | --- |", *rows])
+def _metrics() -> str:
+    table = io.StringIO()
+    rows = csv.writer(table, lineterminator="\n")
+    rows.writerow(("metric", "kind", "unit", "labels", "what it is"))
+    rows.writerows((each.in_prometheus, each.kind, each.unit, ", ".join(each.labels), each.help)
+                   for each in (*METRICS, *NIGHT_METRICS))
+    return table.getvalue()

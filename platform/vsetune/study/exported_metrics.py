@@ -1,6 +1,6 @@
 """Table of all metrics that trials and drivers export to Prometheus. Imports neither Ray nor torch.
 
-Exporter, dashboards, alert rules, the table in docs/dashboards.md and the tests all use this table.
+Exporter, dashboards, alert rules, dashboards/prometheus/metrics.csv and the tests all use this table.
 
 Number of series: only gauges have a label that names a trial, and only while the trial is placed. Ray drops a gauge
 that has not been set for two of its reports (20 s), so a series ends with its trial. Ray keeps a counter until its node
