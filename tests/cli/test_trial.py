@@ -272,7 +272,7 @@ def test_a_cell_stands_for_the_pick_of_the_board(cell: str, pick: str, vsetune, 
     assert "the pick on the board" not in vsetune("trial", "show", f"mine/{pick}/1").err
     assert Trial(f"mine/{cell}").record.start.trial == pick
     assert vsetune("trial", "curves", f"mine/{cell[:-1]}").refused(f"did you mean {cell}?")
-    assert vsetune("trial", "curves", "mine/vsepp.lseh").refused("VSE-X500", "no trial of this cell has a result")
+    assert vsetune("trial", "curves", "mine/vsepp.lseh").refused("VSE-S541", "no trial of this cell has a result")
 
 
 def test_a_trial_is_shown_with_what_it_is_and_where_its_weights_are(vsetune, record, home) -> None:

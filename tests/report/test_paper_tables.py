@@ -133,14 +133,6 @@ def test_names_of_ours_are_given_by_the_papers_words(runs):
         paper_table("lseh_table")
 
 
-def test_typical_errors_of_boards_in_words(snapshot):
-    assert [
-        messages.NO_ATTEMPTS(where="this study"), messages.BASELINE_NOT_RUN(baseline="lhm", losses="lmh, lseh"),
-        messages.PORT_TAKEN(host="127.0.0.1", port=80), messages.NAME_WITHOUT_LETTERS(word="MS-COCO", name="--"),
-        messages.UNKNOWN_NAME(kind="table", name="lseh", hint="did you mean lseh_table3? ", known="lseh_table3"),
-    ] == snapshot
-
-
 @pytest.mark.parametrize("width", [80, 100, 300])
 @pytest.mark.parametrize("name", table_names())
 def test_no_number_and_no_heading_of_a_table_is_cut_in_a_terminal(runs, name, width):

@@ -113,7 +113,8 @@ def test_the_node_that_leaves_is_the_worker_of_the_cluster_that_is_named(
 @pytest.mark.parametrize("words", [[], ["spot"], ["now", "head:6379"], ["now", "head:6379", "soon"], ["if", "x", "1"]])
 def test_misuse_is_told_with_what_is_needed(words: list[str], caplog: pytest.LogCaptureFixture) -> None:
     assert main(words) == 2
-    assert messages.LEAVING_USAGE(got=" ".join(words) or "nothing") in caplog.text
+    need = "need `spot HEAD:PORT` or `now HEAD:PORT SECONDS`"
+    assert f"got {' '.join(words) or 'nothing'}, {need}" in caplog.text
 
 
 @pytest.mark.slow  # Ray's command takes seconds to start

@@ -99,8 +99,10 @@ def _problems(row: Row, hits: Hits) -> list[Problem]:
         distance = abs(got - seed.best_m_recall)
         if distance > _EQUAL:
             most = max(_ROUNDING, 100 / len(hits[seed.trial].captions))
-            message = messages.OTHER_BEST_WEIGHTS if distance > most else messages.SCORED_OTHERWISE
-            found.append(message(trial=seed.trial, got=got, recorded=seed.best_m_recall))
+            if distance > most:
+                found.append(messages.OTHER_BEST_WEIGHTS(trial=seed.trial, got=got, recorded=seed.best_m_recall))
+            else:
+                found.append(messages.SCORED_OTHERWISE(trial=seed.trial, got=got, recorded=seed.best_m_recall))
     return found
 
 

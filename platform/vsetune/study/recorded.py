@@ -100,7 +100,7 @@ def _pick(attempts: list[AttemptRecord], run: str) -> str:
 
     (row,) = group_rows("", {"": trials_of(attempts)}, baseline="none")
     if not row.seeds:
-        raise UsageError("VSE-X500", "{run}: no trial of this cell has a result; `vsetune study show {study} --all` "
+        raise UsageError("VSE-S541", "{run}: no trial of this cell has a result; `vsetune study show {study} --all` "
                          "lists trials", run=run, study=attempts[0].start.study)
     seeds = row.seeds_of(row.pick)
     return min(seeds, key=lambda seed: (seed.status != "finished", not seed.chose, seed.seed)).trial

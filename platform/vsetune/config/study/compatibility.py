@@ -49,9 +49,11 @@ def _reasons(network: NetworkSpec, loss: LossSpec, batch_unit: str) -> Iterator[
             loss=shown, need=_listed(loss.needed_kinds, _KINDS), network=network_name, got=_KINDS[network.kind]
         )
     elif network.score not in loss.needed_scores:
-        message = messages.NEEDS_ORDER if loss.needed_scores == {"order"} else messages.WRONG_SCORES
         need, got = _listed(loss.needed_scores, _SCORES), _SCORES[network.score]
-        yield message(loss=shown, need=need, network=network_name, got=got)
+        if loss.needed_scores == {"order"}:
+            yield messages.NEEDS_ORDER(loss=shown, need=need, network=network_name, got=got)
+        else:
+            yield messages.WRONG_SCORES(loss=shown, need=need, network=network_name, got=got)
     if batch_unit == "images" and network.needs_pairs:
         weights = " and ".join(network.own_loss_weights) or "the weight of that loss"
         yield messages.NEEDS_PAIRS(network=network_name, weight=weights)
