@@ -6,13 +6,11 @@ import json
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from apprise import Apprise
-from local_certificate import write_certificate
 from night_reports import night_of, sample_report, short_report
 from receiving_servers import DRIP, http_receiver, smtp_receiver
 
@@ -49,8 +47,7 @@ class Kept:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Apprise.instantiate("json://localhost")  # loads all services, which takes longer than a hasty delivery
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
-    for name in ("SMTP_HOST", "SMTP_PORT", "SMTP_USER", "SMTP_PASSWORD", "SMTP_FROM", "PUSHGATEWAY"):
-        monkeypatch.delenv(f"VSETUNE_{name}", raising=False)
+    monkeypatch.delenv("VSETUNE_PUSHGATEWAY", raising=False)
     return tmp_path
 
 
@@ -243,78 +240,13 @@ def test_promtool_finds_nothing_wrong_with_the_metrics(home: Path, report: Night
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.fixture
-def mail_settings(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def set_them(port: int, **more: str) -> None:
-        for name, value in {"HOST": "127.0.0.1", "PORT": str(port), "FROM": "nightly@example.org", **more}.items():
-            monkeypatch.setenv(f"VSETUNE_SMTP_{name}", value)
-
-    return set_them
-
-
-def test_everybody_gets_a_mail_with_text_html_and_the_whole_page(mail_settings: Callable[..., None]) -> None:
-    report = replace(short_report(), headline="worse\r\nBcc: everybody@example.org\r\n\r\nnothing")
-    to = ["a@example.org", "o'neil@example.org"]
+def test_mail_is_an_address_of_apprise_like_any_chat(monkeypatch: pytest.MonkeyPatch) -> None:
     with smtp_receiver() as server:
-        mail_settings(server.port, USER="me@x", PASSWORD="mail/pass%41word")
-        assert sent(report, patience=ONCE, mail_to=to, page_url="https://ci.example.org")[0] == []
-    assert server.envelopes == [("FROM:<nightly@example.org>", [f"TO:<{each}>"]) for each in to]
-    assert [mail["To"] for mail in server.mails] == to
-    mail = server.mails[0]
-    assert (mail["From"], mail["Bcc"], mail["Auto-Submitted"]) == ("nightly@example.org", None, "auto-generated")
-    assert mail["Subject"] == "✗ scenes 2026-11-21: worse Bcc: everybody@example.org nothing"
-    text, html = mail.get_body(("plain",)), mail.get_body(("html",))
-    assert text is not None
-    assert html is not None
-    assert "✗ " in text.get_content()
-    assert "https://ci.example.org" in text.get_content()
-    assert "<table" in html.get_content()
-    (page,) = mail.iter_attachments()
-    assert (page.get_filename(), page.get_content_type()) == ("scenes-2026-11-21.html", "text/html")
-    assert page.get_payload(decode=True).decode().startswith("<!doctype html>")
-    assert server.logins == ["PLAIN AG1lQHgAbWFpbC9wYXNzJTQxd29yZA=="]  # on this machine, where nobody listens in
-
-
-def test_a_mail_is_encrypted_where_the_server_offers_it(
-    mail_settings: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    certificate = write_certificate(tmp_path / "server.pem")
-    with smtp_receiver(certificate) as server:
-        mail_settings(server.port, USER="me", PASSWORD="mailpassword")
-        (note,) = sent(sample_report(), patience=ONCE, mail_to=["a@example.org"])[0]
-        assert note.startswith("mail to a@example.org: not delivered (")  # an unknown certificate
-        assert (server.mails, server.logins) == ([], [])
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        assert sent(sample_report(), patience=ONCE, mail_to=["a@example.org"], mail_encryption="required")[0] == []
-    assert server.encrypted == [True]
-
-
-@pytest.mark.parametrize(("settings", "wanted", "note"), [
-    ({}, {"mail_encryption": "required"}, "offers no STARTTLS, which mail_encryption: required needs"),
-    ({"HOST": "127.1", "USER": "me", "PASSWORD": "mailpassword"}, {}, "no STARTTLS, which a password needs"),
-    ({"PORT": str(UNUSED_PORT)}, {}, "mail to a@example.org: not delivered ([Errno 111] Connection refused)"),
-    ({"HOST": "a" * 70}, {}, "mail to a@example.org: not delivered ("),
-    ({"PORT": "many"}, {}, "mail: VSETUNE_SMTP_PORT: got 'many', need a port such as 587"),
-    ({"FROM": "a@b\nBcc: c@d"}, {}, "mail: VSETUNE_SMTP_FROM: got 'a@b\\nBcc: c@d', need one mail address"),
-    ({"FROM": ""}, {}, messages.NOT_SET(where="mail", variables="VSETUNE_SMTP_FROM", setting="mail_to")),
-    ({"USER": "me"}, {}, messages.NOT_SET(where="mail", variables="VSETUNE_SMTP_PASSWORD", setting="mail_to")),
-])
-def test_a_mail_that_cannot_be_sent_is_one_line(
-    mail_settings: Callable[..., None], settings: dict[str, str], wanted: dict[str, str], note: str,
-) -> None:
-    with smtp_receiver() as server:
-        mail_settings(server.port, **settings)
-        (found,) = sent(sample_report(), patience=ONCE, mail_to=["a@example.org"], **wanted)[0]
-    assert note in found
-    assert (server.mails, server.logins) == ([], [])
-
-
-def test_a_refused_recipient_is_named_and_the_others_get_their_mail(mail_settings: Callable[..., None]) -> None:
-    with smtp_receiver(refuse="gone@") as server:
-        mail_settings(server.port)
-        (note,) = sent(sample_report(), patience=ONCE, mail_to=["a@example.org", "gone@example.org"])[0]
-    assert '"gone@example.org" failed' in note
-    assert [mail["To"] for mail in server.mails] == ["a@example.org"]
+        to = f"mailto://127.0.0.1:{server.port}?from=night@example.org&to=a@example.org,b@example.org&mode=insecure"
+        monkeypatch.setenv("MAIL", to)
+        assert sent(sample_report(), webhook="MAIL")[0] == []
+    assert len(server.mails) == 2
+    assert "2 regressions" in str(server.mails[0].get_content())
 
 
 def test_a_step_without_end_is_left_behind_and_one_that_fails_fails_here() -> None:

@@ -14,7 +14,7 @@ from night_reports import CELLS, HOSTILE, sample_report, short_report
 
 from vsetune.nightly import report_words as words
 from vsetune.nightly.night import BY_NAME, NightReport, ReportRow
-from vsetune.nightly.report_page import HEIGHT, WIDTH, Sparkline, sparkline, to_html, to_mail_html
+from vsetune.nightly.report_page import HEIGHT, WIDTH, Sparkline, sparkline, to_html
 from vsetune.nightly.report_words import MOST_FINDINGS, escaped, to_markdown
 
 
@@ -59,7 +59,7 @@ def test_cells_with_findings_are_unfolded_and_quiet_ones_are_not() -> None:
     assert "<details>" not in to_html(short_report())
 
 
-@pytest.mark.parametrize("make", [to_html, to_mail_html])
+@pytest.mark.parametrize("make", [to_html])
 def test_foreign_text_is_text_on_the_page(make: Callable[[NightReport], str]) -> None:
     page = Page(make(short_report()))
     assert "img" not in page.tags

@@ -1,4 +1,4 @@
-"""Delivery of a report: files, MLflow, Prometheus, chat, mail. A failed step adds a note."""
+"""Delivery of a report: files, MLflow, Prometheus, chat or mail. A failed step adds a note."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import re
-import smtplib
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -16,15 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from apprise import Apprise, AppriseAsset, NotifyBase, OverflowMode
-from apprise.attachment.memory import AttachMemory
 
 from vsetune.errors import ConfigError, StorageError, VsetuneError, one_line
 from vsetune.nightly import messages
 from vsetune.nightly.history import history_id
-from vsetune.nightly.night import Night, NightReport, problem_at
+from vsetune.nightly.night import Night, NightReport
 from vsetune.nightly.night_metrics import USUAL, Patience, metrics_text, moment_of, push_metrics, write_metrics
-from vsetune.nightly.nightly_spec import ReportSpec, mail_address
-from vsetune.nightly.report_page import to_html, to_mail_html
+from vsetune.nightly.nightly_spec import ReportSpec
+from vsetune.nightly.report_page import to_html
 from vsetune.nightly.report_words import (
     SIGNS,
     banner,
@@ -140,9 +138,6 @@ class _Delivery:
         if variable is not None:
             self.attempt(f"webhook of {variable}", lambda: post(
                 self.report, variable, page=page, patience=self.patience))
-        if spec.mail_to:
-            self.attempt("mail", lambda: send_mail(
-                self.report, spec, to_html(self.report), page=page, patience=self.patience))
 
     def keep_what_changed(self) -> None:
         """Store files and run again if notes were added since."""
@@ -180,14 +175,10 @@ def _night_run(report: NightReport) -> NightRun:
     )
 
 
-_PREFIX = "VSETUNE_SMTP_"
-_LOCAL = {"localhost", "127.0.0.1", "::1"}
-_SUBMISSION, _OVER_TLS = 587, 465
-_UNUSUAL = re.compile(r"[^A-Za-z0-9._-]")
 _MARKS = re.compile(r"[*~`<>\[\]]|(?<![^\W_])_|_(?![^\W_])")
 _SLACK_JSON = {"message": "text", "title": "", "version": "", "attachments": "", "type": ""}
 """Fields of Apprise's JSON: under other names, or left out."""
-_LONGEST_SUBJECT, _LONGEST_LINE, _MOST_FINDINGS, _SHORTEST_SECRET = 150, 280, 10, 6
+_LONGEST_LINE, _MOST_FINDINGS, _SHORTEST_SECRET = 280, 10, 6
 
 
 def post(report: NightReport, variable: str, *, page: str | None, patience: Patience) -> None:
@@ -242,67 +233,6 @@ def chat_text(report: NightReport, *, page: str | None, is_slack: bool) -> tuple
     lines += map(harmless, [*report.notes, f"{counts_in_words(report.rows)}; code {revision_words(report)}"])
     lines += [f"<{page}|the whole report>" if is_slack else page] if page else []
     return title, masked("\n".join([*([title] if is_slack else []), *lines]))
-
-
-def send_mail(
-    report: NightReport, spec: ReportSpec, page_html: str, *, page: str | None, patience: Patience
-) -> None:
-    """Send the report to every recipient, with the page attached, through the server that the environment names.
-
-    ConfigError, one line, for missing variables and invalid ports or addresses. StorageError when the server does not
-    take the mail, refuses some recipients, or would get the password, or with `mail_encryption: required` the mail,
-    unencrypted.
-    """
-    given = {name: os.environ.get(_PREFIX + name, "").strip() for name in ("HOST", "PORT", "USER", "PASSWORD", "FROM")}
-    needed = ["HOST", "FROM", *(["PASSWORD"] if given["USER"] else [])]
-    missing = ", ".join(_PREFIX + name for name in needed if not given[name])
-    if missing:
-        raise ConfigError(messages.NOT_SET(where="mail", variables=missing, setting="mail_to"))
-    port = given["PORT"] or str(_SUBMISSION)
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        need = f"a port such as {_SUBMISSION}"
-        raise ConfigError(messages.WRONG_OPTION(option=f"mail: {_PREFIX}PORT", got=repr(port[:20]), need=need))
-    try:
-        sender = mail_address(given["FROM"])
-    except ValueError as error:
-        raise ConfigError(problem_at(f"mail: {_PREFIX}FROM", error)) from error
-    remember(given["PASSWORD"])
-    needs = "a password" if given["USER"] and given["HOST"] not in _LOCAL else ""
-    needs = "mail_encryption: required" if spec.mail_encryption == "required" else needs
-
-    def service() -> Any:
-        mode = _secure_mode(given["HOST"], int(port), patience.timeout_s, needs)
-        found: Any = _service_of({
-            "schema": "mailto", "host": given["HOST"], "smtp_host": given["HOST"], "port": int(port),
-            "user": quote(given["USER"]), "password": quote(given["PASSWORD"]), "secure_mode": mode,
-            "from_addr": sender, "targets": [sender], "headers": {"Auto-Submitted": "auto-generated"},
-        })
-        if found is not None:
-            found.targets = [(False, address) for address in spec.mail_to]  # Apprise would split some at a quote
-        return found
-
-    subject = f"{banner(report).mark} {report.nightly} {report.date}: {report.headline}"
-    name = _UNUSUAL.sub("_", f"{report.nightly}-{report.date}.html")
-    _send(
-        f"mail to {', '.join(spec.mail_to)}", service, patience,
-        title=masked(one_line(subject, most=_LONGEST_SUBJECT)), body=masked(to_mail_html(report, page=page)),
-        body_format="html",
-        attach=AttachMemory(content=page_html, name=name, mimetype="text/html"),  # type: ignore[no-untyped-call]
-    )
-
-
-def _secure_mode(host: str, port: int, timeout_s: float, needs: str) -> str:
-    """Apprise's mode for a mail server: encrypted where the server can. needs: the setting that needs encryption.
-    StorageError where the server cannot and something needs it."""
-    if port == _OVER_TLS:
-        return "ssl"
-    with smtplib.SMTP(host, port, timeout=timeout_s) as client:
-        client.ehlo_or_helo_if_needed()
-        if client.has_extn("starttls"):
-            return "starttls"
-    if needs:
-        raise StorageError(messages.NOT_ENCRYPTED(server=f"{host}:{port}", reason=needs))
-    return "insecure"
 
 
 def _service_of(address: str | dict[str, Any]) -> NotifyBase | None:

@@ -49,4 +49,3 @@ NO_ADDRESS = Message(
     "discord://...",
 )
 NOT_DELIVERED = Message("VSE-G052", "{where}: not delivered ({reason})")
-NOT_ENCRYPTED = Message("VSE-G053", "mail: {server} offers no STARTTLS, which {reason} needs; use another port")

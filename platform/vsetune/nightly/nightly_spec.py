@@ -23,15 +23,6 @@ from vsetune.storage.paths import PathText
 from vsetune.study.study_file import load_sweep
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,255}")
-_LONGEST_ADDRESS = 320
-
-
-def mail_address(text: str) -> str:
-    """The text if it is one plain address; ValueError otherwise. It goes into a mail header, so it has no line end."""
-    if len(text) > _LONGEST_ADDRESS or not _ADDRESS.fullmatch(text) or ".." in text:
-        raise ValueError(messages.WRONG_VALUE(got=repr(text[:60]), need="one mail address such as team@example.org"))
-    return text
 
 
 def _variable(text: str) -> str:
@@ -50,23 +41,14 @@ def _page(text: str) -> str:
 
 
 class ReportSpec(Spec):
-    """Where a report goes besides its files. Secrets and servers come from the environment alone.
-
-    The mail server: VSETUNE_SMTP_HOST, _PORT (587), _USER, _PASSWORD, _FROM. A Prometheus Pushgateway:
-    VSETUNE_PUSHGATEWAY.
-    """
+    """Where a report goes besides its files. Secrets and servers come from the environment alone; a Prometheus
+    Pushgateway is VSETUNE_PUSHGATEWAY."""
 
     webhook: Annotated[str, AfterValidator(_variable)] | None = Field(
-        None, description="environment variable with an address: https://... that takes Slack's JSON, or one of Apprise"
-    )
-    mail_to: list[Annotated[str, AfterValidator(mail_address)]] = Field(
-        default_factory=list, max_length=50, description="who gets the report by mail"
+        None, description="variable with an address: https://... that takes Slack's JSON, or one of Apprise"
     )
     notify: Literal["regressions", "always", "never"] = Field(
-        "regressions", description="when webhook and mail are used: exit code 1 or 2, every night, or not at all"
-    )
-    mail_encryption: Literal["when_offered", "required"] = Field(
-        "when_offered", description="STARTTLS; a password is never sent without it but to this machine"
+        "regressions", description="when the webhook is used: exit code 1 or 2, every night, or not at all"
     )
     mlflow: bool = Field(True, description="keep a run per night in the experiment nightly/NAME")
     page_url: Annotated[str, AfterValidator(_page)] | None = Field(

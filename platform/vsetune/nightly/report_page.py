@@ -133,16 +133,6 @@ def to_html(report: NightReport) -> str:
     )
 
 
-def to_mail_html(report: NightReport, *, page: str | None = None) -> str:
-    """The short form for a mail, with styles in the elements, since mail readers drop style sheets. page: its address.
-    """
-    return render(
-        "mail.html.j2", "vsetune.nightly",
-        report=report, banner=banner(report), counts=words.counts_in_words(report.rows),
-        revision=words.revision_words(report), findings=words.findings(report), page=page,
-    )
-
-
 def _cell(report: NightReport, name: str) -> dict[str, Any]:
     """Values of the template for a cell's table. is_open: whether it is unfolded at first."""
     rows = [row for row in report.rows if row.cell == name]
