@@ -7,13 +7,14 @@ Then every node works in a folder of its own, and files that must outlive the no
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, Problem
 from vsetune.storage import messages
 from vsetune.storage.addresses import shown_url
 from vsetune.storage.hashes import sha256_hex
@@ -22,6 +23,10 @@ HOME_VARIABLE, NODE_FOLDER_VARIABLE = "VSETUNE_HOME", "VSETUNE_NODE_FOLDER"
 NODE_CACHE_VARIABLE = "VSETUNE_NODE_CACHE"
 _REMOTE = "s3://"
 
+_MISSPELT = re.compile(
+    r"\s*(s3[an]?|gs|gcs|https?|file|hdfs|abfss?|sqlite|postgresql|mysql)(:(?!//)|//)|\s*s3[an]?://", re.IGNORECASE
+)
+"""The start of an address without its `://`: as a path it would be a folder in the working directory."""
 _LONGEST_PATH, _LONGEST_NAME = 4095, 255
 """Bytes that Linux accepts for a path, and for each name in it."""
 
@@ -111,8 +116,14 @@ def _expanded(path: str) -> str:
 
 
 def _folder_in(variable: str, default: str) -> Path:
+    given = os.environ.get(variable) or default
+    if given != given.strip() or given.startswith("$"):
+        raise ConfigError(
+            "VSE-O471", "{variable}: got {found!r}, need a folder without blanks around it and without variables",
+            variable=variable, found=given,
+        )
     try:
-        return Path(local_path(os.environ.get(variable) or default)).absolute()
+        return Path(local_path(given)).absolute()
     except ValueError as error:
         raise ConfigError(error.args[0].at(variable)) from error
 
@@ -121,6 +132,10 @@ def usable_path(text: str) -> str:
     """The text if it can be a path or URL; ValueError in one line otherwise. Does not access the disk."""
     if not text.strip():
         raise ValueError(messages.NO_PATH(found=text))
+    if _MISSPELT.match(text) and not text.startswith(_REMOTE):
+        raise ValueError(Problem.of(
+            "VSE-O470", "got {found!r}, need a path, or an address such as s3://bucket/prefix", found=text[:60]
+        ))
     if "\0" in text:
         raise ValueError(messages.PATH_WITH_NUL(found=text[:60]))
     if not _is_unicode(text):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from vsetune.config.study.study_spec import TrackingSpec
@@ -30,11 +32,20 @@ def tracking_uri(tracking: TrackingSpec) -> str | None:
     if tracking.uri:
         return usable_url(tracking.uri, where="tracking.uri")
     if not given:
-        return None if remote_home() is not None else f"sqlite:///{home() / 'mlflow.db'}"
+        return None if remote_home() is not None else _sqlite_in(home())
     try:
         return usable_url(usable_uri(given), where=TRACKING_VARIABLE)
     except ValueError as error:
         raise ConfigError(UsageError(*error.args).problem.at(TRACKING_VARIABLE)) from error
+
+
+def _sqlite_in(folder: Path) -> str:
+    if re.search(r"\?|%[0-9A-Fa-f]{2}", str(folder)):
+        raise ConfigError(
+            "VSE-S470", "tracking.uri: the address of a SQLite file in {folder} cannot hold its `?` or `%` code; set "
+            "tracking.uri to another store or to none, or name another home", folder=folder,
+        )
+    return f"sqlite:///{folder / 'mlflow.db'}"
 
 
 def mlflow_ui(given: str | None, tracking_uri: str | None) -> str | None:
