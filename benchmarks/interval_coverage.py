@@ -8,7 +8,7 @@ best M-Recall, its paired difference, median epochs to the baseline's best, medi
 improves) and counts how often the nominal 95 % interval holds the value of 100,000 pairs. Beside them: the percentile
 bootstrap of the median that the board had before, and how often a loss is called different where none is.
 Then studies whose losses differ in the images that they find hard, and the intervals over units alone and over units
-and images, for the difference that further units would show on other images. Prints the tables behind docs/statistics.md.
+and images, for the difference that further units would show on other images. Prints tables of docs/statistics.md.
 Seeded; some three minutes on one core.
 """
 
