@@ -1,7 +1,7 @@
 """Objects of a bucket cached on the disk of this node, for all its processes: downloaded once, SHA-256 compared.
 
 The cache is $VSETUNE_NODE_CACHE, or `cache/shards` under vsetune's home, and takes at most
-$VSETUNE_NODE_CACHE_GB. A file is named by its hash and appears whole. Decision 0036.
+$VSETUNE_NODE_CACHE_GB. A file is named by its hash and appears whole. Decision 0047.
 """
 
 from __future__ import annotations
