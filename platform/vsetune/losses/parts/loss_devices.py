@@ -19,6 +19,7 @@ def beside(values: Tensor, tensor: Tensor) -> Tensor:
 
     `values` must not be changed afterwards.
     """
-    if tensor.device.type == "cuda" and is_on_cpu(values):
-        return values.pin_memory().to(tensor.device, non_blocking=True)
-    return values.to(tensor.device)
+    if values.device.type != "cpu":
+        return values.to(tensor.device)
+    pinned = values.pin_memory() if tensor.device.type == "cuda" else values
+    return pinned.to(tensor.device, non_blocking=True)
