@@ -119,30 +119,6 @@ def test_sigterm_while_ray_starts_interrupts_the_study_though_ray_has_set_its_ow
         pass
 
 
-def test_a_driver_that_is_killed_while_ray_starts_leaves_no_process() -> None:
-    script = (
-        "import os, signal, subprocess, time\n"
-        "from vsetune.study.cluster import ray, ray_cluster\n"
-        "from vsetune.study.stopping import StopRequest\n"
-        "def starting(**_):\n"
-        "    quiet = subprocess.DEVNULL\n"
-        "    print(subprocess.Popen(['sleep', '300'], stdout=quiet, stderr=quiet).pid, flush=True)\n"
-        "    time.sleep(2)\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "ray.init = starting\n"
-        "with ray_cluster(None, StopRequest(), farewell=''):\n"
-        "    pass\n"
-    )
-    kept = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False,
-        env={**kept, "PYTHONPATH": str(PACKAGE_FOLDER.parent)},
-    )
-    assert done.returncode == -signal.SIGKILL
-    with suppress(psutil.NoSuchProcess):
-        psutil.Process(int(done.stdout)).wait(15)
-
-
 STARTING = (
     "import sys\n"
     "from vsetune.study import cluster\n"

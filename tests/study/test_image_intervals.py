@@ -91,7 +91,9 @@ def test_the_best_weights_of_every_seed_are_scored_image_by_image(finished: Reco
     baseline, loss = rows
     units = [np.stack([by_hand[seed.trial] for seed in each.row.headline]) for each in rows]
     assert [seed.seed for seed in baseline.row.headline] == [seed.seed for seed in loss.row.headline]
-    assert loss.difference_bounds == pytest.approx(interval_with_images([units[1] - units[0]]))
+    assert loss.difference_bounds == pytest.approx(
+        interval_with_images([units[1] - units[0]], loss.row.comparison.height_level)
+    )
     low, high = interval_with_images([units[1]])
     assert loss.m_recall_bounds == pytest.approx((max(low, 0), min(high, 100)))
     assert baseline.difference_bounds is None

@@ -419,7 +419,10 @@ def test_cells_that_have_not_begun_go_on_with_changed_plugins_where_that_is_aske
     network = {"embedding_size": 16, "word_size": 8}
     path = write_study(tmp_path, {
         "plugins": ["half_hinge/"], "baseline": "lmh", "losses": [{"name": "half_hinge"}, {"name": "lmh"}],
-        "networks": [{"name": "vsepp", "fixed": network}, {"name": "vsepp", "label": "second", "fixed": network}],
+        "networks": [
+            {"name": "vsepp", "fixed": network},
+            {"name": "vsepp", "label": "second", "fixed": network | {"word_size": 10}},
+        ],
         "seeds": [0], "search": {"configurations": 1}, "resources": ONE_WORKER,
     })
     ask, asked = StudyLedger.next, []

@@ -221,6 +221,7 @@ def test_other_files_of_captions_are_refused(line):
         list(texts_in(f'["k", ["a caption"]]\n{line}\n'.encode(), where="captions"))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.text(), st.lists(st.text(), min_size=1))))
 def test_captions_come_back_from_their_file(texts):
     texts = [(key, captions) for key, captions in texts if all(is_text(each) for each in (key, *captions))]
