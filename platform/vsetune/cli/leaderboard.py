@@ -20,7 +20,7 @@ from vsetune.cli.leaderboard_output import (
     share_of,
 )
 from vsetune.cli.options import Baseline, Device, Json, StudyName, flag, place_to_write, require_known
-from vsetune.cli.output import FittingTable, complain, inform, interruptible, print_json, results, stderr
+from vsetune.cli.output import FittingTable, complain, inform, interruptible, print_json, print_plainly, results, stderr
 from vsetune.config.spec.yaml_files import dump_yaml
 from vsetune.errors import UsageError
 from vsetune.records.events import AttemptRecord, StudyRecord
@@ -65,7 +65,7 @@ def show(
     read = read_boards("show", study or [], every=every, baseline=baseline, target_share=share)
     shown, named = read.shown, columns_named(columns, read)
     if as_json:
-        results.out(to_json(shown))
+        print_plainly(to_json(shown))
     elif isinstance(shown, Leaderboard):
         results.print(render_table(shown, named))
     else:

@@ -73,7 +73,13 @@ def interruptible(advice: str) -> Iterator[None]:
 
 def print_json(plain: Any) -> None:
     """Machine-readable results, one JSON document on stdout."""
-    results.out(json.dumps(plain, indent=2, ensure_ascii=False))
+    print_plainly(json.dumps(plain, indent=2, ensure_ascii=False))
+
+
+def print_plainly(text: str) -> None:
+    """A long text on stdout as it is; rich would measure every word of it."""
+    results.file.write(f"{text}\n")
+    results.file.flush()
 
 
 def domain_text(domain: Domain) -> str:

@@ -14,7 +14,15 @@ from typing import Any, Literal, TypeVar
 from vsetune.config.spec.base import did_you_mean
 from vsetune.errors import DataError, UsageError, VsetuneError
 from vsetune.records import messages
-from vsetune.records.events import AttemptRecord, Drawn, StudyRecord, StudyStatus, Validated, ValidationPoint
+from vsetune.records.events import (
+    AttemptRecord,
+    Drawn,
+    StudyRecord,
+    StudyStatus,
+    Validated,
+    ValidationPoint,
+    curve_of,
+)
 from vsetune.records.log import LOG_FILE, OBJECTS, cannot_write, lines_of, name_of_log, refreshed
 from vsetune.records.study_history import KnownLog, NotBegun, StudyHistory, read_snapshot, write_snapshot
 from vsetune.records.study_lock import LOCK_FILE, is_led
@@ -122,6 +130,23 @@ class Studies:
             }
             if any(curves.values()):
                 found[name] = {metric: curve for metric, curve in curves.items() if curve}
+        return found
+
+    def metrics_at(self, epochs: Mapping[str, float]) -> dict[str, Mapping[str, float]]:
+        """By attempt, all numbers of its validation at the given epoch, the first of several; attempts without one are
+        left out. Reads other validations no further than their epochs."""
+        found: dict[str, Mapping[str, float]] = {}
+        for study in dict.fromkeys(map(_study_of, epochs)):
+            self._known(study)
+            for line in lines_of(folder_of_study(study) / LOG_FILE):
+                if line.kind != "validated":
+                    continue
+                attempt, _, fields = curve_of(line.head)
+                if attempt in found or all(epoch != epochs.get(attempt) for _, epoch, *_ in fields):
+                    continue
+                event = line.event()
+                assert isinstance(event, Validated)
+                found[attempt] = next(each.metrics for each in event.points if each.epoch == epochs[attempt])
         return found
 
     def state(self, study: str) -> StudyState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from vsetune.metrics.curves import Curve, best_of_curve
+from vsetune.metrics.curves import best_of_curve
 from vsetune.records.studies import Studies
 from vsetune.report.rows import Leaderboard
 from vsetune.report.seed_results import RECALLS, SeedResult
@@ -23,17 +23,19 @@ def with_recalls(board: Leaderboard, store: Studies) -> Leaderboard:
         for each in sorted(store.attempts(study), key=lambda each: each.start.number)
     }
     ids = {(row.study, seed.trial): latest[row.study, seed.trial] for row in board.rows for seed in row.seeds}
-    curves = store.metric_curves(list(ids.values()), RECALLS)
+    best = {
+        ids[row.study, seed.trial]: best_of_curve(seed.curve).epoch
+        for row in board.rows for seed in row.seeds if not seed.diverged
+    }
+    known = store.metrics_at(best)
     rows = (
-        replace(row, seeds=tuple(_with_recalls(seed, curves.get(ids[row.study, seed.trial], {})) for seed in row.seeds))
+        replace(row, seeds=tuple(_with_recalls(seed, known.get(ids[row.study, seed.trial], {})) for seed in row.seeds))
         for row in board.rows
     )
     return replace(board, rows=tuple(rows))
 
 
-def _with_recalls(seed: SeedResult, curves: Mapping[str, Curve]) -> SeedResult:
+def _with_recalls(seed: SeedResult, metrics: Mapping[str, float]) -> SeedResult:
     if seed.diverged:
         return replace(seed, recalls={**dict.fromkeys(RECALLS, 0.0), **seed.recalls})
-    best = best_of_curve(seed.curve).epoch
-    found = {name: dict(curve)[best] for name, curve in curves.items() if best in dict(curve)}
-    return replace(seed, recalls={**found, **seed.recalls})
+    return replace(seed, recalls={**{name: metrics[name] for name in RECALLS if name in metrics}, **seed.recalls})
