@@ -146,7 +146,7 @@ LINES: dict[str, tuple[int, Callable[[Any], object]]] = {
     "at: late": (0, lambda plain: plain.update(at=10**30)),
     "at: nan": (0, lambda plain: plain.update(at=float("nan"))),
     "format": (0, lambda plain: plain.update(format="x")),
-    "its log has format 9": (0, lambda plain: plain.update(format=9)),
+    "the log has format 9": (0, lambda plain: plain.update(format=9)),
     "surprise": (0, lambda plain: plain.update(surprise=1)),
     "cell": (1, lambda plain: plain.update(cell="../x")),
     "number": (1, lambda plain: plain.update(number="first")),
@@ -180,7 +180,7 @@ LINES: dict[str, tuple[int, Callable[[Any], object]]] = {
     "files.0: study": (9, lambda plain: plain.update(files=["../mlflow.db"])),
 }
 
-UNFIT = {"record.name", "surprise", "its log has format 9", "attempt nightly/none/1", "attempt nightly/gone/1"}
+UNFIT = {"record.name", "surprise", "the log has format 9", "attempt nightly/none/1", "attempt nightly/gone/1"}
 """Refused as a whole: each value is sound, and does not fit the study or the lines before it."""
 
 
