@@ -15,12 +15,9 @@ from refusals import refused
 from typer.testing import CliRunner
 
 import vsetune
-from vsetune.api import messages
 from vsetune.cli.main import app
 from vsetune.data.stored.shards import read_some
-from vsetune.records import messages as of_records
 from vsetune.report.wording import fixed
-from vsetune.study import messages as of_study
 
 
 def test_the_board_has_the_numbers_of_the_command_line(finished) -> None:
@@ -97,13 +94,13 @@ def test_a_photograph_is_searched_as_the_image_of_the_data_set(finished, tmp_pat
 
 def test_questions_that_nobody_can_answer_are_refused(finished) -> None:
     trial = finished.trial(finished.trials[0])
-    with refused(messages.NO_QUERY, got="neither"):
+    with refused("VSE-A006", got="neither"):
         trial.search()
-    with refused(messages.NO_SUCH_IMAGE, got="nowhere", split="test"):
+    with refused("VSE-A005", got="nowhere", split="test"):
         trial.search(image="nowhere")
-    with refused(of_records.STUDY_UNKNOWN, study="smal"):
+    with refused("VSE-R008", study="smal"):
         vsetune.open_study("smal")
-    with refused(of_study.ATTEMPT_NAME, got="small"):
+    with refused("VSE-S061", got="small"):
         vsetune.Trial("small")
 
 

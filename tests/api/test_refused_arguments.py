@@ -15,9 +15,7 @@ from torch import Tensor
 import vsetune
 from vsetune.config.component_specs import LOSSES, MemorySpec, SumSpec
 from vsetune.errors import ConfigError, DataError, UsageError
-from vsetune.losses import messages
 from vsetune.losses.plain_loss import PlainLoss
-from vsetune.metrics import messages as of_metrics
 
 IMAGES, CAPTIONS, MEANING = (unit(6, size, seed=size, dtype=torch.float32) for size in (8, 8, 5))
 SCORES, ROWS = IMAGES @ CAPTIONS.T, torch.arange(6)
@@ -49,24 +47,24 @@ EMBEDDED: list[tuple[dict[str, Any], Any]] = [
     ),
     *(({"scores": value}, code) for _, value, code in MATRIX),
     ({"scores": SCORES.double()}, PRECISION), ({"scores": SCORES[:5]}, SHAPE), ({"scores": SCORES[:, :5]}, SHAPE),
-    ({"images": None}, messages.NO_BATCH), ({"captions": None, "scores": SCORES}, messages.NO_BATCH),
-    ({"images": None, "scores": SCORES}, messages.NO_BATCH), ({"images": None, "captions": None}, messages.NO_BATCH),
+    ({"images": None}, "VSE-L021"), ({"captions": None, "scores": SCORES}, "VSE-L021"),
+    ({"images": None, "scores": SCORES}, "VSE-L021"), ({"images": None, "captions": None}, "VSE-L021"),
     *(({"semantic_vectors": value}, code) for value, code in (
         (MEANING[:5], SHAPE), (MEANING[:, 0], SHAPE), (MEANING[:, :0], SHAPE), (MEANING.tolist(), TYPE),
         (MEANING.numpy(), TYPE),
     )),
     *(({what: value}, code) for what in ("image_ids", "caption_rows") for _, value, code in NUMBERS),
-    *(({what: torch.tensor([0, 1, 2, wrong, 4, 5])}, of_metrics.OUTSIDE) for what, wrong in (
+    *(({what: torch.tensor([0, 1, 2, wrong, 4, 5])}, "VSE-M003") for what, wrong in (
         ("caption_rows", -1), ("caption_rows", 6), ("caption_rows", 9), ("image_ids", -1), ("image_ids", 100),
     )),
-    ({"images": None, "captions": None, "scores": SCORES[:5], "image_ids": ROWS[:5]}, messages.ROWS_NEEDED),
+    ({"images": None, "captions": None, "scores": SCORES[:5], "image_ids": ROWS[:5]}, "VSE-L023"),
 ]
 RANKED: list[tuple[dict[str, Any], Any]] = [
     *(({"scores": value}, code) for _, value, code in MATRIX),
-    ({"scores": SCORES[:4]}, of_metrics.OWNERS_NEEDED), ({"scores": SCORES[:, :4]}, of_metrics.OWNERS_NEEDED),
+    ({"scores": SCORES[:4]}, "VSE-M016"), ({"scores": SCORES[:, :4]}, "VSE-M016"),
     *(({"image_ids": value}, code) for _, value, code in NUMBERS),
-    *(({"image_ids": torch.tensor([0, 1, 2, wrong, 4, 5])}, of_metrics.OUTSIDE) for wrong in (-1, 6, 9)),
-    ({"image_ids": torch.tensor([0, 1, 2, 2, 4, 5])}, of_metrics.WITHOUT_CAPTION),
+    *(({"image_ids": torch.tensor([0, 1, 2, wrong, 4, 5])}, "VSE-M003") for wrong in (-1, 6, 9)),
+    ({"image_ids": torch.tensor([0, 1, 2, 2, 4, 5])}, "VSE-M008"),
 ]
 
 
@@ -115,12 +113,12 @@ def test_several_embeddings_an_item_need_a_loss_that_compares_them(name: str) ->
 @pytest.mark.parametrize("name", [name for name, spec in LOSSES.items() if not spec.several_positives])
 def test_two_captions_of_an_image_among_as_many_need_a_loss_that_takes_them(name: str) -> None:
     twice = {"caption_rows": torch.tensor([0, 0, 2, 3, 4, 5])}
-    require_one_line(loss_of(name), given(name, twice), messages.PAIRS_NEEDED, ConfigError)
+    require_one_line(loss_of(name), given(name, twice), "VSE-L001", ConfigError)
 
 
 @pytest.mark.parametrize("name", [name for name, spec in LOSSES.items() if spec().semantic_source])
 def test_losses_that_read_meaning_need_vectors(name: str) -> None:
-    require_one_line(loss_of(name), given(name, {"semantic_vectors": None}), messages.NO_SEMANTICS, ConfigError)
+    require_one_line(loss_of(name), given(name, {"semantic_vectors": None}), "VSE-L002", ConfigError)
 
 
 def test_a_memory_keeps_vectors_of_one_width() -> None:
@@ -138,21 +136,21 @@ def test_a_memory_refuses_what_a_loss_refuses(name: str) -> None:
     loss.after_step()
     for change, code in EMBEDDED:
         require_one_line(loss, given(name, change), code, ConfigError)
-    require_one_line(loss, {"scores": SCORES, "semantic_vectors": MEANING}, messages.NO_EMBEDDINGS, ConfigError)
+    require_one_line(loss, {"scores": SCORES, "semantic_vectors": MEANING}, "VSE-L003", ConfigError)
 
 
 def test_losses_without_sizes_or_with_settings_of_other_names() -> None:
-    require_one_line(vsetune.losses.semantic_center, {}, messages.NO_SIZES, ConfigError)
-    require_one_line(vsetune.losses.lmh, {"memory_size": 4}, messages.NO_SIZES, ConfigError)
+    require_one_line(vsetune.losses.semantic_center, {}, "VSE-L005", ConfigError)
+    require_one_line(vsetune.losses.lmh, {"memory_size": 4}, "VSE-L005", ConfigError)
     require_one_line(
-        vsetune.losses.order(), {"images": IMAGES, "captions": CAPTIONS}, messages.SCORES_NEEDED, ConfigError
+        vsetune.losses.order(), {"images": IMAGES, "captions": CAPTIONS}, "VSE-L022", ConfigError
     )
     with pytest.raises(ConfigError, match="vsetune.losses.lmh: margn"):
         vsetune.losses.lmh(margn=0.2)
 
 
 def test_wide_scores_say_how_they_are_read() -> None:
-    require_one_line(vsetune.losses.lmh(), {"images": torch.zeros(4, 8)}, messages.ROWS_NEEDED, ConfigError)
+    require_one_line(vsetune.losses.lmh(), {"images": torch.zeros(4, 8)}, "VSE-L023", ConfigError)
 
 
 def test_typical_refusals_in_words() -> None:

@@ -18,7 +18,6 @@ from small_study import DATA, SMALL, TRAINING, small_study
 from typer.testing import CliRunner
 
 import vsetune
-from vsetune.api import messages
 from vsetune.cli.main import app
 from vsetune.training.attempt import Attempt
 
@@ -146,19 +145,19 @@ def test_a_loss_of_a_notebook_is_written_to_a_plugin_and_trained(with_data, note
 def test_classes_and_keywords_that_cannot_be_trained_are_refused(with_data, notebook) -> None:
     cells = notebook.run(CELL + "import threading\nFACTOR = threading.Lock()\n" + SECOND)
     keys = {"network": SMALL, "data": DATA, **TRAINING}
-    with refused(messages.NOT_WRITABLE, used="FACTOR", kind="lock"):
+    with refused("VSE-A003", used="FACTOR", kind="lock"):
         vsetune.train(loss=cells.Smooth, **keys)
     cells = notebook.run("class Bare(vsetune.Loss):\n    pass\n")
-    with refused(messages.NO_SPEC_NAMED, name="Bare", base="LossSpec"):
+    with refused("VSE-A002", name="Bare", base="LossSpec"):
         vsetune.train(loss=cells.Bare, **keys)
     sourceless = type("Sourceless", (vsetune.Loss,), {"__annotations__": {"spec": vsetune.losses.lmh().spec.__class__}})
-    with refused(messages.NO_SOURCE, name="Sourceless"):
+    with refused("VSE-A001", name="Sourceless"):
         vsetune.train(loss=sourceless, **keys)
-    with refused(messages.NOT_A_COMPONENT, key="losses[0]", got="int"):
+    with refused("VSE-A004", key="losses[0]", got="int"):
         vsetune.train(loss=3, **keys)
-    with refused(messages.NO_DATA):
+    with refused("VSE-A008"):
         vsetune.train(loss="lmh")
-    with refused(messages.NO_STUDY, key="epochs"):
+    with refused("VSE-A007", key="epochs"):
         vsetune.train(small_study(), epochs=3)
     with pytest.raises(vsetune.UsageError, match="vsepp.lmh"):
         vsetune.train(small_study(), cell="vsepp.lmg", progress=False)

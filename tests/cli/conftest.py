@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,7 +20,6 @@ from rich.console import Console
 from vsetune.cli import output
 from vsetune.cli.main import _exit_code
 from vsetune.config.study.cells import build_trial
-from vsetune.errors import Message
 from vsetune.records.events import AttemptStart, StudyRecord
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import folder_of_study
@@ -44,7 +44,7 @@ class Said:
     def lines(self) -> list[str]:
         return [line for line in self.err.splitlines() if line.strip()]
 
-    def refused(self, *words: str | Message, code: int = 2) -> bool:
+    def refused(self, *words: str, code: int = 2) -> bool:
         """Whether the command ended with this exit code and one line, beside progress bars, that has all words, and the
         codes of messages."""
         lines = [line for line in self.lines if "━" not in line]
@@ -52,7 +52,7 @@ class Said:
         (line,) = lines
         assert line.startswith("failed " if code == 1 else "error "), line
         for word in words:
-            assert (f" {word.code}: " if isinstance(word, Message) else word) in line, line
+            assert (f" {word}: " if re.fullmatch(r"VSE-[A-Z]\d{3}", word) else word) in line, line
         return True
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vsetune.cli import messages
-
 VALIDATE = ("study", "validate")
 REPOSITORY = Path(__file__).parents[2]
 SIZES = {"train": 24, "validation": 8, "test": 8}
@@ -103,7 +101,7 @@ def test_a_missing_data_folder_or_study_file(vsetune, study, home, tmp_path) -> 
 ])
 def test_an_address_is_no_place_to_write(vsetune, words, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert vsetune(*words, "s3://bucket/board.svg").refused(messages.REMOTE_PLACE, words[-1], "s3://bucket/board.svg")
+    assert vsetune(*words, "s3://bucket/board.svg").refused("VSE-X006", words[-1], "s3://bucket/board.svg")
     assert not Path("s3:").exists()
 
 

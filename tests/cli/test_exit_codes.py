@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from trials_here import without_ray
 
-from vsetune.cli import messages
 from vsetune.errors import AttemptError, ConfigError, DataError, Message
 
 PACKAGES = str(Path(__file__).parents[2] / "platform")
@@ -27,13 +26,13 @@ def raising(error: BaseException) -> Any:
 @pytest.mark.parametrize(
     ("error", "code", "message", "words"),
     [
-        (TypeError("boom\nsqlite://me:hunter2@host"), 1, messages.BUG, "TypeError at cli/study.py:"),
-        (RecursionError("too deep"), 1, messages.BUG, "too deep"),
-        (MemoryError(), 1, messages.OUT_OF_MEMORY, ""),
-        (OSError(28, "No space left on device", "x"), 2, messages.PLACE_REFUSED, "x: No space left on device"),
-        (OSError(36, "File name too long", "x"), 2, messages.NAME_REFUSED, "x: File name too long"),
-        (OSError(36, "Too long", "y/" * 3000), 2, messages.NAME_REFUSED, f"{'y/' * 150}...{'/y' * 49}/: Too long"),
-        (OSError(5, "Input/output error", "x"), 1, messages.SYSTEM_FAILURE, "OSError: x: Input/output error"),
+        (TypeError("boom\nsqlite://me:hunter2@host"), 1, "VSE-X023", "TypeError at cli/study.py:"),
+        (RecursionError("too deep"), 1, "VSE-X023", "too deep"),
+        (MemoryError(), 1, "VSE-X020", ""),
+        (OSError(28, "No space left on device", "x"), 2, "VSE-X012", "x: No space left on device"),
+        (OSError(36, "File name too long", "x"), 2, "VSE-X013", "x: File name too long"),
+        (OSError(36, "Too long", "y/" * 3000), 2, "VSE-X013", f"{'y/' * 150}...{'/y' * 49}/: Too long"),
+        (OSError(5, "Input/output error", "x"), 1, "VSE-X021", "OSError: x: Input/output error"),
     ],
 )
 def test_every_exception_of_a_command_is_one_line(error, code, message, words, vsetune, study, monkeypatch) -> None:
@@ -127,7 +126,7 @@ def test_a_study_whose_records_still_wait_at_its_end_leaves_with_4(vsetune, stud
     monkeypatch.setattr("vsetune.study.run.DELIVER_WITHIN_S", 0.0)
     answer = vsetune("study", "run", str(study(tracking={"uri": "http://127.0.0.1:9"}, search={"configurations": 1})))
     assert answer.code == 4, answer.err
-    (line,) = [line for line in answer.lines if f"warning {messages.NOT_IN_MLFLOW.code}: " in line]
+    (line,) = [line for line in answer.lines if "warning VSE-X035: " in line]
     assert "tracking uri http://127.0.0.1:9" in line
     assert "vsetune tracking flush tiny" in line
 
@@ -159,20 +158,20 @@ def test_a_variable_that_makes_no_sense(variable, value, said, vsetune, monkeypa
 
 @pytest.mark.parametrize(("words", "said"), [
     (("data", "show", "~nosuchuser/x"), ("~nosuchuser/x",)),
-    (("data", "make-scenes", "--output", "s3://bucket/x"), (messages.REMOTE_PLACE, "--output: ", "s3://bucket/x")),
+    (("data", "make-scenes", "--output", "s3://bucket/x"), ("VSE-X006", "--output: ", "s3://bucket/x")),
     (("data", "make-scenes", "--seed", str(10**22)), ("seed: ", "10000000000000000000000")),
-    (("leaderboard", "show", "\udcff"), (messages.NOT_UTF8, "argument 3: ", "'\\udcff'")),
+    (("leaderboard", "show", "\udcff"), ("VSE-X003", "argument 3: ", "'\\udcff'")),
     (("trial", "model", "x/y", "--tracking-uri", "http://[::1"), ("--tracking-uri: uri: ",)),
     (("study", "validate", "/dev/zero"), ("/dev/zero: ",)),
     (("study", "validate", "a\nb.yaml"), (" a b.yaml: ",)),
     (("tracking", "import", "[/x] :warning: [red]y"), ("[/x] :warning: [red]y",)),
-    (("study", "run"), (messages.MISUSE, "vsetune study run: ", "'file'")),
-    (("study", "rnu", "x"), (messages.MISUSE, "vsetune study: ", "'rnu'", "'run'")),
-    (("studdy",), (messages.MISUSE, "vsetune: ", "'studdy'", "'study'")),
-    (("study", "run", "x", "--resum"), (messages.MISUSE, "vsetune study run: ", "--resum")),
-    (("data", "verify", "a", "b"), (messages.MISUSE, "vsetune data verify: ", "(b)")),
-    (("data", "show", "x", "--count", "few"), (messages.MISUSE, "vsetune data show: ", "'--count'")),
-    (("study", "run", "x", "--changed-plugins"), (messages.OPTION_ALONE, "--changed-plugins", "--resume")),
+    (("study", "run"), ("VSE-X001", "vsetune study run: ", "'file'")),
+    (("study", "rnu", "x"), ("VSE-X001", "vsetune study: ", "'rnu'", "'run'")),
+    (("studdy",), ("VSE-X001", "vsetune: ", "'studdy'", "'study'")),
+    (("study", "run", "x", "--resum"), ("VSE-X001", "vsetune study run: ", "--resum")),
+    (("data", "verify", "a", "b"), ("VSE-X001", "vsetune data verify: ", "(b)")),
+    (("data", "show", "x", "--count", "few"), ("VSE-X001", "vsetune data show: ", "'--count'")),
+    (("study", "run", "x", "--changed-plugins"), ("VSE-X004", "--changed-plugins", "--resume")),
 ])
 def test_a_command_line_that_makes_no_sense(words, said, vsetune) -> None:
     assert vsetune(*words).refused(*said)

@@ -22,7 +22,6 @@ from local_http import answering
 from ray._raylet import AuthenticationTokenLoader
 from ray.job_submission import JobSubmissionClient
 
-from vsetune.cli import messages
 from vsetune.study.submission import Job
 
 TOKEN = "f" * 40
@@ -160,7 +159,7 @@ def test_a_job_that_is_not_there(vsetune, dashboard) -> None:
 def test_a_head_that_is_lost_is_an_interruption(vsetune, dashboard) -> None:
     with answering(LostHead) as lost:
         said = vsetune("job", "attach", "mine-1", "--address", lost)
-    assert said.refused(messages.JOB_LOST, "job mine-1: ", lost, code=130)
+    assert said.refused("VSE-X024", "job mine-1: ", lost, code=130)
 
 
 def test_a_cluster_that_has_only_just_started(vsetune, dashboard, study) -> None:

@@ -7,11 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from vsetune.cli import messages
 from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
-from vsetune.study import messages as of_study
 
 
 @pytest.fixture
@@ -94,20 +92,20 @@ def test_the_share_of_the_target_is_an_option(vsetune, two, tmp_path, studies) -
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (("export",), (messages.BAD_VALUE, "leaderboard export: ", "no names", "--all")),
-    (("show",), (messages.BAD_VALUE, "leaderboard show: ", "--all")),
-    (("show", "first", "--all"), (messages.BAD_VALUE, "leaderboard show: ", "names and --all")),
-    (("show", "first", "--target-share", "95"), (messages.BAD_VALUE, "--target-share: ", "95")),
-    (("export", "first", "--target-share", "nan"), (messages.BAD_VALUE, "--target-share: ", "nan")),
-    (("serve", "first", "--target-share", "0"), (messages.BAD_VALUE, "--target-share: ", "0")),
-    (("serve", "first", "--port", "70000"), (messages.BAD_VALUE, "--port: ", "70000")),
+    (("export",), ("VSE-X002", "leaderboard export: ", "no names", "--all")),
+    (("show",), ("VSE-X002", "leaderboard show: ", "--all")),
+    (("show", "first", "--all"), ("VSE-X002", "leaderboard show: ", "names and --all")),
+    (("show", "first", "--target-share", "95"), ("VSE-X002", "--target-share: ", "95")),
+    (("export", "first", "--target-share", "nan"), ("VSE-X002", "--target-share: ", "nan")),
+    (("serve", "first", "--target-share", "0"), ("VSE-X002", "--target-share: ", "0")),
+    (("serve", "first", "--port", "70000"), ("VSE-X002", "--port: ", "70000")),
     (("serve", "first", "--host", "192.0.2.1", "--port", "0"), ("192.0.2.1",)),
     (("serve", "first", "--mlflow", "ftp://host"), ("--mlflow: ",)),
     (("serve", "none_such"), ("none_such", "first")),
     (("show", "first", "secnd"), ("secnd",)),
-    (("show", "first", "second", "--baseline", "lsh"), (messages.BASELINE_NOT_RUN, "lsh", "lmh, lseh")),
+    (("show", "first", "second", "--baseline", "lsh"), ("VSE-X031", "lsh", "lmh, lseh")),
     (("table", "lseh_tabel3", "first"), ("lseh_tabel3", "lseh_table3")),
-    (("table", "lseh_table3", "--as", "x"), (messages.BAD_VALUE, "--as", "PAPER=OURS")),
+    (("table", "lseh_table3", "--as", "x"), ("VSE-X002", "--as", "PAPER=OURS")),
 ])
 def test_what_cannot_be_shown_is_refused_in_one_line(vsetune, two, words, said) -> None:
     assert vsetune(*words if words[0] == "serve" else ("leaderboard", *words)).refused(*said)
@@ -122,5 +120,5 @@ def test_a_study_whose_record_names_no_baseline_needs_one(vsetune, opened) -> No
     ))
     store.record_points(run, [ValidationPoint(1, 1.0, 8, 50.0, 1.0)])
     store.finish_attempt(run, "finished", summary={}, error=None)
-    assert vsetune("leaderboard", "show", "old").refused(of_study.NO_BASELINE, "study old", "--baseline")
+    assert vsetune("leaderboard", "show", "old").refused("VSE-S192", "study old", "--baseline")
     assert vsetune("leaderboard", "show", "old", "--baseline", "lmh").code == 0

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 import pytest
 
-from vsetune.cli import messages
-from vsetune.config import messages as config_messages
 from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.writer import StudyWriter
 
@@ -131,7 +129,7 @@ def test_a_board_shows_both_r_at_1_and_the_others_are_chosen(vsetune, runs, monk
     said = vsetune("leaderboard", "show", "demo", "--columns", "i2t_r5, seeds")
     assert said.out.partition("───")[0].splitlines()[-1].split() == ["loss", "i2t", "seeds"]
     vsetune("leaderboard", "show", "demo", "--columns", "i2t_r4").refused(
-        config_messages.UNKNOWN_NAME, "--columns", "i2t_r4",
+        "VSE-C004", "--columns", "i2t_r4",
     )
 
 
@@ -139,9 +137,9 @@ def test_a_board_shows_both_r_at_1_and_the_others_are_chosen(vsetune, runs, monk
 def test_a_test_set_that_no_study_has_is_refused_in_every_format(vsetune, runs, tmp_path, form) -> None:
     for columns, name in (("test.cocoo", "test.cocoo"), ("seeds,test.cocoo.i2t_r1", "test.cocoo.i2t_r1")):
         said = vsetune("leaderboard", "export", "demo", f"--{form}", str(tmp_path / "board"), "--columns", columns)
-        said.refused(config_messages.UNKNOWN_NAME, "--columns", name, "did you mean test.coco")
+        said.refused("VSE-C004", "--columns", name, "did you mean test.coco")
     assert not (tmp_path / "board").exists()
-    vsetune("leaderboard", "show", "demo", "--columns", "test.").refused(config_messages.UNKNOWN_NAME, "--columns")
+    vsetune("leaderboard", "show", "demo", "--columns", "test.").refused("VSE-C004", "--columns")
     shown = vsetune("leaderboard", "show", "demo", "--columns", "test.coco")
     assert (shown.code, shown.out.count("coco")) == (0, 8), "known, not scored"
 
@@ -151,4 +149,4 @@ def test_the_notes_have_what_the_board_leaves_out(vsetune, runs) -> None:
     assert (said.code, said.err) == (0, "")
     for words in ("Protocol: ", "What the data support", "vsepp lseh, search by search: ", "ignore smaller"):
         assert words in " ".join(said.out.split())
-    vsetune("leaderboard", "notes").refused(messages.BAD_VALUE, "leaderboard notes")
+    vsetune("leaderboard", "notes").refused("VSE-X002", "leaderboard notes")

@@ -10,11 +10,9 @@ from logged_studies import logs
 from repeated_studies import SEARCHED, study_of, trained
 from rich.console import Console
 
-from vsetune.cli import messages
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.records.events import AttemptStart, ValidationPoint
 from vsetune.records.studies import Studies
-from vsetune.study import messages as of_study
 from vsetune.study.preparation import prepare_study
 from vsetune.study.study_file import load_study
 from vsetune.training.attempt import Attempt
@@ -113,7 +111,7 @@ def test_a_row_without_a_usable_trial_cannot_be_repeated(vsetune, study, opened,
     ))
     store.finish_attempt(run, "failed", summary={}, error="numeric: loss lmh is nan")
     said = vsetune("leaderboard", "repeat", "tiny/vsepp.lmh", "--output", str(tmp_path / "again.yaml"))
-    assert said.refused(messages.NOTHING_TO_REPEAT, "tiny/vsepp.lmh")
+    assert said.refused("VSE-X032", "tiny/vsepp.lmh")
     assert not (tmp_path / "again.yaml").exists()
 
 
@@ -135,4 +133,4 @@ def test_a_repeated_run_has_the_same_curve(vsetune, record, tmp_path) -> None:
 
 def test_a_board_of_one_seed_has_no_intervals_over_images(vsetune, record) -> None:
     record()
-    assert vsetune("leaderboard", "images", "tiny", "--baseline", "lmh").refused(of_study.NO_UNITS)
+    assert vsetune("leaderboard", "images", "tiny", "--baseline", "lmh").refused("VSE-S193")

@@ -15,7 +15,6 @@ import yaml
 from coco_files import caption_number, image_number, write_all_cxc, write_captions, write_eccv
 from torch import nn
 
-from vsetune.cli import messages
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
@@ -85,7 +84,7 @@ def test_evaluate_scores_by_published_judgements(vsetune, weights, data, tmp_pat
     assert f"eccv_i2t_map_at_r {found['eccv_i2t_map_at_r']:.1f}" in " ".join(said.out.split())
     said = vsetune("networks", "evaluate", str(weights), data, "--device", "cpu", *judged)
     assert said.code == 2
-    assert said.err.startswith(f"error {messages.CAPTION_IDS_NEEDED.code}: ")
+    assert said.err.startswith("error VSE-X141: ")
     said = vsetune(
         "networks", "evaluate", str(weights), data, "--device", "cpu", "--split", "validation",
         "--coco-captions", captions, *judged,
@@ -207,7 +206,7 @@ def test_features_that_were_made_otherwise_are_a_warning(vsetune, record, tmp_pa
     _make_scenes(str(tmp_path / "drawn"), train=16, seed=7, grid=6, features={"seed": 3})
     said = vsetune("networks", "evaluate", "tiny/vsepp.lmh-c000-s0", str(tmp_path / "drawn"))
     assert said.code == 0
-    (line,) = [line for line in said.lines if line.startswith(f"warning {messages.OTHER_FEATURES.code}: ")]
+    (line,) = [line for line in said.lines if line.startswith("warning VSE-X046: ")]
     assert line.index("extractor pixels seed 3") < line.index("extractor pixels seed 0")
 
 

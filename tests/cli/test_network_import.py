@@ -11,7 +11,6 @@ import torch
 import yaml
 from torch import nn
 
-from vsetune.cli import messages
 from vsetune.config.study.study_entries import NetworkEntry
 from vsetune.networks.importing.imported import network_of
 
@@ -62,4 +61,4 @@ def test_import_refuses_what_is_not_a_model_of_this_source_or_would_be_overwritt
     assert not folder.exists()
     folder.mkdir()
     said = vsetune("networks", "import", "--from", "vsepp", str(checkpoint))
-    assert said.refused(messages.EXISTS, f"{folder}: ", "--output")
+    assert said.refused("VSE-X010", f"{folder}: ", "--output")

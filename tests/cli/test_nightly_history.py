@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vsetune.cli import messages
 from vsetune.nightly.history import History, nightly_folder
 from vsetune.nightly.night import BY_NAME, CellNight, Night, NightReport, ReportRow, Verdict
 
@@ -86,13 +85,13 @@ def test_what_cannot_be_shown_or_accepted_is_refused(vsetune, history, words, sa
 
 
 def test_a_sweep_without_a_history(vsetune, sweep, monkeypatch) -> None:
-    assert vsetune("nightly", "history", "tiny").refused(messages.NO_HISTORY, "tiny")
+    assert vsetune("nightly", "history", "tiny").refused("VSE-X051", "tiny")
     assert vsetune("nightly", "accept", str(sweep), "--reason", "x").refused("tiny")
     said = vsetune("nightly", "history", str(sweep))
     assert (said.code, len(said.lines)) == (0, 1)
     assert vsetune("nightly", "history", str(sweep), "--json").code == 0
     monkeypatch.setenv("VSETUNE_HOME", "s3://bucket/home")
-    assert vsetune("nightly", "history", "tiny").refused(messages.FILE_NEEDED, "tiny", "s3://bucket/home")
+    assert vsetune("nightly", "history", "tiny").refused("VSE-X050", "tiny", "s3://bucket/home")
 
 
 def test_an_accepted_change_and_its_reason_stay_in_the_history(vsetune, history) -> None:

@@ -9,7 +9,6 @@ import pytest
 import yaml
 from night_files import PLAIN, night_of_day
 
-from vsetune.cli import messages
 from vsetune.cli.nightly import show_report
 from vsetune.nightly.history import History, nightly_folder
 from vsetune.nightly.night import BY_NAME, NightReport, ReportRow
@@ -38,7 +37,7 @@ def test_a_complete_night_is_judged_once_and_then_refused_in_one_line(vsetune, s
 
 @pytest.mark.parametrize("date", ["2026-02-30", "yesterday", "2026-1-1"])
 def test_a_date_that_is_none_is_refused(vsetune, sweep, date) -> None:
-    assert vsetune("nightly", "run", str(sweep), "--date", date).refused(messages.BAD_VALUE, "--date: ", date)
+    assert vsetune("nightly", "run", str(sweep), "--date", date).refused("VSE-X002", "--date: ", date)
 
 
 def test_what_is_not_quiet_is_shown_and_the_rest_on_demand(capsys) -> None:

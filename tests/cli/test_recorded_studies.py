@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from vsetune.cli import messages
 from vsetune.records.events import AttemptStart, ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
@@ -62,9 +61,9 @@ def test_a_trial_trained_on_other_settings_names_the_way_out(vsetune, study) -> 
 
 
 def test_a_study_without_attempts_has_no_leaderboard(vsetune, recorded) -> None:
-    assert vsetune("leaderboard", "show", "tiny").refused(messages.NO_ATTEMPTS, "study tiny")
-    assert vsetune("leaderboard", "show", "tiny", "tiny").refused(messages.NO_ATTEMPTS, "tiny")
-    assert vsetune("leaderboard", "show", "--all").refused(messages.NO_ATTEMPTS, "tiny")
+    assert vsetune("leaderboard", "show", "tiny").refused("VSE-X030", "study tiny")
+    assert vsetune("leaderboard", "show", "tiny", "tiny").refused("VSE-X030", "tiny")
+    assert vsetune("leaderboard", "show", "--all").refused("VSE-X030", "tiny")
     assert vsetune("leaderboard", "show", "tinny").refused("study tinny", "tiny")
 
 

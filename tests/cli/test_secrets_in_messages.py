@@ -10,7 +10,6 @@ import pytest
 import yaml
 from rich.console import Console
 
-from vsetune.cli import messages
 from vsetune.cli.main import run as vsetune_command
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.storage.hashes import fingerprint_of
@@ -67,7 +66,7 @@ def test_a_fault_of_ours_is_told_without_passwords(monkeypatch, capfd) -> None:
         vsetune_command()
     assert left.value.code == 1
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith(f"failed {messages.BUG.code}: ")
+    assert line.startswith("failed VSE-X023: ")
     assert "http://ann:***@host" in line
 
 

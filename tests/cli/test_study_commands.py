@@ -8,7 +8,6 @@ import json
 import pytest
 from rich.console import Console
 
-from vsetune.cli import messages
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.study.node_types import NodeType
@@ -21,7 +20,7 @@ RECORD = StudyRecord("tiny", "beef", StudySpec.model_validate(CONFIG).to_plain()
 def test_what_cannot_be_confirmed_is_refused(vsetune, opened, home) -> None:
     opened(RECORD)
     assert vsetune("study", "confirm", "tinny").refused("study tinny", str(home), "tiny")
-    assert vsetune("study", "confirm", "tiny.yaml").refused(messages.NO_FILE, "tiny.yaml")
+    assert vsetune("study", "confirm", "tiny.yaml").refused("VSE-X011", "tiny.yaml")
     assert vsetune("study", "confirm", "tiny").refused("data")
 
 
@@ -34,7 +33,7 @@ def test_a_study_that_still_searches_is_not_confirmed(vsetune, opened, study) ->
 
 def test_the_page_of_a_search_is_written_under_the_home(vsetune, opened, home) -> None:
     study = opened(RECORD)
-    assert vsetune("study", "explain", "tiny").refused(messages.NO_ATTEMPTS, "study tiny")
+    assert vsetune("study", "explain", "tiny").refused("VSE-X030", "study tiny")
     assert vsetune("study", "explain", "tinny").refused("study tinny", str(home), "tiny")
     run = study.start_attempt(AttemptStart(
         "tiny", "vsepp.lmh-c000-s0", "vsepp.lmh", "vsepp", "lmh", 1, 0, "search", {"loss.margin": 0.2}, {},

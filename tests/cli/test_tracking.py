@@ -12,7 +12,7 @@ import yaml
 from mlflow import MlflowClient
 from studied import RECORD, point, start
 
-from vsetune.cli import messages, tracking
+from vsetune.cli import tracking
 from vsetune.records.log import LOG_FILE
 from vsetune.records.studies import Studies
 from vsetune.records.study_lock import locked_study
@@ -123,7 +123,7 @@ def test_a_study_comes_home_from_the_mlflow_that_it_was_exported_to(
     assert (again.code, again.out) == (0, "tiny: 0 files brought\n")
     assert vsetune("tracking", "import", "tiyn", "--tracking-uri", mlflow_here).refused("tiyn", "sqlite:///")
     said = vsetune("tracking", "import", "tiny", "--tracking-uri", "none")
-    assert said.refused(messages.BAD_VALUE, "--tracking-uri: ", "none")
+    assert said.refused("VSE-X002", "--tracking-uri: ", "none")
 
 
 def test_a_study_that_runs_is_exported_with_a_warning(vsetune, recorded, tmp_path) -> None:
@@ -132,7 +132,7 @@ def test_a_study_that_runs_is_exported_with_a_warning(vsetune, recorded, tmp_pat
     with locked_study(recorded):
         said = vsetune("tracking", "export", "tiny", "--to", str(tmp_path / "tiny.zip"))
     assert (said.code, len(said.lines)) == (0, 1)
-    assert said.lines[0].startswith(f"warning {messages.STILL_RUNNING.code}: study tiny: ")
+    assert said.lines[0].startswith("warning VSE-X036: study tiny: ")
 
 
 def test_the_doctor_names_what_is_wrong_in_lines_and_by_its_exit_code(vsetune, recorded, mlflow_here) -> None:

@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from vsetune.api.recorded import Trial
-from vsetune.cli import messages
 from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.studies import Studies
 
@@ -146,7 +145,7 @@ def test_a_gallery_of_what_is_not_there_is_refused(vsetune, record, home) -> Non
         (run, "--split", "dev"): ("dev", "test, train, validation"),
         (run, "--device", "tpu"): ("device", "tpu"),
         (run, "--output", "/dev/null/x"): ("/dev/null/x",),
-        (run, "--top", "0"): (messages.MISUSE, "--top"),
+        (run, "--top", "0"): ("VSE-X001", "--top"),
     }.items():
         assert vsetune("trial", "gallery", *words).refused(*said)
     assert not (home / "galleries").exists()
@@ -218,17 +217,17 @@ def test_an_ensemble_is_printed_beside_its_members(vsetune, record, home) -> Non
 def test_members_that_do_not_belong_together_are_refused(vsetune, record) -> None:
     one = record({"name": "sgraf_saf", "fixed": SGRAF}, name="saf")
     two = record(name="cosine")
-    assert vsetune("trial", "ensemble", one).refused(messages.BAD_VALUE, "1 run")
-    assert vsetune("trial", "ensemble", one, one).refused(messages.SAME_RUN, one)
-    assert vsetune("trial", "ensemble", one, two).refused(messages.OTHER_SCORES, f"probability of attempt {one}")
+    assert vsetune("trial", "ensemble", one).refused("VSE-X002", "1 run")
+    assert vsetune("trial", "ensemble", one, one).refused("VSE-X041", one)
+    assert vsetune("trial", "ensemble", one, two).refused("VSE-X043", f"probability of attempt {one}")
     made = vsetune("data", "make-scenes", "--output", "data/more", "--train", "30", "--validation", "8", "--test", "8")
     assert made.code == 0
     three = record(name="more", data={"path": "data/more"})
-    assert vsetune("trial", "ensemble", two, three).refused(messages.OTHER_DATA, "trial ensemble: ", two, three)
+    assert vsetune("trial", "ensemble", two, three).refused("VSE-X040", "trial ensemble: ", two, three)
     four = record(name="untested", data={
         "path": "data/scenes", "scenes": {"train": 24, "validation": 8, "test": 8}, "test_split": None,
     })
-    assert vsetune("trial", "ensemble", two, four).refused(messages.OTHER_SPLITS, f"test of attempt {two}", "--split")
+    assert vsetune("trial", "ensemble", two, four).refused("VSE-X042", f"test of attempt {two}", "--split")
     assert vsetune("trial", "ensemble", two, four, "--split", "validation").code == 0
 
 
@@ -237,7 +236,7 @@ def test_unbounded_scores_of_different_networks_are_averaged_with_a_warning(vset
     gsmn = record({"name": "gsmn", "fixed": {**SMALL, "blocks": 2, "kernels": 2, "hidden_size": 4}}, name="gsmn")
     said = vsetune("trial", "ensemble", scan, gsmn)
     assert said.code == 0, said.err
-    assert f"warning {messages.NO_COMMON_RANGE.code}: scores of gsmn, scan " in said.err
+    assert "warning VSE-X044: scores of gsmn, scan " in said.err
     back = record({"name": "scan", "fixed": {**SMALL, "direction": "image_to_text"}}, name="back")
     assert "warning" not in vsetune("trial", "ensemble", scan, back).err
 

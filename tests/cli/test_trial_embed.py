@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from vsetune.cli import messages
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import split_records
 from vsetune.records.studies import Studies
@@ -63,4 +62,4 @@ def test_several_embeddings_of_an_item_keep_their_axis(vsetune, record, tmp_path
 
 def test_a_network_that_scores_pairs_has_no_embeddings(vsetune, record) -> None:
     run = record({"name": "scan", "fixed": SMALL})
-    assert vsetune("trial", "embed", run).refused("scan", messages.NO_EMBEDDINGS)
+    assert vsetune("trial", "embed", run).refused("scan", "VSE-X052")

@@ -13,7 +13,6 @@ import pandas
 import pytest
 from mlflow import MlflowClient
 
-from vsetune.cli import messages
 from vsetune.errors import DamagedCheckpoint, DataError, UsageError
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
@@ -222,7 +221,7 @@ def test_a_model_works_on_another_machine_and_searches_its_index_there(case, rec
 
 def test_a_trial_without_weights_or_without_an_mlflow_is_refused(vsetune, record, home) -> None:
     run = record(keep=False)
-    assert vsetune("trial", "model", run, "--tracking-uri", "none").refused(messages.NO_MLFLOW, "trial model: ")
+    assert vsetune("trial", "model", run, "--tracking-uri", "none").refused("VSE-X037", "trial model: ")
     shutil.rmtree(home / "runs" / "tiny" / "trials")
     assert vsetune("trial", "model", run).refused(run)
 

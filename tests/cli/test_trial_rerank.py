@@ -14,7 +14,6 @@ from mock_bucket import bucket
 from plugin_folders import write_network
 from rich.console import Console
 
-from vsetune.cli import messages
 from vsetune.config.plugins import forget_plugins, known_plugins
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import build_trial, resolve_cells
@@ -70,14 +69,14 @@ def test_nothing_is_scored_on_a_changed_shard(vsetune, record, home) -> None:
 def test_runs_that_cannot_be_two_stages_are_refused_in_one_line(vsetune, record, tmp_path) -> None:
     one, two = record(), record(SCAN, name="pairs")
     assert vsetune("trial", "rerank", "tiny/no-such", two).refused("no-such")
-    assert vsetune("trial", "rerank", two, two).refused(messages.WRONG_STAGE, two, "network scan", "first stage")
-    assert vsetune("trial", "rerank", one, one).refused(messages.WRONG_STAGE, one, "network vsepp", "second stage")
+    assert vsetune("trial", "rerank", two, two).refused("VSE-X045", two, "network scan", "first stage")
+    assert vsetune("trial", "rerank", one, one).refused("VSE-X045", one, "network vsepp", "second stage")
     assert vsetune("trial", "rerank", one, two, "--top", "9").refused("top", "9", "8 images")
-    assert vsetune("trial", "rerank", one, two, "--top", "0").refused(messages.MISUSE, "--top")
+    assert vsetune("trial", "rerank", one, two, "--top", "0").refused("VSE-X001", "--top")
     made = vsetune("data", "make-scenes", "--output", "data/more", "--train", "30", "--validation", "8", "--test", "8")
     assert made.code == 0
     other = record(name="more", data={"path": "data/more"})
-    assert vsetune("trial", "rerank", other, two).refused(messages.OTHER_DATA, "trial rerank: ", other, two)
+    assert vsetune("trial", "rerank", other, two).refused("VSE-X040", "trial rerank: ", other, two)
 
 
 def prepared_of(path: Path) -> PreparedStudy:

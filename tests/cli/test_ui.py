@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from refusals import refused
 
-from vsetune.cli import messages
 from vsetune.cli.ui import ui
 
 
@@ -24,18 +23,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_home_without_a_study_has_nothing_to_show(home: Path) -> None:
-    with refused(messages.NO_MLFLOW_YET, file=home / "mlflow.db"):
+    with refused("VSE-X062", file=home / "mlflow.db"):
         ui()
 
 
 def test_a_study_that_a_server_has_is_shown_by_that_server(home: Path) -> None:
-    with refused(messages.MLFLOW_RUNS, address="http://mlflow:5000"):
+    with refused("VSE-X061", address="http://mlflow:5000"):
         ui(tracking_uri="http://ann:secret@mlflow:5000")
 
 
 def test_studies_that_are_not_exported_are_nowhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
-    with refused(messages.NOT_EXPORTED):
+    with refused("VSE-X060"):
         ui()
 
 
@@ -43,9 +42,9 @@ def test_a_port_that_is_taken_or_none_is_refused(home: Path) -> None:
     (home / "mlflow.db").touch()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with refused(messages.NOT_LISTENING, host="127.0.0.1", port=port):
+        with refused("VSE-X063", host="127.0.0.1", port=port):
             ui(port=port)
-    with refused(messages.BAD_VALUE, option="--port", got=0):
+    with refused("VSE-X002", option="--port", got=0):
         ui(port=0)
 
 

@@ -9,7 +9,6 @@ import pytest
 from refusals import fits, refused
 from tiny_studies import tiny_study
 
-from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS, LossSpec, NetworkSpec, SumSpec
 from vsetune.config.spec.base import ALL_KINDS, ALL_SCORES, Choices, Kind, Score, conditions, tunables
 from vsetune.config.spec.loading import parse_spec
@@ -18,7 +17,7 @@ from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.loss_settings import with_settings
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
-from vsetune.errors import ConfigError, Message
+from vsetune.errors import ConfigError
 from vsetune.losses.lmh.spec import LmhSpec
 from vsetune.losses.luwm.spec import LuwmSpec
 from vsetune.losses.nt_xent.spec import NtXentSpec
@@ -86,14 +85,14 @@ def test_every_loss_declares_its_equation_networks_and_something_to_search(name:
 
 
 @pytest.mark.parametrize(("network", "loss", "message"), [
-    (ScoreNetwork(), SemanticCenterSpec(), messages.WRONG_KIND_OF_NETWORK), (ScoreNetwork(), LmhSpec(), None),
-    (ScoreNetwork(), LmhSpec(memory_size=100), messages.WRONG_KIND_OF_NETWORK),
-    (ScoreNetwork(), LuwmSpec(), messages.WRONG_SCORES), (ScoreNetwork(), LuwmSpec(allow_unbounded=True), None),
-    (VseppSpec(normalize_images=False), NtXentSpec(), messages.WRONG_SCORES),
-    (VseppSpec(), SUM, None), (ScoreNetwork(), SUM, messages.WRONG_KIND_OF_NETWORK),
+    (ScoreNetwork(), SemanticCenterSpec(), "VSE-C061"), (ScoreNetwork(), LmhSpec(), None),
+    (ScoreNetwork(), LmhSpec(memory_size=100), "VSE-C061"),
+    (ScoreNetwork(), LuwmSpec(), "VSE-C062"), (ScoreNetwork(), LuwmSpec(allow_unbounded=True), None),
+    (VseppSpec(normalize_images=False), NtXentSpec(), "VSE-C062"),
+    (VseppSpec(), SUM, None), (ScoreNetwork(), SUM, "VSE-C061"),
 ])
 def test_what_does_not_fit_is_refused_for_its_reason(
-    network: NetworkSpec, loss: LossSpec, message: Message | None
+    network: NetworkSpec, loss: LossSpec, message: str | None
 ) -> None:
     reason = mismatch(network, loss, batch_unit="pairs")
     assert reason is None if message is None else reason is not None and fits(reason, message)
@@ -102,7 +101,7 @@ def test_what_does_not_fit_is_refused_for_its_reason(
 def test_the_worst_part_of_a_sum_decides() -> None:
     reason = mismatch(VseppSpec(), SUM, batch_unit="images")
     assert reason is not None
-    assert fits(reason, messages.ONE_POSITIVE, loss="semantic_center")
+    assert fits(reason, "VSE-C065", loss="semantic_center")
 
 
 def test_every_pair_of_loss_and_kind_of_network_fits_or_is_refused_with_one_line() -> None:
@@ -127,7 +126,7 @@ def problems_with(loss: str, kind: Kind, score: Score) -> list[str]:
 def test_a_pair_that_does_not_fit_is_refused_when_the_study_is_checked() -> None:
     (line,) = problems([{"name": "nt_xent"}], networks=[{"name": "vsepp", "fixed": {"normalize_images": False}}])
     assert line.startswith("f.yaml: cell vsepp.nt_xent: ")
-    assert fits(line, messages.WRONG_SCORES, loss="nt_xent")
+    assert fits(line, "VSE-C062", loss="nt_xent")
 
 
 def test_a_loss_may_change_the_network_it_is_tried_with() -> None:
@@ -174,13 +173,13 @@ def test_losses_are_added_with_weights_and_searched_part_by_part() -> None:
 
 def test_a_sum_is_called_by_its_parts_and_two_equal_names_need_labels() -> None:
     assert study([{"loss": [{"name": "lmh"}, {"name": "lsh"}]}]).losses[0].cell_name == "lmh_lsh"
-    with refused(messages.REPEATED, key="losses[0]", names="lmh"):
+    with refused("VSE-C008", key="losses[0]", names="lmh"):
         study([{"loss": [{"name": "lmh"}, {"name": "lmh"}]}])
 
 
 @pytest.mark.parametrize("entry", [{"label": "x"}, {"name": "lmh", "loss": [{"name": "lsh"}], "label": "x"}])
 def test_an_entry_is_one_loss_or_a_sum(entry: dict[str, Any]) -> None:
-    with refused(messages.ONE_OR_A_SUM, key="losses[0]"):
+    with refused("VSE-C040", key="losses[0]"):
         study([entry])
 
 
@@ -191,7 +190,7 @@ def test_a_part_out_of_range_is_named_with_its_part() -> None:
 
 def test_parts_that_read_different_semantic_vectors_are_refused() -> None:
     (line,) = problems([{"loss": [{"name": "lseh"}, {"name": "many_to_many"}]}])
-    assert fits(line, messages.DIFFERENT_SEMANTICS, sources="lseh: svd, many_to_many: encoder")
+    assert fits(line, "VSE-C052", sources="lseh: svd, many_to_many: encoder")
 
 
 def test_a_value_is_set_in_the_part_it_belongs_to() -> None:
@@ -199,34 +198,34 @@ def test_a_value_is_set_in_the_part_it_belongs_to() -> None:
     assert with_settings(plain, {"a": {"margin": 0.3}})["parts"]["a"]["loss"] == {"name": "lmh", "margin": 0.3}
     assert with_settings(plain, {"a": {"weight": 2.0}})["parts"]["a"]["weight"] == 2.0
     assert plain["parts"]["a"]["loss"] == {"name": "lmh"}  # type: ignore[index]
-    with refused(messages.NOT_A_PART, by=ValueError, parts="a"):
+    with refused("VSE-C043", by=ValueError, parts="a"):
         with_settings(plain, {"margin": 0.3})
 
 
 LMH_AND_NCE = {"name": "sum", "parts": {"lmh": {"loss": {"name": "lmh"}}, "nce": {"loss": {"name": "info_nce"}}}}
 QUANTISED = [{"epochs": 2, "loss": {"centers": "quantised", "quantised_centers": n}} for n in (20, 30)]
-CENTRES, VALUE = {"loss": {"name": "semantic_center"}}, messages.WRONG_VALUE
+CENTRES, VALUE = {"loss": {"name": "semantic_center"}}, "VSE-C003"
 TAGS = {"network": {"name": "tags"}}
 
 
 @pytest.mark.parametrize(("trial", "phases", "message", "place"), [
-    ({}, [{"epochs": 1}, {"epochs": 2}], messages.PHASES_LENGTH, "phases"),
-    ({}, [{"epochs": 4}, {}], messages.PHASES_LENGTH, "phases"),
-    ({}, [{}, {"epochs": 2}], messages.PHASE_LENGTH, "phases[0].epochs"),
+    ({}, [{"epochs": 1}, {"epochs": 2}], "VSE-C076", "phases"),
+    ({}, [{"epochs": 4}, {}], "VSE-C076", "phases"),
+    ({}, [{}, {"epochs": 2}], "VSE-C075", "phases[0].epochs"),
     ({}, [{"epochs": 2}, {"loss": {"margin": -1}}], VALUE, "training.phases[1].loss.margin"),
-    ({}, [{"loss": {"marginn": 1}}], messages.UNKNOWN_KEY, "training.phases[0].loss.marginn"),
-    ({"loss": LMH_AND_NCE}, [{"loss": {"lmh": {"marginn": 1}}}], messages.UNKNOWN_KEY,
+    ({}, [{"loss": {"marginn": 1}}], "VSE-C001", "training.phases[0].loss.marginn"),
+    ({"loss": LMH_AND_NCE}, [{"loss": {"lmh": {"marginn": 1}}}], "VSE-C001",
      "training.phases[0].loss.lmh.marginn"),
-    (CENTRES, QUANTISED, messages.SIZE_CHANGES, "training.phases"),
-    ({}, [{"network": {"mlm_weight": 0}}], messages.NO_LOSS_WEIGHT, "training.phases[0].network.mlm_weight"),
-    (TAGS, [{"network": {"layers": 3}}], messages.NO_LOSS_WEIGHT, "training.phases[0].network.layers"),
+    (CENTRES, QUANTISED, "VSE-C080", "training.phases"),
+    ({}, [{"network": {"mlm_weight": 0}}], "VSE-C078", "training.phases[0].network.mlm_weight"),
+    (TAGS, [{"network": {"layers": 3}}], "VSE-C078", "training.phases[0].network.layers"),
     ({"network": {"name": "tags", "wod_weight": 0}}, [{"epochs": 1}, {"network": {"wod_weight": 0.1}}],
-     messages.LEFT_OUT_LOSS, "training.phases[1].network.wod_weight"),
+     "VSE-C079", "training.phases[1].network.wod_weight"),
     (TAGS, [{"network": {"wod_weight": -1}}], VALUE, "training.phases[0].network.wod_weight"),
-    (TAGS, [{"trains": "loss", "network": {"wod_weight": 0}}], messages.FROZEN_NETWORK, "training.phases[0]"),
+    (TAGS, [{"trains": "loss", "network": {"wod_weight": 0}}], "VSE-C077", "training.phases[0]"),
 ])
 def test_a_phase_that_does_not_fit_is_refused_at_its_place(
-    trial: dict[str, Any], phases: list[dict[str, Any]], message: Message, place: str
+    trial: dict[str, Any], phases: list[dict[str, Any]], message: str, place: str
 ) -> None:
     with refused(message) as caught:
         trial_of(**trial, training={"epochs": 4, "phases": phases})
@@ -262,4 +261,4 @@ def test_a_setting_that_every_phase_sets_is_not_searched() -> None:
     (cell,) = resolve_cells(study([{"name": "lsh"}], training=training), where="f.yaml")
     assert cell.domains == {}
     (line,) = problems([{"name": "lsh", "search": {"margin": "default"}}], training=training)
-    assert fits(line, messages.PHASES_SET_IT)
+    assert fits(line, "VSE-C015")

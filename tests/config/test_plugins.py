@@ -13,11 +13,10 @@ import torch
 from plugin_folders import LOSS, NEGATIVES, SPEC, write_files, write_loss, write_network
 from refusals import fits, refused
 
-from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.plugin_import import read_source
 from vsetune.config.plugins import forget_plugins, known_plugins, load_plugin, load_plugins, plugin_of
-from vsetune.errors import ConfigError, Message, MissingPlugin, Problem
+from vsetune.errors import ConfigError, MissingPlugin, Problem
 from vsetune.losses.loss_base import LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.networks.network_building import build_network
@@ -123,37 +122,37 @@ def test_a_module_that_can_be_imported(tmp_path: Path, monkeypatch: pytest.Monke
     assert load_plugin("their_package", base=tmp_path / "elsewhere") == (plugin,)
     assert load_plugin("their_package.half.loss", base=tmp_path / "elsewhere") == (plugin,)
     write_files(package, {"hinges": "changed = True"})
-    assert fits(problem("their_package", tmp_path / "e"), messages.PLUGIN_CHANGED, path=package)
+    assert fits(problem("their_package", tmp_path / "e"), "VSE-C104", path=package)
 
 
 def test_what_leads_nowhere(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "one.py").touch()
     for reference, message, is_missing in (
-        ("no_such/", messages.NO_PLUGIN, True), ("no_such.module", messages.NO_PLUGIN, True),
-        ("empty", messages.NO_COMPONENT, True), ("one.py", messages.NOT_A_COMPONENT, False),
-        ("s3://bucket/x", messages.NOT_A_COMPONENT, False), ("vsetune.losses.lmh", messages.OWN_COMPONENTS, False),
-        ("json", messages.NO_COMPONENT, False), ("this", messages.NOT_A_COMPONENT, False),
+        ("no_such/", "VSE-C100", True), ("no_such.module", "VSE-C100", True),
+        ("empty", "VSE-C101", True), ("one.py", "VSE-C102", False),
+        ("s3://bucket/x", "VSE-C102", False), ("vsetune.losses.lmh", "VSE-C103", False),
+        ("json", "VSE-C101", False), ("this", "VSE-C102", False),
     ):
         with refused(message, by=ConfigError) as caught:
             load_plugin(reference, base=tmp_path)
         assert isinstance(caught.value, MissingPlugin) == is_missing, reference
 
 
-RAISED = messages.PLUGIN_RAISED
+RAISED = "VSE-C111"
 
 
 @pytest.mark.parametrize(("old", "new", "line", "message", "fields"), [
-    ('"half_hinge"] = "half_hinge"', '"lmh"] = "lmh"', 9, messages.TAKEN_NAME, {"name": "lmh"}),
-    ('Literal["half_hinge"] =', "str =", 15, messages.NAME_IS_NO_LITERAL, {"field": "name"}),
-    ('"half_hinge"] = "half_hinge"', '"half hinge"] = "half hinge"', 15, messages.BAD_COMPONENT_NAME, {}),
-    ('"half_hinge"] = "half_hinge"', '"sum"] = "sum"', 15, messages.BAD_COMPONENT_NAME, {"name": "sum"}),
-    ('    """Half of the hinges: only images look for captions."""\n', "", 9, messages.NO_DOCSTRING, {}),
-    ('"made for a test"', '""', 9, messages.NO_FACT, {"fact": "source"}),
-    ('    equation: ClassVar[str] = "', '    other: ClassVar[str] = "', 9, messages.NO_FACT, {"fact": "equation"}),
-    (TUNABLE, "0.2", 16, messages.NO_RANGE, {"field": "margin"}),
-    (TUNABLE, "Field(0.2, ge=0)", 17, messages.NO_DESCRIPTION, {"field": "margin"}),
-    ("tunable(0.2,", "tunable(-0.2,", 16, messages.INVALID_DEFAULTS, {"field": "margin"}),
+    ('"half_hinge"] = "half_hinge"', '"lmh"] = "lmh"', 9, "VSE-C121", {"name": "lmh"}),
+    ('Literal["half_hinge"] =', "str =", 15, "VSE-C128", {"field": "name"}),
+    ('"half_hinge"] = "half_hinge"', '"half hinge"] = "half hinge"', 15, "VSE-C127", {}),
+    ('"half_hinge"] = "half_hinge"', '"sum"] = "sum"', 15, "VSE-C127", {"name": "sum"}),
+    ('    """Half of the hinges: only images look for captions."""\n', "", 9, "VSE-C123", {}),
+    ('"made for a test"', '""', 9, "VSE-C124", {"fact": "source"}),
+    ('    equation: ClassVar[str] = "', '    other: ClassVar[str] = "', 9, "VSE-C124", {"fact": "equation"}),
+    (TUNABLE, "0.2", 16, "VSE-C129", {"field": "margin"}),
+    (TUNABLE, "Field(0.2, ge=0)", 17, "VSE-C130", {"field": "margin"}),
+    ("tunable(0.2,", "tunable(-0.2,", 16, "VSE-C126", {"field": "margin"}),
     ("Range, tunable", "Rang, tunable", 5, RAISED, {"fix": "fix this line"}),
     (IMPORT, f"import no_such_library\n{IMPORT}", 6, RAISED,
      {"fix": "install no_such_library where trials run, or put the module into the folder and import it with a dot"}),
@@ -165,10 +164,10 @@ RAISED = messages.PLUGIN_RAISED
      {"fix": "a component sees its own folder only; copy the module into it"}),
     (f"{CLASS}:", CLASS, 9, RAISED, {"reason": "SyntaxError: expected ':'"}),
     (CLASS, f"raise SystemExit\n{CLASS}", 9, RAISED, {"reason": "SystemExit"}),
-    ("(LossSpec)", "", None, messages.NO_SPEC_CLASS, {}),
+    ("(LossSpec)", "", None, "VSE-C120", {}),
 ])
 def test_a_wrong_spec_is_refused_with_its_line(
-    tmp_path: Path, old: str, new: str, line: int | None, message: Message, fields: dict[str, Any]
+    tmp_path: Path, old: str, new: str, line: int | None, message: str, fields: dict[str, Any]
 ) -> None:
     assert old in SPEC
     spec = SPEC.replace(old, new)
@@ -192,13 +191,13 @@ def test_code_that_only_fails_when_it_is_built(tmp_path: Path) -> None:
 def test_a_loss_without_its_file(tmp_path: Path) -> None:
     write_loss(tmp_path / "half_hinge")
     (tmp_path / "half_hinge" / "loss.py").unlink()
-    assert fits(problem("half_hinge", tmp_path), messages.NO_CODE, kind="loss")
+    assert fits(problem("half_hinge", tmp_path), "VSE-C122", kind="loss")
 
 
 def test_two_folders_with_one_name(tmp_path: Path) -> None:
     write_loss(tmp_path / "a")
     write_loss(tmp_path / "b")
-    with refused(messages.SAME_NAME, folder=tmp_path / "b", name="half_hinge", other=tmp_path / "a"):
+    with refused("VSE-C105", folder=tmp_path / "b", name="half_hinge", other=tmp_path / "a"):
         load_plugins(["a", "b"], base=tmp_path)
 
 
@@ -212,13 +211,13 @@ def test_all_problems_of_several_references(tmp_path: Path) -> None:
 def test_too_much_to_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vsetune.config.plugin_import.MOST_BYTES", 100)
     write_loss(tmp_path / "half_hinge")
-    assert fits(problem("half_hinge", tmp_path), messages.TOO_LARGE)
+    assert fits(problem("half_hinge", tmp_path), "VSE-C107")
 
 
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     write_loss(tmp_path / "half_hinge")
     os.mkfifo(tmp_path / "half_hinge" / "words.txt")
     expected = tmp_path / "half_hinge" / "words.txt"
-    assert fits(problem("half_hinge", tmp_path), messages.UNREADABLE_PLUGIN, path=expected)
+    assert fits(problem("half_hinge", tmp_path), "VSE-C109", path=expected)
 
 

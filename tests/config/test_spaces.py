@@ -9,7 +9,6 @@ import pytest
 from refusals import fits
 from tiny_studies import tiny_study
 
-from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.spec.base import Choices
 from vsetune.config.study.cells import build_trial, refusal, resolve_cells
@@ -39,7 +38,7 @@ def test_ends_that_contradict_each_other_are_named_with_their_values() -> None:
     spec = searching(margin={"low": 0.05, "high": 0.45}, cap={"low": 0.3, "high": 1.0})
     (problem,) = problems_of(spec)
     assert problem.startswith("study.yaml: cell vsepp.adaptive_margin: ")
-    assert fits(problem, messages.CONTRADICTING_ENDS, values="loss.margin 0.45 and loss.cap 0.3")
+    assert fits(problem, "VSE-C050", values="loss.margin 0.45 and loss.cap 0.3")
 
 
 def test_settings_of_network_and_loss_contradict_too() -> None:
@@ -47,7 +46,7 @@ def test_settings_of_network_and_loss_contradict_too() -> None:
     losses = [{"name": "lmh", "search": {"memory_size": {"choices": [0, 64]}}}]
     (problem,) = problems_of(study(networks=networks, losses=losses))
     values = "network.normalize_images False and loss.memory_size 64"
-    assert fits(problem, messages.CONTRADICTING_ENDS, values=values)
+    assert fits(problem, "VSE-C050", values=values)
 
 
 @pytest.mark.parametrize(("growth", "values"), [
@@ -59,7 +58,7 @@ def test_settings_that_contradict_are_told_once_two_of_them_or_three(growth: lis
         "margin": {"choices": [0.2, 0.5]}, "cap": {"choices": [1.0, 0.4]}, "growth": {"choices": growth},
     }
     (problem,) = problems_of(searching(**domains))
-    assert fits(problem, messages.CONTRADICTING_ENDS, values=values)
+    assert fits(problem, "VSE-C050", values=values)
 
 
 def test_a_space_is_judged_by_its_own_values_and_not_by_a_default_outside_of_it() -> None:
@@ -101,7 +100,7 @@ def test_a_loss_that_would_not_compare_with_the_baseline_is_refused(key: str, va
     losses = [{"name": "info_nce", "training": {key: value}}, {"name": "lmh"}, {"name": "lsh"}]
     (problem,) = problems_of(study(losses=losses))
     fields = {"key": f"losses[0].training.{key}", "loss": "info_nce", "got": value, "other": f"training.{key}"}
-    assert fits(problem, messages.INCOMPARABLE, **fields)
+    assert fits(problem, "VSE-C051", **fields)
 
 
 def test_the_place_of_the_setting_is_named_wherever_it_stands() -> None:
@@ -109,7 +108,7 @@ def test_the_place_of_the_setting_is_named_wherever_it_stands() -> None:
     networks = [{"name": "vsepp", "training": {"batch_size": 64}}]
     (problem,) = problems_of(study(networks=networks, overrides=[override]))
     fields = {"key": "networks[0].training.batch_size", "got": 64, "need": 32}
-    assert fits(problem, messages.INCOMPARABLE, **fields, other="overrides[0].training.batch_size")
+    assert fits(problem, "VSE-C051", **fields, other="overrides[0].training.batch_size")
 
 
 def test_networks_with_other_batches_compare_each_with_itself() -> None:
@@ -121,7 +120,7 @@ def test_networks_with_other_batches_compare_each_with_itself() -> None:
 def test_a_searched_batch_size_is_refused_where_losses_are_compared() -> None:
     search = {"training": {"batch_size": {"choices": [32, 64]}}}
     (problem,) = problems_of(study(search=search))
-    assert fits(problem, messages.SEARCHED_PROTOCOL, setting="batch_size")
+    assert fits(problem, "VSE-C017", setting="batch_size")
     assert resolve_cells(study(search=search, losses=[{"name": "lmh"}]), where="x")
 
 
@@ -140,7 +139,7 @@ def test_the_ends_of_a_range_of_whole_numbers_are_whole_numbers() -> None:
     losses = [{"name": "lmh", "search": {"memory_size": {"low": 0.5, "high": 3, "log": True}}}]
     (problem,) = problems_of(study(losses=losses))
     assert problem.startswith("study.yaml: losses[0].search.memory_size: ")
-    assert fits(problem, messages.RANGE_WHOLE, low=0.5)
+    assert fits(problem, "VSE-C013", low=0.5)
 
 
 def test_a_sum_whose_phases_change_a_part_has_a_space() -> None:

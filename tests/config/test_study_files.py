@@ -11,7 +11,6 @@ import pytest
 from refusals import refused
 from syrupy.assertion import SnapshotAssertion
 
-from vsetune.config import messages
 from vsetune.config.sources.recipe import READERS, IngestRecipe
 from vsetune.config.spec.base import Choices
 from vsetune.config.spec.loading import dump_yaml, load_spec, parse_spec, specs_in
@@ -48,7 +47,7 @@ def test_every_shipped_study_is_valid(path: Path) -> None:
     assert found == (len(study.cells) if study.cells is not None else len(study.networks) * len(study.losses))
 
 
-VALUE, UNKNOWN, TRUTH = messages.WRONG_VALUE, messages.UNKNOWN_KEY, messages.TRUTH_VALUE
+VALUE, UNKNOWN, TRUTH = "VSE-C003", "VSE-C001", "VSE-C007"
 _LOSSES = {"losses": LMH}
 
 
@@ -56,7 +55,7 @@ _LOSSES = {"losses": LMH}
     # several at once
     ({"training": {"epochs": -4, "batch_size": 1}, "studdy": "x", "seeds": []},
      {"training.epochs": VALUE, "training.batch_size": VALUE, "seeds": VALUE, "studdy": UNKNOWN}),
-    ({"study": "a b", "data": {}}, {"study": VALUE, "data.path": messages.MISSING_KEY}),
+    ({"study": "a b", "data": {}}, {"study": VALUE, "data.path": "VSE-C002"}),
     # values
     ({"resources": {"gpus": 1.5}}, {"resources.gpus": VALUE}),
     ({"resources": {"cells": {"vsepp.lmh": {"gpus": 2.5}}}}, {"resources.cells.vsepp.lmh.gpus": VALUE}),
@@ -69,11 +68,11 @@ _LOSSES = {"losses": LMH}
     ({"losses": [{"name": "lmh", "fixed": ["margin"]}]}, {"losses[0].fixed": VALUE}),
     ({"losses": [{"name": "lmh", "search": ["margin"]}]}, {"losses[0].search": VALUE}),
     ({"losses": [{"name": "lmh", "search": {"margin": {"low": 0.4, "high": 0.3}}}]},
-     {"losses[0].search.margin": messages.RANGE_ENDS}),
+     {"losses[0].search.margin": "VSE-C010"}),
     ({"seeds": [10**22]}, {"seeds[0]": VALUE}),
     ({"cells": []}, {"cells": VALUE}),
-    ({"losses": [{"name": "lshe"}], "baseline": "lshe"}, {"losses[0].name": messages.UNKNOWN_NAME}),
-    ({"losses": [{"name": "lmh", "fixed": {"name": "lsh"}}]}, {"losses[0].fixed": messages.FIXED_NAME}),
+    ({"losses": [{"name": "lshe"}], "baseline": "lshe"}, {"losses[0].name": "VSE-C004"}),
+    ({"losses": [{"name": "lmh", "fixed": {"name": "lsh"}}]}, {"losses[0].fixed": "VSE-C009"}),
     # true and false are no numbers
     ({"training": {"epochs": False, "batch_size": True}}, {"training.epochs": TRUTH, "training.batch_size": TRUTH}),
     ({"seeds": [0, True]}, {"seeds[1]": TRUTH}),
@@ -89,9 +88,9 @@ _LOSSES = {"losses": LMH}
     ({"losses": [{"name": "lmh", "training": {"phases": 3}}]}, {"training.phases": VALUE}),
     ({"losses": [{"name": "lmh", "training": {"phases": [{"loss": 3}]}}]}, {"training.phases[0].loss": VALUE}),
 ])
-def test_every_problem_has_its_key(changes: dict[str, Any], expected: dict[str, Message]) -> None:
+def test_every_problem_has_its_key(changes: dict[str, Any], expected: dict[str, str]) -> None:
     found = problems(changes)
-    assert {line.fields["key"]: line.code for line in found} == {key: each.code for key, each in expected.items()}
+    assert {line.fields["key"]: line.code for line in found} == expected
     assert len(found) == len(expected)
 
 
@@ -113,28 +112,28 @@ def test_every_problem_has_its_key(changes: dict[str, Any], expected: dict[str, 
 ])
 def test_an_unknown_key_comes_with_advice(changes: dict[str, Any], hint: str) -> None:
     (line,) = problems({"losses": LMH} | changes)
-    assert (line.code, line.fields["hint"]) == (messages.UNKNOWN_KEY.code, hint)
+    assert (line.code, line.fields["hint"]) == ("VSE-C001", hint)
 
 
 @pytest.mark.parametrize(("changes", "expected"), [
-    ({"baseline": "lsh"}, messages.WRONG_BASELINE), ({"losses": [{"name": "lseh"}]}, messages.WRONG_BASELINE),
-    ({"losses": [{"name": "lmh"}, {"name": "lmh"}]}, messages.REPEATED), ({"seeds": [1, 1]}, messages.REPEATED),
-    ({"overrides": [{"network": "vsepp", "loss": "lsh"}]}, messages.NO_SUCH_CELL),
-    (CELLS | {"cells": ["vsepp.lhm"]}, messages.NO_SUCH_CELL),
-    (CELLS | {"cells": ["scan.lmh", "scan.lmh"]}, messages.REPEATED),
-    ({"training": {"epochs": 0.5}, "scheduler": {"kind": "asha"}}, messages.GRACE_TOO_LONG),
+    ({"baseline": "lsh"}, "VSE-C044"), ({"losses": [{"name": "lseh"}]}, "VSE-C044"),
+    ({"losses": [{"name": "lmh"}, {"name": "lmh"}]}, "VSE-C008"), ({"seeds": [1, 1]}, "VSE-C008"),
+    ({"overrides": [{"network": "vsepp", "loss": "lsh"}]}, "VSE-C045"),
+    (CELLS | {"cells": ["vsepp.lhm"]}, "VSE-C045"),
+    (CELLS | {"cells": ["scan.lmh", "scan.lmh"]}, "VSE-C008"),
+    ({"training": {"epochs": 0.5}, "scheduler": {"kind": "asha"}}, "VSE-C049"),
     ({"losses": [{"name": "lmh", "fixed": {"margin": 0.1}, "search": {"margin": "default"}}]},
-     messages.FIXED_AND_SEARCHED),
-    ({"losses": [{"name": "lmh", "search": {"variant": "default"}}]}, messages.NO_DEFAULT_RANGE),
-    ({"losses": [{"name": "lmh", "search": {"marggin": "default"}}]}, messages.UNKNOWN_NAME),
-    ({"training": {"batch_unit": "images"}}, messages.ONE_POSITIVE),
-    ({"training": {"linear_schedule": {"warmup_fraction": 0.1}, "learning_rate_step": 4}}, messages.TWO_RATES),
-    ({"networks": [{"name": "vsepp", "training": {"linear_schedule": {"warmup_fraction": 0.1}}}]}, messages.TWO_RATES),
-    ({"training": {"linear_schedule": {"warmup_fraction": 0.1, "warmup_steps": 9}}}, messages.ONE_WARM_UP),
-    ({"training": {"linear_schedule": {}}}, messages.ONE_WARM_UP),
+     "VSE-C014"),
+    ({"losses": [{"name": "lmh", "search": {"variant": "default"}}]}, "VSE-C016"),
+    ({"losses": [{"name": "lmh", "search": {"marggin": "default"}}]}, "VSE-C004"),
+    ({"training": {"batch_unit": "images"}}, "VSE-C065"),
+    ({"training": {"linear_schedule": {"warmup_fraction": 0.1}, "learning_rate_step": 4}}, "VSE-C066"),
+    ({"networks": [{"name": "vsepp", "training": {"linear_schedule": {"warmup_fraction": 0.1}}}]}, "VSE-C066"),
+    ({"training": {"linear_schedule": {"warmup_fraction": 0.1, "warmup_steps": 9}}}, "VSE-C067"),
+    ({"training": {"linear_schedule": {}}}, "VSE-C067"),
 ])
-def test_a_contradiction_is_refused(changes: dict[str, Any], expected: Message) -> None:
-    assert {line.code for line in problems(changes)} == {expected.code}
+def test_a_contradiction_is_refused(changes: dict[str, Any], expected: str) -> None:
+    assert {line.code for line in problems(changes)} == {expected}
 
 
 def test_the_words_of_typical_problems(snapshot: SnapshotAssertion) -> None:
@@ -199,32 +198,32 @@ def test_exponents_without_a_point_are_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "place", "expected"), [
-    ("", "", messages.NOT_A_MAPPING), ("- 1", "", messages.NOT_A_MAPPING),
-    ("a: [", "line 1, column 5", messages.NOT_YAML),
-    ("a:\n\tb: 1\n", "line 2, column 1", messages.TAB),
-    ("study: a\nstudy: b\n", "line 2, column 1", messages.REPEATED_KEY),
-    ("a: !!python/object/apply:os.system [ls]", "line 1, column 4", messages.YAML_TAG),
-    ("a: !!python/none", "line 1, column 4", messages.YAML_TAG),
-    ("a: !!binary aGk=", "line 1, column 4", messages.YAML_TAG),
-    ("a: b\n? [a]\n: c", "line 2, column 3", messages.KEY_IS_NO_TEXT),
-    ("1: a", "line 1, column 1", messages.KEY_IS_NO_TEXT),
-    ("a: b\nc: " + "9" * 5000, "line 2, column 4", messages.WRONG_YAML_VALUE),
-    ("a: 0x" + "f" * 5000, "line 1, column 4", messages.WRONG_YAML_VALUE),
-    ("a: !!int abc", "line 1, column 4", messages.WRONG_YAML_VALUE),
-    ("a: " + "[" * 1000, "line 1, column 53", messages.TOO_DEEP),
-    ("a: &a [*a]", "line 1, column 8", messages.CIRCULAR_ALIAS),
-    ("a: &a [1, *b]", "line 1, column 11", messages.NOT_YAML),
-    ("a: b\x00", "line 1, column 5", messages.BAD_CHARACTER),
-    ('a: "\\U00110000"', "line 1, column 7", messages.NOT_YAML),
-    ("%YAML 9" + "9" * 5000 + ".1\n---\na: b", "", messages.NOT_YAML),
-    ("study: a\n".encode("utf-16"), "", messages.NOT_UTF8),
-    ("a: b\n" + "#" * 300_000, "", messages.FILE_TOO_LARGE),
-    ('study: "a\\0b"', "study", messages.UNUSABLE_TEXT),
-    ('description: "\\uD800"', "description", messages.UNUSABLE_TEXT),
+    ("", "", "VSE-C025"), ("- 1", "", "VSE-C025"),
+    ("a: [", "line 1, column 5", "VSE-C030"),
+    ("a:\n\tb: 1\n", "line 2, column 1", "VSE-C032"),
+    ("study: a\nstudy: b\n", "line 2, column 1", "VSE-C038"),
+    ("a: !!python/object/apply:os.system [ls]", "line 1, column 4", "VSE-C039"),
+    ("a: !!python/none", "line 1, column 4", "VSE-C039"),
+    ("a: !!binary aGk=", "line 1, column 4", "VSE-C039"),
+    ("a: b\n? [a]\n: c", "line 2, column 3", "VSE-C037"),
+    ("1: a", "line 1, column 1", "VSE-C037"),
+    ("a: b\nc: " + "9" * 5000, "line 2, column 4", "VSE-C036"),
+    ("a: 0x" + "f" * 5000, "line 1, column 4", "VSE-C036"),
+    ("a: !!int abc", "line 1, column 4", "VSE-C036"),
+    ("a: " + "[" * 1000, "line 1, column 53", "VSE-C034"),
+    ("a: &a [*a]", "line 1, column 8", "VSE-C033"),
+    ("a: &a [1, *b]", "line 1, column 11", "VSE-C030"),
+    ("a: b\x00", "line 1, column 5", "VSE-C031"),
+    ('a: "\\U00110000"', "line 1, column 7", "VSE-C030"),
+    ("%YAML 9" + "9" * 5000 + ".1\n---\na: b", "", "VSE-C030"),
+    ("study: a\n".encode("utf-16"), "", "VSE-C023"),
+    ("a: b\n" + "#" * 300_000, "", "VSE-C022"),
+    ('study: "a\\0b"', "study", "VSE-C005"),
+    ('description: "\\uD800"', "description", "VSE-C005"),
     # aliases that grow without end
     ("\n".join(["a: &a [x, x, x, x, x, x, x, x, x, x]", *(
         f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in zip("abcdefg", "bcdefgh", strict=True)
-    )]), "line 5, ", messages.TOO_MANY_VALUES),
+    )]), "line 5, ", "VSE-C035"),
 ])
 def test_what_is_no_plain_data_is_refused_at_its_place(
     tmp_path: Path, content: str | bytes, place: str, expected: Message
@@ -244,7 +243,7 @@ def test_only_regular_files_are_read(tmp_path: Path, kind: str) -> None:
         path.mkdir()
     elif kind == "pipe":
         os.mkfifo(path)
-    expected = {"folder": messages.UNREADABLE, "nothing": messages.NO_FILE}.get(kind, messages.NOT_REGULAR)
+    expected = {"folder": "VSE-C024", "nothing": "VSE-C020"}.get(kind, "VSE-C021")
     with refused(expected, path=path):
         load_spec(path, StudySpec)
 

@@ -15,14 +15,12 @@ from refusals import refused
 from tiny_studies import tiny_study
 from typing_extensions import TypeAliasType
 
-from vsetune.config import messages
 from vsetune.config.plugins import forget_plugins, load_plugin
 from vsetune.config.spec.base import Choices, Count, Range, Spec, tunable, tunables
 from vsetune.config.study.cells import Cell, refusal, resolve_cells
 from vsetune.config.study.domains import clipped, contains, domains_of, values_to_check
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.search.configurations import ConfigurationSearch, Sampled
-from vsetune.search.messages import OTHER_SPACE
 
 RAMP = "    ramp_steps: int = tunable(200, Range(low=50, high=400), ge=1, description='steps of the ramp')\n"
 SAMPLERS = get_args(SearchSpec.model_fields["sampler"].annotation)
@@ -116,7 +114,7 @@ def test_a_search_that_an_earlier_version_began_over_fractions_is_refused_in_a_l
     earlier = replace(cell, domains={"loss.memory_size": Range(low=0, high=64)})
     kept: list[Sampled] = []
     ConfigurationSearch([earlier], study.search, keep=kept.append).ask(cell.name)
-    with refused(OTHER_SPACE, cell="vsepp.lmh", setting="loss.memory_size"):
+    with refused("VSE-E002", cell="vsepp.lmh", setting="loss.memory_size"):
         ConfigurationSearch([cell], study.search, sampled=kept)
 
 
@@ -125,7 +123,7 @@ def test_an_own_range_of_whole_numbers_whose_ends_are_none_is_refused_with_its_l
     tmp_path: Path, range_: str
 ) -> None:
     folder = write_loss(tmp_path / "half_hinge", spec=SPEC + RAMP.replace("low=50, high=400", range_), loss=LOSS)
-    with refused(messages.RANGE_WHOLE) as caught:
+    with refused("VSE-C013") as caught:
         load_plugin(str(folder), base=tmp_path)
     line = (folder / "spec.py").read_text(encoding="utf-8").splitlines().index(
         RAMP.replace("low=50, high=400", range_).rstrip("\n")
@@ -136,7 +134,7 @@ def test_an_own_range_of_whole_numbers_whose_ends_are_none_is_refused_with_its_l
 def test_a_range_that_asks_for_whole_numbers_has_whole_ends() -> None:
     """From 0.5 on a log scale the search would begin at 0, which no logarithm takes."""
     losses = [{"name": "lmh", "search": {"margin": {"low": 0.5, "high": 3, "log": True, "integer": True}}}]
-    with refused(messages.RANGE_WHOLE, key="losses[0].search.margin"):
+    with refused("VSE-C013", key="losses[0].search.margin"):
         resolve_cells(study_of(losses), where="study.yaml")
 
 

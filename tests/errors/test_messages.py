@@ -1,11 +1,10 @@
-"""Every message has a code of its own package, its fields are given where it is used, and errors keep both."""
+"""Every error has a code of its package and one sentence a code, gets the fields of its sentence, and keeps them."""
 
 from __future__ import annotations
 
 import ast
-import importlib
 import pickle
-import pkgutil
+import re
 import string
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import vsetune
-from vsetune.errors import ConfigError, DataError, Message, Problem, VsetuneError
+from vsetune.errors import ConfigError, DataError, Message, VsetuneError
 
 SOURCES = Path(vsetune.__file__).parent
 LETTERS = {
@@ -24,55 +23,34 @@ LETTERS = {
 CUT = Message("VSE-D999", "{shard}: {missing} bytes are missing; copy it again.")
 
 
-def catalogues() -> Iterator[tuple[str, dict[str, Message]]]:
-    """The messages of every package, by their names."""
-    for package in (each.name for each in pkgutil.iter_modules([str(SOURCES)]) if each.ispkg):
-        if (SOURCES / package / "messages.py").exists():
-            module = importlib.import_module(f"vsetune.{package}.messages")
-            yield package, {name: each for name, each in vars(module).items() if isinstance(each, Message)}
+def sentences() -> Iterator[tuple[str, str, str, set[str] | None]]:
+    """(place, code, sentence, names of the given fields) of each call with a code and a sentence. None: the fields are
+    given elsewhere, as those of a `Message` are."""
+    for file in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            words = [each.value for each in node.args[:2] if isinstance(each, ast.Constant)] if isinstance(
+                node, ast.Call) else []
+            if len(words) == 2 and str(words[0]).startswith("VSE-"):
+                given = {each.arg for each in node.keywords}
+                is_open = None in given or getattr(node.func, "id", "") == "Message"
+                yield f"{file.relative_to(SOURCES)}:{node.lineno}", *words, None if is_open else given
 
 
-CATALOGUES = dict(catalogues())
+SENTENCES = list(sentences())
 
 
-def test_codes_name_their_package_and_are_used_once() -> None:
-    codes = [each.code for messages in CATALOGUES.values() for each in messages.values()]
-    assert len(codes) == len(set(codes))
-    for package, messages in CATALOGUES.items():
-        for name, each in messages.items():
-            assert each.code[:5] == f"VSE-{LETTERS[package]}", name
-            assert each.code[5:].isdigit(), name
-            assert len(each.code) == 8, name
+def test_codes_name_their_package_and_have_one_sentence() -> None:
+    assert len(SENTENCES) > 500
+    by_code: dict[str, str] = {}
+    for place, code, sentence, _ in SENTENCES:
+        assert re.fullmatch(rf"VSE-{LETTERS[place.split('/')[0]]}\d{{3}}", code), place
+        assert by_code.setdefault(code, sentence) == sentence, f"{place}: {code} stands for another sentence"
 
 
-@pytest.mark.parametrize("package", LETTERS)
-def test_every_use_gives_the_fields_of_its_message(package: str) -> None:
-    used = set()
-    for place, name, given in uses(package):
-        message = CATALOGUES[package][name]
-        used.add(name)
-        if given is not None:
-            assert given == fields_of(message), f"{place}: {name}"
-    assert used == set(CATALOGUES.get(package, {}))
-
-
-def fields_of(message: Message) -> set[str]:
-    return {field for _, field, _, _ in string.Formatter().parse(message.text) if field}
-
-
-def uses(package: str) -> Iterator[tuple[str, str, set[str] | None]]:
-    """(place, name, names of the given fields) of each use of a message; None for fields that are not written out."""
-    for file in (SOURCES / package).rglob("*.py"):
-        if file.name == "messages.py":
-            continue
-        tree = ast.parse(file.read_text())
-        calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
-        for node in ast.walk(tree):
-            is_message = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "messages"
-            if is_message and node.attr in CATALOGUES.get(package, {}):
-                call = calls.get(id(node))
-                names = {each.arg for each in call.keywords} if call is not None else {None}
-                yield f"{file}:{node.lineno}", node.attr, None if None in names else {*filter(None, names)}
+def test_every_sentence_gets_its_fields() -> None:
+    for place, code, sentence, given in SENTENCES:
+        fields = {field for _, field, _, _ in string.Formatter().parse(sentence) if field}
+        assert given is None or given == fields, f"{place}: {code}"
 
 
 def test_an_error_keeps_code_and_fields_on_its_way_to_another_process() -> None:
@@ -99,15 +77,3 @@ def test_several_problems_keep_their_codes_and_their_places() -> None:
 
 def test_braces_in_a_field_are_kept() -> None:
     assert CUT(shard="{x}", missing="{0}") == "{x}: {0} bytes are missing; copy it again."
-
-
-def test_a_problem_of_several_cells_is_told_once_with_all_of_them() -> None:
-    model = Problem("f.yaml: cell scan.lsh: network.model: no such folder", "VSE-C092", {"key": "network.model"})
-    same = "f.yaml: cell scan.lmh: network.model: no such folder"
-    lines = [model, same, "other", "search: cell a.b: too small", "other"]
-    error = ConfigError([*lines, *(f"cell a.{number}: broken" for number in range(5))])
-    assert error.problems == [
-        "f.yaml: cells scan.lsh, scan.lmh: network.model: no such folder", "other", "search: cell a.b: too small",
-        "cells a.0, a.1, a.2 and 2 more: broken",
-    ]
-    assert error.problem.code == "VSE-C092"

@@ -11,7 +11,6 @@ from loss_values import unit
 from refusals import refused
 from torch import Tensor
 
-from vsetune.losses import messages
 from vsetune.losses.loss_base import Items, LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.pcme.loss import draw_samples
@@ -142,7 +141,7 @@ def test_its_hard_negatives_are_those_of_the_similarity_not_of_its_own_distance(
 
 
 def test_scores_without_embeddings_are_refused() -> None:
-    with refused(messages.NO_EMBEDDINGS, loss="pcme_pp"):
+    with refused("VSE-L003", loss="pcme_pp"):
         plain_loss("pcme_pp")(torch.eye(4))
 
 

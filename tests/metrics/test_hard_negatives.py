@@ -6,7 +6,6 @@ import pytest
 import torch
 from refusals import refused
 
-from vsetune.metrics import messages
 from vsetune.metrics.hard_negatives import unique_hard_negatives
 
 E_MATRIX = torch.tensor([[0.60, 0.50, 0.10], [0.30, 0.40, 0.55], [0.20, 0.45, 0.70]])
@@ -71,7 +70,7 @@ def test_a_batch_without_negatives_selects_nothing() -> None:
 def test_broken_scores_of_negatives_are_refused_with_their_count(broken) -> None:
     scores = E_MATRIX.clone()
     scores[0, 1] = scores[2, 0] = broken
-    with refused(messages.NOT_FINITE, where="hard negatives", broken=2, count=6):
+    with refused("VSE-M001", where="hard negatives", broken=2, count=6):
         unique_hard_negatives(scores, off_diagonal(3), active_images=None, active_captions=None)
 
 

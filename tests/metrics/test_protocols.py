@@ -10,7 +10,6 @@ from refusals import refused
 from torch import Tensor
 from whole_scores import fold_scores, retrieval_scores
 
-from vsetune.metrics import messages
 from vsetune.metrics.recall import (
     COCO_TEST_1K,
     COCO_TEST_5K,
@@ -116,5 +115,5 @@ def test_an_ensemble_is_ranked_by_the_mean_of_its_scores() -> None:
 
 
 def test_another_number_of_images_is_not_the_protocol() -> None:
-    with refused(messages.IMAGES_OF_PROTOCOL, protocol="coco_test_1k", images=10, need=5000):
+    with refused("VSE-M010", protocol="coco_test_1k", images=10, need=5000):
         COCO_TEST_1K.scores(EmbeddingScores(torch.eye(10), torch.eye(10), product), torch.arange(10))

@@ -7,7 +7,6 @@ import torch
 from refusals import refused
 from torch import Tensor
 
-from vsetune.metrics import messages
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import (
     PositiveRanks,
@@ -134,5 +133,5 @@ def test_mean_positive_rank_lies_below_the_worst_and_its_bound() -> None:
 
 def test_broken_scores_are_refused_with_their_count(f, owner) -> None:
     f[0, 0] = float("nan")
-    with refused(messages.NOT_FINITE, where="retrieval image_to_text and text_to_image", broken=1, count=18):
+    with refused("VSE-M001", where="retrieval image_to_text and text_to_image", broken=1, count=18):
         rank_averages(MatrixScores(f), of_owner(owner, 3))

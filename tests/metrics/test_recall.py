@@ -11,7 +11,6 @@ from refusals import refused
 from torch import Tensor
 from whole_scores import fold_scores, matrix_scores, relevance_matrix_scores, retrieval_scores
 
-from vsetune.metrics import messages
 from vsetune.metrics.recall import RetrievalScores, matrix_recalls, mean_rank, median_rank, recall_at_k
 
 
@@ -36,7 +35,7 @@ def test_scores_of_f(f, owner) -> None:
 
 def test_captions_without_owners_are_shared_out_in_the_order_of_the_images(f) -> None:
     assert matrix_recalls(f) == matrix_scores(f, torch.tensor([0, 0, 1, 1, 2, 2]))
-    with refused(messages.OWNERS_NEEDED, images=3, captions=5):
+    with refused("VSE-M016", images=3, captions=5):
         matrix_recalls(f[:, :5])
 
 
@@ -155,5 +154,5 @@ def test_one_fold_is_the_whole_set(f, owner) -> None:
 
 
 def test_images_that_do_not_divide_into_folds_are_refused() -> None:
-    with refused(messages.UNEQUAL_FOLDS, images=4, folds=3):
+    with refused("VSE-M009", images=4, folds=3):
         fold_scores(*folds_example(), torch.arange(4), similarity=product, folds=3)

@@ -13,7 +13,6 @@ from refusals import refused
 from torch import Tensor
 from whole_scores import matrix_scores
 
-from vsetune.metrics import messages
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import retrieval_ranks
 from vsetune.metrics.recall import owner_scores
@@ -98,14 +97,14 @@ def broken(value: float) -> Tensor:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_score_that_is_not_finite_is_an_error_in_either_stage(value: float) -> None:
-    with refused(messages.NOT_FINITE, where="first stage", broken=1, count=4):
+    with refused("VSE-M001", where="first stage", broken=1, count=4):
         proposed_pairs(MatrixScores(broken(value)), 1)
     sound = MatrixScores(torch.eye(2))
-    with refused(messages.NOT_FINITE, broken=1, count=4):
+    with refused("VSE-M001", broken=1, count=4):
         owner_scores(RerankedScores(sound, torch.ones(2, 2, dtype=torch.bool), broken(value)), torch.arange(2))
 
 
 @pytest.mark.parametrize("top", [0, 3])
 def test_more_or_fewer_proposals_than_images_are_refused(top: int) -> None:
-    with refused(messages.TOO_MANY_PROPOSED, top=top, images=2):
+    with refused("VSE-M011", top=top, images=2):
         proposed_pairs(MatrixScores(torch.eye(2)), top)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from refusals import refused
 from torch import Tensor
 
-from vsetune.metrics import messages
 from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 
@@ -181,30 +180,30 @@ def test_a_zero_vector_is_like_nothing() -> None:
 def test_broken_network_scores_are_refused_with_their_count() -> None:
     network = NETWORK.T.clone()
     network[1, 2] = network[0, 0] = float("nan")
-    with refused(messages.NOT_FINITE, where="SRD network", broken=2, count=12):
+    with refused("VSE-M001", where="SRD network", broken=2, count=12):
         srd(network, SEMANTIC.T, [1])
 
 
 def test_broken_semantic_scores_are_refused_with_their_count() -> None:
     semantic = SEMANTIC.T.clone()
     semantic[3, 1] = float("inf")
-    with refused(messages.NOT_FINITE, where="SRD semantics", broken=1, count=12):
+    with refused("VSE-M001", where="SRD semantics", broken=1, count=12):
         srd(NETWORK.T, semantic, [1], scores_per_band=4)
 
 
 def test_broken_semantic_vectors_are_refused_with_their_count() -> None:
     vectors = torch.ones(4, 3)
     vectors[2, 1] = float("nan")
-    with refused(messages.VECTORS_NOT_FINITE, broken=1, count=4):
+    with refused("VSE-M002", broken=1, count=4):
         CaptionSemantics(vectors, torch.arange(4), images=4, image_score="max")
 
 
 @pytest.mark.parametrize(("ks", "shown"), [([5], "5"), ([0], "0"), ([], "")])
 def test_a_k_outside_the_images_is_refused(ks: list[int], shown: str) -> None:
-    with refused(messages.SRD_CUTOFFS, ks=shown, images=4):
+    with refused("VSE-M013", ks=shown, images=4):
         srd(NETWORK.T, SEMANTIC.T, ks)
 
 
 def test_scores_of_different_shape_are_refused() -> None:
-    with refused(messages.SRD_SHAPES, network=(4, 3), semantic=(3, 4)):
+    with refused("VSE-M012", network=(4, 3), semantic=(3, 4)):
         srd(NETWORK.T, SEMANTIC, [1])

@@ -12,7 +12,6 @@ from night_reports import sample_report
 from refusals import refused
 
 from vsetune.errors import DataError, StudyConflict
-from vsetune.nightly import messages
 from vsetune.nightly.history import Accepted, History, is_date
 from vsetune.nightly.night import CellNight
 
@@ -76,7 +75,7 @@ def test_files_of_a_newer_version_stay_and_are_reported(tmp_path: Path) -> None:
     (told,) = history.set_aside_damaged()
     assert told.startswith(f"{newer}: was written by a newer version of vsetune (format 9, this one reads 1)")
     assert told.endswith("; until then it counts for nothing")
-    with refused(messages.NEWER_FORMAT, file=newer, got=9, need=1):
+    with refused("VSE-G015", file=newer, got=9, need=1):
         history.require_readable("2026-01-03")
     for date in ("2026-01-02", "2026-01-04"):
         history.require_readable(date)
@@ -127,7 +126,7 @@ def test_accepted_changes_stay_in_order(tmp_path: Path) -> None:
 ])
 def test_damaged_accepted_changes_are_never_guessed(tmp_path: Path, content: Any) -> None:
     (tmp_path / "accepted.json").write_text(json.dumps(content))
-    with refused(messages.UNREADABLE, file=tmp_path / "accepted.json", by=DataError):
+    with refused("VSE-G013", file=tmp_path / "accepted.json", by=DataError):
         History(tmp_path).accepted()
     (tmp_path / "accepted.json").write_text("")
     with pytest.raises(DataError, match=r"accepted\.json: .*; fix it or move it away$"):
@@ -136,7 +135,7 @@ def test_damaged_accepted_changes_are_never_guessed(tmp_path: Path, content: Any
 
 def test_a_second_process_is_refused_while_the_first_has_the_lock(tmp_path: Path) -> None:
     mine, other = History(tmp_path / "mine"), History(tmp_path / "mine")
-    with mine.held(), refused(messages.BUSY, what="nightly mine", by=StudyConflict), other.held():
+    with mine.held(), refused("VSE-G010", what="nightly mine", by=StudyConflict), other.held():
         pass
     with other.held():
         pass

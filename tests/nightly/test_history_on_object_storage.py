@@ -11,7 +11,6 @@ from refusals import refused
 from s3_server import endpoint, machine, prefix
 
 from vsetune.errors import StudyConflict
-from vsetune.nightly import messages
 from vsetune.nightly.history import Accepted, History, nightly_folder
 from vsetune.storage.s3 import listing, upload
 
@@ -28,7 +27,7 @@ def test_another_machine_goes_on_with_the_nights_of_the_first(machine: Callable[
     with history().held():
         history().keep(night_of_day(1))
         history().accept(accepted)
-        with refused(messages.BUSY, what="nightly tiny", by=StudyConflict), history().held():
+        with refused("VSE-G010", what="nightly tiny", by=StudyConflict), history().held():
             pass
     machine("second")
     assert history().nights() == []

@@ -13,7 +13,6 @@ from refusals import refused
 from syrupy.assertion import SnapshotAssertion
 
 from vsetune.errors import ConfigError
-from vsetune.nightly import messages
 from vsetune.nightly.night import BY_NAME
 from vsetune.nightly.nightly_spec import NightlySpec, ReportSpec, Tolerances, load_nightly, nights_per_false_alarm
 
@@ -79,7 +78,7 @@ def test_a_report_takes_no_secrets_or_markup(given: dict[str, object], got: str 
     with pytest.raises(ValidationError) as caught:
         ReportSpec.model_validate(given)
     (problem,) = caught.value.errors(include_input=False)
-    assert problem["ctx"]["error"].args[0].code == messages.WRONG_VALUE.code
+    assert problem["ctx"]["error"].args[0].code == "VSE-G002"
     assert got in (None, problem["ctx"]["error"].args[0].fields["got"])
     assert "verysecret" not in problem["msg"]
 
@@ -91,7 +90,7 @@ def test_tolerances_are_plain_words() -> None:
     assert given.smallest_change_of(BY_NAME["best_m_recall"]) == 2
     assert given.smallest_change_of(BY_NAME["data_wait"]) == pytest.approx(0.03)
     assert given.smallest_change_of(BY_NAME["pair_rate"]) == BY_NAME["pair_rate"].smallest_change
-    with refused(messages.WRONG_VALUE, got="'one in 1 nights'", by=ValueError):
+    with refused("VSE-G002", got="'one in 1 nights'", by=ValueError):
         nights_per_false_alarm("one in 1 nights")
 
 
@@ -102,7 +101,7 @@ def test_a_smallest_change_is_in_the_unit_of_its_measure(measure: str, change: o
     with pytest.raises(ValidationError) as caught:
         Tolerances.model_validate({"smallest_change": {measure: change}})
     problem = caught.value.errors()[0]["ctx"]["error"].args[0]
-    assert (problem.code, problem.fields["got"]) == (messages.WRONG_OPTION.code, repr(change))
+    assert (problem.code, problem.fields["got"]) == ("VSE-G001", repr(change))
 
 
 def test_settings_are_those_of_the_file_and_not_the_defaults_of_the_code(tmp_path: Path) -> None:

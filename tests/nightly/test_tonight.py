@@ -17,7 +17,6 @@ from rich.console import Console
 from trials_here import without_ray
 
 from vsetune.errors import DataError, StudyConflict
-from vsetune.nightly import messages
 from vsetune.nightly.delivering import was_kept
 from vsetune.nightly.history import History, nightly_folder
 from vsetune.nightly.night import MEASURES, Night, NightReport
@@ -63,7 +62,7 @@ def test_nights_are_run_kept_and_held_against_each_other() -> None:
     assert {"data", "processor", "threads", "python", "package_torch", "settings.training"} <= first.conditions.keys()
     assert "git_revision" not in first.conditions
 
-    with refused(messages.COMPLETE, name="tiny", date="2026-01-01", by=StudyConflict):
+    with refused("VSE-G012", name="tiny", date="2026-01-01", by=StudyConflict):
         run("2026-01-01")
 
     history().keep(replace(first, date="2026-01-03", ended="", state="partial", cells={}, conditions={}, study=(
@@ -137,7 +136,7 @@ def test_a_night_that_was_measured_and_not_judged_is_judged_by_the_same_command(
     assert (found.exit_code, found.headline) == (0, "baseline night 2 of 7: 1 cell, 11 measures")
     assert night_of("2026-01-02") == night_of_day(2)  # nothing was trained again
     for date in ("2026-01-02", "2026-01-01"):  # the report of the first night would be of the past
-        with refused(messages.COMPLETE, date=date, by=StudyConflict):
+        with refused("VSE-G012", date=date, by=StudyConflict):
             run(date)
 
 
@@ -146,7 +145,7 @@ def test_a_night_of_a_newer_version_is_not_replaced_and_a_damaged_one_is_set_asi
     history().keep(night_of_day(1))
     file = nightly_folder("tiny") / "nights" / "2026-01-02.json"
     file.write_text('{"format": 2}')
-    with refused(messages.NEWER_FORMAT, got=2, by=DataError):
+    with refused("VSE-G015", got=2, by=DataError):
         run("2026-01-02", again=again)
     (file.parent / "2026-01-01.json").write_text("{")
     found = run("2026-01-03", data={"path": "nowhere"})
@@ -167,5 +166,5 @@ def test_a_full_disk_is_told_in_the_report_that_comes_back() -> None:
 
 
 def test_a_second_process_is_refused_while_a_night_runs() -> None:
-    with history().held(), refused(messages.BUSY, what="nightly tiny", by=StudyConflict):
+    with history().held(), refused("VSE-G010", what="nightly tiny", by=StudyConflict):
         run("2026-01-02")

@@ -15,7 +15,6 @@ from studied import BEGUN, OPENED, POINTS, attempt_of, point
 
 from vsetune.errors import DataError, StorageError
 from vsetune.records import log as logs
-from vsetune.records import messages
 from vsetune.records.events import Closed, Drawn, Ended, Validated, from_texts, to_texts
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 
@@ -76,7 +75,7 @@ def test_a_damaged_line_is_left_out_by_readers_and_refused_by_the_writer(tmp_pat
     raw[list(lines_of(path))[1].end + 30] ^= 1
     path.write_bytes(raw)
     assert [line.event() for line in lines_of(path)] == [event for event in EVENTS if event is not EVENTS[2]]
-    with refused(messages.LOG_DAMAGED, by=DataError, log=path):
+    with refused("VSE-R001", by=DataError, log=path):
         LogWriter(tmp_path)
 
 
@@ -84,7 +83,7 @@ def test_a_damaged_line_is_left_out_by_readers_and_refused_by_the_writer(tmp_pat
 def test_zeros_in_place_of_the_end_are_damage_and_nothing_is_cut_off(tmp_path: Path, lost: int) -> None:
     path = write(tmp_path, EVENTS)
     path.write_bytes(spoiled := path.read_bytes()[:-lost] + bytes(lost))
-    with refused(messages.LOG_DAMAGED, by=DataError, log=path):
+    with refused("VSE-R001", by=DataError, log=path):
         LogWriter(tmp_path)
     assert path.read_bytes() == spoiled
 
@@ -111,7 +110,7 @@ def test_a_line_that_is_missing_between_two_others_is_damage(tmp_path: Path) -> 
     path = write(tmp_path, EVENTS)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:2] + lines[3:]))
-    with refused(messages.LOG_DAMAGED, by=DataError):
+    with refused("VSE-R001", by=DataError):
         written(tmp_path)
 
 
@@ -123,7 +122,7 @@ def test_what_a_full_disk_does_not_take_waits_in_memory_in_order(tmp_path: Path)
     try:
         for event in EVENTS[1:3]:
             writer.append(event)
-        with refused(messages.CANNOT_WRITE, by=StorageError, reason=os.strerror(errno.EFBIG)):
+        with refused("VSE-R007", by=StorageError, reason=os.strerror(errno.EFBIG)):
             writer.settle()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)

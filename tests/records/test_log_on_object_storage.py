@@ -13,7 +13,6 @@ from studied import BEGUN, OPENED, POINTS, attempt_of, point
 
 from vsetune.errors import StorageError
 from vsetune.records import log as logs
-from vsetune.records import messages
 from vsetune.records.events import Event, Validated
 from vsetune.records.log import LOG_FILE, LogWriter, Overtaken, bring_up_to_date, lines_of
 from vsetune.storage import s3
@@ -67,7 +66,7 @@ def test_a_driver_that_was_overtaken_adds_nothing_and_hears_of_it_once(
     second.settle()
     paused.append(Validated(attempt_of(BEGUN), (point(99),), 4.0))
     for _ in range(2):
-        with refused(messages.LOG_OVERTAKEN, by=Overtaken):
+        with refused("VSE-R004", by=Overtaken):
             paused.settle()
     second.append(Validated(attempt_of(BEGUN), POINTS, 5.0))
     second.close()

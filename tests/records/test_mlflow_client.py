@@ -13,7 +13,6 @@ from refusals import refused
 from sqlalchemy.exc import OperationalError
 
 from vsetune.errors import StorageError, UnusableStore
-from vsetune.records import messages
 from vsetune.records.mlflow_client import in_one_line, opening
 
 STORE = "http://mlflow:5000"
@@ -40,7 +39,7 @@ def refusal(text: str) -> OperationalError:
 )
 def test_a_request_that_failed_is_reported_by_its_cause(caused_by: str, reason: str) -> None:
     raised = MlflowException(f"{ASKED} with url: /api/2.0/mlflow/runs/get?run_uuid=0 (Caused by {caused_by})")
-    with refused(messages.STORE_AWAY, by=StorageError, reason=reason), in_one_line(STORE, "open"):
+    with refused("VSE-R027", by=StorageError, reason=reason), in_one_line(STORE, "open"):
         raise raised
 
 
@@ -53,7 +52,7 @@ def test_a_request_that_failed_is_reported_by_its_cause(caused_by: str, reason: 
     refusal("(1045, \"Access denied for user 'me'@'host' (using password: YES)\")"),
 ])
 def test_a_server_that_does_not_let_us_in_is_not_waited_for(raised: Exception) -> None:
-    with refused(messages.STORE_FORBIDS, by=UnusableStore), opening(STORE):
+    with refused("VSE-R030", by=UnusableStore), opening(STORE):
         raise raised
 
 
@@ -63,22 +62,22 @@ def test_a_server_that_does_not_let_us_in_is_not_waited_for(raised: Exception) -
     refusal("FATAL:  sorry, too many clients already"),
 ])
 def test_a_server_that_cannot_let_us_in_just_now_is(raised: Exception) -> None:
-    with refused(messages.STORE_AWAY, by=StorageError) as error, opening(STORE):
+    with refused("VSE-R027", by=StorageError) as error, opening(STORE):
         raise raised
     assert not isinstance(error.value, UnusableStore)
 
 
 @pytest.mark.parametrize("package", ["psycopg", "MySQLdb"])
 def test_a_driver_that_is_not_installed_is_named_with_the_way_to_install_it(package: str) -> None:
-    with refused(messages.DRIVER_MISSING, by=UnusableStore, package=package) as error, opening(STORE):
+    with refused("VSE-R034", by=UnusableStore, package=package) as error, opening(STORE):
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
     assert ("vsetune[postgres]" in str(error.value)) == (package == "psycopg")
 
 
 def test_a_disk_that_is_full_somewhere_is_reported_with_the_temporary_folder() -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    with refused(messages.STORE_AWAY, also=f", in {tempfile.gettempdir()} too"), in_one_line(STORE, "open"):
+    with refused("VSE-R027", also=f", in {tempfile.gettempdir()} too"), in_one_line(STORE, "open"):
         raise full
     full.filename = "/store/meta.yaml"
-    with refused(messages.STORE_AWAY, also=""), in_one_line(STORE, "open"):
+    with refused("VSE-R027", also=""), in_one_line(STORE, "open"):
         raise full

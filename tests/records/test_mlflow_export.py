@@ -15,7 +15,6 @@ from refusals import refused
 from studied import BEGUN, OPENED, attempt_of, point, start
 
 from vsetune.errors import StorageError
-from vsetune.records import messages
 from vsetune.records.events import Begun, Closed, Ended, Event, Validated, attempt_id
 from vsetune.records.log import LogWriter, lines_of
 from vsetune.records.mlflow_descriptions import VIEW_TAG, charts_view
@@ -110,7 +109,7 @@ def test_from_a_copied_home_nothing_is_written_beside_the_original(
     shutil.copytree(folder, copy / "tiny")
     there = f"sqlite:///{copy / 'mlflow.db'}"
     exporting = MlflowExport(there, copy / "tiny", series="all", file=lambda name: None)
-    with refused(messages.STORE_COPIED, by=StorageError, folder=tmp_path / "artifacts" / "tiny"):
+    with refused("VSE-R043", by=StorageError, folder=tmp_path / "artifacts" / "tiny"):
         exporting.advance()
     assert sorted((tmp_path / "artifacts").rglob("*")) == original
     anew = f"sqlite:///{copy / 'anew.db'}"
@@ -230,7 +229,7 @@ def test_validations_that_an_outage_kept_out_follow_when_the_store_answers_again
     made = export()
     all_of(made)
     write(folder, Validated(ATTEMPT, CURVE, 4.0))
-    with largest_file(0), refused(messages.STORE_AWAY, by=StorageError):
+    with largest_file(0), refused("VSE-R027", by=StorageError):
         made.advance()
     all_of(made)
     assert series(uri, runs_of(uri)[ATTEMPT], "m_recall") == [(each.step, each.m_recall) for each in CURVE]

@@ -11,7 +11,6 @@ from mlflow import MlflowClient
 from refusals import refused
 
 from vsetune.errors import DataError, UsageError
-from vsetune.records import messages
 from vsetune.records.events import Event
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.mlflow_export import MlflowExport
@@ -73,7 +72,7 @@ def test_a_damaged_log_is_mended_from_mlflow_and_keeps_what_came_later(
     lines = (here / LOG_FILE).read_bytes().splitlines(keepends=True)
     lines[damaged] = lines[damaged].replace(b":", b";", 1).replace(b"[", b"(", 1)
     (here / LOG_FILE).write_bytes(b"".join(lines))
-    with refused(messages.LOG_DAMAGED, by=DataError):
+    with refused("VSE-R001", by=DataError):
         LogWriter(here)
     assert bring_study("nightly", mlflow_here) == ("nightly", 1)
     mended = [line.event() for line in lines_of(here / LOG_FILE, number=0, strict=True)]
@@ -143,7 +142,7 @@ def test_what_is_no_study_of_that_mlflow_is_told(mlflow_here: str, at: Callable[
     client.create_experiment("theirs")
     client.create_experiment("empty", tags={"vsetune.kind": "study"})
     for name in ("nowhere", "theirs"):
-        with refused(messages.NOT_IN_STORE, by=UsageError, study=name):
+        with refused("VSE-R035", by=UsageError, study=name):
             bring_study(name, mlflow_here)
-    with refused(messages.STUDY_RUN_MISSING, by=DataError, study="empty"):
+    with refused("VSE-R036", by=DataError, study="empty"):
         bring_study("empty", mlflow_here)

@@ -14,7 +14,7 @@ from refusals import refused
 from s3_server import endpoint, machine, prefix
 
 from vsetune.errors import DataError, StorageError, StudyConflict
-from vsetune.records import messages, moved_study
+from vsetune.records import moved_study
 from vsetune.records.log import LOG_FILE, lines_of
 from vsetune.records.moved_study import export_study, import_study
 from vsetune.records.studies import Studies, folder_of_study
@@ -96,7 +96,7 @@ def test_a_study_that_went_on_at_both_places_or_is_another_one_is_refused_and_st
     here = at("here")
     goes_on(here, 3)
     before = (here / LOG_FILE).read_bytes()
-    with refused(messages.STUDY_FORKED, by=StudyConflict, folder=here):
+    with refused("VSE-R013", by=StudyConflict, folder=here):
         import_study(tmp_path / "there.zip")
     assert (here / LOG_FILE).read_bytes() == before
 
@@ -119,7 +119,7 @@ def test_an_import_that_breaks_off_is_no_study_until_its_log_is_there_and_goes_o
         with pytest.raises(KeyboardInterrupt):
             import_study(file)
     assert Studies().studies() == []
-    with refused(messages.STUDY_UNKNOWN, study="nightly"):
+    with refused("VSE-R008", study="nightly"):
         Studies().attempts("nightly")
     assert import_study(file) == ("nightly", 5)
     assert boards() == before
@@ -128,7 +128,7 @@ def test_an_import_that_breaks_off_is_no_study_until_its_log_is_there_and_goes_o
 def test_an_import_onto_a_full_disk_is_one_line_and_goes_on_when_there_is_room(file: Path, at: Moves) -> None:
     before = boards()
     at("elsewhere")
-    with largest_file(1000), refused(messages.CANNOT_WRITE, by=StorageError, reason="File too large"):
+    with largest_file(1000), refused("VSE-R007", by=StorageError, reason="File too large"):
         import_study(file)
     assert Studies().studies() == []
     assert import_study(file) == ("nightly", 5)
@@ -143,7 +143,7 @@ def test_an_export_that_arrives_is_no_study_to_others(
     check = moved_study.require_sound_log
 
     def look_around(*words: object, **more: object) -> None:
-        with refused(messages.STUDY_UNKNOWN, known="none"):
+        with refused("VSE-R008", known="none"):
             Studies().attempts("nightly")
         seen.append("nightly")
         check(*words, **more)  # type: ignore[arg-type]
@@ -154,7 +154,7 @@ def test_an_export_that_arrives_is_no_study_to_others(
 
 
 def test_nothing_is_imported_into_a_study_that_runs(file: Path, at: Moves) -> None:
-    with take_lock(at("here") / LOCK_FILE, wait_s=0), refused(messages.STUDY_RUNS, by=StudyConflict):
+    with take_lock(at("here") / LOCK_FILE, wait_s=0), refused("VSE-R010", by=StudyConflict):
         import_study(file)
 
 
@@ -193,7 +193,7 @@ def test_a_changed_byte_and_a_missing_file_are_refused_before_anything_is_placed
     weights = tmp_path / "folder" / "files" / WEIGHTS
     weights.write_bytes(b"weighty")
     for _ in range(2):
-        with refused(messages.EXPORT_DAMAGED, by=DataError, file=WEIGHTS):
+        with refused("VSE-R016", by=DataError, file=WEIGHTS):
             import_study(tmp_path / "folder")
         weights.unlink(missing_ok=True)
     assert list((tmp_path / "elsewhere" / "runs").iterdir()) == []
@@ -205,17 +205,17 @@ def test_what_is_no_export_and_a_place_that_is_taken_are_one_line(file: Path, at
         archive.writestr("a.txt", "a")
     (tmp_path / "empty").mkdir()
     for name in ("text.zip", "other.zip", "nowhere.zip", "empty"):
-        with refused(messages.NO_EXPORT, by=DataError) as caught:
+        with refused("VSE-R014", by=DataError) as caught:
             import_study(tmp_path / name)
         assert "\n" not in str(caught.value)
-    with refused(messages.PLACE_TAKEN):
+    with refused("VSE-R019"):
         export_study("nightly", tmp_path / "text.zip")
 
 
 def test_an_export_of_a_version_before_the_log_names_the_way_over_mlflow(file: Path, tmp_path: Path) -> None:
     export_study("nightly", tmp_path / "folder")
     (tmp_path / "folder" / "export.json").write_text('{"format": 1}')
-    with refused(messages.EXPORT_OF_OTHER_FORMAT, by=DataError, got=1, known=2):
+    with refused("VSE-R015", by=DataError, got=1, known=2):
         import_study(tmp_path / "folder")
 
 
@@ -237,5 +237,5 @@ def test_a_study_comes_to_a_home_on_object_storage_and_is_there_for_every_machin
         assert found.read_bytes() == content
     with locked_study(folder_of_study("nightly")):
         machine("first")
-        with refused(messages.STUDY_RUNS, by=StudyConflict):
+        with refused("VSE-R010", by=StudyConflict):
             import_study(tmp_path / "study.zip")

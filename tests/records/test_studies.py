@@ -12,7 +12,6 @@ from s3_server import endpoint, machine, prefix
 from studied import OPENED, RECORD, point, start
 
 from vsetune.errors import StorageError, StudyConflict, UsageError
-from vsetune.records import messages
 from vsetune.records.events import Opened
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
@@ -92,10 +91,10 @@ def test_another_configuration_of_the_same_name_is_refused_with_what_differs(
 ) -> None:
     study = written()
     study.open_study(RECORD, resume=False)
-    with refused(messages.STUDY_EXISTS, by=StudyConflict):
+    with refused("VSE-R011", by=StudyConflict):
         study.open_study(RECORD, resume=False)
     other = replace(RECORD, fingerprint="f2", config={**RECORD.config, "baseline": "lseh"})
-    with refused(messages.STUDY_CHANGED, by=StudyConflict, changes="baseline: lmh -> lseh"):
+    with refused("VSE-R012", by=StudyConflict, changes="baseline: lmh -> lseh"):
         study.open_study(other, resume=True)
 
 
@@ -155,9 +154,9 @@ def test_what_is_not_there_is_told_with_what_is(
     study.open_study(RECORD, resume=False)
     study.settle()
     found = read(monkeypatch, tmp_path)
-    with refused(messages.STUDY_UNKNOWN, by=UsageError, study="tiyn", known="tiny", hint="did you mean tiny? "):
+    with refused("VSE-R008", by=UsageError, study="tiyn", known="tiny", hint="did you mean tiny? "):
         found.attempts("tiyn")
-    with refused(messages.ATTEMPT_UNKNOWN, by=UsageError, attempt="tiny/none/1"):
+    with refused("VSE-R009", by=UsageError, attempt="tiny/none/1"):
         found.attempt("tiny/none/1")
     for name in ("../tiny", "", "tiny/../tiny"):
         with pytest.raises(UsageError):
@@ -166,7 +165,7 @@ def test_what_is_not_there_is_told_with_what_is(
 
 def test_a_log_of_a_newer_version_is_refused(written: Callable[[], StudyWriter]) -> None:
     study = written()
-    with refused(messages.LOG_OF_NEWER_VERSION, by=StorageError, got=9, known=1):
+    with refused("VSE-R002", by=StorageError, got=9, known=1):
         study.history.add(Opened(OPENED.record, 1.0, format=9))
 
 

@@ -4,7 +4,6 @@ from refusals import refused
 
 from vsetune.errors import UsageError
 from vsetune.metrics.seed_statistics import Epochs
-from vsetune.report import messages
 from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.report.pareto_front import pareto_front
@@ -330,9 +329,9 @@ def test_seeds_are_paired_where_both_count(attempt):
 
 
 def test_no_attempts_and_a_baseline_that_was_not_run_are_refused(pair):
-    with refused(messages.NO_ATTEMPTS, by=UsageError):
+    with refused("VSE-B001", by=UsageError):
         build([], baseline="lmh")
-    with refused(messages.BASELINE_NOT_RUN, by=UsageError, baseline="lhm", losses="lmh, lseh"):
+    with refused("VSE-B002", by=UsageError, baseline="lhm", losses="lmh, lseh"):
         build(pair, baseline="lhm")
 
 
@@ -353,7 +352,7 @@ def test_a_network_that_is_not_trained_is_shown_without_claims_and_changes_none(
     assert (row.seconds_per_epoch, row.epochs_to_target, row.difference, row.comparison) == (None,) * 4
     assert (row.resolution_epochs, row.collapsed_seeds, row.flags) == (None, 0, ("untrained",))
     assert [each for each in board.rows if each.is_trained] == list(without.rows), "though it has twice their best"
-    with refused(messages.UNTRAINED_BASELINE, by=UsageError):
+    with refused("VSE-B024", by=UsageError):
         build([*trained, zero_shot], baseline="zero_shot")
     (row,) = build([zero_shot], baseline="zero_shot").rows
     assert (row.comparison, row.collapse) == (None, None)

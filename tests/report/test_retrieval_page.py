@@ -22,7 +22,7 @@ from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.report import messages, serving_queries
+from vsetune.report import serving_queries
 from vsetune.report.gallery.heat_maps import HeatMap
 from vsetune.report.gallery.retrieved import Hit, Query, Retrieved
 from vsetune.report.serving import StudyServer
@@ -188,7 +188,7 @@ def test_fields_of_a_form_are_read_as_they_were_sent() -> None:
     assert isinstance(fields["photograph"], Upload)
     assert fields["photograph"].content == content
     for kind, body in (("application/json", b"{}"), ("", b""), ("multipart/form-data", b"")):
-        with refused(messages.NO_FORM, by=UsageError):
+        with refused("VSE-B021", by=UsageError):
             form_fields(kind, body)
     assert form_fields(f"multipart/form-data; boundary={BOUNDARY}", b"nothing of the kind") == {}
 

@@ -22,7 +22,7 @@ from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.report import live_board, messages, serving
+from vsetune.report import live_board, serving
 from vsetune.report.page import to_html
 from vsetune.report.serving import StudyServer
 from vsetune.study.recorded_boards import recorded_board
@@ -276,7 +276,7 @@ def test_galleries_are_served_in_a_sandbox_and_no_other_file(server, study, tmp_
 def test_a_port_that_is_taken_is_told_in_one_line(study):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with refused(messages.PORT_TAKEN, by=UsageError, host="127.0.0.1", port=port):
+        with refused("VSE-B004", by=UsageError, host="127.0.0.1", port=port):
             StudyServer(study.store, [], host="127.0.0.1", port=port, ask=nothing)
 
 

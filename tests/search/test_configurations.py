@@ -13,7 +13,6 @@ from refusals import refused
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.search import messages
 from vsetune.search.configurations import ConfigurationSearch, Sampled
 
 PLAIN: dict[str, Any] = {
@@ -114,13 +113,13 @@ def test_a_search_killed_among_refused_draws_goes_on_as_if_it_had_not_been() -> 
 
 def test_a_space_in_which_nothing_is_valid_is_one_line() -> None:
     search = open_search(refuses=lambda cell, configuration: "margin is above cap")
-    with refused(messages.ALL_REFUSED, which="100 draws in a row", reason="margin is above cap"):
+    with refused("VSE-E001", which="100 draws in a row", reason="margin is above cap"):
         search.ask("vsepp.lmh")
 
 
 def test_the_reason_of_a_dead_end_does_not_repeat_the_cell() -> None:
     search = open_search(refuses=lambda cell, configuration: f"cell {cell}: margin is above cap")
-    with refused(messages.ALL_REFUSED, cell="vsepp.lmh", reason="margin is above cap"):
+    with refused("VSE-E001", cell="vsepp.lmh", reason="margin is above cap"):
         search.ask("vsepp.lmh")
 
 

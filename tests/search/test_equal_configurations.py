@@ -10,7 +10,6 @@ from tiny_studies import tiny_cell
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
-from vsetune.search import messages
 from vsetune.search.configurations import ConfigurationSearch, Sampled, Suggestion
 from vsetune.search.finite_spaces import configurations_in
 from vsetune.search.space_gaps import gaps_of
@@ -107,7 +106,7 @@ def test_refused_configurations_are_not_drawn_again_and_a_space_without_a_valid_
     found = searched(study, cell, refuses=lambda name, each: "too large" if each["loss.margin"] > 0.15 else None)
     assert [each.configuration["loss.margin"] for each in found] == [0.1, 0.1]
     all_of_it = "all 6 configurations of its space"
-    with refused(messages.ALL_REFUSED, cell=cell.name, which=all_of_it, reason="too large"):
+    with refused("VSE-E001", cell=cell.name, which=all_of_it, reason="too large"):
         searched(study, cell, refuses=lambda name, each: "too large")
 
 

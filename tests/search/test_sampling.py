@@ -10,7 +10,6 @@ from refusals import refused
 from threadpoolctl import threadpool_info
 from tiny_studies import tiny_cell
 
-from vsetune.config.messages import UNKNOWN_NAME
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_entries import LossEntry
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
@@ -153,7 +152,7 @@ def test_points_of_one_data_set_are_moved_into_narrower_ranges_and_that_is_told(
 
 
 def test_points_that_nobody_printed_are_one_line_with_what_there_is() -> None:
-    with refused(UNKNOWN_NAME, key="search.points[0]", name="lseh_tabel2", hint="did you mean lseh_table2? "):
+    with refused("VSE-C004", key="search.points[0]", name="lseh_tabel2", hint="did you mean lseh_table2? "):
         study_of(points=["lseh_tabel2"])
 
 

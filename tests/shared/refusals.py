@@ -1,4 +1,4 @@
-"""Expected errors, compared by the code of their message and its fields, not by their wording."""
+"""Expected errors, compared by their code and their fields, not by their wording."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from vsetune.errors import ConfigError, Message, Problem, VsetuneError
+from vsetune.errors import ConfigError, Problem, VsetuneError
 
 
 @contextmanager
 def refused(
-    message: Message | str, *, by: type[Exception] = VsetuneError, **fields: Any
+    code: str, /, *, by: type[Exception] = VsetuneError, **fields: Any
 ) -> Iterator[pytest.ExceptionInfo[Exception]]:
-    """The block raises an error of this message. fields: those that the test is about; compared as text."""
+    """The block raises an error with this code. fields: those that the test is about; compared as text."""
     with pytest.raises(by) as caught:
         yield caught
     found = problems_of(caught.value)
-    assert any(fits(each, message, **fields) for each in found), (code_of(message), fields, found)
+    assert any(fits(each, code, **fields) for each in found), (code, fields, found)
 
 
 def problems_of(error: Exception) -> list[Problem]:
@@ -31,13 +31,9 @@ def problems_of(error: Exception) -> list[Problem]:
     return [each for each in error.args[:1] if isinstance(each, Problem)]
 
 
-def fits(problem: str, message: Message | str, **fields: Any) -> bool:
-    """Whether a problem was made from this message, with these values of its fields."""
+def fits(problem: str, code: str, /, **fields: Any) -> bool:
+    """Whether a problem has this code, with these values of its fields."""
     return (
-        isinstance(problem, Problem) and problem.code == code_of(message)
+        isinstance(problem, Problem) and problem.code == code
         and {name: str(problem.fields[name]) for name in fields} == {name: str(value) for name, value in fields.items()}
     )
-
-
-def code_of(message: Message | str) -> str:
-    return message if isinstance(message, str) else message.code

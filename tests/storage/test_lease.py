@@ -13,7 +13,6 @@ from refusals import refused
 
 from vsetune.errors import StorageError, StudyConflict
 from vsetune.storage import lease as leases
-from vsetune.storage import messages
 from vsetune.storage.lease import Lease, LeaseLost, holder_of
 from vsetune.storage.s3 import ObjectChanged, delete, put_bytes
 
@@ -36,7 +35,7 @@ def said_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_a_second_holder_is_refused(url: str) -> None:
     first = take(url)
-    with refused(messages.LEASE_HELD, by=StudyConflict, name="study tiny", pid=os.getpid()):
+    with refused("VSE-O044", by=StudyConflict, name="study tiny", pid=os.getpid()):
         take(url)
     first.check()
     first.release()
@@ -56,7 +55,7 @@ def test_who_was_taken_over_is_told_before_the_next_write_and_harms_nobody(url: 
     lost: list[str] = []
     first = take(url, promised_s=EXPIRED_AT_ONCE_S, lost=lost)
     second = take(url)
-    with refused(messages.LEASE_LOST, by=LeaseLost, name="study tiny", pid=os.getpid()):
+    with refused("VSE-O046", by=LeaseLost, name="study tiny", pid=os.getpid()):
         first.check()
     first.release()
     second.check()
@@ -166,13 +165,13 @@ def test_an_answer_that_was_lost_is_no_loss_of_the_lease(url: str, monkeypatch: 
 @pytest.mark.parametrize("content", [b"{", b"{}", b"[1]", b'{"owner": 1, "more": 2}'])
 def test_a_damaged_lease_is_one_line(url: str, content: bytes) -> None:
     put_bytes(url, content)
-    with refused(messages.LEASE_DAMAGED, by=StorageError, url=url):
+    with refused("VSE-O048", by=StorageError, url=url):
         take(url)
 
 
 def test_a_lease_that_somebody_removed_is_an_interruption(url: str) -> None:
     held = take(url)
     delete([url])
-    with refused(messages.LEASE_REMOVED, by=StorageError):
+    with refused("VSE-O047", by=StorageError):
         held._renew()
     held.release()

@@ -10,8 +10,8 @@ import pytest
 from refusals import refused
 
 from vsetune.errors import StorageError
-from vsetune.storage import messages, mirror_contents, s3
 from vsetune.storage import mirror as mirrors
+from vsetune.storage import mirror_contents, s3
 from vsetune.storage.mirror import Mirror, MirroredFiles
 from vsetune.storage.mirror_contents import DamagedObject, TakenOver, read_contents
 from vsetune.storage.s3 import delete, listing, put_bytes
@@ -118,7 +118,7 @@ def test_a_process_that_was_succeeded_sends_nothing_more_and_removes_nothing_of_
     send(second)
     before = objects(prefix)
     for use in (lambda: send(first), first.check):
-        with refused(messages.TAKEN_OVER, by=TakenOver):
+        with refused("VSE-O040", by=TakenOver):
             use()
     assert objects(prefix) == before
     assert files_of(tmp_path / "other") == files_of(tmp_path / "one")
@@ -156,7 +156,7 @@ def test_a_damaged_object_is_refused_and_leaves_no_half_file(open_mirror, prefix
         delete([url])
     else:
         put_bytes(url, BIG[:100] if damage == "cut" else BIG[::-1])
-    message = messages.PIECE_GONE if damage == "gone" else messages.PIECE_CHANGED
+    message = "VSE-O042" if damage == "gone" else "VSE-O043"
     with refused(message, by=DamagedObject, url=url, need=10_240):
         open_mirror("other")
     assert files_of(tmp_path / "other") == {}
@@ -169,7 +169,7 @@ def test_a_damaged_object_is_refused_and_leaves_no_half_file(open_mirror, prefix
 )
 def test_a_damaged_list_is_refused(open_mirror: Callable[..., Mirror], prefix: str, content: bytes) -> None:
     put_bytes(f"{prefix}/trial/contents.json", content)
-    with refused(messages.CONTENTS_DAMAGED, by=StorageError, url=f"{prefix}/trial/contents.json"):
+    with refused("VSE-O041", by=StorageError, url=f"{prefix}/trial/contents.json"):
         open_mirror("one")
 
 

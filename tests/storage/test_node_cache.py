@@ -19,7 +19,7 @@ from object_server import ObjectServer, object_server
 from refusals import refused
 
 from vsetune.errors import ConfigError, StorageError
-from vsetune.storage import messages, node_cache
+from vsetune.storage import node_cache
 from vsetune.storage.locks import take_lock
 from vsetune.storage.node_cache import NodeCache, WrongContent
 from vsetune.storage.paths import home
@@ -104,7 +104,7 @@ def test_a_copy_whose_content_is_found_wrong_is_removed(server: ObjectServer, tm
     sealed = os.stat(tmp_path / sha256)
     (tmp_path / sha256).write_bytes(b"CONTENT")
     os.utime(tmp_path / sha256, ns=(sealed.st_atime_ns, sealed.st_mtime_ns))  # as a disk that turns bits over
-    with refused(messages.COPY_DAMAGED, by=StorageError, url="s3://data/x"):
+    with refused("VSE-O024", by=StorageError, url="s3://data/x"):
         cache.require_sound(url, sha256=sha256)
     assert read(cache, url, sha256) == b"content"
 
@@ -113,10 +113,10 @@ def test_an_object_that_is_not_what_its_list_says_is_one_line_and_leaves_nothing
     cache = NodeCache(tmp_path, 10**9)
     url, sha256 = server.put("x", b"content")
     server.put("x", b"CONTENT")
-    with refused(messages.OBJECT_OF_ANOTHER_HASH, by=WrongContent, url="s3://data/x"):
+    with refused("VSE-O032", by=WrongContent, url="s3://data/x"):
         cache.open_copy(url, sha256=sha256, size=7)
     server.put("x", b"cont")
-    with refused(messages.OBJECT_OF_ANOTHER_HASH, by=WrongContent, reason="4 bytes, the manifest says 7"):
+    with refused("VSE-O032", by=WrongContent, reason="4 bytes, the manifest says 7"):
         cache.open_copy(url, sha256=sha256, size=7)
     assert not [path for path in tmp_path.iterdir() if path.is_file()]
 
@@ -217,9 +217,9 @@ def test_the_environment_names_folder_and_size(monkeypatch: pytest.MonkeyPatch, 
     assert node_cache.node_cache() == NodeCache(tmp_path, 5 * 10**8)
     for wrong in ("much", "-1", "nan"):
         monkeypatch.setenv("VSETUNE_NODE_CACHE_GB", wrong)
-        with refused(messages.CACHE_SIZE, by=ConfigError, variable="VSETUNE_NODE_CACHE_GB", found=repr(wrong)):
+        with refused("VSE-O025", by=ConfigError, variable="VSETUNE_NODE_CACHE_GB", found=repr(wrong)):
             node_cache.node_cache()
     monkeypatch.setenv("VSETUNE_NODE_CACHE_GB", "1")
     monkeypatch.setenv("VSETUNE_NODE_CACHE", "s3://bucket/cache")
-    with refused(messages.PATH_NOT_LOCAL, by=ConfigError, found="s3://bucket/cache"):
+    with refused("VSE-O014", by=ConfigError, found="s3://bucket/cache"):
         node_cache.node_cache()

@@ -13,7 +13,7 @@ from mock_bucket import aws_account
 from refusals import refused
 
 from vsetune.errors import StorageError
-from vsetune.storage import messages, s3
+from vsetune.storage import s3
 from vsetune.storage.home_files import require_usable
 
 
@@ -55,9 +55,9 @@ def test_a_refusal_comes_with_its_remedy(server: ThreadingHTTPServer, tmp_path: 
     server.code = code  # type: ignore[attr-defined]
     page = tmp_path / "page.html"
     page.write_text("a page")
-    with refused(messages.REFUSED, by=StorageError, url="s3://home/x/page.html", advice=s3._ADVICE[code]):
+    with refused("VSE-O027", by=StorageError, url="s3://home/x/page.html", advice=s3._ADVICE[code]):
         s3.upload(page, "s3://home/x/page.html")
-    with refused(messages.REFUSED, by=StorageError, advice=s3._ADVICE[code]) as caught:
+    with refused("VSE-O027", by=StorageError, advice=s3._ADVICE[code]) as caught:
         require_usable("s3://home/x", named="VSETUNE_HOME")
     assert str(caught.value).startswith("VSETUNE_HOME: s3://home/x/probe-")
 
@@ -70,6 +70,6 @@ def test_missing_keys_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     s3._client.cache_clear()
-    with refused(messages.REFUSED, by=StorageError, advice=s3._ADVICE["NoCredentialsError"]):
+    with refused("VSE-O027", by=StorageError, advice=s3._ADVICE["NoCredentialsError"]):
         require_usable("s3://home/x", named="VSETUNE_HOME")
     s3._client.cache_clear()

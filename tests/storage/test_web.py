@@ -16,10 +16,8 @@ from local_http import answering
 from refusals import refused
 
 from vsetune.errors import StorageError, UnusableStore, UsageError
-from vsetune.records import messages
 from vsetune.records.mlflow_client import open_client
 from vsetune.storage.web import require_web
-from vsetune.study import messages as study_messages
 from vsetune.study.submission import require_listener
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
@@ -60,14 +58,14 @@ def test_a_store_and_a_cluster_behind_a_forward_proxy_are_reached(
     monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     with answering(Server) as server, forward_proxy({AWAY: server.removeprefix("http://")}) as (proxy, asked):
-        with refused(messages.STORE_UNREACHABLE, by=StorageError):
+        with refused("VSE-R029", by=StorageError):
             open_client(f"http://{AWAY}")
         monkeypatch.setenv(variable, proxy)
         open_client(f"http://{AWAY}")
         require_listener(f"http://{AWAY}")
         assert asked == [f"HEAD {AWAY}", f"POST {AWAY}", f"HEAD {AWAY}"]
         monkeypatch.setenv("NO_PROXY", "127.0.0.1,.invalid")
-        with refused(messages.STORE_UNREACHABLE, by=StorageError):
+        with refused("VSE-R029", by=StorageError):
             open_client(f"http://{AWAY}")
         require_web(server, within_s=5.0)
         assert len(asked) == 3
@@ -81,9 +79,9 @@ def test_a_proxy_that_does_not_reach_it_is_named_without_its_password(
     with forward_proxy({}) as (there, _):
         place = "127.0.0.1:9" if proxy == "dead" else there.removeprefix("http://")
         monkeypatch.setenv(f"{scheme}_proxy", f"http://me:hunter2@{place}")
-        with refused(messages.STORE_UNREACHABLE, by=StorageError) as caught:
+        with refused("VSE-R029", by=StorageError) as caught:
             open_client(f"{scheme}://{AWAY}")
-        with refused(study_messages.CLUSTER_SILENT) as silent:
+        with refused("VSE-S043") as silent:
             require_listener(f"{scheme}://{AWAY}")
     for error in (caught, silent):
         assert f"@{place}: " in str(error.value)
@@ -119,7 +117,7 @@ def test_a_certificate_that_is_not_accepted_is_named_with_the_variables_that_men
                 require_listener(f"https://{place}")
             assert (caught.value.problem.code, silent.value.problem.code) == ("VSE-R460", "VSE-S460")
         assert asked == [f"CONNECT {place}"] * 2
-        with answering(Server) as plain, refused(messages.STORE_UNREACHABLE, by=StorageError):
+        with answering(Server) as plain, refused("VSE-R029", by=StorageError):
             monkeypatch.delenv("https_proxy")
             open_client(plain.replace("http:", "https:"))
         monkeypatch.setenv("MLFLOW_TRACKING_SERVER_CERT_PATH", str(certificate))

@@ -9,7 +9,6 @@ from full_disk import largest_file
 from refusals import refused
 
 from vsetune.errors import DataError, StorageError
-from vsetune.storage import messages
 from vsetune.storage.whole_files import (
     free_name,
     make_folder,
@@ -54,7 +53,7 @@ def _cut_short(path: Path, by_many: bool, how: type[BaseException]) -> None:
 
 def test_a_full_disk_is_told_in_one_line_and_keeps_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"old")
-    with largest_file(5_000), refused(messages.FILE_UNWRITABLE, by=StorageError, file=tmp_path / "a", bytes=9_000):
+    with largest_file(5_000), refused("VSE-O019", by=StorageError, file=tmp_path / "a", bytes=9_000):
         write_whole(tmp_path / "a", bytes(9_000), durable=True)
     assert (tmp_path / "a").read_bytes() == b"old"
     assert names(tmp_path) == ["a"]
@@ -87,13 +86,13 @@ def test_a_file_of_one_writer_follows_the_umask(tmp_path: Path) -> None:
 def test_a_text_gets_its_folders(tmp_path: Path) -> None:
     write_text(tmp_path / "b" / "c" / "a.txt", "é\n")
     assert (tmp_path / "b" / "c" / "a.txt").read_bytes() == "é\n".encode()
-    with refused(messages.FILE_UNWRITABLE, by=StorageError, bytes=1, free="free space unknown"):
+    with refused("VSE-O019", by=StorageError, bytes=1, free="free space unknown"):
         write_text(tmp_path / "b" / "c" / "a.txt" / "b" / "x", "x")
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with refused(messages.FOLDER_UNMADE, by=StorageError, folder=tmp_path / "file" / "below"):
+    with refused("VSE-O020", by=StorageError, folder=tmp_path / "file" / "below"):
         make_folder(tmp_path / "file" / "below")
 
 
@@ -107,10 +106,10 @@ def test_json_for_people_has_one_form(tmp_path: Path) -> None:
 def test_json_that_is_none_is_damage(tmp_path: Path) -> None:
     for content, reason in ((b"{", "Expecting"), (b"[" * 100_000, "recursion"), (bytes(2_000_000), "2,000,000 bytes")):
         (tmp_path / "a.json").write_bytes(content)
-        with refused(messages.JSON_UNREADABLE, by=DataError, file=tmp_path / "a.json") as caught:
+        with refused("VSE-O022", by=DataError, file=tmp_path / "a.json") as caught:
             read_json(tmp_path / "a.json")
         assert reason in str(caught.value)
-    with refused(messages.JSON_UNREADABLE, by=DataError, reason="no regular file"):
+    with refused("VSE-O022", by=DataError, reason="no regular file"):
         read_json(tmp_path)
 
 

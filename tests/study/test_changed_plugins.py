@@ -21,7 +21,6 @@ from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.report.search_budgets import recorded_budget
 from vsetune.search.configurations import ConfigurationSearch
-from vsetune.study import messages
 from vsetune.study.changed_plugins import RefusedCell, not_begun, refused_cells, require_own_code
 from vsetune.study.preparation import PreparedStudy
 from vsetune.study.study_file import load_study, used_plugins
@@ -85,7 +84,7 @@ def test_only_cells_that_have_begun_with_other_code_stay_as_they_are(study: Prep
     assert (refused_cell.cell, refused_cell.is_whole) == ("vsepp.half_hinge", False)
     old, new = (next(each.sha256 for each in of.plugins if each.kind == "loss")[:12] for of in (study, changed))
     code = f"loss half_hinge {old} (loaded: {new})"
-    assert fits(refused_cell.reason, messages.CELL_OF_OTHER_CODE, cell="vsepp.half_hinge", code=code)
+    assert fits(refused_cell.reason, "VSE-S007", cell="vsepp.half_hinge", code=code)
     assert not_begun(changed, attempts) == ["bag.half_hinge"]
 
 
@@ -100,7 +99,7 @@ def test_a_cell_is_whole_once_its_budget_is_used_and_every_seed_has_finished(
     ):
         (refused_cell,) = refused_cells(changed, attempts)
         assert refused_cell.is_whole is is_whole
-        assert fits(refused_cell.reason, messages.CELL_STAYS) is is_whole
+        assert fits(refused_cell.reason, "VSE-S008") is is_whole
 
 
 def test_a_configuration_that_was_never_found_has_not_begun(study: PreparedStudy, tmp_path: Path) -> None:
@@ -118,17 +117,17 @@ def test_cells_whose_target_comes_from_other_code_stay_as_well(study: PreparedSt
     changed = with_another_loss(tmp_path, baseline="half_hinge", search=search)
     found = {each.cell: each for each in refused_cells(changed, attempts)}
     assert found.keys() == {"vsepp.half_hinge", "vsepp.lmh"}
-    assert fits(found["vsepp.lmh"].reason, messages.TARGET_OF_OTHER_CODE, baseline="vsepp.half_hinge")
+    assert fits(found["vsepp.lmh"].reason, "VSE-S009", baseline="vsepp.half_hinge")
 
 
 def test_the_refusal_names_every_cell_and_the_option_where_it_would_help() -> None:
     cells = [RefusedCell("a.b", True, "cell a.b: has run"), RefusedCell("c.d", False, "cell c.d: has begun")]
     named = {"study": "mine", "cells": "cell a.b: has run; cell c.d: has begun"}
-    with refused(messages.CELLS_OF_OTHER_CODE, **named, hint="; --changed-plugins goes on with the other cells"):
+    with refused("VSE-S010", **named, hint="; --changed-plugins goes on with the other cells"):
         require_own_code("mine", cells, cells=0)
     require_own_code("mine", cells, cells=3)
     require_own_code("mine", [], cells=0)
-    with refused(messages.CELLS_OF_OTHER_CODE, **named, hint=""):
+    with refused("VSE-S010", **named, hint=""):
         require_own_code("mine", cells, cells=2)
 
 

@@ -22,7 +22,6 @@ from refusals import refused
 from vsetune.errors import UsageError
 from vsetune.storage import paths
 from vsetune.storage.node_cache import node_cache
-from vsetune.study import messages
 from vsetune.study.cluster import cluster_address, ray_cluster
 from vsetune.study.node_types import own_cpus
 from vsetune.study.stopping import StopRequest
@@ -60,18 +59,18 @@ def test_the_address_of_a_dashboard_which_jobs_take_is_refused_in_one_line(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dashboard = f"{scheme}://me:hunter2@127.0.0.1:8265"
-    with refused(messages.DASHBOARD_ADDRESS, where="--address") as caught:
+    with refused("VSE-S035", where="--address") as caught:
         cluster_address(dashboard)
     assert "hunter2" not in str(caught.value)
     monkeypatch.setenv("RAY_ADDRESS", dashboard)
-    with refused(messages.DASHBOARD_ADDRESS, where="RAY_ADDRESS"):
+    with refused("VSE-S035", where="RAY_ADDRESS"):
         cluster_address(None)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "[::1]:9", "ray://127.0.0.1:9"])
 def test_a_cluster_where_nothing_listens_is_refused_at_once_which_takes_ray_a_quarter_of_an_hour(address: str) -> None:
     begun = time.monotonic()
-    with refused(messages.RAY_UNREACHABLE, address=address), ray_cluster(address, StopRequest(), farewell=""):
+    with refused("VSE-S037", address=address), ray_cluster(address, StopRequest(), farewell=""):
         pass
     assert time.monotonic() - begun < 10
 
@@ -79,7 +78,7 @@ def test_a_cluster_where_nothing_listens_is_refused_at_once_which_takes_ray_a_qu
 @pytest.mark.parametrize("address", ["head", "head:port", "[::1:9"])
 def test_what_can_be_no_address_is_one_line(address: str) -> None:
     with (
-        refused(messages.RAY_UNREACHABLE, address=address) as caught, ray_cluster(address, StopRequest(), farewell=""),
+        refused("VSE-S037", address=address) as caught, ray_cluster(address, StopRequest(), farewell=""),
     ):
         pass
     assert "\n" not in str(caught.value)
@@ -97,7 +96,7 @@ def test_a_ray_that_does_not_start_is_one_line_and_leaves_no_process(
 
     monkeypatch.setattr(ray, "init", starting)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with refused(messages.RAY_NOT_STARTED) as caught, ray_cluster(None, StopRequest(), farewell=""):
+    with refused("VSE-S036") as caught, ray_cluster(None, StopRequest(), farewell=""):
         pass
     assert "The current node timed out" in str(caught.value)
     with suppress(psutil.NoSuchProcess):

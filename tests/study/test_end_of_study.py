@@ -25,7 +25,6 @@ from vsetune.records.events import SYSTEM, AttemptRecord, Drawn, Event
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.studies import Studies
 from vsetune.report.board_sentences import headline
-from vsetune.study import messages
 from vsetune.study.preparation import prepare_study
 from vsetune.study.recorded import examine
 from vsetune.study.run import StudyOutcome, run_study
@@ -137,7 +136,7 @@ def test_a_study_whose_log_does_not_say_how_its_trials_were_sampled_is_refused_a
             log.append(event)
     log.close()
     before = (folder / LOG_FILE).read_bytes()
-    with refused(messages.NOT_SAMPLED, study="tiny", lost=4, all=4, first="vsepp.lmh-c000-s0"):
+    with refused("VSE-S029", study="tiny", lost=4, all=4, first="vsepp.lmh-c000-s0"):
         run(finished.file, resume=True)
     assert (folder / LOG_FILE).read_bytes() == before
 

@@ -27,7 +27,7 @@ from vsetune.storage import lease, node_cache
 from vsetune.storage.mirror_contents import fetch, read_contents
 from vsetune.storage.paths import home, remote_home, remote_place, under_home
 from vsetune.storage.s3 import delete, find, listing, put_bytes
-from vsetune.study import messages, study_home
+from vsetune.study import study_home
 from vsetune.study.fitting import require_scenes
 from vsetune.study.preparation import make_scenes, prepare_study, require_home
 from vsetune.study.study_file import load_study
@@ -392,5 +392,5 @@ def test_embedded_data_are_made_in_the_home_once_for_all_machines(
     assert again.data_fingerprint == prepared.data_fingerprint
     assert stored_under(f"{prefix}/data/scenes/") == made
     larger = {"path": "data/scenes", "scenes": {"train": 49, "validation": 16, "test": 16}}
-    with refused(messages.SCENES_OTHER_DATA, by=StudyConflict, path=f"{prefix}/data/scenes"):
+    with refused("VSE-S018", by=StudyConflict, path=f"{prefix}/data/scenes"):
         prepare_study(study_file(tmp_path, data=larger), Console(quiet=True))

@@ -23,9 +23,7 @@ from vsetune.data.progress import SilentProgress
 from vsetune.errors import DataError
 from vsetune.metrics.image_intervals import interval_with_images
 from vsetune.records.studies import BEST_FILE, Studies, folder_of_study
-from vsetune.report import messages as of_report
 from vsetune.report.image_rows import ImageRow
-from vsetune.study import messages
 from vsetune.study.image_intervals import image_rows
 from vsetune.training.validation import evenly_spread
 
@@ -142,7 +140,7 @@ def test_other_weights_give_a_warning_and_no_interval(copied: Path) -> None:
     spoilt = {name: torch.zeros_like(value) for name, value in load_file(weights).items()}
     save_file(spoilt, weights, metadata=notes)
     baseline, loss = rows_of()
-    assert [fits(problem, of_report.OTHER_BEST_WEIGHTS, trial=trial) for problem in baseline.problems] == [True]
+    assert [fits(problem, "VSE-B026", trial=trial) for problem in baseline.problems] == [True]
     assert baseline.m_recall_bounds is None
     assert loss.difference_bounds is None
     low, high = loss.m_recall_bounds
@@ -153,7 +151,7 @@ def test_missing_weights_are_refused(copied: Path) -> None:
     trial = rows_of()[1].row.headline[1].trial
     weights = folder_of_study("small") / "trials" / trial / BEST_FILE
     weights.rename(weights.with_suffix(".gone"))
-    with refused(messages.NO_CHECKPOINT, where=f"attempt small/{trial}/1"):
+    with refused("VSE-S065", where=f"attempt small/{trial}/1"):
         rows_of()
 
 

@@ -14,7 +14,6 @@ import pytest
 from local_http import answering
 from refusals import refused
 
-from vsetune.study import messages
 from vsetune.study.leaving_node import NodeHere, interruption, leave, main, wait_for_interruption, wait_for_trials
 
 
@@ -106,7 +105,7 @@ def test_the_node_that_leaves_is_the_worker_of_the_cluster_that_is_named(
     node = NodeHere.of("127.0.0.1:6101")
     assert (node.id, node.raylet.pid) == ("bb", raylets[1].pid)
     assert not node.works()
-    with refused(messages.NO_NODE_HERE, address="127.0.0.1:6103", nodes="none"):
+    with refused("VSE-S040", address="127.0.0.1:6103", nodes="none"):
         NodeHere.of("127.0.0.1:6103")
 
 
@@ -119,5 +118,5 @@ def test_misuse_is_told_with_what_is_needed(words: list[str], caplog: pytest.Log
 
 @pytest.mark.slow  # Ray's command takes seconds to start
 def test_a_cluster_that_does_not_answer_is_told_in_a_line() -> None:
-    with refused(messages.NOT_DRAINED, address="127.0.0.1:9"):
+    with refused("VSE-S041", address="127.0.0.1:9"):
         leave("127.0.0.1:9", NodeHere("f" * 56, psutil.Process()), 100, "test")

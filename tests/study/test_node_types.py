@@ -9,7 +9,7 @@ from refusals import refused
 
 from vsetune.config.study.resources import Needs
 from vsetune.errors import ConfigError
-from vsetune.study import messages, node_types
+from vsetune.study import node_types
 from vsetune.study.node_types import NodeType, known_node_types, read_node_types, share_of, unused_gpus
 from vsetune.study.node_types import refused as refused_by
 from vsetune.study.trial_measures import price_of
@@ -60,7 +60,7 @@ def test_a_manifest_of_kuberay_names_them_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["study: mine\n", "available_node_types: {}\n", "spec: {workerGroupSpecs: []}\n"])
 def test_a_file_without_node_types_is_refused(tmp_path: Path, text: str) -> None:
-    with refused(messages.NO_NODE_TYPES, file=tmp_path / "cluster.yaml"):
+    with refused("VSE-S039", file=tmp_path / "cluster.yaml"):
         read_node_types(written(tmp_path, text))
 
 

@@ -11,9 +11,7 @@ from outside_files import make_index, write_shards
 from refusals import refused
 from rich.console import Console
 
-from vsetune.config import messages as config_messages
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.data import messages
 from vsetune.errors import ConfigError, StudyConflict
 from vsetune.storage.hashes import fingerprint_of
 from vsetune.study.preparation import prepare_study
@@ -55,7 +53,7 @@ def test_a_network_that_reads_photographs_fits(study: Any, tmp_path: Path) -> No
 
 def test_a_network_that_reads_features_is_refused(study: Any, tmp_path: Path) -> None:
     dataset = make_index(tmp_path)
-    with refused(messages.NO_FEATURES, by=ConfigError, folder=dataset.path):
+    with refused("VSE-D094", by=ConfigError, folder=dataset.path):
         prepare_study(study({"path": dataset.path}, "vsepp", {}), Console(quiet=True))
 
 
@@ -75,16 +73,16 @@ def test_a_study_indexes_its_shards_once(study: Any, tmp_path: Path) -> None:
 def test_problems_of_its_shards_are_named_with_the_file(study: Any, tmp_path: Path) -> None:
     (tmp_path / "train-1.tar").unlink()
     file = study(indexing(tmp_path))
-    with refused(messages.INDEX_SHARD_MISSING, by=ConfigError, shard=str(tmp_path / "train-1.tar")) as caught:
+    with refused("VSE-D096", by=ConfigError, shard=str(tmp_path / "train-1.tar")) as caught:
         prepare_study(file, Console(quiet=True))
     assert str(caught.value).startswith(f"{file}: data.index: ")
     assert prepare_study(study(indexing(tmp_path, on_damaged="skip")), Console(quiet=True))
-    with refused(messages.INDEX_OF_ANOTHER, by=StudyConflict, place=str(tmp_path / "indexed")):
+    with refused("VSE-D095", by=StudyConflict, place=str(tmp_path / "indexed")):
         prepare_study(study(indexing(tmp_path, captions="json.caption")), Console(quiet=True))
 
 
 def test_scenes_and_shards_do_not_go_together(study: Any, tmp_path: Path) -> None:
-    with refused(config_messages.SCENES_AND_INDEX, by=ConfigError):
+    with refused("VSE-C018", by=ConfigError):
         prepare_study(study(indexing(tmp_path) | {"scenes": {}}), Console(quiet=True))
 
 

@@ -20,7 +20,6 @@ from vsetune.config.study.resources import Needs
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.config.study.training import TrainingSpec
 from vsetune.networks.encoded import Encoded
-from vsetune.study import messages
 from vsetune.study.cell_budget import at_once
 from vsetune.study.node_types import NodeType
 from vsetune.study.planning.cell_measuring import measured, middles, score_some, spread
@@ -155,7 +154,7 @@ def test_a_place_costs_its_share_of_the_nodes_there_can_be() -> None:
     assert usd_per_hour(Needs(cpus=2), [TWO_CORES, large]) == pytest.approx((0.4 + 12 * 0.2) / 13)
     assert usd_per_hour(Needs(cpus=4), [replace(TWO_CORES, usd_per_hour=None), large]) == pytest.approx(0.4)
     assert usd_per_hour(Needs(), [replace(TWO_CORES, usd_per_hour=None), large]) is None
-    with refused(messages.NO_ROOM, where="here: resources", hint="do more"):
+    with refused("VSE-S032", where="here: resources", hint="do more"):
         require_places([Needs(), Needs(cpus=4)], [TWO_CORES], where="here", advice="do more")
 
 

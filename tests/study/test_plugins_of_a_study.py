@@ -22,7 +22,6 @@ from vsetune.errors import ConfigError, StudyConflict
 from vsetune.records.events import AttemptStart
 from vsetune.records.mlflow_descriptions import attempt_tags
 from vsetune.records.writer import StudyWriter
-from vsetune.study import messages
 from vsetune.study.kept_plugins import changed_since, keep_plugins, load_kept
 from vsetune.study.preparation import PreparedStudy
 from vsetune.study.study_file import load_study, used_plugins
@@ -155,7 +154,7 @@ def test_what_changed_is_told_by_file(tmp_path: Path) -> None:
     (folder / "extra.py").touch()
     change = changed_since("mine", study.folder, prepared(path).plugins)
     assert fits(
-        change, messages.CODE_CHANGED, study="mine", plugin="loss half_hinge", source=folder,
+        change, "VSE-S006", study="mine", plugin="loss half_hinge", source=folder,
         changes="extra.py is new, negatives.py changed", copy=copy / "half_hinge",
     )
 
@@ -184,7 +183,7 @@ def test_copies_that_ray_brought_are_found_on_the_path(tmp_path: Path, monkeypat
     shutil.rmtree(study.folder)
     forget_plugins()
     wanted = {plugin.key: plugin.sha256 for plugin in study.plugins}
-    with refused(messages.PLUGIN_COPY_MISSING, where="trial t", name="half_hinge"):
+    with refused("VSE-S005", where="trial t", name="half_hinge"):
         load_kept(wanted, study.folder, where="trial t")
     monkeypatch.syspath_prepend(str(tmp_path / "brought"))
     load_kept(wanted, study.folder, where="trial t")
@@ -197,7 +196,7 @@ def test_a_copy_that_somebody_edited_is_refused(tmp_path: Path) -> None:
     (copy,) = keep_plugins(study.plugins, study.folder)
     (copy / "half_hinge" / "negatives.py").write_text("hardest = None", encoding="utf-8")
     forget_plugins()
-    with refused(messages.PLUGIN_COPY_DAMAGED, folder=copy):
+    with refused("VSE-S004", folder=copy):
         load_kept({plugin.key: plugin.sha256 for plugin in study.plugins}, study.folder, where="trial t")
 
 
@@ -209,7 +208,7 @@ def test_the_note_of_a_copy_that_somebody_else_wrote_counts_as_none(tmp_path: Pa
     plain = json.loads((copy / "plugin.json").read_text())
     (copy / "plugin.json").write_text(json.dumps(plain | note))
     forget_plugins()
-    with refused(messages.PLUGIN_COPY_MISSING):
+    with refused("VSE-S005"):
         load_kept({plugin.key: plugin.sha256 for plugin in study.plugins}, study.folder, where="trial t")
 
 

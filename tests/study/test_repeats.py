@@ -10,10 +10,8 @@ from repeated_studies import SEARCHED, cells_of, study_of, trained
 
 from vsetune.config.study.cells import cell_of, resolve_cells, unused_seeds
 from vsetune.errors import StudyConflict
-from vsetune.records import messages as record_messages
 from vsetune.records.writer import StudyWriter
 from vsetune.report.building import build
-from vsetune.study import messages as study_messages
 from vsetune.study.cell_goals import target_cell
 from vsetune.study.confirmations import Confirming
 from vsetune.study.observed import promised_trials
@@ -128,7 +126,7 @@ def test_fewer_repeats_or_another_change_beside_them_are_refused(repeats: int, c
     writer = StudyWriter()
     resumed(writer, prepared(1))
     resumed(writer, prepared(3))
-    with refused(record_messages.STUDY_CHANGED, by=StudyConflict, study="tiny"):
+    with refused("VSE-R012", by=StudyConflict, study="tiny"):
         resumed(writer, prepared(repeats, **changes))
 
 
@@ -136,7 +134,7 @@ def test_more_repeats_are_refused_where_their_seeds_have_confirmed() -> None:
     writer = StudyWriter()
     resumed(writer, prepared(1))
     trained(prepared(1).spec, writer, Confirming(3), is_open=True)
-    with refused(study_messages.SEEDS_CONFIRMED, by=StudyConflict, study="tiny", repeats=2, seeds="0, 2"):
+    with refused("VSE-S086", by=StudyConflict, study="tiny", repeats=2, seeds="0, 2"):
         resumed(writer, prepared(2))
     assert resumed(writer, prepared(1)) == []
 

@@ -29,7 +29,6 @@ from vsetune.records.events import AttemptRecord
 from vsetune.records.studies import Studies
 from vsetune.report.board_notes import notes
 from vsetune.report.building import build
-from vsetune.study import messages
 from vsetune.study.confirmations import Confirming
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.preparation import prepare_study
@@ -184,7 +183,7 @@ def test_a_study_that_the_cluster_has_no_room_for_leaves_nothing_behind_so_that_
     write_loss(tmp_path / "half_hinge")
     losses = [{"name": "lmh"}, {"name": "half_hinge"}]
     too_large = {"plugins": ["half_hinge/"], "losses": losses, "resources": {"cpus": 64}}
-    with refused(messages.NO_ROOM, where="resources"):
+    with refused("VSE-S032", where="resources"):
         run(write_study(tmp_path, ONE_TRIAL | too_large))
     forget_plugins()
     assert Studies().studies() == []
@@ -441,7 +440,7 @@ def test_cells_that_have_not_begun_go_on_with_changed_plugins_where_that_is_aske
         changed = NEGATIVES.replace("-1.0", "-2.0")
         write_loss(loss, negatives=changed)
         forget_plugins()
-        with refused(messages.CODE_CHANGED, by=StudyConflict, study="tiny", plugin="loss half_hinge"):
+        with refused("VSE-S006", by=StudyConflict, study="tiny", plugin="loss half_hinge"):
             run(path, resume=True)
         for resumes in range(2):  # the second finds nothing left to do
             outcome, shown = run_to_its_end(path, resume=True, changed_plugins=True)
@@ -460,7 +459,7 @@ def test_cells_that_have_not_begun_go_on_with_changed_plugins_where_that_is_aske
             assert words in page
         write_loss(loss)
         forget_plugins()
-        with refused(messages.CELLS_OF_OTHER_CODE, by=StudyConflict, study="tiny") as caught:
+        with refused("VSE-S010", by=StudyConflict, study="tiny") as caught:
             run(path, resume=True)
         assert re.search(rf"cell second.half_hinge: has run .*{new}.*--changed", str(caught.value))
         assert Studies().state("tiny").status != "running"
@@ -481,7 +480,7 @@ def test_a_study_of_plugins_runs_resumes_and_is_read_from_its_own_copy(tmp_path:
         for each in attempts():
             assert set(each.start.resolved["plugins"]) == {"loss.half_hinge", "network.bag"}
         write_loss(loss, negatives=NEGATIVES.replace("-1.0", "-2.0"))
-        with refused(messages.CODE_CHANGED, study="tiny", changes="negatives.py changed"):
+        with refused("VSE-S006", study="tiny", changes="negatives.py changed"):
             run(path, resume=True)
         shutil.rmtree(loss)
         shutil.rmtree(network)

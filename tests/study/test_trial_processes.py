@@ -22,14 +22,12 @@ from ray.cluster_utils import Cluster
 from refusals import refused
 from rich.console import Console
 
-from vsetune.config import messages as config_messages
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import ConfigError
 from vsetune.records.studies import Studies
 from vsetune.study.preparation import prepare_study
 from vsetune.study.run import run_study
 from vsetune.study.trainable import AttemptTrainable, report_of
-from vsetune.training import messages
 
 pytestmark = pytest.mark.filterwarnings("default")
 STUDY: dict[str, Any] = {
@@ -59,7 +57,7 @@ def test_every_gpu_of_a_trial_has_a_process() -> None:
     ({"gpus": 4, "cells": {"gsmn": {"workers": 1}}}, "cells.gsmn.workers"),
 ])
 def test_gpus_that_would_stand_idle_or_be_shared_are_refused(resources: dict[str, Any], key: str) -> None:
-    with refused(config_messages.IDLE_GPUS, by=ValueError, key=key):
+    with refused("VSE-C084", by=ValueError, key=key):
         try:
             ResourceSpec.model_validate(resources)
         except ValueError as error:
@@ -91,7 +89,7 @@ def test_a_network_that_cannot_be_divided_is_refused_before_the_study_runs(
         "baseline": "lmh", "resources": {"workers": 2},
     }
     file.write_text(yaml.safe_dump({key: value for key, value in plain.items() if key != "plugins"}))
-    with refused(messages.BATCH_STATISTICS, by=ConfigError, network="sgraf_saf", key="resources.workers"):
+    with refused("VSE-T029", by=ConfigError, network="sgraf_saf", key="resources.workers"):
         prepare_study(file, Console(quiet=True))
 
 

@@ -17,7 +17,6 @@ from trained_here import open_attempt, train
 import vsetune
 from vsetune.data.batches.batch import Batch
 from vsetune.errors import AttemptError, ConfigError, DataError, NumericError
-from vsetune.training import messages
 from vsetune.training.checkpoint import CHECKPOINT_FILE
 from vsetune.training.evaluation import evaluate
 from vsetune.training.step import Learner, StepResult
@@ -37,7 +36,7 @@ def test_epochs_of_a_curve_are_pairs_seen_over_pairs(make_trial: Any, tmp_path: 
 def test_a_budget_below_one_epoch_ends_within_it(make_trial: Any, tmp_path: Path) -> None:
     attempt = train(make_trial(epochs=0.5), tmp_path)
     assert [p.step for p in attempt.history] == [3]
-    with refused(messages.FINISHED, by=AttemptError, epochs=0.5):
+    with refused("VSE-T001", by=AttemptError, epochs=0.5):
         attempt.advance()
 
 
@@ -192,7 +191,7 @@ def test_a_loss_that_is_not_finite_names_step_rate_and_remedy(make_trial: Any, t
     with torch.no_grad():
         attempt._learner.network.image_map.weight.fill_(float("nan"))
     where = "study tiny trial vsepp.lmh-c00-s0 attempt 1"
-    with refused(messages.NOT_FINITE, by=NumericError, where=where, step=7, loss="lmh", rate=0.01):
+    with refused("VSE-T003", by=NumericError, where=where, step=7, loss="lmh", rate=0.01):
         attempt.advance()
     assert (tmp_path / CHECKPOINT_FILE).read_bytes() == kept
 
@@ -214,9 +213,9 @@ def test_similarities_that_are_not_finite_fail_the_validation(make_trial: Any, t
 
 
 def test_a_batch_larger_than_the_split_is_refused(make_trial: Any, tmp_path: Path) -> None:
-    with refused(messages.TOO_FEW_ITEMS, by=ConfigError, key="training.batch_size", got=43, available=42, unit="pairs"):
+    with refused("VSE-T006", by=ConfigError, key="training.batch_size", got=43, available=42, unit="pairs"):
         open_attempt(make_trial(batch_size=43), tmp_path)
-    with refused(messages.TOO_FEW_ITEMS, available=21, unit="images"):
+    with refused("VSE-T006", available=21, unit="images"):
         open_attempt(make_trial(batch_size=22, batch_unit="images", loss={"name": "top_f"}), tmp_path)
 
 

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from vsetune.errors import StorageError
 from vsetune.records.studies import BEST_FILE
-from vsetune.training import messages
 from vsetune.training.checkpoint import CHECKPOINT_FILE, NAMED_FILE, CheckpointFolder, seal_of
 from vsetune.training.executions import EXECUTIONS_FILE
 
@@ -157,7 +156,7 @@ def test_a_sound_checkpoint_stays_with_its_best_weights_when_the_count_of_execut
 @pytest.mark.parametrize(("fingerprint", "data", "word"), [("other", "data", "trial"), ("trial", "other", "data")])
 def test_another_trial_or_data_set_is_refused(fingerprint: str, data: str, word: str, tmp_path: Path) -> None:
     saved(tmp_path, 1)
-    with refused(messages.OTHER_TRIAL, by=StorageError, what=f"{word} fingerprint", got=word, need="other"):
+    with refused("VSE-T012", by=StorageError, what=f"{word} fingerprint", got=word, need="other"):
         folder(tmp_path, fingerprint, data).load()
 
 
@@ -172,10 +171,10 @@ def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
     torch.save({"state": _Evil()}, stream)
     for content in (stream.getvalue(), pickle.dumps(_Evil())):
         (tmp_path / CHECKPOINT_FILE).write_bytes(content + seal_of(content))
-        with refused(messages.DAMAGED, by=StorageError):
+        with refused("VSE-T010", by=StorageError):
             folder(tmp_path).load()
 
 
 def test_missing_best_weights_are_named(tmp_path: Path) -> None:
-    with refused(messages.DAMAGED, by=StorageError, file=tmp_path / BEST_FILE):
+    with refused("VSE-T010", by=StorageError, file=tmp_path / BEST_FILE):
         folder(tmp_path).load_best()

@@ -14,7 +14,7 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError
-from vsetune.training import encoding, messages
+from vsetune.training import encoding
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.step import Learner
 
@@ -140,7 +140,7 @@ def test_networks_that_normalise_over_the_batch_are_refused(
     network: str, settings: dict[str, Any], module: str | None, make_trial: Any, small: Any
 ) -> None:
     fields = {} if module is None else {"module": module}
-    with refused(messages.BATCH_STATISTICS, by=ConfigError, network=network, key="training.chunk_size", **fields):
+    with refused("VSE-T029", by=ConfigError, network=network, key="training.chunk_size", **fields):
         learner_of(make_trial(network=small(network) | settings, chunk_size=3))
 
 
@@ -156,13 +156,13 @@ def test_a_network_with_fixed_statistics_is_encoded_in_chunks(make_trial: Any, s
 def test_networks_with_a_loss_of_their_own_are_refused(
     network: str, settings: dict[str, Any], weight: str, make_trial: Any, small: Any
 ) -> None:
-    with refused(messages.OWN_LOSS, by=ConfigError, network=network, weight=weight, key="training.chunk_size"):
+    with refused("VSE-T030", by=ConfigError, network=network, weight=weight, key="training.chunk_size"):
         learner_of(make_trial(network=small(network) | settings, chunk_size=3))
 
 
 def test_images_sampled_beside_the_batch_are_refused(make_trial: Any, small: Any) -> None:
     loss = {"name": "irtm", "hardest": 2, "drawn": 4}
-    with refused(messages.DRAWN_ITEMS, by=ConfigError, loss="irtm", key="training.chunk_size"):
+    with refused("VSE-T031", by=ConfigError, loss="irtm", key="training.chunk_size"):
         learner_of(make_trial(network=small("scan"), loss=loss, chunk_size=3))
 
 

@@ -15,9 +15,8 @@ import torch
 from refusals import refused
 
 from vsetune.config.study.training import TrialSpec
-from vsetune.errors import DamagedCheckpoint, Message, StaleCheckpoint
+from vsetune.errors import DamagedCheckpoint, StaleCheckpoint
 from vsetune.records.studies import BEST_FILE
-from vsetune.training import messages
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE, CheckpointFolder, seal_of, set_aside
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
@@ -54,7 +53,7 @@ def resealed(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     (folder / CHECKPOINT_FILE).write_bytes(stream.getvalue() + seal_of(stream.getvalue()))
 
 
-def assert_refused(trained: tuple[TrialSpec, Path], message: Message, **fields: Any) -> str:
+def assert_refused(trained: tuple[TrialSpec, Path], message: str, **fields: Any) -> str:
     with refused(message, by=StaleCheckpoint, **fields) as caught:
         attempt(*trained)
     assert "\n" not in str(caught.value)
@@ -67,13 +66,13 @@ def test_a_flipped_byte_anywhere_is_found(trained: tuple[TrialSpec, Path], place
     content = bytearray(path.read_bytes())
     content[place] ^= 1
     path.write_bytes(content)
-    assert_refused(trained, messages.DAMAGED, file=path)
+    assert_refused(trained, "VSE-T010", file=path)
 
 
 def test_a_checkpoint_that_lost_its_seal_is_found(trained: tuple[TrialSpec, Path]) -> None:
     path = trained[1] / CHECKPOINT_FILE
     path.write_bytes(path.read_bytes()[:-82])
-    assert_refused(trained, messages.DAMAGED, file=path)
+    assert_refused(trained, "VSE-T010", file=path)
 
 
 def test_best_weights_of_another_trial_are_found(trained: tuple[TrialSpec, Path]) -> None:
@@ -82,7 +81,7 @@ def test_best_weights_of_another_trial_are_found(trained: tuple[TrialSpec, Path]
     content[-1] ^= 1
     path.write_bytes(content)
     for _ in range(2):
-        assert_refused(trained, messages.DAMAGED, file=path)
+        assert_refused(trained, "VSE-T010", file=path)
         path.unlink(missing_ok=True)
 
 
@@ -117,7 +116,7 @@ def test_a_state_that_does_not_fit_is_one_line(
     trained: tuple[TrialSpec, Path], change: Callable[[dict[str, Any]], Any]
 ) -> None:
     resealed(trained[1], change)
-    assert_refused(trained, messages.MISFIT, file=trained[1] / CHECKPOINT_FILE)
+    assert_refused(trained, "VSE-T011", file=trained[1] / CHECKPOINT_FILE)
 
 
 @pytest.mark.parametrize("change", [
@@ -128,13 +127,13 @@ def test_a_file_that_holds_no_state_is_damaged(
     trained: tuple[TrialSpec, Path], change: Callable[[dict[str, Any]], Any]
 ) -> None:
     resealed(trained[1], change)
-    assert_refused(trained, messages.DAMAGED, file=trained[1] / CHECKPOINT_FILE)
+    assert_refused(trained, "VSE-T010", file=trained[1] / CHECKPOINT_FILE)
 
 
 def test_a_fifo_instead_of_a_checkpoint_is_not_waited_for(trained: tuple[TrialSpec, Path]) -> None:
     (trained[1] / CHECKPOINT_FILE).unlink()
     os.mkfifo(trained[1] / CHECKPOINT_FILE)
-    assert_refused(trained, messages.DAMAGED, reason="no regular file")
+    assert_refused(trained, "VSE-T010", reason="no regular file")
 
 
 @pytest.mark.parametrize("name", [EXECUTIONS_FILE, PROGRESS_FILE])
@@ -143,7 +142,7 @@ def test_a_damaged_count_is_set_aside_and_the_checkpoint_stays(
     trained: tuple[TrialSpec, Path], name: str, content: str
 ) -> None:
     (trained[1] / name).write_text(content)
-    assert_refused(trained, messages.DAMAGED, file=trained[1] / name)
+    assert_refused(trained, "VSE-T010", file=trained[1] / name)
     assert set_aside(trained[1], "damaged") == [trained[1] / f"{name}.damaged-1"]
     assert attempt(*trained).inherited == 1
 

@@ -22,7 +22,6 @@ from vsetune.losses.irtm.spec import IrtmSpec
 from vsetune.losses.loss_base import LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.networks.tags.network import Tags
-from vsetune.training import messages
 from vsetune.training.batches import TrainingBatches, sampled_images, with_one_caption_each
 from vsetune.training.drawn_negatives import Miner
 from vsetune.training.step import Learner
@@ -131,7 +130,7 @@ def test_images_are_drawn_once_a_step_in_an_order_of_their_own_and_the_same_afte
 
 def test_more_images_than_there_are_is_told_before_anything_trains(make_trial: Any, small: Any, data_path: str) -> None:
     trial = make_trial(network=small("tags"), loss={"name": "irtm", "drawn": 22})
-    with refused(messages.TOO_FEW_ITEMS, by=ConfigError, key="loss.drawn", got=22, available=21, unit="images"):
+    with refused("VSE-T006", by=ConfigError, key="loss.drawn", got=22, available=21, unit="images"):
         TrainingBatches(trial, Dataset.open(data_path), CPU)
 
 

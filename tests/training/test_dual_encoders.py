@@ -21,7 +21,6 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches import image_processors
 from vsetune.errors import ConfigError
-from vsetune.networks import messages
 from vsetune.networks.dual_encoder.spec import DualEncoderSpec
 from vsetune.networks.dual_encoder.trained_layers import layers_of
 from vsetune.training.batches import TrainingBatches
@@ -148,13 +147,13 @@ def test_every_parameter_is_in_one_group(make: Make) -> None:
 
 
 def test_more_layers_than_there_are_is_refused(make: Make) -> None:
-    with refused(messages.TOO_MANY_LAYERS, by=ConfigError, setting="text_layers", got=4, has=3):
+    with refused("VSE-N063", by=ConfigError, setting="text_layers", got=4, has=3):
         fresh_network(make(text_layers=4))
 
 
 def test_two_kinds_of_towers_are_refused() -> None:
     plain = {"name": "dual_encoder", "model": "one", "text_model": "two"}
-    with refused(messages.TWO_KINDS_OF_TOWERS, by=ConfigError, setting="text_model"):
+    with refused("VSE-N061", by=ConfigError, setting="text_model"):
         parse_spec(plain, DualEncoderSpec, where="network")
 
 
@@ -256,7 +255,7 @@ def test_low_rank_updates_alone_train(make: Make, tmp_path: Path) -> None:
 
 def test_low_rank_updates_without_peft_name_the_package(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "peft", None)
-    with refused(messages.NO_PACKAGE, by=ConfigError, package="peft", extra="lora"):
+    with refused("VSE-N009", by=ConfigError, package="peft", extra="lora"):
         fresh_network(make(lora_rank=2))
 
 

@@ -20,7 +20,6 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, StaleCheckpoint
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.backbone import IMAGENET
-from vsetune.training import messages
 from vsetune.training.evaluation import evaluate, evaluate_ensemble
 from vsetune.training.trained import TrainedTrial, load_trained
 
@@ -181,7 +180,7 @@ def test_damaged_notes_are_told_in_one_line(notes: str, pixel_trial: Any, tmp_pa
     begun = open_attempt(pixel_trial(), tmp_path / "trial")
     begun.advance()
     damaged = rewritten(begun.best_path, tmp_path / "damaged.safetensors", vsetune_trial=notes)
-    with refused(messages.WEIGHTS_UNUSABLE, by=StaleCheckpoint, where="run 1", file=damaged):
+    with refused("VSE-T027", by=StaleCheckpoint, where="run 1", file=damaged):
         load(begun.trial, damaged)
 
 
@@ -203,7 +202,7 @@ def test_weights_of_another_vocabulary_of_the_same_size_are_refused(make_trial: 
     other = json.dumps(json.loads(text) | {"words": "0" * 16})
     safetensors.torch.save_file(tensors, tmp_path / "other.safetensors", metadata={key: other})
     start = {"start_from": str(tmp_path / "other.safetensors")}
-    with refused(messages.OTHER_WORDS, by=ConfigError):
+    with refused("VSE-T025", by=ConfigError):
         open_attempt(make_trial(network={"name": "vsepp", "embedding_size": 8, "word_size": 6} | start), tmp_path)
 
 

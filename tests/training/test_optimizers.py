@@ -16,7 +16,6 @@ from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, ParameterGroup
 from vsetune.networks.network_base import NetworkGroup
-from vsetune.training import messages
 from vsetune.training.schedule import rate_factor
 from vsetune.training.step import Optimizers
 
@@ -160,5 +159,5 @@ def test_sgd_of_a_loss_is_one_plain_step_at_its_rate() -> None:
 
 def test_a_frozen_network_with_a_loss_that_learns_nothing_is_refused() -> None:
     assert set(Optimizers(TrainingSpec(), [], Learning()).state_dict()) == {"network", "loss"}
-    with refused(messages.NOTHING_TO_TRAIN, by=ConfigError):
+    with refused("VSE-T009", by=ConfigError):
         Optimizers(TrainingSpec(), [], Plain(warmup_epochs=0))

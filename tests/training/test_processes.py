@@ -19,7 +19,7 @@ from vsetune.errors import ConfigError, DataError, NumericError
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import retrieval_ranks
 from vsetune.networks.network_base import evaluating
-from vsetune.training import messages, validation
+from vsetune.training import validation
 from vsetune.training.evaluation import score_split
 from vsetune.training.helper import help_training
 from vsetune.training.processes import Processes
@@ -185,8 +185,8 @@ def test_what_one_process_cannot_rank_is_an_error_of_all(make_trial: Any, tmp_pa
 
 
 @pytest.mark.parametrize(("network", "message"), [
-    ({"name": "sgraf_saf"}, messages.BATCH_STATISTICS), ({"name": "tags"}, messages.OWN_LOSS),
-    ({"name": "vse_infinity", "mlp_statistics": "padded"}, messages.BATCH_STATISTICS),
+    ({"name": "sgraf_saf"}, "VSE-T029"), ({"name": "tags"}, "VSE-T030"),
+    ({"name": "vse_infinity", "mlp_statistics": "padded"}, "VSE-T029"),
 ])
 def test_what_cannot_be_divided_is_refused(network: Any, message: Any, make_trial: Any, small: Any) -> None:
     trial = make_trial(network=small(network["name"]) | network)

@@ -20,7 +20,6 @@ from vsetune.errors import ConfigError, DataError, IncompatibleCurves
 from vsetune.metrics.curves import check_same_protocol
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import Network, evaluating
-from vsetune.training import messages
 from vsetune.training.evaluation import evaluate, evaluate_reranked, score_split
 from vsetune.training.reranking import FirstStage
 from vsetune.training.trained import KeptStage
@@ -191,10 +190,10 @@ def test_a_first_stage_that_is_missing_or_does_not_fit_is_told_before_training(
 
     scan, wide = make_trial(network=small("scan")), make_trial(network=small("vsepp") | {"embedding_size": 9})
     for stage, message, error in (
-        (None, messages.FIRST_STAGE_MISSING, ConfigError),
-        (KeptStage(scan, kept.weights, kept.data_fingerprint), messages.FIRST_STAGE_SCORES, ConfigError),
-        (KeptStage(kept.trial, kept.weights, "other"), messages.DATA_CHANGED, DataError),
-        (KeptStage(wide, kept.weights, kept.data_fingerprint), messages.WEIGHTS_UNUSABLE, ConfigError),
+        (None, "VSE-T017", ConfigError),
+        (KeptStage(scan, kept.weights, kept.data_fingerprint), "VSE-T018", ConfigError),
+        (KeptStage(kept.trial, kept.weights, "other"), "VSE-T026", DataError),
+        (KeptStage(wide, kept.weights, kept.data_fingerprint), "VSE-T027", ConfigError),
     ):
         with refused(message, by=error):
             open_attempt(trial, tmp_path / "attempt", first_stage=stage)
@@ -204,7 +203,7 @@ def test_a_first_stage_that_is_missing_or_does_not_fit_is_told_before_training(
 
 def test_numbers_of_a_whole_split_are_refused_of_a_part(make_trial: Any) -> None:
     trial = with_evaluation(make_trial(), validation_images=5, srd_at=[1])
-    with refused(messages.NEEDS_WHOLE_SPLIT, by=DataError, score="srd_at", split="validation", images=5):
+    with refused("VSE-T016", by=DataError, score="srd_at", split="validation", images=5):
         evaluate(build(trial), Dataset.open(trial.data.path), "validation", trial=trial, device=CPU, images=5)
-    with refused(messages.TOO_MANY_IMAGES, by=DataError, got=13, images=12):
+    with refused("VSE-T015", by=DataError, got=13, images=12):
         score_split(build(trial), Dataset.open(trial.data.path), "validation", trial=trial, device=CPU, images=13)

@@ -19,7 +19,6 @@ from trained_here import open_attempt, run_through, train
 from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import Preempted, StaleCheckpoint
-from vsetune.training import messages
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE, CheckpointFolder
 
@@ -162,7 +161,7 @@ def assert_resumes(trial: TrialSpec, tmp_path: Path) -> None:
     random.seed(99), np.random.seed(99), torch.manual_seed(99)  # another process draws other numbers
     second = AskedToLeave(trial, tmp_path / "broken", device="cpu", threads=1)
     assert (second.number, second.inherited) == (2, 1)
-    with refused(messages.LEAVES, by=Preempted, step=5):
+    with refused("VSE-T002", by=Preempted, step=5):
         second.advance()
     random.seed(98), np.random.seed(98), torch.manual_seed(98)
     third = open_attempt(trial, tmp_path / "broken")
@@ -183,7 +182,7 @@ def test_an_attempt_may_leave_before_its_first_step_and_its_first_validation(mak
     trial = make_trial()
     first = open_attempt(trial, tmp_path / "broken")
     first.leave()
-    with refused(messages.LEAVES, by=Preempted, step=0):
+    with refused("VSE-T002", by=Preempted, step=0):
         first.advance()
     assert_same(train(trial, tmp_path / "straight"), train(trial, tmp_path / "broken"))
 
@@ -205,7 +204,7 @@ def test_a_window_that_is_none_is_told_in_one_line(
     good = {"pairs": 1, "seconds_before": 0.0, "sums": {"train_loss": 1.0}, "counts": {"train_loss": 1}}
     good["full_batches"] = 1
     folder.save(state | {"window": good | {part: value}})
-    with refused(messages.MISFIT, by=StaleCheckpoint) as caught:
+    with refused("VSE-T011", by=StaleCheckpoint) as caught:
         open_attempt(trial, tmp_path)
     assert "\n" not in str(caught.value)
 

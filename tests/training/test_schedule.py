@@ -3,7 +3,6 @@ from refusals import refused
 
 from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError
-from vsetune.training import messages
 from vsetune.training.schedule import (
     drop_factor,
     next_validation,
@@ -107,7 +106,7 @@ def test_a_warm_up_longer_than_what_it_warms_up_is_refused() -> None:
         ("the training", TrainingSpec(epochs=1, linear_schedule=steps)),
         ("training.phases[1]", TrainingSpec(epochs=3, phases=PHASES, linear_schedule=steps)),
     ):
-        with refused(messages.WARMUP_TOO_LONG, by=ConfigError, got=2, part=part, steps=2.0):
+        with refused("VSE-T008", by=ConfigError, got=2, part=part, steps=2.0):
             require_room_for_warmup(training, steps_per_epoch=2)
     over_all = TrainingSpec(epochs=3, phases=PHASES, linear_schedule=steps | {"over": "training"})
     require_room_for_warmup(over_all, steps_per_epoch=2)

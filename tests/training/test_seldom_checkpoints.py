@@ -19,7 +19,6 @@ from vsetune.records.events import AttemptStart, ValidationPoint
 from vsetune.records.studies import BEST_FILE
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import cost_of, trials_of
-from vsetune.training import messages
 from vsetune.training.attempt import Attempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE, CheckpointPace
 
@@ -173,7 +172,7 @@ def test_a_machine_that_goes_takes_nothing_along(trial: TrialSpec, tmp_path: Pat
     for _ in range(2):
         attempt.advance()
     attempt.leave()
-    with refused(messages.LEAVES, by=Preempted, step=4):
+    with refused("VSE-T002", by=Preempted, step=4):
         attempt.advance()
     again = open_attempt(trial, tmp_path)
     assert (again.inherited, again.summary()["wasted_epochs"]) == (2, 0.0)

@@ -13,7 +13,6 @@ from refusals import refused
 
 from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError
-from vsetune.training import messages
 from vsetune.training.device import choose_device, effective_precision, product_precision, tower_precision, use_threads
 from vsetune.training.random_state import RandomState, undisturbed
 from vsetune.version import git_revision
@@ -79,7 +78,7 @@ def test_threads_are_limited_and_none_leaves_them_alone() -> None:
     use_threads(1)
     assert torch.get_num_threads() == 1
     use_threads(before)
-    with refused(messages.THREADS, by=ConfigError, threads=0):
+    with refused("VSE-T005", by=ConfigError, threads=0):
         use_threads(0)
 
 

@@ -8,7 +8,6 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.errors import NumericError
 from vsetune.losses.loss_base import LossOutput, Selection
-from vsetune.training import messages
 from vsetune.training.loop import StepWindow
 from vsetune.training.step import StepResult
 
@@ -44,7 +43,7 @@ def test_every_number_is_averaged_over_the_steps_that_have_it(trial: TrialSpec) 
 def test_a_number_that_is_not_finite_stops_the_cpu_at_once(trial: TrialSpec, loss: float, norm: float) -> None:
     steps = window(trial)
     steps.add(batch(4), result(1.0), step=1, learning_rate=0.1)
-    with refused(messages.NOT_FINITE, by=NumericError, where="attempt 1", step=2, loss="lmh", rate=0.1):
+    with refused("VSE-T003", by=NumericError, where="attempt 1", step=2, loss="lmh", rate=0.1):
         steps.add(batch(4), result(loss, norm), step=2, learning_rate=0.1)
 
 
@@ -52,7 +51,7 @@ def test_on_a_gpu_losses_are_looked_at_now_and_then_and_the_first_bad_step_is_na
     steps = window(trial, "cuda")  # only decides how often to look; the numbers here are on the CPU
     for step in range(1, 11):
         steps.add(batch(4), result(float("nan") if step >= 4 else 1.0), step=step, learning_rate=0.1)
-    with refused(messages.NOT_FINITE, step=4):
+    with refused("VSE-T003", step=4):
         steps.means()
 
 

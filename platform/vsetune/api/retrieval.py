@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vsetune.api import messages
 from vsetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +101,10 @@ class Retrieval:
         from vsetune.study.recorded_model import captions_for, encoded_captions, images_for
 
         if (sentence is None) == (image is None):
-            raise UsageError(messages.NO_QUERY(got="both" if sentence is not None else "neither"))
+            raise UsageError(
+                "VSE-A006", "search: got {got}, need a sentence or `image=`",
+                got="both" if sentence is not None else "neither",
+            )
         index = self._indexes.of(split or "")
         if sentence is not None:
             (answer,) = images_for(self._asked, index, encoded_captions(self._asked, [sentence]), top=top)
@@ -141,7 +143,10 @@ class Retrieval:
         content, name = image, "photograph"
         if isinstance(image, str | Path):
             if not Path(image).is_file():
-                raise UsageError(messages.NO_SUCH_IMAGE(trial=self._asked.name, got=str(image), split=split))
+                raise UsageError(
+                    "VSE-A005", "{trial}: got image {got!r}, need the id of an image of split {split}, a photograph, "
+                    "or features", trial=self._asked.name, got=str(image), split=split,
+                )
             content, name = Path(image).read_bytes(), str(image)
         elif isinstance(image, Image.Image):
             content = png_bytes(decode_image(image, place="photograph"))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from vsetune.api import messages
 from vsetune.api.written_components import written
 from vsetune.config.component_specs import LossSpec, NetworkSpec
 from vsetune.config.spec.loading import dump_yaml
@@ -172,7 +171,7 @@ def with_written(plain: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(given, Mapping):
             return {**given, **(entry(given["name"], key, kind) if isinstance(given.get("name"), type) else {})}
         need = f"a name, a mapping or a class of a {kind}"
-        raise ConfigError(messages.NOT_A_COMPONENT(key=key, got=type(given).__name__, need=need))
+        raise ConfigError("VSE-A004", "{key}: got {got}, need {need}", key=key, got=type(given).__name__, need=need)
 
     changed = dict(plain)
     for key, kind in (("networks", "network"), ("losses", "loss")):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from vsetune.api import messages
 from vsetune.api.recorded import Queryable, curve_table
 from vsetune.api.study import Study, with_written
 from vsetune.config.spec.base import known_name
@@ -150,10 +149,12 @@ def _asked(
     if study is not None:
         for key, given in (("data", data), *training.items()):
             if given is not None:
-                raise UsageError(messages.NO_STUDY(key=key))
+                raise UsageError(
+                    "VSE-A007", "train: got a study and {key}, need the study file, or keywords alone", key=key
+                )
         return study if isinstance(study, Study) else Study.from_file(study)
     if data is None:
-        raise UsageError(messages.NO_DATA())
+        raise UsageError("VSE-A008", "train: got no data set, need `data=`, its folder, or a study file")
     content = with_written({
         "study": "train", "data": {"path": data} if isinstance(data, str) else dict(data), "networks": [network],
         "losses": [loss], "training": dict(training),

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, get_type_hints
 
-from vsetune.api import messages
 from vsetune.config.component_specs import LossSpec, NetworkSpec
 from vsetune.config.plugins import load_plugin
 from vsetune.config.registry import name_of
@@ -37,7 +36,10 @@ def written(component: type[Any], kind: str) -> tuple[str, Path]:
     """
     spec = get_type_hints(component).get("spec")
     if not (isinstance(spec, type) and issubclass(spec, _BASES[kind]) and spec is not _BASES[kind]):
-        raise ConfigError(messages.NO_SPEC_NAMED(name=component.__name__, base=_BASES[kind].__name__))
+        raise ConfigError(
+            "VSE-A002", "{name}: does not say which settings it has; write `spec: {name}Spec` in the class, a class "
+            "derived from {base} that is defined beside it", name=component.__name__, base=_BASES[kind].__name__,
+        )
     folder = home() / "written" / f"{kind}_{name_of(spec)}"
     make_folder(folder)
     write_text(folder / "spec.py", _Module().text(spec))
@@ -79,7 +81,11 @@ class _Module:
             elif _is_number_or_text(used):
                 self._parts[name] = f"{name} = {used!r}"
             else:
-                raise ConfigError(messages.NOT_WRITABLE(name=inside[0], used=name, kind=type(used).__name__))
+                raise ConfigError(
+                    "VSE-A003", "{name}: {used} is a {kind}, which cannot be written to a file; define it in a cell as "
+                    "a function, a class or a number, or import it", name=inside[0], used=name,
+                    kind=type(used).__name__,
+                )
 
 
 def _source(it: Any) -> str:
@@ -88,7 +94,10 @@ def _source(it: Any) -> str:
     except (OSError, TypeError) as error:
         found = _in_cells(it.__name__)
         if found is None:
-            raise ConfigError(messages.NO_SOURCE(name=it.__name__, reason=error)) from error
+            raise ConfigError(
+                "VSE-A001", "{name}: its source cannot be read ({reason}); write the class in a cell of a notebook or "
+                "in a file", name=it.__name__, reason=error,
+            ) from error
         return found
 
 

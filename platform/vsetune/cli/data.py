@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from vsetune.cli import messages
 from vsetune.cli.options import DataPath, Json, flag, place_to_write
 from vsetune.cli.output import complain, inform, interruptible, print_json, results, stderr
 from vsetune.config.sources.index_recipe import IndexRecipe
@@ -44,7 +43,10 @@ def make_scenes(
     from vsetune.study.preparation import make_scenes as make
 
     if "://" in output and not output.startswith(f"{remote_home()}/"):
-        raise UsageError(messages.REMOTE_PLACE(option="--output", got=output))
+        raise UsageError(
+            "VSE-X006", "{option}: got {got}, need a place on this machine; write it there, then copy it.",
+            option="--output", got=output,
+        )
     sizes = {"train": train, "validation": validation, "test": test, "seed": seed}
     folder = under_home(output)
     with interruptible("the same command goes on"):
@@ -249,7 +251,10 @@ def semantics(
     given = {name: value for name, value in (("model", model), ("pooling", pooling)) if value is not None}
     if given and source == "svd":
         option = f"--{next(iter(given))}"
-        raise UsageError(messages.OPTION_ALONE(command="data semantics", option=option, other="--source encoder"))
+        raise UsageError(
+            "VSE-X004", "{command}: {option} has an effect only with {other}; add {other}.", command="data semantics",
+            option=option, other="--source encoder",
+        )
     data = parse_spec({"path": under_home(path), "encoder": given}, DataSpec, where="data semantics")
     dataset = Dataset.open(data.path)
     dataset.check_files([split])

@@ -46,8 +46,7 @@ def run_script(about: str, command: Sequence[str], *, then: Sequence[str] = ()) 
 
     about: the text for --help. Exits with the exit code of the command, and with 2 when the script has no arguments.
     """
-    from vsetune.cli import messages
-    from vsetune.cli.output import complain, results
+    from vsetune.cli.output import BAD_VALUE, complain, results
 
     words = sys.argv[1:]
     if words in (["-h"], ["--help"]):
@@ -56,7 +55,7 @@ def run_script(about: str, command: Sequence[str], *, then: Sequence[str] = ()) 
     if not words or words[0].startswith("-"):
         usage = next(line.strip() for line in about.splitlines() if "python jobs/" in line)
         got = " ".join(words) or "nothing"
-        complain("error", messages.BAD_VALUE(option=sys.argv[0], got=got, need=f"what follows it in: {usage}"))
+        complain("error", BAD_VALUE(option=sys.argv[0], got=got, need=f"what follows it in: {usage}"))
         sys.exit(2)
     sys.argv = [sys.argv[0], *command, *words, *then]
     run()

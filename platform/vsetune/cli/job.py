@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column
 
-from vsetune.cli import messages
 from vsetune.cli.options import Json, StudyFile, flag
 from vsetune.cli.output import FittingTable, coded, complain, inform, interruptible, print_json, results, stderr
 from vsetune.config.study.cells import resolve_cells
-from vsetune.errors import UsageError
+from vsetune.errors import Problem, UsageError
 from vsetune.storage.addresses import masked
 from vsetune.study.study_file import load_study
 
@@ -139,7 +138,10 @@ def _follow(server: JobServer, job: Job) -> None:
     except UsageError as error:
         lost = coded(error.problem)
     if lost is not None:
-        complain("error", messages.JOB_LOST(job=job.id, reason=lost))
+        complain("error", Problem.of(
+            "VSE-X024", "job {job}: not followed to its end ({reason}); when the head is up, submit the study again: "
+            "that follows the job if it still runs, else it continues from the checkpoints.", job=job.id, reason=lost,
+        ))
         raise typer.Exit(130)
     inform(f"job {ended.id}: {_status(ended)}")
     raise typer.Exit(ended.exit_code)

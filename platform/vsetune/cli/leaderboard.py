@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column
 
-from vsetune.cli import leaderboard_output, messages
+from vsetune.cli import leaderboard_output
 from vsetune.cli.leaderboard_output import (
     ColumnKeys,
     Every,
@@ -20,7 +20,17 @@ from vsetune.cli.leaderboard_output import (
     share_of,
 )
 from vsetune.cli.options import Baseline, Device, Json, StudyName, flag, place_to_write, require_known
-from vsetune.cli.output import FittingTable, complain, inform, interruptible, print_json, print_plainly, results, stderr
+from vsetune.cli.output import (
+    BAD_VALUE,
+    FittingTable,
+    complain,
+    inform,
+    interruptible,
+    print_json,
+    print_plainly,
+    results,
+    stderr,
+)
 from vsetune.config.spec.yaml_files import dump_yaml
 from vsetune.errors import UsageError
 from vsetune.records.events import AttemptRecord, StudyRecord
@@ -169,7 +179,9 @@ def repeat(
 
     attempts, record, board, found = _found(row, baseline)
     if not found.seeds:
-        raise UsageError(messages.NOTHING_TO_REPEAT(row=row))
+        raise UsageError(
+            "VSE-X032", "{row}: has no trial with a usable validation, so there is nothing to repeat.", row=row
+        )
     group = next(rows for _, _, rows in board.groups() if found in rows)
     chosen = [each for each in group if each.seeds and (every or each is found or each.is_baseline)]
     spec = repeated_study(study_of(record), chosen, attempts, name=output.stem, epochs=epochs)
@@ -215,7 +227,7 @@ def _found(
     study, _, cell = name.partition("/")
     if not (study and cell):
         need = "STUDY/CELL, e.g. quickstart/vsepp.info_nce"
-        raise UsageError(messages.BAD_VALUE(option="name of a row", got=name or "nothing", need=need))
+        raise UsageError(BAD_VALUE(option="name of a row", got=name or "nothing", need=need))
     store = Studies()
     record = store.record(study)
     attempts = store.attempts(study)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsetune.cli import messages
 from vsetune.cli.options import Baseline, flag, place_to_write
-from vsetune.cli.output import as_problem, inform, results
+from vsetune.cli.output import BAD_VALUE, as_problem, inform, results
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import UsageError
 from vsetune.records.events import AttemptRecord, StudyRecord
@@ -161,7 +160,7 @@ def _pairs(given: list[str]) -> dict[str, str]:
         paper, equals, ours = each.rpartition("=")
         if not (paper and equals and ours):
             need = "PAPER=OURS, e.g. LMH2=lmh_lseh_settings"
-            raise UsageError(messages.BAD_VALUE(option="leaderboard table: --as", got=each, need=need))
+            raise UsageError(BAD_VALUE(option="leaderboard table: --as", got=each, need=need))
         pairs[paper] = ours
     return pairs
 
@@ -184,7 +183,7 @@ def read_boards(
     if every == bool(names):
         got = "names and --all" if names else "no names"
         need = "the names of studies, or --all without names"
-        raise UsageError(messages.BAD_VALUE(option=f"leaderboard {command}", got=got, need=need))
+        raise UsageError(BAD_VALUE(option=f"leaderboard {command}", got=got, need=need))
     store = Studies()
     names = list(dict.fromkeys(names))
     if len(names) == 1:
@@ -198,7 +197,7 @@ def share_of(target: float | None) -> float:
 
     if target is not None and not 0 < target <= 1:
         need = "a share above 0, at most 1: 0.9 for an easier target"
-        raise UsageError(messages.BAD_VALUE(option="--target-share", got=f"{target:g}", need=need))
+        raise UsageError(BAD_VALUE(option="--target-share", got=f"{target:g}", need=need))
     return TARGET_SHARE if target is None else target
 
 
@@ -220,7 +219,10 @@ def _of_one(store: Studies, study: str, baseline: str | None, target_share: floa
 
     attempts = store.attempts(study)
     if not attempts:
-        raise UsageError(messages.NO_ATTEMPTS(studies=f"study {study}"))
+        raise UsageError(
+            "VSE-X030", "{studies}: no attempts yet; start a study, or wait for its first validation.",
+            studies=f"study {study}",
+        )
     board = recorded_board(store, study, attempts, baseline=baseline, target_share=target_share)
     return ReadBoards(store, board, attempts, study)
 
@@ -235,7 +237,10 @@ def _of_several(
     studies = read_studies(store, records, every=not names)
     losses = {attempt.start.loss for study in studies for attempt in study.attempts}
     if baseline is not None and baseline not in losses:
-        raise UsageError(messages.BASELINE_NOT_RUN(baseline=baseline, losses=", ".join(sorted(losses))))
+        raise UsageError(
+            "VSE-X031", "leaderboard: baseline {baseline} was not run; name one of {losses}.", baseline=baseline,
+            losses=", ".join(sorted(losses)),
+        )
     attempts = [attempt for study in studies for attempt in study.attempts]
     name = f"{names[0]}_and_{len(names) - 1}_more" if names else "all_studies"
     found = build_many(studies, baseline=baseline, target_share=target_share)
@@ -263,5 +268,8 @@ def read_studies(store: Studies, records: Sequence[StudyRecord], *, every: bool)
     studies = store.readable(known, read) if every else [read(name) for name in known]
     if not any(study.attempts for study in studies):
         names = ", ".join(record.name for record in records)
-        raise UsageError(messages.NO_ATTEMPTS(studies=names or remote_home() or home()))
+        raise UsageError(
+            "VSE-X030", "{studies}: no attempts yet; start a study, or wait for its first validation.",
+            studies=names or remote_home() or home(),
+        )
     return studies

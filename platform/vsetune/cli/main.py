@@ -22,7 +22,6 @@ from vsetune.cli import (
     data,
     job,
     leaderboard,
-    messages,
     network_weights,
     nightly,
     quickstart,
@@ -34,7 +33,7 @@ from vsetune.cli import (
     ui,
 )
 from vsetune.cli.options import flag
-from vsetune.cli.output import as_problem, complain, inform, results
+from vsetune.cli.output import BAD_VALUE, as_problem, complain, inform, results
 from vsetune.config.plugins import place_in_plugin
 from vsetune.errors import ConfigError, Problem, UsageError, VsetuneError
 from vsetune.storage.addresses import mask_output, masked
@@ -161,7 +160,9 @@ def _exit_code() -> int:
     except MemoryError as error:
         _log.debug("out of memory", exc_info=error)
         reason = " ".join(str(error).split()) or "none is left"
-        return _end("failed", [messages.OUT_OF_MEMORY(reason=reason)], 1)
+        return _end("failed", [Problem.of(
+            "VSE-X020", "out of memory ({reason}); use smaller sizes, or more memory.", reason=reason
+        )], 1)
     except Exception as error:  # a bug: one line, with the traceback at DEBUG
         _log.debug("an unexpected exception", exc_info=error)
         return _end("failed", [_unexpected(error)], 1)
@@ -171,7 +172,7 @@ def _set_up_logs() -> None:
     level = os.environ.get("VSETUNE_LOG", "WARNING").upper()
     if level not in logging.getLevelNamesMapping():
         need = "DEBUG, INFO, WARNING or ERROR"
-        raise UsageError(messages.BAD_VALUE(option="VSETUNE_LOG", got=level[:40], need=need))
+        raise UsageError(BAD_VALUE(option="VSETUNE_LOG", got=level[:40], need=need))
     logging.basicConfig(
         level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
@@ -184,7 +185,9 @@ def _require_utf8(words: Sequence[str]) -> None:
         try:
             word.encode()
         except UnicodeEncodeError as error:
-            raise UsageError(messages.NOT_UTF8(number=number, got=ascii(word[:60]))) from error
+            raise UsageError(
+                "VSE-X003", "argument {number}: got {got}, need UTF-8; rename it.", number=number, got=ascii(word[:60])
+            ) from error
 
 
 def _misuse(error: Any) -> list[Problem]:
@@ -195,7 +198,10 @@ def _misuse(error: Any) -> list[Problem]:
     ):
         text = text.replace(written, ours)
     command = "vsetune" if error.ctx is None else error.ctx.command_path
-    return [messages.MISUSE(command=command, misuse=f"{text[0].lower()}{text[1:]}")] if text else []
+    return [Problem.of(
+        "VSE-X001", "{command}: {misuse}; {command} --help shows what it takes.", command=command,
+        misuse=f"{text[0].lower()}{text[1:]}",
+    )] if text else []
 
 
 def _end(kind: str, problems: Sequence[str], code: int) -> int:
@@ -226,12 +232,20 @@ def _end_of_system(error: OSError) -> int:
     """The person can correct a path that cannot be written (2); other system failures are reported unchanged (1)."""
     place, reason = error.filename or "a file", error.strerror or error
     if error.errno in _PLACE_REFUSES:
-        return _end("error", [messages.PLACE_REFUSED(place=place, reason=reason, variable=home_variable())], 2)
+        return _end("error", [Problem.of(
+            "VSE-X012", "{place}: {reason}; free space, check the rights, or set {variable} elsewhere.", place=place,
+            reason=reason, variable=home_variable(),
+        )], 2)
     if error.errno in _NAME_REFUSED:
-        return _end("error", [messages.NAME_REFUSED(place=place, reason=reason)], 2)
+        return _end("error", [Problem.of(
+            "VSE-X013", "{place}: {reason}; name another file or folder.", place=place, reason=reason
+        )], 2)
     _log.debug("a failure of the system", exc_info=error)
     reason = f"{place}: {reason}" if error.errno is not None else str(error)
-    return _end("failed", [messages.SYSTEM_FAILURE(kind=type(error).__name__, reason=reason)], 1)
+    return _end("failed", [Problem.of(
+        "VSE-X021", "{kind}: {reason}; VSETUNE_LOG=DEBUG shows where it arose.", kind=type(error).__name__,
+        reason=reason,
+    )], 1)
 
 
 def _unexpected(error: Exception) -> Problem:
@@ -241,11 +255,17 @@ def _unexpected(error: Exception) -> Problem:
     reason = reason if len(reason) <= _LONGEST_REASON else reason[:_LONGEST_REASON] + "..."
     plugin = place_in_plugin(error)
     if plugin is not None:
-        return messages.PLUGIN_FAULT(place=plugin, kind=kind, reason=reason)
+        return Problem.of(
+            "VSE-X022", "{place}: {kind}: {reason}; fix the plugin, VSETUNE_LOG=DEBUG shows the whole traceback.",
+            place=plugin, kind=kind, reason=reason,
+        )
     passed = [(Path(frame.filename).resolve(), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     ours = [(file, line) for file, line in passed if file.is_relative_to(PACKAGE_FOLDER)]
     place = f"{ours[-1][0].relative_to(PACKAGE_FOLDER)}:{ours[-1][1]}" if ours else "an unknown place"
-    return messages.BUG(kind=kind, place=place, reason=reason)
+    return Problem.of(
+        "VSE-X023", "{kind} at {place}: {reason}; this is a bug of vsetune, please report it; VSETUNE_LOG=DEBUG shows "
+        "the whole traceback.", kind=kind, place=place, reason=reason,
+    )
 
 
 if __name__ == "__main__":

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vsetune.cli import messages
 from vsetune.cli.options import DataPath, Device, Json, found_attempts, place_to_write, require_known
 from vsetune.cli.output import complain, inform, interruptible, print_json, recall_table, results, scoring
 from vsetune.config.spec.loading import dump_yaml, parse_spec
 from vsetune.config.study.evaluation_settings import EvaluationSpec
-from vsetune.errors import UsageError
+from vsetune.errors import Problem, UsageError
 from vsetune.storage.paths import under_home
 from vsetune.storage.whole_files import make_folder, write_whole
 from vsetune.study.kept_plugins import load_kept
@@ -65,7 +64,10 @@ def evaluate_network(
     from vsetune.training.trained import evaluate_stored, load_stored, other_features
 
     if coco_captions is None and (eccv_caption or cxc):
-        raise UsageError(messages.CAPTION_IDS_NEEDED())
+        raise UsageError(
+            "VSE-X141", "--eccv-caption, --cxc: they name captions by ids of MS-COCO; also give --coco-captions FILE, "
+            "Karpathy's dataset_coco.json",
+        )
     files = {"captions": coco_captions, "eccv_caption": eccv_caption, "cxc": cxc}
     named = {key: str(path.absolute()) for key, path in files.items() if path is not None}
     wanted = parse_spec({"coco": named} if named else {}, EvaluationSpec, where="networks evaluate")
@@ -76,7 +78,10 @@ def evaluate_network(
         require_readable(stored.trial, stored.dataset, where=weights)
         difference = other_features(stored)
         if difference is not None:
-            complain("warning", messages.OTHER_FEATURES(difference=difference))
+            complain("warning", Problem.of(
+                "VSE-X046", "{difference}; recalls mean something only where these are the same features.",
+                difference=difference,
+            ))
         with scoring([stored.held.name]) as (report,):
             numbers = evaluate_stored(stored, wanted=wanted, report=report)
     found = stored.words
@@ -158,7 +163,10 @@ def import_network(
     require_known(source, SOURCES, "released implementation", at="--from")
     folder = output if output is not None else _folder_of(file)
     if folder.exists():
-        raise UsageError(messages.EXISTS(place=folder, option="--output"))
+        raise UsageError(
+            "VSE-X010", "{place}: exists already; choose another {option}, or remove it.", place=folder,
+            option="--output",
+        )
     imported = import_released(file, source, words=words)
     make_folder(folder)
     weights = folder.absolute() / "weights.safetensors"

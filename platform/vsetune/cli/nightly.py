@@ -12,9 +12,8 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from vsetune.cli import messages
 from vsetune.cli.options import Cluster, Json, flag, require_known
-from vsetune.cli.output import complain, inform, interruptible, print_json, results, stderr
+from vsetune.cli.output import BAD_VALUE, complain, inform, interruptible, print_json, results, stderr
 from vsetune.errors import UsageError, VsetuneError, one_line
 from vsetune.nightly.nightly_spec import NightlySpec, load_nightly
 from vsetune.storage.paths import home, remote_home
@@ -133,10 +132,16 @@ def _sweep(file_or_name: str) -> tuple[str, History]:
         past.fetch()
         return name, past
     if remote_home() is not None:
-        raise UsageError(messages.FILE_NEEDED(name=file_or_name, home=remote_home()))
+        raise UsageError(
+            "VSE-X050", "{name}: got the name of a sweep, need its nightly file with VSETUNE_HOME={home}.",
+            name=file_or_name, home=remote_home(),
+        )
     there = sorted(folder.name for folder in (home() / "nightly").glob("*") if (folder / "nights").is_dir())
     if not there:
-        raise UsageError(messages.NO_HISTORY(name=file_or_name, home=home()))
+        raise UsageError(
+            "VSE-X051", "{name}: no nightly sweep has a history in {home}; give its file, or run a night first.",
+            name=file_or_name, home=home(),
+        )
     return file_or_name, History(nightly_folder(require_known(file_or_name, there, "nightly sweep")))
 
 
@@ -176,7 +181,7 @@ def run(
 
     tonight = Day.today().isoformat() if date is None else date
     if not is_date(tonight):
-        raise UsageError(messages.BAD_VALUE(option="--date", got=tonight[:40], need="a day such as 2026-01-31"))
+        raise UsageError(BAD_VALUE(option="--date", got=tonight[:40], need="a day such as 2026-01-31"))
     spec = load_nightly(file)
     with interruptible(f"nothing finished is lost, go on with: vsetune nightly run {file}"), sigterm_like_ctrl_c():
         report = run_night(spec, date=tonight, where=str(file), again=again, address=address, console=stderr)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vsetune.cli import messages
 from vsetune.cli.output import as_problem, inform, stderr
 from vsetune.config.spec.base import known_name
 from vsetune.config.spec.loading import parse_spec
@@ -38,7 +37,10 @@ def _require_local(param: typer.CallbackParam, place: Path | None) -> Path | Non
     if place is None or not "".join(place.parts[:1]).endswith(":"):
         return place
     address = shown_url(str(place).replace(":/", "://", 1))
-    raise UsageError(messages.REMOTE_PLACE(option=param.opts[0], got=address))
+    raise UsageError(
+        "VSE-X006", "{option}: got {got}, need a place on this machine; write it there, then copy it.",
+        option=param.opts[0], got=address,
+    )
 
 
 Json = Annotated[bool, flag("--json", "print the results as JSON")]

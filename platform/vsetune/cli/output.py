@@ -17,8 +17,10 @@ from rich.text import Text
 
 from vsetune.config.spec.base import Choices, Domain
 from vsetune.config.study.cells import Cell
-from vsetune.errors import Problem
+from vsetune.errors import Message, Problem
 from vsetune.storage.addresses import masked
+
+BAD_VALUE = Message("VSE-X002", "{option}: got {got}, need {need}.")
 
 if TYPE_CHECKING:
     from vsetune.data.progress import ProgressSink

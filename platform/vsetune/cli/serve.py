@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from vsetune.cli import messages
 from vsetune.cli.leaderboard_output import MlflowUrl, TargetShare, share_of
 from vsetune.cli.options import Baseline, Device
-from vsetune.cli.output import inform
+from vsetune.cli.output import BAD_VALUE, inform
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import UsageError
 from vsetune.records.studies import Studies
@@ -41,7 +40,7 @@ def serve(
 
     share = share_of(target_share)
     if not 0 <= port <= 65535:
-        raise UsageError(messages.BAD_VALUE(option="--port", got=port, need="0 to 65535"))
+        raise UsageError(BAD_VALUE(option="--port", got=port, need="0 to 65535"))
     uri, store = tracking_uri(TrackingSpec()), Studies()
     ui = mlflow_ui(mlflow, uri)
     if studies:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.table import Column, Table
 
-from vsetune.cli import messages, study_plan, study_watch
+from vsetune.cli import study_plan, study_watch
 from vsetune.cli.options import Cluster, Json, StudyFile, StudyName, StudyOrFile, flag, place_to_write
 from vsetune.cli.output import (
     coded,
@@ -25,7 +25,7 @@ from vsetune.cli.output import (
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.errors import UsageError, told_once
+from vsetune.errors import Problem, UsageError, told_once
 from vsetune.records.studies import Studies
 from vsetune.storage.addresses import is_remote, join, shown_plain
 from vsetune.storage.home_files import keep_in_home
@@ -84,7 +84,9 @@ def _prepared(study: str) -> PreparedStudy:
 
     given = load_study(Path(study)) if Path(study).is_file() else None
     if given is None and Path(study).suffix in (".yaml", ".yml"):
-        raise UsageError(messages.NO_FILE(place=study))
+        raise UsageError(
+            "VSE-X011", "{place}: no such file; name a study file, or a study that has begun.", place=study
+        )
     record = Studies().record(study if given is None else given.study)
     spec: StudySpec = study_of(record) if given is None else given
     return prepare_spec(spec, stderr, where=study if given is not None else f"study {study}")
@@ -102,7 +104,10 @@ def explain_study(
     studies = Studies()
     attempts = studies.attempts(study)
     if not attempts:
-        raise UsageError(messages.NO_ATTEMPTS(studies=f"study {study}"))
+        raise UsageError(
+            "VSE-X030", "{studies}: no attempts yet; start a study, or wait for its first validation.",
+            studies=f"study {study}",
+        )
     with stderr.status("weighing the settings"):
         explained = explain(studies.record(study), attempts)
         page = to_html(explained)
@@ -199,7 +204,10 @@ def run(
     flush), 3 some failed for good, 1 all failed, 130 interrupted (--resume goes on), 2 the input is wrong.
     """
     if changed_plugins and not resume:
-        raise UsageError(messages.OPTION_ALONE(command="study run", option="--changed-plugins", other="--resume"))
+        raise UsageError(
+            "VSE-X004", "{command}: {option} has an effect only with {other}; add {other}.", command="study run",
+            option="--changed-plugins", other="--resume",
+        )
     if dry_run:
         study = load_study(file)
         resolve_cells(study, where=str(file))
@@ -260,8 +268,9 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str) -> No
     lines += in_mlflow(tracking_uri(prepared.spec.tracking), outcome.experiment, networks)
     inform("\n".join(lines))
     if outcome.undelivered:
-        complain("warning", messages.NOT_IN_MLFLOW(
-            count=outcome.undelivered, reason=coded(outcome.outage), study=prepared.spec.study
+        complain("warning", Problem.of(
+            "VSE-X035", "{count} events are not in MLflow yet ({reason}); export them with: vsetune tracking flush "
+            "{study}", count=outcome.undelivered, reason=coded(outcome.outage), study=prepared.spec.study,
         ))
     if outcome.was_interrupted:
         why = f" by {outcome.stopped_by}" if outcome.stopped_by else ""

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from vsetune.cli import messages
 from vsetune.cli.options import Json, StudyName, StudyOrFile, Tracking, place_to_write, tracking_of
-from vsetune.cli.output import coded, complain, counted, inform, interruptible, print_json, results, stderr
-from vsetune.errors import UsageError
+from vsetune.cli.output import BAD_VALUE, coded, complain, counted, inform, interruptible, print_json, results, stderr
+from vsetune.errors import Problem, UsageError
 from vsetune.records.studies import Studies, unknown_study
 from vsetune.study.places import tracking_uri as store_uri
 from vsetune.study.study_file import load_study
@@ -57,7 +56,10 @@ def export(
         files = export_study(study, to)
     results.out(f"{study}: {files} files in {to.absolute()}")
     if studies.state(study).status == "running":
-        complain("warning", messages.STILL_RUNNING(study=study))
+        complain("warning", Problem.of(
+            "VSE-X036", "study {study}: is running, and the export has it as it was; export it again when it has "
+            "ended.", study=study,
+        ))
 
 
 @app.command("import", epilog="Example: vsetune tracking import quickstart.zip")
@@ -83,7 +85,7 @@ def import_(
             uri = store_uri(tracking_of(tracking_uri))
             if uri is None:
                 raise UsageError(
-                    messages.BAD_VALUE(option="--tracking-uri", got=tracking_uri, need="the address of an MLflow")
+                    BAD_VALUE(option="--tracking-uri", got=tracking_uri, need="the address of an MLflow")
                 )
             study, files = bring_study(source, uri)
     results.out(f"{study}: {counted(files, 'file', 'files')} brought")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from vsetune.cli import messages, trial_embed, trial_search
+from vsetune.cli import trial_embed, trial_search
 from vsetune.cli.options import (
     Device,
     Json,
@@ -26,6 +26,7 @@ from vsetune.cli.options import (
     tracking_of,
 )
 from vsetune.cli.output import (
+    BAD_VALUE,
     coded,
     complain,
     inform,
@@ -39,7 +40,7 @@ from vsetune.cli.output import (
 )
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.evaluation_settings import EvaluationSpec, GallerySpec, RerankSpec
-from vsetune.errors import DamagedCheckpoint, DataError, UsageError
+from vsetune.errors import DamagedCheckpoint, DataError, Problem, UsageError
 from vsetune.records.events import ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.storage.home_files import keep_in_home
@@ -127,7 +128,7 @@ def ensemble(
     from vsetune.training.evaluation import evaluate_ensemble
 
     if len(runs) < 2:
-        raise UsageError(messages.BAD_VALUE(option="trial ensemble", got=f"{len(runs)} run", need="at least two"))
+        raise UsageError(BAD_VALUE(option="trial ensemble", got=f"{len(runs)} run", need="at least two"))
     store, attempts = found_attempts(*runs, finished=True)
     with interruptible("nothing was written"):
         members = [load_run(store, attempt, device) for attempt in attempts]
@@ -241,7 +242,7 @@ def model(
     from vsetune.training.device import choose_device
 
     if transformers and output is None:
-        raise UsageError(messages.FOLDER_NEEDED())
+        raise UsageError("VSE-X140", "--transformers writes a folder; also give --output FOLDER")
     if transformers and output is not None:
         store, (attempt,) = found_attempts(run, finished=True)
         with stderr.status("writing the model"):
@@ -257,7 +258,10 @@ def model(
     uri = store_uri(tracking_of(tracking_uri))
     store, (attempt,) = found_attempts(run, finished=True)
     if uri is None:
-        raise UsageError(messages.NO_MLFLOW(command="trial model"))
+        raise UsageError(
+            "VSE-X037", "{command}: no MLflow to log to; give --tracking-uri, or set MLFLOW_TRACKING_URI.",
+            command="trial model",
+        )
     from vsetune.records.mlflow_models import MlflowModels
 
     with tempfile.TemporaryDirectory() as into, stderr.status("logging the model"):
@@ -375,11 +379,17 @@ def _common_split(attempts: Sequence[RecordedAttempt], members: Sequence[Trained
     ids = [attempt.record.attempt_id for attempt in attempts]
     for attempt in ids:
         if ids.count(attempt) > 1:
-            raise UsageError(messages.SAME_RUN(run=attempt))
+            raise UsageError(
+                "VSE-X041", "trial ensemble: {run} is named twice, which changes only its weight; name it once.",
+                run=attempt,
+            )
     splits = [evaluated_split(member.trial.data, member.dataset) for member in members]
     if split is None and len(set(splits)) > 1:
         found = ", ".join(f"{name} of {each.where}" for name, each in zip(splits, attempts, strict=True))
-        raise UsageError(messages.OTHER_SPLITS(splits=found))
+        raise UsageError(
+            "VSE-X042", "trial ensemble: members are evaluated on different splits ({splits}); choose one by --split.",
+            splits=found,
+        )
     first.require_unchanged([split or splits[0]])
     return split or splits[0]
 
@@ -390,24 +400,32 @@ def _check_scores(attempts: Sequence[RecordedAttempt], members: Sequence[Trained
     kinds = [member.trial.network.score for member in members]
     if len(set(kinds)) > 1:
         found = ", ".join(f"{kind} of {each.where}" for kind, each in zip(kinds, attempts, strict=True))
-        raise UsageError(messages.OTHER_SCORES(scores=found))
+        raise UsageError(
+            "VSE-X043", "trial ensemble: scores have different ranges ({scores}), so their mean would follow the "
+            "widest; need members with scores of one kind.", scores=found,
+        )
     networks = sorted({member.trial.network.name for member in members})
     if kinds[0] in ("unbounded", "order") and len(networks) > 1:
-        complain("warning", messages.NO_COMMON_RANGE(networks=", ".join(networks)))
+        complain("warning", Problem.of(
+            "VSE-X044", "scores of {networks} have no common range; the one with the widest spread counts most.",
+            networks=", ".join(networks),
+        ))
 
 
 def _check_roles(attempts: Sequence[RecordedAttempt], first: TrainedTrial, second: TrainedTrial) -> None:
     """UsageError unless the first embeds and the second scores pairs; DataError unless both are of one data set."""
     if first.network.kind == "score":
-        raise UsageError(messages.WRONG_STAGE(
-            run=attempts[0].where, network=first.trial.network.name, does="scores pairs", stage="first",
+        raise UsageError(
+            "VSE-X045", "trial rerank: {run} is of network {network}, which {does}; need a {stage} stage such as "
+            "{example}.", run=attempts[0].where, network=first.trial.network.name, does="scores pairs", stage="first",
             example="vse_infinity, which embeds",
-        ))
+        )
     if second.network.kind != "score":
-        raise UsageError(messages.WRONG_STAGE(
-            run=attempts[1].where, network=second.trial.network.name, does="embeds", stage="second",
+        raise UsageError(
+            "VSE-X045", "trial rerank: {run} is of network {network}, which {does}; need a {stage} stage such as "
+            "{example}.", run=attempts[1].where, network=second.trial.network.name, does="embeds", stage="second",
             example="scan, which scores pairs",
-        ))
+        )
     _check_data("trial rerank", attempts, [first, second])
 
 
@@ -416,10 +434,11 @@ def _check_data(command: str, attempts: Sequence[RecordedAttempt], members: Sequ
     first = members[0].dataset
     for attempt, member in zip(attempts, members, strict=True):
         if member.dataset.fingerprint != first.fingerprint:
-            raise DataError(messages.OTHER_DATA(
-                command=command, first=attempts[0].where, first_data=first.path, second=attempt.where,
-                second_data=member.dataset.path,
-            ))
+            raise DataError(
+                "VSE-X040", "{command}: {first} was trained on {first_data}, {second} on {second_data}; need trials of "
+                "the same data set.", command=command, first=attempts[0].where, first_data=first.path,
+                second=attempt.where, second_data=member.dataset.path,
+            )
 
 
 def _names(attempts: Sequence[RecordedAttempt]) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from vsetune.cli import messages
 from vsetune.cli.options import Device, Run, Split, found_attempts, load_run, place_to_write
 from vsetune.cli.output import inform, interruptible, results, stderr
 from vsetune.errors import UsageError
@@ -42,7 +41,10 @@ def embed(
     with interruptible("nothing was written"):
         trained = load_run(store, attempt, device)
         if trained.network.kind == "score":
-            raise UsageError(messages.NO_EMBEDDINGS(run=attempt.where, network=trained.trial.network.name))
+            raise UsageError(
+                "VSE-X052", "{run}: network {network} scores pairs and has no embedding of one item; name a trial of a "
+                "network that embeds.", run=attempt.where, network=trained.trial.network.name,
+            )
         chosen = split or evaluated_split(trained.trial.data, trained.dataset)
         trained.dataset.require_unchanged([chosen])
         with stderr.status("encoding"):

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column
 
-from vsetune.cli import messages
 from vsetune.cli.options import Device, Json, Split, flag, found_attempts, place_to_write
-from vsetune.cli.output import FittingTable, inform, interruptible, print_json, results, stderr
+from vsetune.cli.output import BAD_VALUE, FittingTable, inform, interruptible, print_json, results, stderr
 from vsetune.data.stored.storage import read_bytes
 from vsetune.errors import UsageError
 from vsetune.storage.home_files import keep_in_home
@@ -59,7 +58,7 @@ def search(
     if (sentence is None) == (image is None):
         got = "both" if image else "neither"
         need = "a sentence or --image PHOTOGRAPH"
-        raise UsageError(messages.BAD_VALUE(option="trial search", got=got, need=need))
+        raise UsageError(BAD_VALUE(option="trial search", got=got, need=need))
     photograph = None if image is None else read_bytes(str(image), most=_MOST_BYTES)
     query = Query(sentence or "", photograph, image.name if image else "", split or "", top)
     with interruptible("nothing was written"):
@@ -91,7 +90,10 @@ def _opened(run: str, device: str) -> AskedTrial:
         if folder is not None:
             return open_model(folder, device=choose_device(device))
         if place.is_dir():
-            raise UsageError(messages.NO_MODEL_THERE(place=place))
+            raise UsageError(
+                "VSE-X047", "{place}: no model in this folder (model.json); name one of vsetune trial model, or "
+                "STUDY/TRIAL.", place=place,
+            )
         store, (attempt,) = found_attempts(run, finished=True)
         return open_trial(store, attempt, device=choose_device(device))
 

@@ -11,9 +11,8 @@ from typing import Annotated
 
 import typer
 
-from vsetune.cli import messages
 from vsetune.cli.options import Tracking, tracking_of
-from vsetune.cli.output import inform
+from vsetune.cli.output import BAD_VALUE, inform
 from vsetune.errors import UsageError
 from vsetune.records.studies import Studies
 from vsetune.storage.paths import home
@@ -62,24 +61,35 @@ def _database(given: str | None) -> str:
     """The database of MLflow. UsageError where nothing is exported, no study has run, or a server has it."""
     uri = store_uri(tracking_of(given))
     if uri is None:
-        raise UsageError(messages.NOT_EXPORTED())
+        raise UsageError(
+            "VSE-X060", "studies of this home are not exported to MLflow (MLFLOW_TRACKING_URI is none, or the home is "
+            "on S3); need --tracking-uri URI of the database that has them.",
+        )
     if uri.startswith(("http://", "https://")):
-        raise UsageError(messages.MLFLOW_RUNS(address=mlflow_ui(None, uri)))
+        raise UsageError(
+            "VSE-X061", "the MLflow server at {address} has the studies: open it in a browser.",
+            address=mlflow_ui(None, uri),
+        )
     file = uri.removeprefix(_SQLITE)
     if uri.startswith(_SQLITE) and not os.path.exists(file):
-        raise UsageError(messages.NO_MLFLOW_YET(file=file))
+        raise UsageError(
+            "VSE-X062", "{file}: no MLflow database yet; run a study first, such as vsetune quickstart.", file=file
+        )
     return uri
 
 
 def _require_free(host: str, port: int) -> None:
     """UsageError for a port that another process has, or that is none."""
     if not 1 <= port <= 65535:
-        raise UsageError(messages.BAD_VALUE(option="--port", got=port, need="1 to 65535"))
+        raise UsageError(BAD_VALUE(option="--port", got=port, need="1 to 65535"))
     try:
         socket.create_server((host, port)).close()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UsageError(messages.NOT_LISTENING(host=host, port=port, reason=reason, other=port + 1)) from error
+        raise UsageError(
+            "VSE-X063", "--port: cannot listen on {host}:{port} ({reason}); try --port {other}.", host=host, port=port,
+            reason=reason, other=port + 1,
+        ) from error
 
 
 def _links(ui: str) -> list[str]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, model_validator
 
-from vsetune.config import messages
 from vsetune.config.registry import Registry
 from vsetune.config.sources.trial_inputs import NetworkReads, SemanticSource
 from vsetune.config.spec.base import ALL_KINDS, ALL_SCORES, Kind, Range, Score, Spec, tunable
+from vsetune.errors import Problem
 
 EMBEDDINGS: frozenset[Kind] = frozenset({"embedding", "several_embeddings"})
 COSINES: frozenset[Score] = frozenset({"cosine"})
@@ -229,11 +229,17 @@ class SumSpec(LossSpec):
         reading = {label: each.semantic_source for label, each in self.terms().items() if each.semantic_source}
         if len({*reading.values()}) > 1:
             sources = ", ".join(f"{label}: {source}" for label, source in reading.items())
-            raise ValueError(messages.DIFFERENT_SEMANTICS(whose="parts", sources=sources))
+            raise ValueError(Problem.of(
+                "VSE-C052", "{whose} read different semantic vectors ({sources}); set `semantics` of them to the same",
+                whose="parts", sources=sources,
+            ))
         sampled = {each.drawn_negatives for each in self.terms().values()} - {None}
         if len(sampled) > 1:
             counts = " and ".join(sorted(f"{each.count}, hardest {each.hardest}" for each in sampled if each))
-            raise ValueError(messages.DIFFERENT_NEGATIVES(counts=counts))
+            raise ValueError(Problem.of(
+                "VSE-C053", "parts sample different negatives ({counts}); set `drawn` and `hardest` of them alike",
+                counts=counts,
+            ))
         return self
 
 

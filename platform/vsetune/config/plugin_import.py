@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from vsetune.config import messages
 from vsetune.errors import ConfigError, MissingPlugin, Problem, VsetuneError, one_line
 from vsetune.storage.hashes import sha256_of_pieces
 
@@ -48,14 +47,21 @@ def read_source(folder: Path) -> Source:
     """Every file of `folder` that counts. ConfigError when one cannot be read, or they are too many or too large."""
     paths = sorted(path.relative_to(folder).as_posix() for path in _files(folder))
     if len(paths) > MOST_FILES:
-        raise ConfigError(messages.TOO_MANY_FILES(folder=folder, files=len(paths), most=MOST_FILES))
+        raise ConfigError(
+            "VSE-C106", "plugins: {folder}: {files:,} files, need at most {most:,}; name the folder of the component "
+            "alone, and keep data elsewhere", folder=folder, files=len(paths), most=MOST_FILES,
+        )
     files: dict[str, bytes] = {}
     total = 0
     for path in paths:
         files[path] = _content(folder / path, most=MOST_BYTES - total + 1)
         total += len(files[path])
         if total > MOST_BYTES:
-            raise ConfigError(messages.TOO_LARGE(folder=folder, most=MOST_BYTES >> 20, file=path))
+            raise ConfigError(
+                "VSE-C107", "plugins: {folder}: more than {most} MiB of files (with {file}), which would travel with "
+                "every trial; keep weights and data elsewhere and give their path as a setting", folder=folder,
+                most=MOST_BYTES >> 20, file=path,
+            )
     return Source(folder, files, digest_of(files))
 
 
@@ -84,7 +90,10 @@ def _files(folder: Path) -> Iterator[Path]:
         names[:] = sorted(name for name in names if not name.startswith(".") and name not in _LEFT_OUT_FOLDERS)
         for name in names:
             if (Path(parent) / name).is_symlink():
-                raise ConfigError(messages.LINKED_FOLDER(path=Path(parent) / name))
+                raise ConfigError(
+                    "VSE-C108", "plugins: {path}: is a link to a folder, which would not travel; copy the folder here",
+                    path=Path(parent) / name,
+                )
         yield from (Path(parent) / name for name in files if _counts(name))
 
 
@@ -98,11 +107,17 @@ def _content(path: Path, *, most: int) -> bytes:
     """The first bytes of a file. Never waits for the writer of a FIFO."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise ConfigError(messages.UNREADABLE_PLUGIN(path=path, reason="no regular file"))
+            raise ConfigError(
+                "VSE-C109", "plugins: {path}: cannot be read ({reason}); need a regular, readable file", path=path,
+                reason="no regular file",
+            )
         with path.open("rb") as stream:
             return stream.read(most)
     except OSError as error:
-        raise ConfigError(messages.UNREADABLE_PLUGIN(path=path, reason=error.strerror)) from error
+        raise ConfigError(
+            "VSE-C109", "plugins: {path}: cannot be read ({reason}); need a regular, readable file", path=path,
+            reason=error.strerror,
+        ) from error
 
 
 PACKAGE = "vsetune_plugins"
@@ -166,7 +181,10 @@ def raised_in(error: BaseException, folder: Path) -> Problem:
         place, text, fix = f"{error.filename}:{error.lineno}", error.msg, _FIX
     text = one_line(re.sub(rf"{PACKAGE}\.\w+?_[0-9a-f]{{12}}(?=\.)", "", text)) if text.strip() else ""
     name = type(error).__name__
-    return messages.PLUGIN_RAISED(place=place, reason=f"{name}: {text}" if text else name, fix=fix)
+    return Problem.of(
+        "VSE-C111", "plugins: {place}: {reason}; {fix}", place=place, reason=f"{name}: {text}" if text else name,
+        fix=fix,
+    )
 
 
 def place_of(error: BaseException, folder: Path) -> str | None:
@@ -277,12 +295,17 @@ def component_packages(name: str) -> list[Component]:
     root = _outermost(package, folder)
     sha256 = read_source(root).sha256
     if _imported.setdefault(str(root), sha256) != sha256:
-        raise ConfigError(messages.PLUGIN_CHANGED(path=root))
+        raise ConfigError(
+            "VSE-C104", "plugins: {path}: changed since this process read it; start the command again", path=root
+        )
     if (folder / f"{SPEC_FILE}.py").is_file():
         return [Component(folder, root, package)]
     inside = sorted(file.parent for file in folder.glob(f"*/{SPEC_FILE}.py"))
     if not inside:
-        raise ConfigError(messages.NO_COMPONENT(plugin=name))
+        raise ConfigError(
+            "VSE-C101", "plugins: {plugin}: no spec.py in it or in a folder of it; a component is a folder with "
+            "spec.py and loss.py, network.py or reader.py", plugin=name,
+        )
     return [Component(each, root, f"{package}.{each.name}") for each in inside]
 
 
@@ -294,13 +317,19 @@ def forget_package(root: Path) -> None:
 def _package(name: str) -> tuple[str, Path]:
     """The package `name`, or the package that contains the module `name`; and its folder."""
     if name.partition(".")[0] == "vsetune":
-        raise ConfigError(messages.OWN_COMPONENTS(plugin=name))
+        raise ConfigError(
+            "VSE-C103", "plugins: {plugin}: is vsetune itself, whose components are known anyway; leave it out",
+            plugin=name,
+        )
     try:
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{name}.".startswith(f"{missing}."):
-            raise MissingPlugin(messages.NO_PLUGIN(plugin=name)) from error
+            raise MissingPlugin(
+                "VSE-C100", "plugins: {plugin}: no such folder, and no module of this name is installed; relative "
+                "folders start at the folder of the study file", plugin=name,
+            ) from error
         with reported_in_one_line(_folder_that_failed(name)):
             raise
     paths = list(getattr(module, "__path__", []))
@@ -308,7 +337,10 @@ def _package(name: str) -> tuple[str, Path]:
         return name, Path(paths[0]).resolve()
     package, file = name.rpartition(".")[0], getattr(module, "__file__", None)
     if not package or file is None:
-        raise ConfigError(messages.NOT_A_COMPONENT(plugin=name, got="a single module"))
+        raise ConfigError(
+            "VSE-C102", "plugins: {plugin}: is {got}, need a local folder or a package of a component, with spec.py in "
+            "it", plugin=name, got="a single module",
+        )
     return package, Path(file).resolve().parent
 
 

@@ -14,7 +14,6 @@ from annotated_types import Ge, Gt, Le, Lt, MultipleOf
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS, SUM
 from vsetune.config.plugin_import import (
     SPEC_FILE,
@@ -164,9 +163,10 @@ def require_different_names(plugins: Sequence[Plugin]) -> None:
     for plugin in plugins:
         other = by_key.setdefault(plugin.key, plugin)
         if other.sha256 != plugin.sha256 or other.package != plugin.package:
-            raise ConfigError(messages.SAME_NAME(
-                folder=plugin.folder, kind=plugin.kind, name=plugin.name, other=other.folder
-            ))
+            raise ConfigError(
+                "VSE-C105", "plugins: {folder}: {kind} {name} is also in {other}; rename one, or name only one of the "
+                "folders", folder=plugin.folder, kind=plugin.kind, name=plugin.name, other=other.folder,
+            )
 
 
 def _loaded(components: Iterable[Component]) -> tuple[Plugin, ...]:
@@ -178,20 +178,29 @@ def _loaded(components: Iterable[Component]) -> tuple[Plugin, ...]:
 def _folder_of(reference: str, base: Path) -> Path | None:
     """The folder that a reference names; None for the name of a module. A folder takes precedence over a module."""
     if "://" in reference:
-        raise ConfigError(messages.NOT_A_COMPONENT(plugin=reference, got="an address"))
+        raise ConfigError(
+            "VSE-C102", "plugins: {plugin}: is {got}, need a local folder or a package of a component, with spec.py in "
+            "it", plugin=reference, got="an address",
+        )
     try:
         text = expand_user(usable_path(reference))
     except ValueError as error:
-        raise ConfigError(messages.PLUGIN_PATH(reason=error)) from error
+        raise ConfigError("VSE-C110", "plugins: {reason}", reason=error) from error
     folder = (base / text).absolute()
     if folder.is_dir():
         return folder.resolve()
     if folder.is_file() and folder.name == f"{SPEC_FILE}.py":
         return folder.resolve().parent
     if folder.exists():
-        raise ConfigError(messages.NOT_A_COMPONENT(plugin=folder, got="a file"))
+        raise ConfigError(
+            "VSE-C102", "plugins: {plugin}: is {got}, need a local folder or a package of a component, with spec.py in "
+            "it", plugin=folder, got="a file",
+        )
     if not is_module_name(reference):
-        raise MissingPlugin(messages.NO_PLUGIN(plugin=folder))
+        raise MissingPlugin(
+            "VSE-C100", "plugins: {plugin}: no such folder, and no module of this name is installed; relative folders "
+            "start at the folder of the study file", plugin=folder,
+        )
     return None
 
 
@@ -201,7 +210,10 @@ def _folders(folder: Path) -> list[Component]:
         return [Component(folder, folder)]
     found = sorted(file.parent for file in folder.glob(f"*/{SPEC_FILE}.py") if not file.parent.name.startswith("."))
     if not found:
-        raise MissingPlugin(messages.NO_COMPONENT(plugin=folder))
+        raise MissingPlugin(
+            "VSE-C101", "plugins: {plugin}: no spec.py in it or in a folder of it; a component is a folder with "
+            "spec.py and loss.py, network.py or reader.py", plugin=folder,
+        )
     return [Component(each, each) for each in found]
 
 
@@ -212,7 +224,10 @@ def _load(component: Component) -> Iterator[Plugin]:
     with reported_in_one_line(folder):
         specs = [(registry, spec) for registry in _REGISTRIES.values() for spec in registry.of_folder(name)]
     if not specs:
-        raise ConfigError(messages.NO_SPEC_CLASS().at(f"plugins: {folder / SPEC_FILE}.py"))
+        raise ConfigError(Problem.of(
+            "VSE-C120", "defines no component; need a class derived from LossSpec or NetworkSpec with `name: "
+            'Literal["my_loss"] = "my_loss"`, or from SourceSpec with `layout: ...`',
+        ).at(f"plugins: {folder / SPEC_FILE}.py"))
     problems = [problem for registry, spec in specs for problem in _problems(registry, spec, folder)]
     if problems:
         raise ConfigError([*problems])
@@ -239,10 +254,14 @@ def _problems(registry: Registry[Any], spec: type[Spec], folder: Path) -> Iterat
     name = name_of(spec, registry.key)
     other = registry.get(name)
     if other is not None and other not in _plugins:
-        yield messages.TAKEN_NAME(kind=registry.kind, name=name).at(f"plugins: {file}:{lines['']}")
+        yield Problem.of(
+            "VSE-C121", "{kind} {name} is one of vsetune's own; give yours another name", kind=registry.kind, name=name
+        ).at(f"plugins: {file}:{lines['']}")
     if not (folder / f"{registry.kind}.py").is_file():
         need = "a function `read(source)`" if registry is READERS else f"a class with @register({spec.__name__})"
-        yield messages.NO_CODE(kind=registry.kind, need=need).at(f"plugins: {folder}")
+        yield Problem.of(
+            "VSE-C122", "no {kind}.py beside it; need {need} there", kind=registry.kind, need=need
+        ).at(f"plugins: {folder}")
 
 
 def _problems_of_spec(registry: Registry[Any], spec: type[Spec]) -> Iterator[tuple[str, Problem]]:
@@ -250,13 +269,21 @@ def _problems_of_spec(registry: Registry[Any], spec: type[Spec]) -> Iterator[tup
     key = registry.key
     yield from _name_problems(spec, key)
     if not (vars(spec).get("__doc__") or "").strip():
-        yield "", messages.NO_DOCSTRING(spec=spec.__name__)
+        yield "", Problem.of(
+            "VSE-C123", "{spec} has no docstring; describe it in a sentence, which `list` and `show` print",
+            spec=spec.__name__,
+        )
     for fact in registry.facts:
         if not str(getattr(spec, fact, "")).strip():
-            yield "", messages.NO_FACT(spec=spec.__name__, fact=fact)
+            yield "", Problem.of(
+                "VSE-C124", '{spec} declares no {fact}; write `{fact}: ClassVar[str] = "..."`', spec=spec.__name__,
+                fact=fact,
+            )
     stopped = getattr(spec, "stop_gradient", "")
     if not isinstance(stopped, str | property):
-        yield "stop_gradient", messages.STOP_GRADIENT(got=stopped)
+        yield "stop_gradient", Problem.of(
+            "VSE-C125", "stop_gradient is {got}, need a sentence that names the constant and the reason", got=stopped
+        )
     try:
         ranges = dict(tunables(spec))
     except ValueError as error:
@@ -273,7 +300,10 @@ def _problems_of_spec(registry: Registry[Any], spec: type[Spec]) -> Iterator[tup
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(map(str, first["loc"])) or "defaults"
-        yield path.partition(".")[0], messages.INVALID_DEFAULTS(spec=spec.__name__, field=path, reason=first["msg"])
+        yield path.partition(".")[0], Problem.of(
+            "VSE-C126", "{spec}() is not valid ({field}: {reason}); give every field a default inside its limits",
+            spec=spec.__name__, field=path, reason=first["msg"],
+        )
 
 
 def _name_problems(spec: type[Spec], key: str) -> Iterator[tuple[str, Problem]]:
@@ -281,16 +311,28 @@ def _name_problems(spec: type[Spec], key: str) -> Iterator[tuple[str, Problem]]:
     try:
         _NAME.validate_python("" if name == SUM else name)
     except ValidationError:
-        yield key, messages.BAD_COMPONENT_NAME(name=name)
+        yield key, Problem.of(
+            "VSE-C127", "got the name {name!r}, need letters, digits, `_` and `-`, at most 100, and not `sum`; rename "
+            "it", name=name,
+        )
     if get_args(spec.model_fields[key].annotation) != (name,):
-        yield key, messages.NAME_IS_NO_LITERAL(field=key, name=name)
+        yield key, Problem.of(
+            "VSE-C128", '`{field}` takes other values than its own; write `{field}: Literal["{name}"] = "{name}"`',
+            field=key, name=name,
+        )
 
 
 def _field_problems(name: str, field: FieldInfo, *, is_tunable: bool) -> Iterator[tuple[str, Problem]]:
     if _is_number(field.annotation) and not is_tunable and not _is_bounded(field):
-        yield name, messages.NO_RANGE(field=name)
+        yield name, Problem.of(
+            "VSE-C129", "{field} is a number without a range; declare it with `tunable(default, Range(low=..., "
+            'high=...), description="...")` to have it searched, or with `Field(default, ge=..., le=..., '
+            'description="...")`', field=name,
+        )
     elif not (field.description or "").strip():
-        yield name, messages.NO_DESCRIPTION(field=name)
+        yield name, Problem.of(
+            "VSE-C130", '{field} has no description; write `Field(..., description="meaning and unit")`', field=name
+        )
 
 
 def _is_number(annotation: Any) -> bool:
@@ -322,7 +364,9 @@ def _lines(file: Path, name: str) -> dict[str, int]:
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError) as error:
-        raise ConfigError(messages.PLUGIN_CHANGED(path=file)) from error
+        raise ConfigError(
+            "VSE-C104", "plugins: {path}: changed since this process read it; start the command again", path=file
+        ) from error
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name == name:
             return {"": node.lineno} | {

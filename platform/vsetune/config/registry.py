@@ -14,7 +14,6 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError, WrapValidator
 from pydantic_core import InitErrorDetails, PydanticKnownError
 
-from vsetune.config import messages
 from vsetune.config.plugin_import import SPEC_FILE, reported_in_one_line
 from vsetune.config.spec.base import Spec, unknown_name
 from vsetune.errors import ConfigError
@@ -81,7 +80,10 @@ class Registry(Mapping[str, type[S]], Generic[S]):
         if spec not in self._classes:
             import_sibling(spec, self.kind)  # registers it
         if spec not in self._classes:
-            raise ConfigError(messages.NOT_REGISTERED(kind=self.kind, spec=spec.__name__))
+            raise ConfigError(
+                "VSE-C112", "{kind}: got a {spec}, which no {kind} is built from; need a class with @register({spec}) "
+                "in {kind}.py beside its spec", kind=self.kind, spec=spec.__name__,
+            )
         return self._classes[spec]
 
     def selected(self, *others: type[S]) -> Any:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from vsetune.data import messages
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, Problem
 
 
 def device_named(name: str | torch.device, *, key: str, choices: str = "cpu, cuda or cuda:N") -> torch.device:
     """ConfigError for a device that is unknown or not here. key: the setting, choices: its possible values; for the
     message."""
-    wrong = messages.DEVICE_UNKNOWN(key=key, device=str(name), choices=choices)
+    wrong = Problem.of("VSE-D073", "{key}: got {device!r}, need {choices}", key=key, device=str(name), choices=choices)
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -21,5 +20,7 @@ def device_named(name: str | torch.device, *, key: str, choices: str = "cpu, cud
     found = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= found:
         here = f"there are {found} GPUs here" if found else "no GPU is visible here"
-        raise ConfigError(messages.DEVICE_NOT_HERE(key=key, device=str(name), here=here))
+        raise ConfigError(
+            "VSE-D074", "{key}: got {device!r}, but {here}; use cpu", key=key, device=str(name), here=here
+        )
     return device

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.config.component_specs import LOSSES, LossSpec
-from vsetune.errors import ConfigError, Problem
-from vsetune.losses import messages
+from vsetune.errors import ConfigError, Message, Problem
 from vsetune.metrics.vectors import at_least_float32 as at_least_float32  # losses import it from here
+
+_OUTPUT_SHAPE = Message("VSE-L008", "{what} has shape {got}, need {need}")
 
 
 @dataclass(frozen=True)
@@ -261,21 +262,32 @@ def require_pairs(inputs: LossInputs, loss: str) -> None:
     if not inputs.are_pairs:
         images, captions = inputs.similarity.shape
         fitting = ", ".join(sorted(name for name, spec in LOSSES.items() if spec.several_positives))
-        raise ConfigError(messages.PAIRS_NEEDED(loss=loss, images=images, captions=captions, fitting=fitting))
+        raise ConfigError(
+            "VSE-L001", "loss {loss}: got {images} images x {captions} captions, need one caption per image; set "
+            "training.batch_unit to pairs (in your own training loop repeat the images), or use {fitting}", loss=loss,
+            images=images, captions=captions, fitting=fitting,
+        )
 
 
 def require_semantics(inputs: LossInputs | Memory, loss: str, dtype: torch.dtype) -> Tensor:
     """(M, k) semantic vectors, at least as wide as `dtype`. Raises ConfigError if there are none."""
     vectors = inputs.semantic_vectors
     if vectors is None:
-        raise ConfigError(messages.NO_SEMANTICS(loss=loss))
+        raise ConfigError(
+            "VSE-L002", "loss {loss}: got a batch without semantic vectors, need one per caption; in your own training "
+            "loop give semantic_vectors=, in code of vsetune read the training split with data.semantics or "
+            "data.encoder", loss=loss,
+        )
     return vectors.to(torch.promote_types(dtype, vectors.dtype))
 
 
 def require_items(inputs: LossInputs, loss: str) -> tuple[Items, Items]:
     """Images and captions in the joint space. Raises ConfigError for a network that only scores pairs."""
     if inputs.images is None or inputs.captions is None:
-        raise ConfigError(messages.NO_EMBEDDINGS(loss=loss))
+        raise ConfigError(
+            "VSE-L003", "loss {loss}: got a batch without embeddings, need those of images and captions; use a network "
+            "that embeds both", loss=loss,
+        )
     return inputs.images, inputs.captions
 
 
@@ -284,7 +296,10 @@ def require_embeddings(inputs: LossInputs, loss: str, size: int) -> tuple[Tensor
     images, captions = (items.vectors for items in require_items(inputs, loss))
     for vectors in (images, captions):
         if vectors.dim() != 2 or vectors.shape[1] != size:
-            raise ConfigError(messages.EMBEDDING_SHAPE(loss=loss, shape=tuple(vectors.shape), size=size))
+            raise ConfigError(
+                "VSE-L004", "loss {loss}: got embeddings of shape {shape}, need one of size {size} per item; use a "
+                "network of kind embedding", loss=loss, shape=tuple(vectors.shape), size=size,
+            )
     return images, captions
 
 
@@ -298,31 +313,45 @@ def require_sound(output: object, inputs: LossInputs, *, name: str, forward: Cal
 
 def _problems(output: object, inputs: LossInputs) -> Iterator[Problem]:
     if not isinstance(output, LossOutput):
-        yield messages.NO_OUTPUT(got=type(output).__name__)
+        yield Problem.of(
+            "VSE-L020", "forward returned a {got}, need `LossOutput(value=...)`", got=type(output).__name__
+        )
         return
     value = output.value
     if not isinstance(value, Tensor):
-        yield messages.OUTPUT_TYPE(
-            what="value", got=type(value).__name__, need="a tensor of one number, computed from inputs.similarity"
+        yield Problem.of(
+            "VSE-L007", "{what} is of type {got}, need {need}", what="value", got=type(value).__name__,
+            need="a tensor of one number, computed from inputs.similarity",
         )
         return
     if value.dim() != 0:
         need = "one number; reduce it with `.mean()` or `.sum()`"
-        yield messages.OUTPUT_SHAPE(what="value", got=tuple(value.shape), need=need)
+        yield _OUTPUT_SHAPE(what="value", got=tuple(value.shape), need=need)
     elif value.dtype not in (torch.float32, torch.float64):
-        yield messages.VALUE_DTYPE(got=value.dtype)
+        yield Problem.of(
+            "VSE-L009", "value is of {got}, need float32 or wider; begin with `at_least_float32(inputs.similarity)`",
+            got=value.dtype,
+        )
     elif torch.is_grad_enabled() and inputs.similarity.requires_grad and not value.requires_grad:
-        yield messages.VALUE_CONSTANT()
+        yield Problem.of(
+            "VSE-L010", "value has no gradient; compute it from inputs.similarity or the embeddings, without "
+            "`.detach()`",
+        )
     for key, part in output.parts.items():
         what, need = f"part {key}", "a tensor of one number to log"
         if not isinstance(part, Tensor):
-            yield messages.OUTPUT_TYPE(what=what, got=type(part).__name__, need=need)
+            yield Problem.of(
+                "VSE-L007", "{what} is of type {got}, need {need}", what=what, got=type(part).__name__, need=need
+            )
         elif part.dim() != 0:
-            yield messages.OUTPUT_SHAPE(what=what, got=tuple(part.shape), need=need)
+            yield _OUTPUT_SHAPE(what=what, got=tuple(part.shape), need=need)
         elif part.requires_grad:
-            yield messages.PART_GRADIENT(part=key)
+            yield Problem.of(
+                "VSE-L011", "part {part} has a gradient, which holds the whole batch in memory; add `.detach()`",
+                part=key,
+            )
     selection, need = output.selection, f"{tuple(inputs.similarity.shape)} (images, captions)"
     for key in ("scores", "negatives") if selection is not None else ():
         shape = tuple(getattr(selection, key).shape)
         if shape != inputs.similarity.shape:
-            yield messages.OUTPUT_SHAPE(what=f"selection.{key}", got=shape, need=need)
+            yield _OUTPUT_SHAPE(what=f"selection.{key}", got=shape, need=need)

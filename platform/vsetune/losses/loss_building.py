@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from vsetune.config.component_specs import LOSSES, LossSpec, MemorySpec, SumSpec
 from vsetune.config.registry import guarded
 from vsetune.errors import ConfigError
-from vsetune.losses import messages
 from vsetune.losses.loss_base import Loss, LossContext, LossInputs, LossOfLosses, LossOutput
 from vsetune.losses.parts.cross_batch_memory import CrossBatchMemory, MemorySettings
 
@@ -36,7 +35,10 @@ def build_loss(spec: LossSpec, context: LossContext | None = None) -> Loss:
 
 def _required(context: LossContext | None, spec: LossSpec) -> LossContext:
     if context is None:
-        raise ConfigError(messages.NO_SIZES(loss=spec.name))
+        raise ConfigError(
+            "VSE-L005", "loss {loss}: needs the embedding size and the number of training images; in your own training "
+            "loop make it with embedding_size= and images=", loss=spec.name,
+        )
     return context
 
 

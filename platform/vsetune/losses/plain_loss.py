@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from vsetune.config.component_specs import LOSSES, LossSpec
 from vsetune.config.spec.loading import parse_spec
 from vsetune.errors import ConfigError
-from vsetune.losses import messages
 from vsetune.losses.loss_base import Items, LossContext, LossInputs, LossOutput, Selection
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.parts.loss_devices import beside
@@ -117,7 +116,11 @@ class PlainLoss(nn.Module):
         image_ids = beside(given.integers("image_ids", image_ids, count=rows, below=below), scores)
         if caption_rows is None:
             if rows != columns:
-                raise ConfigError(messages.ROWS_NEEDED(loss=self.spec.name, images=rows, captions=columns))
+                raise ConfigError(
+                    "VSE-L023", "loss {loss}: got {images} images x {captions} captions, need `caption_rows=`, the row "
+                    "of each caption's image (one tensor alone is read as a matrix of scores: for embeddings give "
+                    "images and captions)", loss=self.spec.name, images=rows, captions=columns,
+                )
             caption_rows = torch.arange(columns)
         caption_rows = given.integers("caption_rows", caption_rows, count=columns, below=rows)
         in_order, order = torch.arange(columns, device=caption_rows.device), None
@@ -143,7 +146,10 @@ class PlainLoss(nn.Module):
         if images is None or captions is None:
             sides = {"images": images, "captions": captions, "scores": scores}
             got = " and ".join(what for what, value in sides.items() if value is not None) or "nothing"
-            raise ConfigError(messages.NO_BATCH(loss=name, got=got))
+            raise ConfigError(
+                "VSE-L021", "loss {loss}: got {got}, need embeddings of both images and captions, or scores (images, "
+                "captions) alone", loss=name, got=got,
+            )
         several = "several_embeddings" in self.spec.needed_kinds
         need = "(n, d), or (n, k, d) with several of each" if several else "(n, d), one of each"
         given.shape("images", images, need, fits=images.dim() in ((2, 3) if several else (2,)))
@@ -154,7 +160,10 @@ class PlainLoss(nn.Module):
         images, captions = unit_length(images), unit_length(captions)
         if scores is None:
             if "cosine" not in self.spec.needed_scores:
-                raise ConfigError(messages.SCORES_NEEDED(loss=name, scores=", ".join(sorted(self.spec.scores))))
+                raise ConfigError(
+                    "VSE-L022", "loss {loss}: got embeddings, which are compared by cosine, need `scores=` of kind "
+                    "{scores}", loss=name, scores=", ".join(sorted(self.spec.scores)),
+                )
             return images, captions, _cosines(images, captions)
         both = len(images), len(captions)
         given.shape("scores", scores, f"{both}, as the embeddings", fits=scores.shape == both)

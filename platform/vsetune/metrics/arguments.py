@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vsetune.errors import UsageError
-from vsetune.metrics import messages
+from vsetune.errors import Problem, UsageError
 
 
 @dataclass(frozen=True)
@@ -67,5 +66,8 @@ class Arguments:
         if below is not None:
             low, high = int(value.min()), int(value.max())
             if low < 0 or high >= below:
-                raise self.error(messages.OUTSIDE(where=self.call, what=what, low=low, high=high, most=below - 1))
+                raise self.error(Problem.of(
+                    "VSE-M003", "{where}: got {what} from {low} to {high}, need 0 to {most}", where=self.call,
+                    what=what, low=low, high=high, most=below - 1,
+                ))
         return value.long()

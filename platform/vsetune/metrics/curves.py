@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from vsetune.errors import IncompatibleCurves
-from vsetune.metrics import messages
 
 Curve = Sequence[tuple[float, float]]
 
@@ -71,7 +70,10 @@ def check_same_protocol(first: Mapping[str, Any], second: Mapping[str, Any]) -> 
         if key not in first or key not in second or first[key] != second[key]
     ]
     if differing:
-        raise IncompatibleCurves(messages.PROTOCOLS_DIFFER(differences="; ".join(differing)))
+        raise IncompatibleCurves(
+            "VSE-M014", "protocol: {differences}; need curves taken under one protocol, run both in one study",
+            differences="; ".join(differing),
+        )
 
 
 def check_same_cadence(first: Curve, second: Curve) -> None:
@@ -84,4 +86,7 @@ def check_same_cadence(first: Curve, second: Curve) -> None:
         return
     gaps = resolution(first), resolution(second)
     if not math.isclose(*gaps, rel_tol=1e-6):
-        raise IncompatibleCurves(messages.CADENCES_DIFFER(first=gaps[0], second=gaps[1]))
+        raise IncompatibleCurves(
+            "VSE-M015", "cadence: one curve was validated every {first:.6g} epochs, the other every {second:.6g}; need "
+            "equal gaps, set the same training.validate_every_steps and batch_size", first=gaps[0], second=gaps[1],
+        )

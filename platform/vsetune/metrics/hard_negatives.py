@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import NumericError
-from vsetune.metrics import messages
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,10 @@ def unique_hard_negatives(
     broken = int((~torch.isfinite(scores) & negatives).sum())
     if broken:
         count = int(negatives.sum())
-        raise NumericError(messages.NOT_FINITE(where="hard negatives", broken=broken, count=count, what="scores"))
+        raise NumericError(
+            "VSE-M001", "{where}: got {broken} of {count} {what} that are not finite, need all finite; the network has "
+            "diverged, lower training.learning_rate", where="hard negatives", broken=broken, count=count, what="scores",
+        )
     captions, active_caption_count = _selected(scores, negatives, active_images)
     images, active_image_count = _selected(scores.T, negatives.T, active_captions)
     return UniqueHardNegatives(

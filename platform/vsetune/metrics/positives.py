@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import DataError
-from vsetune.metrics import messages
 from vsetune.metrics.arguments import Arguments
 from vsetune.metrics.score_blocks import Scores, bands
 
@@ -75,8 +74,14 @@ class Positives:
 def check_owner(owner: Tensor, *, images: int, captions: int) -> None:
     """Refuse an owner vector that leaves an image without caption or points outside. Raises DataError."""
     if images == 0 or captions == 0:
-        raise DataError(messages.NOTHING_TO_RANK(images=images, captions=captions))
+        raise DataError(
+            "VSE-M007", "retrieval: got {images} images and {captions} captions, need at least one of each",
+            images=images, captions=captions,
+        )
     Arguments("retrieval", DataError).integers("owners", owner, count=captions, below=images)
     without = int((torch.bincount(owner, minlength=images) == 0).sum())
     if without:
-        raise DataError(messages.WITHOUT_CAPTION(images=without))
+        raise DataError(
+            "VSE-M008", "retrieval: got {images} images without a caption, need at least one caption per image",
+            images=without,
+        )

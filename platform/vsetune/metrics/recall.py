@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import DataError
-from vsetune.metrics import messages
 from vsetune.metrics.arguments import Arguments
 from vsetune.metrics.positives import Positives, check_owner
 from vsetune.metrics.ranks import RANKING_PROTOCOL, RetrievalRanks, retrieval_ranks
@@ -105,7 +104,10 @@ def matrix_recalls(scores: Tensor, image_ids: Tensor | None = None) -> Retrieval
     if image_ids is None:
         each, rest = divmod(captions, images)
         if rest:
-            raise DataError(messages.OWNERS_NEEDED(images=images, captions=captions))
+            raise DataError(
+                "VSE-M016", "retrieval: got {captions} captions for {images} images, need `image_ids`, the row of each "
+                "one's image", images=images, captions=captions,
+            )
         image_ids = torch.arange(captions) // each
     owner = given.integers("image_ids", image_ids, count=captions, below=images)
     return owner_scores(MatrixScores(scores), owner.to(scores.device))
@@ -121,7 +123,10 @@ def owner_fold_scores(scores: Scores, owner: Tensor, *, folds: int) -> Retrieval
     check_owner(owner, images=images, captions=captions)
     size, rest = divmod(images, folds)
     if rest or not size:
-        raise DataError(messages.UNEQUAL_FOLDS(images=images, folds=folds))
+        raise DataError(
+            "VSE-M009", "retrieval: got {images} images for {folds} folds, need a multiple of {folds}", images=images,
+            folds=folds,
+        )
     parts = []
     for first in range(0, images, size):
         inside = ((owner >= first) & (owner < first + size)).nonzero()[:, 0]
@@ -204,7 +209,10 @@ class RankingProtocol:
         """
         images, _ = scores.shape
         if self.images is not None and images != self.images:
-            raise DataError(messages.IMAGES_OF_PROTOCOL(protocol=self.name, images=images, need=self.images))
+            raise DataError(
+                "VSE-M010", "{protocol}: got {images} images, need the {need} of the protocol", protocol=self.name,
+                images=images, need=self.images,
+            )
         if self.captions == "first":
             check_owner(owner, images=images, captions=len(owner))
             firsts = _firsts(owner, images)

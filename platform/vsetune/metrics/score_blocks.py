@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import DataError, NumericError
-from vsetune.metrics import messages
 from vsetune.metrics.vectors import at_least_float32
 
 Part = slice | Tensor
@@ -175,7 +174,10 @@ def finite_blocks(
         yield rows, columns, block
     if broken := sum(among.from_all(own)):
         count, what = images * captions, "similarities"
-        raise NumericError(messages.NOT_FINITE(where=where, broken=broken, count=count, what=what))
+        raise NumericError(
+            "VSE-M001", "{where}: got {broken} of {count} {what} that are not finite, need all finite; the network has "
+            "diverged, lower training.learning_rate", where=where, broken=broken, count=count, what=what,
+        )
 
 
 def bands(size: int, band: int) -> Iterator[slice]:
@@ -214,7 +216,10 @@ def proposed_pairs(scores: Scores, top: int, *, block_shape: tuple[int, int] = B
 def check_top(top: int, *, images: int) -> None:
     """Raise DataError unless top is from 1 to the number of images."""
     if not 1 <= top <= images:
-        raise DataError(messages.TOO_MANY_PROPOSED(top=top, images=images))
+        raise DataError(
+            "VSE-M011", "re-ranking: got top {top}, need 1 to the {images} images that are ranked; choose fewer",
+            top=top, images=images,
+        )
 
 
 class RerankedScores:

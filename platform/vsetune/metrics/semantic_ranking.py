@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import DataError, NumericError
-from vsetune.metrics import messages
 from vsetune.metrics.positives import check_owner
 from vsetune.metrics.score_blocks import Part, Scores, finite_blocks
 
@@ -55,7 +54,10 @@ class CaptionSemantics:
         check_owner(owner, images=images, captions=vectors.shape[0])
         broken = int((~torch.isfinite(vectors).all(dim=1)).sum())
         if broken:
-            raise NumericError(messages.VECTORS_NOT_FINITE(broken=broken, count=vectors.shape[0]))
+            raise NumericError(
+                "VSE-M002", "semantic vectors: got {broken} of {count} that are not finite, need all finite; encode "
+                "the captions again", broken=broken, count=vectors.shape[0],
+            )
         self.shape = (images, vectors.shape[0])
         shortest = torch.finfo(torch.float64).tiny ** 0.5  # squares of shorter rows are lost
         self._units = torch.nn.functional.normalize(vectors.double(), dim=1, eps=shortest)
@@ -89,9 +91,15 @@ def semantic_ranking_distance(
     """
     images, queries = scores.shape
     if scores.shape != semantics.shape:
-        raise DataError(messages.SRD_SHAPES(network=scores.shape, semantic=semantics.shape))
+        raise DataError(
+            "VSE-M012", "SRD: got network scores {network} and semantic scores {semantic}, need one shape",
+            network=scores.shape, semantic=semantics.shape,
+        )
     if not ks or min(ks) < 1 or max(ks) > images:
-        raise DataError(messages.SRD_CUTOFFS(ks=", ".join(map(str, ks)), images=images))
+        raise DataError(
+            "VSE-M013", "SRD: got k = {ks}, need numbers from 1 to the {images} images", ks=", ".join(map(str, ks)),
+            images=images,
+        )
     shape = (images, max(1, scores_per_band // images))
     distances, tied = [], []
     for (_, _, network), (_, _, semantic) in zip(

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import DataError
-from vsetune.networks import messages
 from vsetune.networks.parts.network_devices import is_on_cpu, on_host
 
 
@@ -90,7 +89,10 @@ def square_side(regions: int, *, where: str, instead: str = "") -> int:
     """
     side = math.isqrt(regions)
     if side**2 != regions:
-        raise DataError(messages.NO_BOXES(where=where, regions=regions, instead=instead))
+        raise DataError(
+            "VSE-N005", "{where}: got {regions} regions without boxes, need boxes or a square grid of cells, such as 6 "
+            "x 6; ingest features with one of them{instead}.", where=where, regions=regions, instead=instead,
+        )
     return side
 
 

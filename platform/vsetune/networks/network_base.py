@@ -18,7 +18,6 @@ from vsetune.errors import ConfigError, Problem
 from vsetune.metrics.vectors import at_least_float32 as at_least_float32  # networks import both from here
 from vsetune.metrics.vectors import lengths
 from vsetune.metrics.vectors import unit_length as unit_length
-from vsetune.networks import messages
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.parts.network_fields import BackboneSpec
@@ -154,7 +153,10 @@ def _padded_by_zeros(encode: Callable[..., Encoded]) -> Callable[..., Encoded]:
     def encoded(network: Network, inputs: Any) -> Encoded:
         items = encode(network, inputs)
         if not isinstance(items, Encoded):
-            problem = messages.NOT_ENCODED(encoder=encode.__name__, got=type(items).__name__)
+            problem = Problem.of(
+                "VSE-N026", "{encoder} gave a {got}, need `Encoded(vectors)`", encoder=encode.__name__,
+                got=type(items).__name__,
+            )
             raise ConfigError(problem.at(_place_of(encode)))
         return items.without_padding()
 
@@ -195,24 +197,39 @@ def require_sound_items(
         encoder, shape = f"encode_{side}", tuple(encoded.vectors.shape)
         encode = getattr(type(network), encoder)
         if len(encoded) != size:
-            raise _wrong(encode, name, messages.ITEM_COUNT(encoder=encoder, got=shape, size=size, items=side))
+            raise _wrong(encode, name, Problem.of(
+                "VSE-N027", "{encoder} gave vectors of shape {got} for {size} {items}; need one each", encoder=encoder,
+                got=shape, size=size, items=side,
+            ))
         need = _SHAPES.get(network.kind)
         if need is not None and len(shape) != need.count(",") + 1:
-            raise _wrong(encode, name, messages.ITEM_SHAPE(encoder=encoder, got=shape, kind=network.kind, need=need))
+            raise _wrong(encode, name, Problem.of(
+                "VSE-N028", "{encoder} gave vectors of shape {got}; kind {kind} needs {need}", encoder=encoder,
+                got=shape, kind=network.kind, need=need,
+            ))
 
 
 def require_sound_scores(network: Network, name: str, scores: object, *, sizes: tuple[int, int]) -> None:
     """ConfigError unless this is a similarity of every image with every caption that the network can learn from."""
     similarity = type(network).similarity
     if not isinstance(scores, Tensor):
-        raise _wrong(similarity, name, messages.SCORES_TYPE(got=type(scores).__name__))
+        raise _wrong(similarity, name, Problem.of(
+            "VSE-N029", "similarity gave a {got}, need a tensor", got=type(scores).__name__
+        ))
     if tuple(scores.shape) != sizes:
-        raise _wrong(similarity, name, messages.SCORES_SHAPE(got=tuple(scores.shape), need=sizes))
+        raise _wrong(similarity, name, Problem.of(
+            "VSE-N030", "similarity has shape {got}, need {need}: a row per image, a column per caption",
+            got=tuple(scores.shape), need=sizes,
+        ))
     if scores.dtype not in (torch.float32, torch.float64):
-        raise _wrong(similarity, name, messages.SCORES_DTYPE(got=scores.dtype))
+        raise _wrong(similarity, name, Problem.of(
+            "VSE-N031", "similarity is of {got}, need float32; use `at_least_float32`", got=scores.dtype
+        ))
     learns = any(parameter.requires_grad for parameter in network.parameters())
     if network.training and torch.is_grad_enabled() and learns and not scores.requires_grad:
-        raise _wrong(similarity, name, messages.SCORES_CONSTANT())
+        raise _wrong(similarity, name, Problem.of(
+            "VSE-N032", "similarity has no gradient, so nothing would be learned; do not detach it"
+        ))
 
 
 def _wrong(function: Callable[..., object], name: str, problem: Problem) -> ConfigError:

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from vsetune.config.component_specs import NETWORKS, NetworkSpec
 from vsetune.config.registry import guarded
 from vsetune.errors import ConfigError
-from vsetune.networks import messages
 from vsetune.networks.network_base import Network
 from vsetune.networks.parts.text_transformer import Architecture, weights_follow
 
@@ -28,7 +27,10 @@ def build_network(
     """
     for name, size in (("regions", regions), ("width", width), ("vocabulary_size", vocabulary_size)):
         if size < 1 and (name != "width" or spec.reads.pixels is None):
-            raise ConfigError(messages.EMPTY_DATA(size=name, got=size))
+            raise ConfigError(
+                "VSE-N008", "network: {size} of the data is {got}, need at least 1; check the data set.", size=name,
+                got=size,
+            )
     network: type[Network] = NETWORKS.class_of(type(spec))
     build: Callable[..., Network] = network
     sizes = {"width": width, "vocabulary_size": vocabulary_size}

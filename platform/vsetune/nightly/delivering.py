@@ -17,7 +17,6 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from apprise import Apprise, AppriseAsset, NotifyBase, OverflowMode
 
 from vsetune.errors import ConfigError, StorageError, VsetuneError, one_line
-from vsetune.nightly import messages
 from vsetune.nightly.history import history_id
 from vsetune.nightly.night import Night, NightReport
 from vsetune.nightly.night_metrics import USUAL, Patience, metrics_text, moment_of, push_metrics, write_metrics
@@ -189,7 +188,10 @@ def post(report: NightReport, variable: str, *, page: str | None, patience: Pati
     """
     address, where = os.environ.get(variable, "").strip(), f"webhook of {variable}"
     if not address:
-        raise ConfigError(messages.NOT_SET(where=where, variables=variable, setting="webhook"))
+        raise ConfigError(
+            "VSE-G050", "{where}: the environment lacks {variables}; export it, or take `{setting}` out of the file",
+            where=where, variables=variable, setting="webhook",
+        )
     if address.partition("://")[2]:
         remember(address, address.rpartition("/")[2])  # its last part is the secret
     is_slack = address.startswith(("https://", "http://"))
@@ -247,7 +249,10 @@ def _send(
     def step() -> str:
         to = service()
         if to is None:
-            raise ConfigError(messages.NO_ADDRESS(where=where))
+            raise ConfigError(
+                "VSE-G051", "{where}: holds no address that can be used; need https://... without blanks, or an "
+                "Apprise address such as discord://...", where=where,
+            )
         to.socket_connect_timeout = to.socket_read_timeout = patience.timeout_s
         to.retry, to.wait, to.redirects = patience.retries, patience.pause_s, False
         taken = Apprise(to).notify(**message, log_level=logging.WARNING)
@@ -263,7 +268,9 @@ def _send(
     if trouble:
         for part in sorted(re.split(r"[/:@?&=#]+", secret), key=len, reverse=True):
             trouble = trouble.replace(part, MASK) if len(part) >= _SHORTEST_SECRET else trouble
-        raise StorageError(messages.NOT_DELIVERED(where=where, reason=masked(one_line(trouble))))
+        raise StorageError(
+            "VSE-G052", "{where}: not delivered ({reason})", where=where, reason=masked(one_line(trouble))
+        )
 
 
 def within(limit_s: float, step: Callable[[], T]) -> T:

@@ -14,9 +14,9 @@ from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
-from vsetune.errors import DataError, StorageError, StudyConflict, one_line
-from vsetune.nightly import messages
+from vsetune.errors import DataError, Problem, StorageError, StudyConflict, one_line
 from vsetune.nightly.night import Night, NightReport
+from vsetune.nightly.nightly_spec import WRONG_OPTION
 from vsetune.storage.addresses import join
 from vsetune.storage.home_files import find_in_home, keep_in_home
 from vsetune.storage.lease import Lease
@@ -58,7 +58,7 @@ class Accepted:
 
     def __post_init__(self) -> None:
         if not is_date(self.date):
-            raise ValueError(messages.WRONG_OPTION(
+            raise ValueError(WRONG_OPTION(
                 option="date", got=repr(self.date[:40]), need="a day such as 2026-01-31"
             ))
 
@@ -109,11 +109,15 @@ class History:
         try:
             lock = take_lock(self.folder / _LOCK, wait_s=0)
         except BlockingIOError:
-            raise StudyConflict(messages.BUSY(what=f"nightly {self.folder.name}")) from None
+            raise StudyConflict(
+                "VSE-G010", "{what}: another process is at work on it; wait for it or stop it",
+                what=f"nightly {self.folder.name}",
+            ) from None
         except OSError as error:
-            raise StorageError(messages.NOT_WRITABLE(
-                folder=self.folder, reason=error.strerror, variable=home_variable()
-            )) from error
+            raise StorageError(
+                "VSE-G011", "{folder}: cannot be written ({reason}); set {variable} to another folder",
+                folder=self.folder, reason=error.strerror, variable=home_variable(),
+            ) from error
         with lock:
             place = remote_place(self.folder)
             if place is None:
@@ -179,7 +183,10 @@ class History:
         except DataError as error:
             raise DataError(error.problem.worded(f"{error}; {remedy}")) from error
         except ValidationError as error:
-            raise DataError(messages.UNREADABLE(file=file, reason=first_of(error), remedy=remedy)) from error
+            raise DataError(
+                "VSE-G013", "{file}: cannot read ({reason}); {remedy}", file=file, reason=first_of(error),
+                remedy=remedy,
+            ) from error
 
     def accept(self, accepted: Accepted) -> None:
         """Add an accepted change. StorageError when it cannot be stored; DataError when the file is damaged."""
@@ -210,7 +217,10 @@ class History:
         except DataError as error:
             self.problems.append(str(error))
         except (OSError, ValueError, RecursionError) as error:
-            self.problems.append(messages.UNREADABLE(file=file, reason=one_line(error), remedy="remove it"))
+            self.problems.append(Problem.of(
+                "VSE-G013", "{file}: cannot read ({reason}); {remedy}", file=file, reason=one_line(error),
+                remedy="remove it",
+            ))
         return None
 
     def was_judged(self, date: str) -> bool:
@@ -257,7 +267,10 @@ def _set_aside(file: Path) -> Path:
     try:
         move_in_place(file, renamed, durable=False)
     except OSError as error:
-        raise StorageError(messages.FILE_STAYS(file=file, reason=error.strerror)) from error
+        raise StorageError(
+            "VSE-G017", "{file}: cannot be renamed or removed ({reason}); fix the permissions of its folder", file=file,
+            reason=error.strerror,
+        ) from error
     return renamed
 
 
@@ -277,7 +290,9 @@ def _night_in(file: Path) -> Night:
     cells = {name: replace(cell, first_losses=tuple(cell.first_losses)) for name, cell in read.cells.items()}
     night = replace(read, cells=cells, seeds=tuple(read.seeds), problems=tuple(read.problems))
     if night.date != file.stem or not is_date(night.date):
-        raise DataError(messages.WRONG_DATE(file=file, date=night.date))
+        raise DataError(
+            "VSE-G016", "{file}: contains the night of {date}; two nights have one date", file=file, date=night.date
+        )
     return night
 
 
@@ -285,14 +300,23 @@ def _content_of(plain: Any, file: Path, kind: TypeAdapter[ContentT], name: str) 
     """The content of a file as a night or a report. DataError, in one line, when it is neither."""
     given = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
     if isinstance(given, int) and given > FORMAT:
-        raise NewerFormat(messages.NEWER_FORMAT(file=file, got=given, need=FORMAT))
+        raise NewerFormat(
+            "VSE-G015", "{file}: was written by a newer version of vsetune (format {got}, this one reads {need}); "
+            "update vsetune to read it", file=file, got=given, need=FORMAT,
+        )
     if given != FORMAT:
-        raise DataError(messages.WRONG_CONTENT(file=file, kind=name, format=FORMAT, reason=f"got {given}"))
+        raise DataError(
+            "VSE-G014", "{file}: is no {kind} of format {format} ({reason})", file=file, kind=name, format=FORMAT,
+            reason=f"got {given}",
+        )
     try:
         return kind.validate_python(plain)
     except ValidationError as error:
         reason = first_of(error)
-        raise DataError(messages.WRONG_CONTENT(file=file, kind=name, format=FORMAT, reason=reason)) from error
+        raise DataError(
+            "VSE-G014", "{file}: is no {kind} of format {format} ({reason})", file=file, kind=name, format=FORMAT,
+            reason=reason,
+        ) from error
 
 
 def is_date(text: str) -> bool:

@@ -20,7 +20,6 @@ from requests.adapters import HTTPAdapter
 from urllib3 import Retry
 
 from vsetune.errors import StorageError, one_line
-from vsetune.nightly import messages
 from vsetune.nightly.night import Night, NightReport
 from vsetune.nightly.report_words import SIGNS
 from vsetune.storage.addresses import masked, usable_url
@@ -124,10 +123,12 @@ def push_metrics(name: str, text: str, *, patience: Patience = USUAL) -> None:
                 address, text.encode(), headers=headers, timeout=patience.timeout_s, allow_redirects=False
             )
     except requests.RequestException as error:
-        raise StorageError(messages.NOT_DELIVERED(where=where, reason=masked(one_line(error)))) from error
+        raise StorageError(
+            "VSE-G052", "{where}: not delivered ({reason})", where=where, reason=masked(one_line(error))
+        ) from error
     if not 200 <= answer.status_code < 300:
         reason = masked(one_line(f"answered {answer.status_code}: {answer.text}", most=80))
-        raise StorageError(messages.NOT_DELIVERED(where=where, reason=reason))
+        raise StorageError("VSE-G052", "{where}: not delivered ({reason})", where=where, reason=reason)
 
 
 def exposition(report: NightReport, night: Night | None, *, last_complete: float | None = None) -> str:

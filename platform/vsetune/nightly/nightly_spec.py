@@ -15,12 +15,15 @@ from vsetune.config.study.resources import ResourceSpec
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
 from vsetune.config.study.study_spec import SchedulerSpec, SearchSpec, StudyDataSpec, StudySpec, TrackingSpec
 from vsetune.config.study.training import TrainingSpec
-from vsetune.nightly import messages
+from vsetune.errors import Message, Problem
 from vsetune.nightly.night import BY_NAME, Measure
 from vsetune.storage.addresses import shown_url
 from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.paths import PathText
 from vsetune.study.study_file import load_sweep
+
+_WRONG_VALUE = Message("VSE-G002", "got {got}, need {need}")
+WRONG_OPTION = Message("VSE-G001", "{option}: got {got}, need {need}")
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -29,14 +32,14 @@ def _variable(text: str) -> str:
     if not _VARIABLE.fullmatch(text):
         need = "the name of an environment variable such as SLACK_WEBHOOK, since the address is a secret"
         shown = "an address" if "://" in text else repr(text[:30])
-        raise ValueError(messages.WRONG_VALUE(got=shown, need=need))
+        raise ValueError(_WRONG_VALUE(got=shown, need=need))
     return text
 
 
 def _page(text: str) -> str:
     if not text.startswith(("https://", "http://")) or not text.isprintable() or set(text) & set(" <>\"|"):
         need = "an address that begins with https:// or http://, without blanks, quotes, < > or |"
-        raise ValueError(messages.WRONG_VALUE(got=repr(shown_url(text)[:60]), need=need))
+        raise ValueError(_WRONG_VALUE(got=repr(shown_url(text)[:60]), need=need))
     return text
 
 
@@ -110,10 +113,10 @@ def nights_per_false_alarm(text: str) -> float:
         nights = _NIGHTS_A_MONTH / int(a_month[1])
     else:
         need = "`one in N nights` or `N a month`, such as `one in 30 nights`"
-        raise ValueError(messages.WRONG_VALUE(got=repr(text), need=need))
+        raise ValueError(_WRONG_VALUE(got=repr(text), need=need))
     if not _FEWEST_NIGHTS <= nights <= _MOST_NIGHTS:
         need = f"between one in {_FEWEST_NIGHTS} and one in {_MOST_NIGHTS} nights"
-        raise ValueError(messages.WRONG_VALUE(got=repr(text), need=need))
+        raise ValueError(_WRONG_VALUE(got=repr(text), need=need))
     return nights
 
 
@@ -129,7 +132,7 @@ def change_of(measure: Measure, given: Any) -> float:
     if not (math.isfinite(value) and value > 0):
         usual = f"a number of {measure.unit} above 0, such as {measure.smallest_change:g}"
         need = "per cent above 0, such as 5 %" if is_share else usual
-        raise ValueError(messages.WRONG_OPTION(option=measure.name, got=repr(given), need=need))
+        raise ValueError(WRONG_OPTION(option=measure.name, got=repr(given), need=need))
     return value
 
 
@@ -176,7 +179,10 @@ class NightlySpec(Spec):
                 parts = entry.loss if isinstance(entry, LossEntry) else []
                 for each in (entry, *parts):
                     if "search" in each.model_fields_set and each.search != "none":
-                        raise ValueError(messages.NOTHING_SEARCHED(key=f"{key}[{number}]"))
+                        raise ValueError(Problem.of(
+                            "VSE-G003", "{key}.search: a nightly sweep searches nothing; remove it",
+                            key=f"{key}[{number}]",
+                        ))
         try:
             self.study("check", [0])
         except ValidationError as error:

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from datetime import date as Day
 
 from vsetune.errors import UsageError
-from vsetune.nightly import messages
 from vsetune.nightly.history import Accepted, History, is_date
 from vsetune.nightly.night import BY_NAME, FIRST_LOSSES, Night, NightReport, known_option
+from vsetune.nightly.nightly_spec import WRONG_OPTION
 
 _MOST_DATES = 5
 
@@ -154,11 +154,13 @@ def accept_change(history: History, name: str, wish: Wish, revision: str) -> Acc
     if not 0 < len(reason) <= _LONGEST_REASON:
         got = f"{len(reason):,} characters" if reason else "nothing"
         need = f"a sentence of at most {_LONGEST_REASON:,} characters on why the change is meant; the history keeps it"
-        raise UsageError(messages.WRONG_OPTION(option="--reason", got=got, need=need))
+        raise UsageError(WRONG_OPTION(option="--reason", got=got, need=need))
     with history.held():
         nights = history.nights()
         if not nights:
-            raise UsageError(messages.NO_NIGHT_YET(name=name))
+            raise UsageError(
+                "VSE-G020", "nightly {name}: has no night yet, so there is nothing to accept; run one first", name=name
+            )
         night = _night_to_accept(nights, wish.date, name)
         measure = wish.measure and known_option("--measure", wish.measure, {*BY_NAME, FIRST_LOSSES})
         cells = dict.fromkeys(name for night in reversed(nights) for name in night.cells)
@@ -175,10 +177,13 @@ def _night_to_accept(nights: Sequence[Night], date: str | None, name: str) -> Ni
     if date is None:
         return nights[-1]
     if not is_date(date):
-        raise UsageError(messages.WRONG_OPTION(option="--date", got=date[:40], need="a day as YYYY-MM-DD"))
+        raise UsageError(WRONG_OPTION(option="--date", got=date[:40], need="a day as YYYY-MM-DD"))
     found = next((night for night in nights if night.date == date), None)
     if found is None:
-        raise UsageError(messages.NO_SUCH_NIGHT(name=name, date=date, newest=nights[-1].date))
+        raise UsageError(
+            "VSE-G021", "--date: nightly {name} has no night of {date}; need one of its nights, the newest is {newest}",
+            name=name, date=date, newest=nights[-1].date,
+        )
     return found
 
 
@@ -188,9 +193,10 @@ def _require_new(accepted: Accepted, before: Sequence[Accepted]) -> None:
         if other.date == accepted.date and other.measure in (None, accepted.measure) and \
                 other.cell in (None, accepted.cell):
             measure, cell = other.measure or "all measures", other.cell or "all cells"
-            raise UsageError(messages.ACCEPTED_ALREADY(
-                date=accepted.date, measure=measure, cell=cell, reason=other.reason
-            ))
+            raise UsageError(
+                "VSE-G022", "{date}: is accepted already ({measure}, {cell}: {reason}); there is nothing to accept",
+                date=accepted.date, measure=measure, cell=cell, reason=other.reason,
+            )
 
 
 def _require_change(accepted: Accepted, report: NightReport | None) -> None:
@@ -202,4 +208,7 @@ def _require_change(accepted: Accepted, report: NightReport | None) -> None:
     if not any(accepted.covers(row.cell, row.measure_name) for row in found):
         changed = ", ".join(f"{row.measure_name} of {row.cell}" for row in found[:5]) or "nothing"
         measure, cell = accepted.measure or "any measure", accepted.cell or "any cell"
-        raise UsageError(messages.NO_CHANGE(date=accepted.date, measure=measure, cell=cell, changed=changed))
+        raise UsageError(
+            "VSE-G023", "{date}: its report shows no change in {measure} of {cell}, so there is nothing to accept "
+            "(changed: {changed})", date=accepted.date, measure=measure, cell=cell, changed=changed,
+        )

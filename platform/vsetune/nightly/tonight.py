@@ -15,7 +15,6 @@ from typing import Any
 from rich.console import Console
 
 from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError, one_line
-from vsetune.nightly import messages
 from vsetune.nightly.delivering import deliver
 from vsetune.nightly.first_steps import take_first_steps
 from vsetune.nightly.history import History, nightly_folder
@@ -65,7 +64,10 @@ def run_night(
         if existing is not None and existing.state == "complete" and not again:
             if newer is None and not history.was_judged(date):  # killed or failed before judging
                 return _delivered(report_of(spec, nights, existing, history, notes), history, plan, existing)
-            raise StudyConflict(messages.COMPLETE(name=spec.nightly, date=date))
+            raise StudyConflict(
+                "VSE-G012", "nightly {name}: the night of {date} is complete; --again replaces it, `vsetune nightly "
+                "history` shows it", name=spec.nightly, date=date,
+            )
         if newer is not None:
             reason = f"the history has a night of {newer}, tonight would be {date}; set the clock or a later --date"
             night = _begun(plan, None, again=False)

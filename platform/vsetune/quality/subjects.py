@@ -14,7 +14,6 @@ from vsetune.config.plugins import load_plugin
 from vsetune.config.registry import Registry, S
 from vsetune.config.spec.base import unknown_name
 from vsetune.errors import ConfigError, MissingPlugin, UsageError
-from vsetune.quality import messages
 from vsetune.storage.whole_files import make_folder, write_whole
 
 
@@ -44,7 +43,10 @@ def _component_at(reference: str, known: Registry[S]) -> type[S]:
     names = [plugin.name for plugin in plugins if plugin.kind == known.kind]
     if len(names) != 1:
         found = ", ".join(f"{plugin.kind} {plugin.name} in {plugin.folder}" for plugin in plugins)
-        raise ConfigError(messages.NOT_ONE(reference=reference, kind=known.kind, found=found))
+        raise ConfigError(
+            "VSE-Q001", "{reference}: need the folder of one {kind}, got {found}; name its folder", reference=reference,
+            kind=known.kind, found=found,
+        )
     return known[names[0]]
 
 
@@ -58,7 +60,9 @@ def write_draft(kind: Literal["loss", "network"], name: str, parent: Path) -> li
     _require_usable(kind, name)
     folder = parent / name
     if folder.exists():
-        raise UsageError(messages.FOLDER_EXISTS(folder=folder))
+        raise UsageError(
+            "VSE-Q002", "{folder}: is there already; choose another name, or another --folder", folder=folder
+        )
     words = {"name": name, "Name": "".join(word.capitalize() for word in name.split("_"))}
     templates = files("vsetune.quality") / "templates" / kind
     make_folder(folder)
@@ -72,6 +76,11 @@ def write_draft(kind: Literal["loss", "network"], name: str, parent: Path) -> li
 
 def _require_usable(kind: str, name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or len(name) > _LONGEST or keyword.iskeyword(name):
-        raise UsageError(messages.BAD_NAME(kind=kind, name=name[:_LONGEST], most=_LONGEST))
+        raise UsageError(
+            "VSE-Q003", "{kind} {name}: need a name of lower-case letters, digits and _ that starts with a letter, at "
+            "most {most} long and no word of Python, such as my_{kind}", kind=kind, name=name[:_LONGEST], most=_LONGEST,
+        )
     if name in _KNOWN[kind] or name == SUM:
-        raise UsageError(messages.TAKEN_NAME(kind=kind, name=name))
+        raise UsageError(
+            "VSE-Q004", "{kind} {name}: vsetune has a {kind} of this name; choose another", kind=kind, name=name
+        )

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from vsetune.config.spec.base import Name, Seed
-from vsetune.records import messages
+from vsetune.errors import Problem
 from vsetune.storage.addresses import has_controls
 
 AttemptStatus = Literal["running", "finished", "pruned", "failed", "killed"]
@@ -68,7 +68,7 @@ def is_inside(name: Any) -> bool:
 
 def _inside(name: str) -> str:
     if not is_inside(name):
-        raise ValueError(messages.NO_FILE_INSIDE())
+        raise ValueError(Problem.of("VSE-R023", "need the name of a file below the study's folder"))
     return name
 
 
@@ -77,14 +77,14 @@ def _json(value: Any) -> Any:
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _json(inner)
     if isinstance(value, int) and abs(value) >= 2**63:
-        raise ValueError(messages.INTEGER_TOO_LARGE())
+        raise ValueError(Problem.of("VSE-R025", "need an integer of at most 63 bits"))
     return value
 
 
 def _tags(tags: Mapping[str, str]) -> Mapping[str, str]:
     for name, value in tags.items():
         if name.startswith(PLUGIN_TAG) and not re.fullmatch(_HASH, value):
-            raise ValueError(messages.NO_HASH(tag=name))
+            raise ValueError(Problem.of("VSE-R026", "{tag}: need a hash in hexadecimal digits", tag=name))
     return tags
 
 

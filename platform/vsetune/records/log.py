@@ -27,8 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from vsetune.errors import DataError, StorageError
-from vsetune.records import messages
+from vsetune.errors import DataError, Problem, StorageError
 from vsetune.records.background import Repeated
 from vsetune.records.events import Event, from_texts, to_texts
 from vsetune.storage.addresses import join
@@ -85,7 +84,11 @@ def lines_of(file: Path, offset: int = 0, *, number: int | None = None, strict: 
                     return
                 if line is None or (expected is not None and line.number != expected):
                     if strict:
-                        raise DataError(messages.LOG_DAMAGED(log=file, byte=offset, study=file.parent.name))
+                        raise DataError(
+                            "VSE-R001", "{log}: damaged at byte {byte:,}; put back a copy of the study's folder, or "
+                            "bring the lines from its MLflow (vsetune tracking import --tracking-uri URI {study})",
+                            log=file, byte=offset, study=file.parent.name,
+                        )
                     _tell_damage(file, offset)
                 offset += len(raw)
                 if line is not None:
@@ -100,8 +103,10 @@ def lines_of(file: Path, offset: int = 0, *, number: int | None = None, strict: 
 @cache
 def _tell_damage(file: Path, offset: int) -> None:
     """Once in a process, however often the log is read."""
-    _log.warning("what stands there is left out: %s", messages.LOG_DAMAGED(
-        log=file, byte=offset, study=file.parent.name
+    _log.warning("what stands there is left out: %s", Problem.of(
+        "VSE-R001", "{log}: damaged at byte {byte:,}; put back a copy of the study's folder, or bring the lines from "
+        "its MLflow (vsetune tracking import --tracking-uri URI {study})", log=file, byte=offset,
+        study=file.parent.name,
     ))
 
 
@@ -113,9 +118,10 @@ def name_of_log(file: Path) -> str:
 
 def cannot_write(path: Path, error: OSError) -> StorageError:
     """The error for a file or folder of a home that the disk refuses."""
-    return StorageError(messages.CANNOT_WRITE(
-        file=path, reason=error.strerror or error, variable=home_variable()
-    ))
+    return StorageError(
+        "VSE-R007", "{file}: cannot be written ({reason}); free space, correct its rights, or set {variable} to "
+        "another folder", file=path, reason=error.strerror or error, variable=home_variable(),
+    )
 
 
 class LogWriter:
@@ -253,7 +259,10 @@ class _Sender:
         if self._steps.refusal is not None:
             raise self._steps.refusal
         if self.sent < wanted:
-            raise self._steps.outage or StorageError(messages.LOG_NOT_SENT(log=self._url, seconds=within_s))
+            raise self._steps.outage or StorageError(
+                "VSE-R005", "{log}: the server took nothing for {seconds:g} s; check the server", log=self._url,
+                seconds=within_s,
+            )
 
     def after(self, do: Callable[[], None]) -> None:
         self._afterwards.append((self.end, do))
@@ -292,7 +301,10 @@ class _Sender:
         except ObjectChanged as error:
             there = find(address, most=_LARGEST_OBJECT)
             if there is None or not there[0] or not content.startswith(there[0]):
-                raise Overtaken(messages.LOG_OVERTAKEN(log=self._url)) from error
+                raise Overtaken(
+                    "VSE-R004", "{log}: another driver has added to the log of this study; this process stops",
+                    log=self._url,
+                ) from error
             content = there[0]  # this driver's own: the answer to it was lost, and the log has grown since
         self._objects += 1
         self.sent += len(content)
@@ -323,7 +335,10 @@ def bring_up_to_date(path: Path, url: str, *, checks: bool = True) -> tuple[int,
         end, crc = note["bytes"], note["crc"]
         for name, found in zip(new, pool.map(lambda each: find(each, most=_LARGEST_OBJECT), new), strict=True):
             if found is None:
-                raise StorageError(messages.OBJECT_REMOVED(object=name))
+                raise StorageError(
+                    "VSE-R006", "{object}: was removed while it was read; put it back, or restore the bucket",
+                    object=name,
+                )
             stream.seek(end)
             here = stream.read(len(found[0]))
             if here != found[0]:

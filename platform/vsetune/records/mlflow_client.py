@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from vsetune.errors import StorageError, UnusableStore, UsageError, VsetuneError, one_line
-from vsetune.records import messages
 from vsetune.storage.addresses import masked, shown_url
 from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import home, remote_home
@@ -77,9 +76,14 @@ def require_uri(uri: str) -> None:
     """UnusableStore for text that is not a tracking URI, or for a SQLite file with options."""
     if "://" not in uri and uri != "databricks":
         instead = f"{SQLITE}{Path(uri).absolute() / 'mlflow.db'}"
-        raise UnusableStore(messages.NO_TRACKING_URI(uri=shown_url(uri), instead=instead))
+        raise UnusableStore(
+            "VSE-R032", "tracking uri {uri}: not a URI (plain folders are MLflow's deprecated file store); use "
+            "{instead} or the address of an MLflow server", uri=shown_url(uri), instead=instead,
+        )
     if uri.startswith(SQLITE) and "?" in uri:
-        raise UnusableStore(messages.SQLITE_OPTIONS(uri=shown_url(uri)))
+        raise UnusableStore(
+            "VSE-R033", "tracking uri {uri}: options of SQLite files are not taken; remove ?...", uri=shown_url(uri)
+        )
 
 
 def artifact_location(uri: str, experiment: str) -> str | None:
@@ -124,19 +128,29 @@ def opening(uri: str) -> Iterator[None]:
     except StorageError as error:
         cause = error.__cause__
         if isinstance(cause, _NO_FOLDER):
-            raise UnusableStore(messages.STORE_UNUSABLE(uri=shown, reason=_gist(cause))) from error
+            raise UnusableStore(
+                "VSE-R031", "tracking uri {uri}: opens no store ({reason})", uri=shown, reason=_gist(cause)
+            ) from error
         if not isinstance(cause, Exception) or not _forbids(cause):
             raise
-        raise UnusableStore(messages.STORE_FORBIDS(uri=shown, reason=_gist(cause))) from error
+        raise UnusableStore(
+            "VSE-R030", "tracking uri {uri}: forbidden ({reason}); check user, password and database", uri=shown,
+            reason=_gist(cause),
+        ) from error
     except (UsageError, ImportError) as error:
         package = _missing_package(error)
         if package is None:
             reason = error if isinstance(error, UsageError) else one_line(masked(str(error)))
-            raise UnusableStore(messages.STORE_UNUSABLE(uri=shown, reason=reason)) from error
+            raise UnusableStore(
+                "VSE-R031", "tracking uri {uri}: opens no store ({reason})", uri=shown, reason=reason
+            ) from error
         install = "run: pip install 'vsetune[postgres]'" if package.startswith("psycopg") else (
             "install it, or name another driver in the address, as in mysql+pymysql://"
         )
-        raise UnusableStore(messages.DRIVER_MISSING(uri=shown, package=package, install=install)) from error
+        raise UnusableStore(
+            "VSE-R034", "tracking uri {uri}: needs the package {package}, which is not installed; {install}", uri=shown,
+            package=package, install=install,
+        ) from error
 
 
 def log_in_batches(
@@ -173,14 +187,16 @@ def in_one_line(uri: str, doing: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, MlflowException) and error.error_code in _REFUSALS:
             raise UsageError(
-                messages.STORE_REFUSES(store=shown_url(uri), doing=doing, reason=one_line(masked(str(error))))
+                "VSE-R028", "tracking store {store}: cannot {doing}: refused ({reason}); look at it in the MLflow UI",
+                store=shown_url(uri), doing=doing, reason=one_line(masked(str(error))),
             ) from error
         if not isinstance(error, OSError) and type(error).__module__.split(".")[0] not in _CARRIERS:
             raise
         nowhere = isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
         also = f", in {tempfile.gettempdir()} too" if nowhere else ""  # where MLflow first writes files that it stores
         raise StorageError(
-            messages.STORE_AWAY(store=shown_url(uri), doing=doing, reason=_gist(error), also=also)
+            "VSE-R027", "tracking store {store}: cannot {doing} ({reason}); check free space{also}, permissions and "
+            "the server, then repeat", store=shown_url(uri), doing=doing, reason=_gist(error), also=also,
         ) from error
 
 
@@ -218,9 +234,10 @@ def _probe(uri: str) -> None:
             uri=shown_url(uri), reason=error.args[0],
         ) from error
     except OSError as error:
-        raise StorageError(messages.STORE_UNREACHABLE(
-            uri=shown_url(uri), host=parts.hostname, port=port, reason=error.strerror or error
-        )) from error
+        raise StorageError(
+            "VSE-R029", "tracking uri {uri}: cannot reach {host}:{port} ({reason}); start the MLflow server there, or "
+            "set tracking.uri", uri=shown_url(uri), host=parts.hostname, port=port, reason=error.strerror or error,
+        ) from error
     if is_database(uri):
         from sqlalchemy import create_engine
 
@@ -270,9 +287,11 @@ def experiment_of(client: MlflowClient, uri: str, name: str, *, kind: str, note:
 def require_active(uri: str, experiment: Experiment) -> Experiment:
     """The experiment. UsageError for a deleted one."""
     if experiment.lifecycle_stage != "active":
-        raise UsageError(messages.EXPERIMENT_DELETED(
-            store=shown_url(uri), experiment=experiment.name, number=experiment.experiment_id
-        ))
+        raise UsageError(
+            "VSE-R041", "{store}: the experiment {experiment} is deleted; remove it with `mlflow gc`, or restore it "
+            "with `mlflow experiments restore --experiment-id {number}`", store=shown_url(uri),
+            experiment=experiment.name, number=experiment.experiment_id,
+        )
     return experiment
 
 

@@ -34,7 +34,6 @@ from mlflow import MlflowClient
 from mlflow.entities import Experiment, Metric, Run, ViewType
 
 from vsetune.errors import StorageError, StudyConflict, UsageError
-from vsetune.records import messages
 from vsetune.records.events import (
     SYSTEM,
     Begun,
@@ -470,7 +469,7 @@ class MlflowExport:
     def _run_of(self, name: str) -> str:
         run = self._of(name).run
         if run is None:
-            raise UsageError(messages.RUN_MISSING(attempt=name))
+            raise UsageError("VSE-R037", "attempt {attempt}: has no run in MLflow; was it deleted there?", attempt=name)
         return str(run.info.run_id)
 
     def _last_step(self, run_id: str) -> int:
@@ -557,9 +556,10 @@ def _require_no_copy(uri: str, experiment: Experiment) -> None:
     if not uri.startswith(SQLITE) or wanted is None or not known.startswith("file:"):
         return
     if _path_of(known).resolve() != _path_of(wanted).resolve():
-        raise StudyConflict(messages.STORE_COPIED(
-            study=experiment.name, store=shown_url(uri), folder=_path_of(known)
-        ))
+        raise StudyConflict(
+            "VSE-R043", "study {study}: {store} is a copy, whose files are in {folder}; remove it, and make it anew "
+            "with vsetune tracking flush {study}", study=experiment.name, store=shown_url(uri), folder=_path_of(known),
+        )
 
 
 def _path_of(file_uri: str) -> Path:

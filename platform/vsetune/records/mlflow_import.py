@@ -9,7 +9,6 @@ from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run
 
 from vsetune.errors import DataError, UsageError, one_line
-from vsetune.records import messages
 from vsetune.records.events import (
     Opened,
     is_inside,
@@ -38,7 +37,9 @@ def bring_study(study: str, uri: str) -> tuple[str, int]:
             folder.mkdir()
             parent = next((run for run in runs if run.data.tags.get(KIND) == "study"), None)
             if parent is None:
-                raise DataError(messages.STUDY_RUN_MISSING(study=study, store=shown_url(uri)))
+                raise DataError(
+                    "VSE-R036", "study {study}: has no run of its own in {store}", study=study, store=shown_url(uri)
+                )
             if any(each.path == LOG_FILE for each in client.list_artifacts(parent.info.run_id)):
                 client.download_artifacts(parent.info.run_id, LOG_FILE, str(folder))
             else:
@@ -66,7 +67,9 @@ def _experiment(client: MlflowClient, study: str, store: str) -> Experiment:
     own = log_id(opened) if isinstance(opened, Opened) else None
     ours = [each for each in found.values() if each.tags.get(LOG) == own] or [*found.values()]
     if not ours:
-        raise UsageError(messages.NOT_IN_STORE(study=study, store=store))
+        raise UsageError(
+            "VSE-R035", "study {study}: is not in {store}; check the name and --tracking-uri", study=study, store=store
+        )
     if len(ours) > 1:
         listed = ", ".join(f"{each.name} ({each.experiment_id})" for each in ours)
         raise UsageError(
@@ -81,7 +84,10 @@ def _bring_weights(client: MlflowClient, run: Run, folder: Path) -> None:
     if trial is None or run.data.tags.get("status") not in ("finished", "pruned"):
         return
     if not is_inside(trial) or "/" in trial:
-        raise DataError(messages.TRIAL_NAME(run=run.info.run_id, got=one_line(trial)))
+        raise DataError(
+            "VSE-R039", "run {run}: trial: got {got}, need the name of a trial", run=run.info.run_id,
+            got=one_line(trial),
+        )
     if any(each.path == _WEIGHTS for each in client.list_artifacts(run.info.run_id)):
         place = folder / "trials" / trial
         place.mkdir(parents=True, exist_ok=True)

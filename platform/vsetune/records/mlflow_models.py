@@ -13,7 +13,6 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types.schema import Array, ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
 from vsetune.errors import UsageError
-from vsetune.records import messages
 from vsetune.records.events import AttemptRecord
 from vsetune.records.mlflow_client import in_one_line, open_client
 from vsetune.records.mlflow_descriptions import attempt_params
@@ -77,7 +76,10 @@ class MlflowModels:
         """(experiment, run) of an attempt."""
         experiment, runs = self._studies.in_mlflow(record.start.study)
         if experiment is None or record.attempt_id not in runs:
-            raise UsageError(messages.RUN_NOT_EXPORTED(attempt=record.attempt_id, study=record.start.study))
+            raise UsageError(
+                "VSE-R038", "attempt {attempt}: MLflow does not have it yet; export its study with vsetune tracking "
+                "flush {study}", attempt=record.attempt_id, study=record.start.study,
+            )
         return experiment, runs[record.attempt_id]
 
 

@@ -27,8 +27,7 @@ from typing import IO, Annotated, Any, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from vsetune.config.spec.base import Name
-from vsetune.errors import DataError, StorageError, StudyConflict, UsageError, VsetuneError, one_line
-from vsetune.records import messages
+from vsetune.errors import DataError, Problem, StorageError, StudyConflict, UsageError, VsetuneError, one_line
 from vsetune.records.events import Event, Opened, StudyRecord, is_inside
 from vsetune.records.log import LOG_FILE, Line, LogWriter, cannot_write, lines_of
 from vsetune.records.studies import folder_of_study
@@ -64,7 +63,7 @@ def _is_carried(name: str) -> bool:
 
 def _require_carried(name: str) -> str:
     if not _is_carried(name):
-        raise ValueError(messages.NO_FILE_OF_A_STUDY())
+        raise ValueError(Problem.of("VSE-R024", "need the name of a file that exports contain"))
     return name
 
 
@@ -94,7 +93,7 @@ def export_study(study: str, place: Path) -> int:
     UsageError when the place exists already; StorageError when it cannot be written. The study may be running.
     """
     if place.exists():
-        raise UsageError(messages.PLACE_TAKEN(place=place))
+        raise UsageError("VSE-R019", "{place}: exists already; name another place, or remove it", place=place)
     folder = folder_of_study(study)
     files = sorted(
         path for path in folder.rglob("*")
@@ -136,7 +135,10 @@ def import_study(place: Path) -> tuple[str, int]:
         make_folder(folder.parent)
         wanted, free = sum(facts.size for facts in files.values()), shutil.disk_usage(folder.parent).free
         if wanted > free:
-            raise StorageError(messages.NO_SPACE(place=place, need=wanted, folder=folder.parent, free=free))
+            raise StorageError(
+                "VSE-R018", "{place}: needs {need:,} bytes, {folder} has {free:,} free; free space", place=place,
+                need=wanted, folder=folder.parent, free=free,
+            )
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".arriving-") as made:
             arriving = Path(made) / FILES  # in a folder of its own, so that it is not taken for a study
             for name, facts in files.items():
@@ -151,10 +153,14 @@ def _place(arriving: Path, folder: Path, names: list[str]) -> int:
     try:
         lock = take_lock(folder / LOCK_FILE, wait_s=0)
     except BlockingIOError:
-        raise StudyConflict(messages.STUDY_RUNS(study=folder.name)) from None
+        raise StudyConflict(
+            "VSE-R010", "study {study}: another process is running it; wait for it or stop it", study=folder.name
+        ) from None
     with lock:
         if is_led(folder):
-            raise StudyConflict(messages.STUDY_RUNS(study=folder.name))
+            raise StudyConflict(
+                "VSE-R010", "study {study}: another process is running it; wait for it or stop it", study=folder.name
+            )
         mended = _mend_log(folder, arriving)
         writer = LogWriter(folder, remote_place(folder))
         try:
@@ -214,7 +220,10 @@ def _mend_log(folder: Path, arriving: Path) -> int:
 
 def _require_same(mine: Line, other: Line, folder: Path) -> None:
     if mine[1:4] != other[1:4] and _at_home(mine.event()) != _at_home(other.event()):
-        raise StudyConflict(messages.STUDY_FORKED(study=folder.name, folder=folder))
+        raise StudyConflict(
+            "VSE-R013", "study {study}: this home has another study of this name, or one that has gone on at both "
+            "places; move {folder} away, then import again", study=folder.name, folder=folder,
+        )
 
 
 def _first_new(folder: Path, arriving: Path) -> int | None:
@@ -257,7 +266,11 @@ class _Export:
             raise _no_export(self._place, HEADER, error) from error
         if isinstance(plain, dict) and plain.get("format") != FORMAT:
             got = one_line(plain.get("format"))
-            raise DataError(messages.EXPORT_OF_OTHER_FORMAT(place=self._place, got=got, known=FORMAT))
+            raise DataError(
+                "VSE-R015", "{place}: has format {got}, this vsetune reads {known}; import studies of earlier versions "
+                "from their MLflow store (vsetune tracking import --tracking-uri URI STUDY)", place=self._place,
+                got=got, known=FORMAT,
+            )
         try:
             header = _Header.model_validate(plain)
         except ValidationError as error:
@@ -269,7 +282,10 @@ class _Export:
             raise _no_export(self._place, f"{HEADER}: files", reason)
         size, unpacked = self._place.stat().st_size, sum(facts.size for facts in header.files.values())
         if self._archive is not None and unpacked > max(_MOST_UNPACKED, _MOST_TIMES * size):
-            raise DataError(messages.EXPORT_TOO_LARGE(place=self._place, size=size, unpacked=unpacked))
+            raise DataError(
+                "VSE-R017", "{place}: has {size:,} bytes and unpacks to {unpacked:,}; export the study again",
+                place=self._place, size=size, unpacked=unpacked,
+            )
         return header.study, header.files
 
     def bring(self, name: str, path: Path, facts: _Facts) -> None:
@@ -307,7 +323,10 @@ class _Export:
         return path.open("rb")
 
     def _damaged(self, file: str, reason: object) -> DataError:
-        return DataError(messages.EXPORT_DAMAGED(place=self._place, file=file, reason=one_line(reason)))
+        return DataError(
+            "VSE-R016", "{place}: {file}: {reason}; export the study again", place=self._place, file=file,
+            reason=one_line(reason),
+        )
 
 
 def _made(path: Path) -> IO[bytes]:
@@ -316,7 +335,10 @@ def _made(path: Path) -> IO[bytes]:
 
 
 def _no_export(place: Path, file: str, reason: object) -> DataError:
-    return DataError(messages.NO_EXPORT(place=place, file=file, reason=one_line(reason)))
+    return DataError(
+        "VSE-R014", "{place}: no export of a study ({file}: {reason}); name a file that `vsetune tracking export` "
+        "wrote", place=place, file=file, reason=one_line(reason),
+    )
 
 
 @contextmanager
@@ -332,7 +354,10 @@ def _opened(place: Path) -> Iterator[_Export]:
         raise _no_export(place, "archive", getattr(error, "strerror", None) or error) from error
     with archive:
         if len(archive.namelist()) != len(set(archive.namelist())):
-            raise DataError(messages.EXPORT_DAMAGED(place=place, file="archive", reason="names a file twice"))
+            raise DataError(
+                "VSE-R016", "{place}: {file}: {reason}; export the study again", place=place, file="archive",
+                reason="names a file twice",
+            )
         yield _Export(place, archive)
 
 
@@ -354,18 +379,25 @@ def require_sound_log(log: Path, study: str, *, where: str) -> None:
             _require_of_study(event, study, history.record)
             history.add(event)
     except DataError as error:
-        raise DataError(messages.LINE_NOT_SOUND(log=place, line=number + 1, reason="is damaged")) from error
+        raise DataError(
+            "VSE-R021", "{log}: line {line}: {reason}; export the study again", log=place, line=number + 1,
+            reason="is damaged",
+        ) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"] if part != "[key]")
         got = one_line(repr(first["input"]), most=60)
         raise DataError(
-            messages.VALUE_NOT_SOUND(log=place, line=number, key=one_line(key), reason=one_line(first["msg"]), got=got)
+            "VSE-R022", "{log}: line {line}: {key}: {reason} (got {got}); export the study again", log=place,
+            line=number, key=one_line(key), reason=one_line(first["msg"]), got=got,
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, VsetuneError) as error:
-        raise DataError(messages.LINE_NOT_SOUND(log=place, line=max(number, 0), reason=one_line(error))) from error
+        raise DataError(
+            "VSE-R021", "{log}: line {line}: {reason}; export the study again", log=place, line=max(number, 0),
+            reason=one_line(error),
+        ) from error
     if number < 0:
-        raise DataError(messages.LOG_NOT_SOUND(log=place, reason="is empty"))
+        raise DataError("VSE-R020", "{log}: {reason}; export the study again", log=place, reason="is empty")
 
 
 def _require_short_lines(log: Path, place: str) -> None:
@@ -374,7 +406,7 @@ def _require_short_lines(log: Path, place: str) -> None:
         while part := stream.readline(_LONGEST_LINE):
             if len(part) == _LONGEST_LINE:
                 reason = f"has a line of more than {_LONGEST_LINE:,} bytes"
-                raise DataError(messages.LOG_NOT_SOUND(log=place, reason=reason))
+                raise DataError("VSE-R020", "{log}: {reason}; export the study again", log=place, reason=reason)
 
 
 def _require_of_study(event: Event, study: str, known: StudyRecord | None) -> None:

@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeVar
 
 from vsetune.config.spec.base import did_you_mean
 from vsetune.errors import DataError, UsageError, VsetuneError
-from vsetune.records import messages
 from vsetune.records.events import (
     AttemptRecord,
     Drawn,
@@ -271,7 +270,11 @@ class Studies:
                 _tell_lost(study, str(error))
             known.end = line.end
         if history.record is None and known.end:
-            raise DataError(messages.LOG_DAMAGED(log=path, byte=0, study=study))
+            raise DataError(
+                "VSE-R001", "{log}: damaged at byte {byte:,}; put back a copy of the study's folder, or bring the "
+                "lines from its MLflow (vsetune tracking import --tracking-uri URI {study})", log=path, byte=0,
+                study=study,
+            )
         if known.end - begin > _WORTH_A_SNAPSHOT:
             write_snapshot(folder, known)
         return history
@@ -334,9 +337,10 @@ def unknown_study(name: str, known: Sequence[str]) -> UsageError:
     """The error for a study that is not in the home. known: the studies of the home."""
     first, rest = sorted(known)[:10], len(known) - 10
     listed = (", ".join(first) or "none") + (f" and {rest} more" if rest > 0 else "")
-    return UsageError(messages.STUDY_UNKNOWN(
-        study=name, home=remote_home() or home(), known=listed, hint=did_you_mean(name, known)
-    ))
+    return UsageError(
+        "VSE-R008", "study {study}: not in {home}, which has: {known}; {hint}check the name and VSETUNE_HOME",
+        study=name, home=remote_home() or home(), known=listed, hint=did_you_mean(name, known),
+    )
 
 
 def _study_of(name: str) -> str:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from vsetune.errors import DataError, StorageError, UsageError, one_line
-from vsetune.records import messages
 from vsetune.records.events import (
     FORMAT,
     AttemptRecord,
@@ -98,9 +97,16 @@ class StudyHistory:
             else:
                 self.add(line.event())
         except (KeyError, TypeError) as error:
-            raise StorageError(messages.EVENT_OF_NEWER_VERSION(line=line.number, kind=line.kind)) from error
+            raise StorageError(
+                "VSE-R003", "the log's line {line} ({kind}) is of a newer vsetune; install that version or a later one",
+                line=line.number, kind=line.kind,
+            ) from error
         except (ValueError, AttributeError, RecursionError) as error:
-            raise DataError(messages.LINE_DAMAGED(line=line.number, reason=one_line(error))) from error
+            raise DataError(
+                "VSE-R480", "the log's line {line} is not as vsetune wrote it ({reason}); put back a copy of the "
+                "study's folder, or bring the lines from its MLflow (vsetune tracking import --tracking-uri URI STUDY)",
+                line=line.number, reason=one_line(error),
+            ) from error
 
     def add(self, event: Event) -> None:
         """Add an event. StorageError for the log of a newer version, NotBegun for an attempt that has not begun."""
@@ -152,7 +158,8 @@ class StudyHistory:
     def _opened(self, event: Opened) -> None:
         if event.format > FORMAT:
             raise StorageError(
-                messages.LOG_OF_NEWER_VERSION(got=event.format, known=FORMAT)
+                "VSE-R002", "the log has format {got}, this vsetune reads {known}; install the version that wrote it, "
+                "or a later one", got=event.format, known=FORMAT,
             )
         self.began = self.began or event.at
         self.record, self.status = event.record, None
@@ -174,7 +181,7 @@ class StudyHistory:
 
     def _attempt(self, name: str) -> ReadAttempt:
         if name not in self.read_attempts:
-            raise NotBegun(messages.ATTEMPT_UNKNOWN(attempt=name))
+            raise NotBegun("VSE-R009", "attempt {attempt}: has not begun", attempt=name)
         return self.read_attempts[name]
 
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vsetune.errors import StudyConflict
-from vsetune.records import messages
 from vsetune.records.log import cannot_write
 from vsetune.storage.addresses import join
 from vsetune.storage.lease import Lease, holder_of
@@ -33,7 +32,9 @@ def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -
         folder.mkdir(parents=True, exist_ok=True)
         lock = take_lock(folder / LOCK_FILE, wait_s=_LOOK_S)
     except BlockingIOError:
-        raise StudyConflict(messages.STUDY_RUNS(study=folder.name)) from None
+        raise StudyConflict(
+            "VSE-R010", "study {study}: another process is running it; wait for it or stop it", study=folder.name
+        ) from None
     except OSError as error:
         raise cannot_write(folder, error) from error
     with lock:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vsetune.errors import StudyConflict
-from vsetune.records import messages
 from vsetune.records.events import (
     FIRST_REPEATS,
     PLUGIN_TAG,
@@ -124,11 +123,14 @@ def require_same_study(known: StudyRecord, record: StudyRecord, *, resume: bool)
     if known.fingerprint != record.fingerprint or repeats_of(record) < repeats_of(known):
         changes = _changes(known, record)
         shown = ", ".join(changes[:_SHOWN]) + (f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else "")
-        raise StudyConflict(messages.STUDY_CHANGED(
-            study=record.name, changes=shown or f"fingerprint {known.fingerprint}"
-        ))
+        raise StudyConflict(
+            "VSE-R012", "study {study}: exists with another configuration ({changes}); give the changed study another "
+            "name, or undo the change", study=record.name, changes=shown or f"fingerprint {known.fingerprint}",
+        )
     if not resume:
-        raise StudyConflict(messages.STUDY_EXISTS(study=record.name))
+        raise StudyConflict(
+            "VSE-R011", "study {study}: exists already with this file; continue it with --resume", study=record.name
+        )
 
 
 def repeats_of(record: StudyRecord) -> int:

@@ -21,7 +21,6 @@ from vsetune.metrics.efficiency import (
 from vsetune.metrics.repeated_searches import FEWEST_REPEATS, spread
 from vsetune.metrics.seed_statistics import curve_noise, epochs_over_seeds, mean_interval, noise_tolerance, still_rises
 from vsetune.records.events import SEARCH_VALUE, AttemptRecord, was_cut_short
-from vsetune.report import messages
 from vsetune.report.comparing import answered, bounds, collapse_of, collapsed_seeds, comparison_of
 from vsetune.report.pareto_front import pareto_front
 from vsetune.report.rows import Bounds, Collapse, Cost, Leaderboard, Pick, Row, best_pick
@@ -63,14 +62,19 @@ def build(
     `not_comparable` gives the reason. Raises UsageError without attempts or for a baseline that was not run.
     """
     if not attempts:
-        raise UsageError(messages.NO_ATTEMPTS(where="this study"))
+        raise UsageError(
+            "VSE-B001", "leaderboard: {where} has no attempts yet; wait for its first validation", where="this study"
+        )
     cells: dict[tuple[str, str], defaultdict[str, list[Trial]]] = {}
     for trial in trials_of(attempts):
         start = trial[-1].start
         cells.setdefault((dataset_of(trial[-1]), start.network), defaultdict(list))[start.loss].append(trial)
     losses = sorted({loss for group in cells.values() for loss in group})
     if baseline not in losses:
-        raise UsageError(messages.BASELINE_NOT_RUN(baseline=baseline, losses=", ".join(losses)))
+        raise UsageError(
+            "VSE-B002", "leaderboard: baseline {baseline} was not run; need one of {losses}", baseline=baseline,
+            losses=", ".join(losses),
+        )
     rows = [
         row for (dataset, _), group in cells.items()
         for row in group_rows(dataset, group, baseline, target_share=target_share)
@@ -104,7 +108,10 @@ def group_rows(
     rows = [_levelled(row, row.noise if row.not_comparable else max(noises, default=None)) for row in rows]
     fitting = [row for row in rows if row.not_comparable is None and row.seeds and row.is_trained]
     if fitting and any(row.is_baseline and not row.is_trained for row in rows):
-        raise UsageError(messages.UNTRAINED_BASELINE(baseline=baseline))
+        raise UsageError(
+            "VSE-B024", "baseline: {baseline} is trained for 0 epochs, so nothing can be compared with it; name a loss "
+            "that is trained", baseline=baseline,
+        )
     baseline_row = next((row for row in fitting if row.is_baseline), None)
     collapse = None if baseline_row is None else collapse_of(baseline_row, fitting)
     best = max((seed.best_m_recall for row in fitting for seed in row.headline), default=0.0)

@@ -11,7 +11,6 @@ import numpy as np
 from vsetune.errors import Problem
 from vsetune.metrics.image_intervals import ImageHits, interval_with_images
 from vsetune.metrics.seed_statistics import Floats
-from vsetune.report import messages
 from vsetune.report.comparing import Unit, bounds, compared_units
 from vsetune.report.rows import Bounds, Row
 
@@ -73,7 +72,7 @@ def with_images(rows: Sequence[Row], hits: Hits) -> list[ImageRow]:
     problems = {row.loss: _problems(row, hits) for row in rows}
     usable = {
         row.loss for row in rows
-        if all(problem.code != messages.OTHER_BEST_WEIGHTS.code for problem in problems[row.loss])
+        if all(problem.code != "VSE-B026" for problem in problems[row.loss])
     }
     baseline = next((row for row in rows if row.is_baseline), None)
     found = []
@@ -100,9 +99,17 @@ def _problems(row: Row, hits: Hits) -> list[Problem]:
         if distance > _EQUAL:
             most = max(_ROUNDING, 100 / len(hits[seed.trial].captions))
             if distance > most:
-                found.append(messages.OTHER_BEST_WEIGHTS(trial=seed.trial, got=got, recorded=seed.best_m_recall))
+                found.append(Problem.of(
+                    "VSE-B026", "{trial}: its best weights have M-Recall {got:.6f} here, {recorded:.6f} is recorded: "
+                    "they are not those of its best validation, so its row has no interval over images; put that file "
+                    "back, or train the trial again", trial=seed.trial, got=got, recorded=seed.best_m_recall,
+                ))
             else:
-                found.append(messages.SCORED_OTHERWISE(trial=seed.trial, got=got, recorded=seed.best_m_recall))
+                found.append(Problem.of(
+                    "VSE-B025", "{trial}: its best weights have M-Recall {got:.6f} here, {recorded:.6f} is recorded: "
+                    "another device rounds otherwise, and moves single hits", trial=seed.trial, got=got,
+                    recorded=seed.best_m_recall,
+                ))
     return found
 
 

@@ -11,7 +11,6 @@ from vsetune.errors import UsageError
 from vsetune.metrics.efficiency import TARGET_SHARE
 from vsetune.records.events import AttemptRecord, StudyRecord
 from vsetune.records.studies import Studies
-from vsetune.report import messages
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts, build_many
 from vsetune.report.page import Live, to_html, to_update
@@ -122,7 +121,10 @@ class LiveBoard:
             return self._completed(board, records)
         named = [StudyAttempts(study, own[study], of_study) for study, of_study in attempts.items()]
         if not any(attempts.values()):
-            raise UsageError(messages.NO_ATTEMPTS(where="this store"))
+            raise UsageError(
+                "VSE-B001", "leaderboard: {where} has no attempts yet; wait for its first validation",
+                where="this store",
+            )
         found = build_many(named, baseline=source.baseline, target_share=source.target_share)
         boards = tuple(self._completed(board, records) for board in found.boards)
         return replace(found, boards=boards, notes=(*found.notes, *self._store.left_out.values()))

@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 from vsetune.config.spec.base import did_you_mean
 from vsetune.errors import UsageError
-from vsetune.report import messages
 from vsetune.report.rows import Leaderboard, Row
 
 Quantity = Literal[
@@ -114,7 +113,10 @@ def paper_table(name: str) -> PaperTable:
 def unknown(name: str, known: Sequence[str], kind: str) -> UsageError:
     """The error for a name of a table, or for a word of it, that is not known."""
     hint = did_you_mean(name, known)
-    return UsageError(messages.UNKNOWN_NAME(kind=kind, name=name, hint=hint, known=", ".join(known)))
+    return UsageError(
+        "VSE-B007", "leaderboard table: no {kind} is called {name}; {hint}need one of {known}", kind=kind, name=name,
+        hint=hint, known=", ".join(known),
+    )
 
 
 @cache

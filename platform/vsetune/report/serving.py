@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from vsetune.errors import Problem, StorageError, UsageError
 from vsetune.metrics.efficiency import TARGET_SHARE
 from vsetune.records.studies import Studies
-from vsetune.report import live_board, messages, serving_queries
+from vsetune.report import live_board, serving_queries
 from vsetune.report.live_board import LiveBoard, Source, Told
 from vsetune.report.page_templates import render
 from vsetune.report.serving_queries import Ask, Queries
@@ -268,7 +268,16 @@ def _line(error: BaseException) -> str:
 def _why_silent(host: str, port: int, error: OSError | OverflowError) -> Problem:
     number = getattr(error, "errno", None)
     if number == errno.EADDRINUSE:
-        return messages.PORT_TAKEN(host=host, port=port)
+        return Problem.of(
+            "VSE-B004", "serve: port {port} of {host} is taken; choose another with --port, or --port 0 for any that "
+            "is free", host=host, port=port,
+        )
     if number == errno.EACCES:
-        return messages.PORT_RESERVED(host=host, port=port)
-    return messages.CANNOT_LISTEN(host=host, why=getattr(error, "strerror", None) or error)
+        return Problem.of(
+            "VSE-B005", "serve: port {port} of {host} is reserved for administrators; choose one above 1023 with "
+            "--port", host=host, port=port,
+        )
+    return Problem.of(
+        "VSE-B006", "serve: cannot listen on {host}, {why}; need an address of this machine (--host) and a port from 0 "
+        "to 65535 (--port)", host=host, why=getattr(error, "strerror", None) or error,
+    )

@@ -11,11 +11,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from vsetune.errors import UsageError, VsetuneError
+from vsetune.errors import Problem, UsageError, VsetuneError
 from vsetune.metrics.curves import best_of_curve
 from vsetune.records.events import AttemptRecord
 from vsetune.records.studies import Studies
-from vsetune.report import messages
 from vsetune.report.gallery.retrieval_page import Form, ListedTrial, to_html
 from vsetune.report.gallery.retrieved import Query, Retrieved
 
@@ -37,7 +36,10 @@ def refusal(request: Request) -> Response | None:
     if not size.isdigit():
         return PlainTextResponse("need a Content-Length", HTTPStatus.LENGTH_REQUIRED)
     if int(size) > MOST_MEGABYTES << 20:
-        why = messages.UPLOAD_TOO_LARGE(got=f"{int(size) / 2**20:.0f}", most=MOST_MEGABYTES)
+        why = Problem.of(
+            "VSE-B020", "photograph: got {got} MB, need at most {most} MB", got=f"{int(size) / 2**20:.0f}",
+            most=MOST_MEGABYTES,
+        )
         return PlainTextResponse(why, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     return None
 
@@ -72,7 +74,7 @@ class Queries:
     def _asked(self, trial: str, query: Query) -> Retrieved:
         study = trial.partition("/")[0]
         if study not in self._known():
-            raise UsageError(messages.STUDY_GONE(study=study))
+            raise UsageError("VSE-B003", "study {study}: not in this store any more", study=study)
         return self._ask(trial, query)
 
 
@@ -101,7 +103,7 @@ def form_fields(content_type: str, body: bytes) -> dict[str, str | Upload]:
     """The fields of a `multipart/form-data` request, as browsers send it. UsageError for another body."""
     boundary = _headers(b"Content-Type: " + content_type.encode("latin-1")).get_boundary()
     if not boundary:
-        raise UsageError(messages.NO_FORM())
+        raise UsageError("VSE-B021", "search: got no form, need multipart/form-data with a photograph")
     fields: dict[str, str | Upload] = {}
     for part in (b"\r\n" + body).split(b"\r\n--" + boundary.encode())[1:]:
         head, blank, content = part.partition(b"\r\n\r\n")
@@ -121,12 +123,12 @@ def _form(fields: Mapping[str, Any], listed: Sequence[ListedTrial]) -> Form:
     texts = {name: str(fields.get(name, "")).strip()[:_LONGEST] for name in ("trial", "against", "sentence", "split")}
     top = fields.get("top") or "10"
     if not str(top).isdigit() or not 1 <= int(top) <= _MOST_TOP:
-        raise UsageError(messages.TOP_OUT_OF_RANGE(got=top, most=_MOST_TOP))
+        raise UsageError("VSE-B023", "search: top: got {got}, need 1 to {most}", got=top, most=_MOST_TOP)
     file = fields.get("photograph")
     photograph = file.content if isinstance(file, Upload) else None
     name = file.name if isinstance(file, Upload) else ""
     if isinstance(file, Upload) and not file.content:
-        raise UsageError(messages.NO_PHOTOGRAPH())
+        raise UsageError("VSE-B022", "search: no photograph was chosen; choose or drop one")
     query = Query(texts["sentence"], photograph, name, texts["split"], int(top))
     first = listed[0].name if listed else ""
     return Form(listed, texts["trial"] or first, texts["against"], query, MOST_MEGABYTES)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from vsetune.errors import UsageError
-from vsetune.report import messages, wording
+from vsetune.report import wording
 from vsetune.report.board_notes import FLAGS
 from vsetune.report.many_studies import StudyAttempts, build_many
 from vsetune.report.paper_table import PaperColumn, PaperTable, plain_name, printed_words, unknown
@@ -188,7 +188,10 @@ def renamed(table: PaperTable, names: Mapping[str, str]) -> PaperTable:
         raise unknown(strange[0], sorted(words), f"word of {table.name}")
     for word in table.data:
         if word in names and not plain_name(names[word]):
-            raise UsageError(messages.NAME_WITHOUT_LETTERS(word=word, name=names[word]))
+            raise UsageError(
+                "VSE-B008", "leaderboard table: --as {word}={name}: need a name with letters or digits", word=word,
+                name=names[word],
+            )
 
     def of(mapping: Mapping[str, str]) -> dict[str, str]:
         return {word: names.get(word, ours) for word, ours in mapping.items()}

@@ -28,7 +28,6 @@ from vsetune.config.study.domains import Value
 from vsetune.config.study.study_spec import SearchSpec
 from vsetune.errors import ConfigError, Problem
 from vsetune.metrics.curves import best_of_curve
-from vsetune.search import messages
 from vsetune.search.drawing import CellDrawing
 from vsetune.search.sampling.sampler import Draw, distributions_of
 from vsetune.search.space_gaps import gaps_of
@@ -164,7 +163,11 @@ class ConfigurationSearch:
         last = refused[0]
         values = ", ".join(f"{name} {_shown(value)}" for name, value in last.params.items())
         why = str(last.user_attrs[REFUSED]).removeprefix(f"cell {cell}: ")
-        return DeadEnd(last.number, messages.ALL_REFUSED(cell=cell, which=which, values=values, reason=why))
+        return DeadEnd(last.number, Problem.of(
+            "VSE-E001", "cell {cell}: {which} were refused, the last ({values}) because {reason}; make the search "
+            "range and what the spec accepts agree (`losses check` and `networks check` try values inside ranges)",
+            cell=cell, which=which, values=values, reason=why,
+        ))
 
     def tell(self, cell: str, number: int, outcome: Outcome, *, curve: Sequence[tuple[float, float]]) -> None:
         """Record the outcome of a configuration. curve: (epoch, M-Recall in per cent) of every validation of its trial.
@@ -231,7 +234,10 @@ def _require_same_space(
         try:
             check_distribution_compatibility(there[name], asked[name])
         except ValueError as error:
-            problem = messages.OTHER_SPACE(cell=cell, setting=name, there=there[name], here=asked[name])
+            problem = Problem.of(
+                "VSE-E002", "search: cell {cell}: {setting} was searched as {there}, and would now be as {here}; give "
+                "the study another name", cell=cell, setting=name, there=there[name], here=asked[name],
+            )
             raise ConfigError(problem) from error
 
 

@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from vsetune.errors import ConfigError, DataError, one_line
-from vsetune.storage import messages
 
 _S3 = "s3://"
 _CONTROLS = {"Cc", "Cs", "Zl", "Zp"}
@@ -27,7 +26,9 @@ def is_remote(url: str) -> bool:
     if url.startswith(_S3):
         return True
     if "://" in url or url.startswith("pipe:"):
-        raise DataError(messages.ADDRESS_UNKNOWN(url=one_line(url)))
+        raise DataError(
+            "VSE-O001", "{url}: unknown kind of address, need a local path or s3://bucket/prefix.", url=one_line(url)
+        )
     return False
 
 
@@ -47,10 +48,13 @@ def has_controls(name: str) -> bool:
 def bucket_and_key(url: str) -> tuple[str, str]:
     """Bucket and key of an `s3://` address. DataError when one is missing, or the address contains a password."""
     if shown_url(url) != url:
-        raise DataError(messages.KEYS_IN_ADDRESS(where=shown_url(url)))
+        raise DataError(
+            "VSE-O004", "{where}: keys do not belong in the address; need s3://bucket/prefix, and AWS_ACCESS_KEY_ID "
+            "and AWS_SECRET_ACCESS_KEY, a profile or a role.", where=shown_url(url),
+        )
     bucket, _, key = url.removeprefix(_S3).partition("/")
     if not bucket or not key:
-        raise DataError(messages.ADDRESS_INCOMPLETE(url=url))
+        raise DataError("VSE-O002", "{url}: need s3://bucket/prefix.", url=url)
     return bucket, key
 
 
@@ -119,12 +123,18 @@ def usable_url(text: str, *, where: str) -> str:
     """
     url = _expanded(text, where)
     if _MASKED.search(url):
-        raise ConfigError(messages.PASSWORD_MASKED(where=where, url=shown_url(url), mask=MASK))
+        raise ConfigError(
+            "VSE-O005", "{where}: got {url}, whose password was masked when it was stored; use the study file it came "
+            "from, or write ${{VARIABLE}} in place of {mask}", where=where, url=shown_url(url), mask=MASK,
+        )
     rest = url.partition("://")[2]
     user_info = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[0]
     password = _password_of(url)
     if re.search(r"[@\s]", user_info) or not user_info.endswith(password):
-        raise ConfigError(messages.PASSWORD_AMBIGUOUS(where=where, url=shown_url(url)))
+        raise ConfigError(
+            "VSE-O006", "{where}: got {url}, whose password could end in two places; write @ / ? # and spaces in it as "
+            "in URLs (@ is %40), or all of it as ${{VARIABLE}}", where=where, url=shown_url(url),
+        )
     if password:
         remember(unquote(password), _in_base64(unquote(user_info)))  # the latter as HTTP sends it
     remember(*(unquote_plus(value) for value in re.findall(rf"[?&;]{_SECRET_KEY}=([^&;#]+)", url, re.IGNORECASE)))
@@ -164,7 +174,10 @@ def _expanded(text: str, where: str) -> str:
     def value_of(match: re.Match[str]) -> str:
         value = os.environ.get(match[1])
         if not value:
-            raise ConfigError(messages.VARIABLE_NOT_SET(where=where, found=match[0], variable=match[1]))
+            raise ConfigError(
+                "VSE-O007", "{where}: got {found}, which is not set in the environment; export {variable}", where=where,
+                found=match[0], variable=match[1],
+            )
         return quote(value, safe="") if _must_be_quoted(text, match.start()) else value
 
     return _VARIABLE.sub(value_of, text)

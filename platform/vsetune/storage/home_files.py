@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from vsetune.errors import StorageError
-from vsetune.storage import messages
 from vsetune.storage.addresses import join
 from vsetune.storage.mirror_contents import Piece, StoredFile, bring, fetch
 from vsetune.storage.paths import home, remote_home, remote_place
@@ -67,7 +66,9 @@ def require_usable(prefix: str, *, named: str) -> None:
         try:
             etag = put_bytes(probe, b"1", if_absent=True)
             if look(probe) is None:
-                raise StorageError(messages.WRITES_NOT_SHOWN(url=probe))
+                raise StorageError(
+                    "VSE-O038", "{url}: written, and not there; need a server that shows what was written.", url=probe
+                )
             _require_refused(probe, "If-None-Match", if_absent=True)
             _require_refused(probe, "If-Match", if_match='"00000000000000000000000000000000"')
             put_bytes(probe, b"2", if_match=etag)
@@ -83,4 +84,7 @@ def _require_refused(probe: str, header: str, *, if_absent: bool = False, if_mat
         put_bytes(probe, b"3", if_absent=if_absent, if_match=if_match)
     except ObjectChanged:
         return
-    raise StorageError(messages.CONDITIONS_IGNORED(url=probe, header=header))
+    raise StorageError(
+        "VSE-O037", "{url}: the server ignores conditional writes ({header}), so two drivers could not exclude each "
+        "other; need one that knows If-Match and If-None-Match (AWS, seaweedfs, MinIO).", url=probe, header=header,
+    )

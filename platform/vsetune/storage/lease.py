@@ -23,8 +23,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from vsetune.errors import DataError, StorageError, StudyConflict, one_line
-from vsetune.storage import messages
+from vsetune.errors import DataError, Problem, StorageError, StudyConflict, one_line
 from vsetune.storage.s3 import ObjectChanged, ObjectState, find, put_bytes
 
 _log = logging.getLogger(__name__)
@@ -110,7 +109,9 @@ class Lease:
             try:
                 etag = self._write(self._me, state.etag)
             except ObjectChanged as error:
-                raise StudyConflict(messages.LEASE_JUST_TAKEN(name=self._what)) from error
+                raise StudyConflict(
+                    "VSE-O045", "{name}: another process has just started it; wait for it", name=self._what
+                ) from error
             if not holder.is_released:
                 _log.warning("%s: took over from %s, process %s, which is gone", self._what, holder.host, holder.pid)
         self._holds_until = begin + self._me.promised_s - _MARGIN_S
@@ -120,9 +121,11 @@ class Lease:
         age = _age_s(state)
         if holder.may_live(age):
             heard = "unknown when" if age is None else f"{age:.0f} s ago"
-            raise StudyConflict(messages.LEASE_HELD(
-                name=self._what, host=holder.host, pid=holder.pid, heard=heard, promised_s=holder.promised_s,
-            ))
+            raise StudyConflict(
+                "VSE-O044", "{name}: runs on {host} as process {pid}, last heartbeat {heard}; stop it there, or if "
+                "that machine is gone, repeat when its heartbeat is {promised_s:.0f} s old", name=self._what,
+                host=holder.host, pid=holder.pid, heard=heard, promised_s=holder.promised_s,
+            )
 
     def _beats(self) -> None:
         """Renew until the end. An obstacle is logged once, and its end once."""
@@ -162,7 +165,10 @@ class Lease:
                 return put_bytes(self._url, _bytes_of(holder), if_match=state.etag)
             if holder.beat == 0:
                 raise
-            self._lost = messages.LEASE_LOST(name=self._what, host=there.host, pid=there.pid)
+            self._lost = Problem.of(
+                "VSE-O046", "{name}: {host}, process {pid}, has taken it over; this process stops", name=self._what,
+                host=there.host, pid=there.pid,
+            )
             raise LeaseLost(self._lost) from None
 
 
@@ -182,10 +188,12 @@ def _read(url: str) -> tuple[Holder, ObjectState]:
     try:
         found = find(url, most=_MOST_BYTES)
         if found is None:
-            raise StorageError(messages.LEASE_REMOVED(url=url))
+            raise StorageError("VSE-O047", "{url}: the lease was removed while it was used; start again", url=url)
         return Holder(**json.loads(found[0])), found[1]
     except (DataError, ValueError, TypeError, RecursionError) as error:
-        raise StorageError(messages.LEASE_DAMAGED(url=url, reason=one_line(error))) from error
+        raise StorageError(
+            "VSE-O048", "{url}: damaged lease ({reason}); remove it if nothing runs", url=url, reason=one_line(error)
+        ) from error
 
 
 def _age_s(state: ObjectState) -> float | None:

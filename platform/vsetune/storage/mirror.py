@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsetune.errors import DataError, StorageError
-from vsetune.storage import messages
 from vsetune.storage.locks import take_lock
 from vsetune.storage.mirror_contents import Contents, MirrorWriter, Signature, Taken, TakenOver, fetch, read_contents
 from vsetune.storage.whole_files import free_name, make_folder, move_in_place, read_json, write_json
@@ -119,7 +118,10 @@ class Mirror:
         with self._changed:
             self._changed.wait_for(lambda: self._sent >= self._taken or self._is_lost(), within_s)
             if self._sent < self._taken:
-                raise self._trouble or StorageError(messages.NOT_SENT(url=self.url, within_s=within_s))
+                raise self._trouble or StorageError(
+                    "VSE-O039", "{url}: not sent within {within_s:g} s; check the network, then resume.", url=self.url,
+                    within_s=within_s,
+                )
 
     def check(self) -> None:
         """TakenOver when another process has taken over this folder, so that work done here would not count."""
@@ -151,7 +153,10 @@ class Mirror:
         try:
             return take_lock(self._folder.parent / f".{self._folder.name}.lock", wait_s=_LOCK_WAIT_S)
         except OSError as error:
-            raise StorageError(messages.FOLDER_IN_USE(folder=self._folder, reason=error.strerror)) from error
+            raise StorageError(
+                "VSE-O021", "{folder}: another process of this machine works in it ({reason}); repeat when it has "
+                "ended", folder=self._folder, reason=error.strerror,
+            ) from error
 
     def _is_lost(self) -> bool:
         return isinstance(self._trouble, TakenOver)
@@ -197,7 +202,10 @@ class Mirror:
                     files[name] = self._taken_file(name, folder / str(len(files)))
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
-            raise StorageError(messages.COPY_UNWRITABLE(file=folder, reason=error.strerror)) from error
+            raise StorageError(
+                "VSE-O023", "{file}: cannot be written ({reason}); free space, or set VSETUNE_NODE_FOLDER", file=folder,
+                reason=error.strerror,
+            ) from error
         return _Snapshot(files, in_part, folder if folder.exists() else None)
 
     def _taken_file(self, name: str, link: Path) -> Taken:

@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from vsetune.errors import DataError, StorageError, one_line
-from vsetune.storage import messages
 from vsetune.storage.addresses import has_controls, join
 from vsetune.storage.hashes import HashingReader, sha256_hex, sha256_of_file
 from vsetune.storage.s3 import (
@@ -104,7 +103,10 @@ def read_contents(prefix: str) -> Contents:
         content, state = found
         return _parsed(json.loads(content), state.etag)
     except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
-        raise StorageError(messages.CONTENTS_DAMAGED(url=url, reason=one_line(error), prefix=prefix)) from error
+        raise StorageError(
+            "VSE-O041", "{url}: damaged list of files ({reason}); bring back an older version of it, or remove "
+            "{prefix} to start again", url=url, reason=one_line(error), prefix=prefix,
+        ) from error
 
 
 def fetch(prefix: str, folder: Path, wanted: Callable[[str], bool]) -> Contents:
@@ -135,7 +137,10 @@ def bring(prefix: str, stored: StoredFile, path: Path) -> None:
             for block in _blocks(prefix, stored):
                 stream.write(block)
     except OSError as error:
-        raise StorageError(messages.COPY_UNWRITABLE(file=path, reason=error.strerror or error)) from error
+        raise StorageError(
+            "VSE-O023", "{file}: cannot be written ({reason}); free space, or set VSETUNE_NODE_FOLDER", file=path,
+            reason=error.strerror or error,
+        ) from error
 
 
 def _blocks(prefix: str, stored: StoredFile) -> Iterable[bytes]:
@@ -146,14 +151,21 @@ def _blocks(prefix: str, stored: StoredFile) -> Iterable[bytes]:
         try:
             stream, _ = open_object(url)
         except NothingThere as error:
-            raise DamagedObject(messages.PIECE_GONE(url=url, need=piece.size)) from error
+            raise DamagedObject(
+                "VSE-O042", "{url}: gone, need {need:,} bytes; the file it belongs to is lost.", url=url,
+                need=piece.size,
+            ) from error
         with stream:
             reader, there = HashingReader(stream), 0
             while block := reader.read(_AT_ONCE):
                 there += len(block)
                 yield block
         if (there, reader.sha256) != (piece.size, piece.sha256):
-            raise DamagedObject(messages.PIECE_CHANGED(url=url, found=there, need=piece.size))
+            raise DamagedObject(
+                "VSE-O043", "{url}: is not what was written ({found:,} of {need:,} bytes, or another SHA-256); it was "
+                "damaged on the server, bring it back or start what it belongs to again.", url=url, found=there,
+                need=piece.size,
+            )
 
 
 def _is_there(stored: StoredFile, path: Path) -> bool:
@@ -319,7 +331,9 @@ class MirrorWriter:
             there = read_contents(self._prefix)
             if there.writer != self._mark:
                 self._leave_to(there)
-                raise TakenOver(messages.TAKEN_OVER(url=self._prefix)) from error
+                raise TakenOver(
+                    "VSE-O040", "{url}: another process goes on with it; this process stops.", url=self._prefix
+                ) from error
             self.contents = there
             if there.number != new.number:
                 self._put(files)

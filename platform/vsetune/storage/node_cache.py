@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from vsetune.errors import ConfigError, DataError, StorageError, VsetuneError, one_line
-from vsetune.storage import messages, s3
+from vsetune.errors import ConfigError, DataError, Problem, StorageError, VsetuneError, one_line
+from vsetune.storage import s3
 from vsetune.storage.hashes import HashingWriter, sha256_hex, sha256_of_file
 from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import NODE_CACHE_VARIABLE, home, local_path
@@ -52,7 +52,10 @@ class WrongContent(DataError):
 
     @classmethod
     def of(cls, url: str, reason: str) -> WrongContent:
-        return cls(messages.OBJECT_OF_ANOTHER_HASH(url=one_line(url), reason=reason))
+        return cls(Problem.of(
+            "VSE-O032", "{url}: {reason}; half written, or changed since it was ingested: upload it again from the "
+            "data set's folder, or ingest the data set again.", url=one_line(url), reason=reason,
+        ))
 
     @property
     def reason(self) -> str:
@@ -79,7 +82,10 @@ def node_cache() -> NodeCache:
     except ValueError:
         gigabytes = math.nan
     if not 0 <= gigabytes < 1e9:
-        raise ConfigError(messages.CACHE_SIZE(variable=SIZE_VARIABLE, found=one_line(repr(size))))
+        raise ConfigError(
+            "VSE-O025", "{variable}: got {found}, need gigabytes such as 50; 0 reads from S3 every time",
+            variable=SIZE_VARIABLE, found=one_line(repr(size)),
+        )
     return NodeCache(place, round(gigabytes * 1e9))
 
 
@@ -125,7 +131,10 @@ class NodeCache:
         with suppress(OSError):
             if sha256_of_file(path) != sha256:
                 path.unlink(missing_ok=True)
-                raise StorageError(messages.COPY_DAMAGED(file=path, url=url))
+                raise StorageError(
+                    "VSE-O024", "{file}: the copy of {url} on this disk was damaged and is removed; start again.",
+                    file=path, url=url,
+                )
 
     @property
     def _kept(self) -> SealedFiles:

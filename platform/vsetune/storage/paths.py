@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator
 
 from vsetune.errors import ConfigError, Problem
-from vsetune.storage import messages
 from vsetune.storage.addresses import shown_url
 from vsetune.storage.hashes import sha256_hex
 
@@ -67,10 +66,15 @@ def remote_home() -> str | None:
     if not given.startswith(_REMOTE):
         return None
     if shown_url(given) != given:
-        raise ConfigError(messages.KEYS_IN_ADDRESS(where=f"{HOME_VARIABLE}: got {shown_url(given)}"))
+        raise ConfigError(
+            "VSE-O004", "{where}: keys do not belong in the address; need s3://bucket/prefix, and AWS_ACCESS_KEY_ID "
+            "and AWS_SECRET_ACCESS_KEY, a profile or a role.", where=f"{HOME_VARIABLE}: got {shown_url(given)}",
+        )
     names = given.removeprefix(_REMOTE).rstrip("/").split("/")
     if not given.isprintable() or set(given) & set("?# ") or set(names) & {"", ".", ".."}:
-        raise ConfigError(messages.HOME_ADDRESS(variable=HOME_VARIABLE, found=given))
+        raise ConfigError(
+            "VSE-O008", "{variable}: got {found!r}, need s3://bucket/prefix", variable=HOME_VARIABLE, found=given
+        )
     return _REMOTE + "/".join(names)
 
 
@@ -83,7 +87,10 @@ def remote_place(path: Path) -> str | None:
     if remote is None:
         return None
     if not path.is_relative_to(home()):
-        raise ConfigError(messages.OUTSIDE_HOME(path=path, home=home(), remote=remote))
+        raise ConfigError(
+            "VSE-O009", "{path}: is not in {home}, so it has no place in {remote}; need a relative folder", path=path,
+            home=home(), remote=remote,
+        )
     return f"{remote}/{path.relative_to(home()).as_posix()}"
 
 
@@ -131,18 +138,22 @@ def _folder_in(variable: str, default: str) -> Path:
 def usable_path(text: str) -> str:
     """The text if it can be a path or URL; ValueError in one line otherwise. Does not access the disk."""
     if not text.strip():
-        raise ValueError(messages.NO_PATH(found=text))
+        raise ValueError(Problem.of("VSE-O010", "got {found!r}, need a path", found=text))
     if _MISSPELT.match(text) and not text.startswith(_REMOTE):
         raise ValueError(Problem.of(
             "VSE-O470", "got {found!r}, need a path, or an address such as s3://bucket/prefix", found=text[:60]
         ))
     if "\0" in text:
-        raise ValueError(messages.PATH_WITH_NUL(found=text[:60]))
+        raise ValueError(Problem.of(
+            "VSE-O011", "got {found!r} with a NUL character in it, need a path; remove it", found=text[:60]
+        ))
     if not _is_unicode(text):
-        raise ValueError(messages.PATH_NOT_UTF8(found=text[:60]))
+        raise ValueError(Problem.of("VSE-O012", "got {found!r}, need a path in UTF-8", found=text[:60]))
     if len(text.encode()) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_NAME for part in text.split("/")):
-        raise ValueError(messages.PATH_TOO_LONG(
-            characters=len(text), start=text[:40], most=_LONGEST_PATH, most_name=_LONGEST_NAME,
+        raise ValueError(Problem.of(
+            "VSE-O013", "got a path of {characters:,} characters ({start}...), need at most {most:,} bytes, "
+            "{most_name} in each of its names", characters=len(text), start=text[:40], most=_LONGEST_PATH,
+            most_name=_LONGEST_NAME,
         ))
     if "://" not in text:
         expand_user(text)
@@ -152,7 +163,10 @@ def usable_path(text: str) -> str:
 def local_path(text: str) -> str:
     """A path on this machine with its `~` replaced; ValueError in one line for a URL or an impossible path."""
     if "://" in text:
-        raise ValueError(messages.PATH_NOT_LOCAL(found=text, variable=HOME_VARIABLE))
+        raise ValueError(Problem.of(
+            "VSE-O014", "got {found}, need a local or shared folder; results go to object storage by "
+            "{variable}=s3://...", found=text, variable=HOME_VARIABLE,
+        ))
     return expand_user(usable_path(text))
 
 
@@ -162,17 +176,20 @@ def expand_user(text: str) -> str:
         return str(Path(text).expanduser())
     except RuntimeError as error:
         user = text.split("/")[0]
-        raise ValueError(messages.NO_SUCH_USER(path=text, user=user)) from error
+        raise ValueError(Problem.of(
+            "VSE-O015", "{path}: no home folder of {user} on this machine; write the path in full", path=text,
+            user=user,
+        )) from error
 
 
 def usable_uri(text: str) -> str:
     """The text if it can be a URI; ValueError in one line otherwise. Does not check whether anything answers there."""
     if not text.strip() or any(character.isspace() for character in text):
-        raise ValueError(messages.NO_URI_TEXT())
+        raise ValueError(Problem.of("VSE-O016", "need a URI, got one that is empty or has blanks in it"))
     try:
         _ = urlsplit(text).port  # raises for a port that is not a number
     except ValueError as error:
-        raise ValueError(messages.NO_URI(reason=error)) from error
+        raise ValueError(Problem.of("VSE-O017", "need a URI ({reason})", reason=error)) from error
     return text
 
 

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from vsetune.errors import DataError, StorageError, UsageError, one_line
-from vsetune.storage import messages
 from vsetune.storage.addresses import bucket_and_key
 from vsetune.storage.hashes import sha256_hex, sha256_of_file
 
@@ -90,9 +89,12 @@ def open_object(url: str) -> tuple[BinaryIO, int]:
         answer = _reading_client().get_object(Bucket=bucket, Key=key)
     except Exception as error:
         if _code_of(error) == "NoSuchBucket":
-            raise DataError(messages.NO_BUCKET(url=url, bucket=bucket)) from error
+            raise DataError(
+                "VSE-O028", "{url}: no such object, nor a bucket {bucket}; check name and endpoint.", url=url,
+                bucket=bucket,
+            ) from error
         if _code_of(error) in _MISSING:
-            raise NothingThere(messages.NO_OBJECT(url=url)) from error
+            raise NothingThere("VSE-O029", "{url}: no such object; check bucket and prefix.", url=url) from error
         raise _refused(url, error) from error
     return io.BufferedReader(_BodyStream(answer, url), buffer_size=_BUFFER), int(answer["ContentLength"])
 
@@ -118,7 +120,10 @@ def upload(path: Path, url: str, *, sha256: str | None = None) -> None:
         answer = error.__context__  # boto3 rewords the server's answer
         if isinstance(answer, Exception) and _code_of(answer) in _ADVICE:
             raise _refused(url, answer) from error
-        raise StorageError(messages.UPLOAD_FAILED(url=url, file=path.name, reason=one_line(error))) from error
+        raise StorageError(
+            "VSE-O036", "{url}: cannot upload {file} ({reason}); check bucket, rights and endpoint.", url=url,
+            file=path.name, reason=one_line(error),
+        ) from error
 
 
 def put_bytes(url: str, content: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
@@ -141,7 +146,9 @@ def put_bytes(url: str, content: bytes, *, if_absent: bool = False, if_match: st
             there = look(url) if condition else None
             if there is not None and there.sha256 == digest:
                 return there.etag
-            raise ObjectChanged(messages.WRITTEN_MEANWHILE(url=url, code=code)) from error
+            raise ObjectChanged(
+                "VSE-O035", "{url}: another process has written it meanwhile ({code}).", url=url, code=code
+            ) from error
         raise _refused(url, error) from error
     return str(answer["ETag"])
 
@@ -172,9 +179,15 @@ def find(url: str, *, most: int) -> tuple[bytes, ObjectState] | None:
             return None
         raise _refused(url, error) from error
     if len(content) > most:
-        raise DataError(messages.OBJECT_TOO_LARGE(url=url, bytes=state.size, most=most))
+        raise DataError(
+            "VSE-O030", "{url}: {bytes:,} bytes, need at most {most:,}; it is not the object that belongs there.",
+            url=url, bytes=state.size, most=most,
+        )
     if len(content) != state.size or state.sha256 not in (None, sha256_hex(content)):
-        raise DataError(messages.OBJECT_CHANGED(url=url, found=len(content), bytes=state.size))
+        raise DataError(
+            "VSE-O031", "{url}: is not what was written ({found:,} of {bytes:,} bytes, or its SHA-256).", url=url,
+            found=len(content), bytes=state.size,
+        )
     return content, state
 
 
@@ -258,9 +271,14 @@ class _BodyStream(io.RawIOBase):
                 return
             except Exception as error:
                 if _code_of(error) in _CHANGED:
-                    raise StorageError(messages.CHANGED_MEANWHILE(url=self._url)) from error
+                    raise StorageError(
+                        "VSE-O034", "{url}: was changed while it was read; start again.", url=self._url
+                    ) from error
                 reason = error
-        raise StorageError(messages.CONNECTION_BROKE(url=self._url, reason=one_line(reason))) from reason
+        raise StorageError(
+            "VSE-O033", "{url}: connection broke while reading ({reason}); start again.", url=self._url,
+            reason=one_line(reason),
+        ) from reason
 
     def _rest(self) -> Any:
         bucket, key = bucket_and_key(self._url)
@@ -319,8 +337,14 @@ def _refused(url: str, error: Exception) -> UsageError:
     from botocore.exceptions import ParamValidationError
 
     if isinstance(error, ParamValidationError):
-        return DataError(messages.ADDRESS_IMPOSSIBLE(url=one_line(url), reason=one_line(error)))
+        return DataError(
+            "VSE-O003", "{url}: no possible address ({reason}); need s3://bucket/prefix.", url=one_line(url),
+            reason=one_line(error),
+        )
     advice = _ADVICE.get(_code_of(error) or type(error).__name__)
     if advice is not None:
-        return StorageError(messages.REFUSED(url=url, advice=advice))
-    return StorageError(messages.NO_ANSWER(url=url, reason=one_line(error)))
+        return StorageError("VSE-O027", "{url}: {advice}.", url=url, advice=advice)
+    return StorageError(
+        "VSE-O026", "{url}: S3 does not answer ({reason}); check credentials, rights and endpoint.", url=url,
+        reason=one_line(error),
+    )

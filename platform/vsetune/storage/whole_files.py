@@ -13,8 +13,9 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any, BinaryIO, cast
 
-from vsetune.errors import DataError, StorageError, one_line
-from vsetune.storage import messages
+from vsetune.errors import DataError, Message, StorageError, one_line
+
+_JSON_UNREADABLE = Message("VSE-O022", "{file}: cannot read ({reason})")
 
 _PARTIAL = ".partial"
 _JSON_BYTES = 1 << 20
@@ -25,7 +26,10 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(messages.FOLDER_UNMADE(folder=folder, reason=error.strerror)) from error
+        raise StorageError(
+            "VSE-O020", "{folder}: cannot make this folder ({reason}); choose another place or fix its permissions.",
+            folder=folder, reason=error.strerror,
+        ) from error
 
 
 @contextmanager
@@ -133,7 +137,10 @@ def partials_in(folder: Path) -> list[Path]:
 
 def unreadable(path: Path, error: OSError) -> StorageError:
     """The error for a file that may be sound, but that storage does not deliver."""
-    return StorageError(messages.FILE_UNREADABLE(file=path, reason=error.strerror))
+    return StorageError(
+        "VSE-O018", "{file}: cannot be read ({reason}); check the disk and its rights, then resume.", file=path,
+        reason=error.strerror,
+    )
 
 
 def write_json(path: Path, plain: Any, *, durable: bool) -> None:
@@ -150,9 +157,9 @@ def read_json(path: Path, *, most_bytes: int = _JSON_BYTES) -> Any | None:
     try:
         about = os.stat(path)
         if not stat.S_ISREG(about.st_mode):
-            raise DataError(messages.JSON_UNREADABLE(file=path, reason="no regular file"))
+            raise DataError(_JSON_UNREADABLE(file=path, reason="no regular file"))
         if about.st_size > most_bytes:
-            raise DataError(messages.JSON_UNREADABLE(
+            raise DataError(_JSON_UNREADABLE(
                 file=path, reason=f"{about.st_size:,} bytes, need at most {most_bytes:,}",
             ))
         return json.loads(path.read_bytes())
@@ -161,7 +168,7 @@ def read_json(path: Path, *, most_bytes: int = _JSON_BYTES) -> Any | None:
     except OSError as error:
         raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
-        raise DataError(messages.JSON_UNREADABLE(file=path, reason=one_line(error))) from error
+        raise DataError(_JSON_UNREADABLE(file=path, reason=one_line(error))) from error
 
 
 def readable_json(plain: Any) -> bytes:
@@ -185,9 +192,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _cannot_write(path: Path, size: int, error: OSError) -> StorageError:
-    return StorageError(messages.FILE_UNWRITABLE(
-        file=path, bytes=size, reason=error.strerror or error, free=free_in(path.parent),
-    ))
+    return StorageError(
+        "VSE-O019", "{file}: cannot write {bytes:,} bytes ({reason}; {free}); free space or choose another folder, "
+        "then repeat.", file=path, bytes=size, reason=error.strerror or error, free=free_in(path.parent),
+    )
 
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

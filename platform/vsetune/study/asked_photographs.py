@@ -20,7 +20,6 @@ from vsetune.errors import UsageError
 from vsetune.networks.importing.stored import StoredNetwork
 from vsetune.networks.inputs import ImageInputs
 from vsetune.report.gallery.heat_maps import whole_photographs
-from vsetune.study import messages
 from vsetune.study.model_files import CarriedNetwork
 from vsetune.study.recorded_model import feature_inputs
 
@@ -58,7 +57,10 @@ def _recipe(held: StoredNetwork) -> str:
     settings = {name: value for name, value in held.features.items() if name != "vector"}
     extractor = settings.get("extractor")
     if extractor in (None, "precomputed"):
-        raise UsageError(messages.PHOTOGRAPH_FEATURES(network=held.name, extractor=extractor or "an unknown extractor"))
+        raise UsageError(
+            "VSE-S191", "network {network} reads features made elsewhere ({extractor}), which cannot be made of a "
+            "photograph here; ask it with a sentence", network=held.name, extractor=extractor or "an unknown extractor",
+        )
     settings["grid"] = math.isqrt(held.regions)
     if extractor == "pixels":
         settings["width"] = held.width

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.loss_settings import plugins_in
-from vsetune.errors import StudyConflict
+from vsetune.errors import Problem, StudyConflict
 from vsetune.records.events import AttemptRecord
 from vsetune.report.selection import Trial, budget_of_search, code_of, code_words, costs_of, trials_of
-from vsetune.study import messages
 from vsetune.study.cell_goals import target_cell
 from vsetune.study.kept_plugins import PLUGINS_FOLDER
 from vsetune.study.preparation import PreparedStudy
@@ -52,7 +51,10 @@ def refused_cells(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) ->
         if cell.name not in found and (baseline := target_cell(prepared.spec, cell, names)) in found
     ]
     return [*found.values(), *(
-        RefusedCell(name, False, messages.TARGET_OF_OTHER_CODE(cell=name, baseline=baseline))
+        RefusedCell(name, False, Problem.of(
+            "VSE-S009", "cell {cell}: its target is the best of {baseline}, which has begun with other code; put that "
+            "code back, or give the study another name", cell=name, baseline=baseline,
+        ))
         for name, baseline in waiting
     )]
 
@@ -70,9 +72,10 @@ def require_own_code(study: str, refused: Sequence[RefusedCell], *, cells: int) 
     """
     if refused and len(refused) >= cells:
         hint = "" if cells else "; --changed-plugins goes on with the other cells"
-        raise StudyConflict(messages.CELLS_OF_OTHER_CODE(
-            study=study, cells="; ".join(each.reason for each in refused), hint=hint
-        ))
+        raise StudyConflict(
+            "VSE-S010", "study {study}: {cells}{hint}", study=study, cells="; ".join(each.reason for each in refused),
+            hint=hint,
+        )
 
 
 def _why(cell: Cell, changed: Mapping[str, str], now: Mapping[str, str], study_folder: Path, is_whole: bool) -> str:
@@ -82,8 +85,11 @@ def _why(cell: Cell, changed: Mapping[str, str], now: Mapping[str, str], study_f
         for sha256 in changed.values()
     ]
     if is_whole:
-        return messages.CELL_STAYS(cell=cell.name, code=words)
-    return messages.CELL_OF_OTHER_CODE(cell=cell.name, code=words, copies=", ".join(copies))
+        return Problem.of("VSE-S008", "cell {cell}: has run with {code} and stays as it is", cell=cell.name, code=words)
+    return Problem.of(
+        "VSE-S007", "cell {cell}: has begun with {code}; to finish it put that code back ({copies}), or give the study "
+        "another name", cell=cell.name, code=words, copies=", ".join(copies),
+    )
 
 
 def _is_whole(cell: Cell, trials: Sequence[Trial]) -> bool:

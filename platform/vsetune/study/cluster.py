@@ -25,7 +25,6 @@ from ray._private import ray_constants
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import ConfigError, Message, UsageError, one_line
 from vsetune.storage.paths import make_folders_absolute
-from vsetune.study import messages
 from vsetune.study.capacity import Capacity, connected_nodes
 from vsetune.study.node_types import known_node_types, own_cpus, refused
 from vsetune.study.stopping import StopRequest
@@ -87,7 +86,10 @@ def cluster_address(given: str | None) -> str | None:
     target = given or os.environ.get("RAY_ADDRESS")
     if target and target.startswith(("http://", "https://")):
         where = "--address" if given else "RAY_ADDRESS"
-        raise UsageError(messages.DASHBOARD_ADDRESS(where=where, got=one_line(target)))
+        raise UsageError(
+            "VSE-S035", "{where}: got {got}, the address of a dashboard; need that of the cluster, HOST:6379 or auto, "
+            "on one of its nodes; from elsewhere send it with `vsetune job submit`", where=where, got=one_line(target),
+        )
     return None if target == "local" else target or None
 
 
@@ -126,8 +128,13 @@ def _connect(target: str | None, modules: Sequence[Path]) -> None:
             folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
             raise UsageError(_LONG_FOLDER(variable=variable, folder=folder)) from error
         if target is None:
-            raise UsageError(messages.RAY_NOT_STARTED(reason=_first_line(error))) from error
-        raise UsageError(messages.RAY_UNREACHABLE(address=target, reason=_first_line(error))) from error
+            raise UsageError(
+                "VSE-S036", "ray: did not start here ({reason}); repeat with --resume", reason=_first_line(error)
+            ) from error
+        raise UsageError(
+            "VSE-S037", "ray: cannot reach {address} ({reason}); start it with `ray start --head`, and set "
+            "RAY_AUTH_MODE=token in both shells", address=target, reason=_first_line(error),
+        ) from error
 
 
 def _token_where_home_holds_none() -> None:
@@ -177,7 +184,9 @@ def capacity_of(resources: ResourceSpec, needs: Iterable[Needs]) -> Capacity:
         reason = refused(each, types, nodes)
         if reason is not None:
             hint = "lower `resources`, or add a node that has room for it"
-            raise ConfigError(messages.NO_ROOM(where="resources", needs=reason, hint=hint))
+            raise ConfigError(
+                "VSE-S032", "{where}: one trial asks for {needs}; {hint}", where="resources", needs=reason, hint=hint
+            )
     return Capacity(connected_nodes, types, limit=resources.concurrent_trials)
 
 

@@ -31,7 +31,6 @@ from vsetune.storage.hashes import sha256_hex, sha256_of_file
 from vsetune.storage.home_files import bring_mirrored, find_in_home, keep_in_home
 from vsetune.storage.paths import home
 from vsetune.storage.whole_files import make_folder, read_json, whole_file
-from vsetune.study import messages
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.study.recorded import RecordedAttempt, find_attempt, require_best_weights
 from vsetune.training.trained import KeptStage, require_embedding
@@ -73,9 +72,10 @@ def with_first_stage(search: StageSearch) -> StudySpec:
         store, attempt = _found(search, wanted)
         content = _keep(store, attempt)
         if wanted.content not in (None, content):
-            raise ConfigError(messages.STAGE_OTHER_WEIGHTS(
-                where=search.key, first=wanted.first, got=content[:16], need=str(wanted.content)[:16]
-            ))
+            raise ConfigError(
+                "VSE-S021", "{where}: {first} is {got} now, the file says content {need}; bring those weights back, or "
+                "remove content", where=search.key, first=wanted.first, got=content[:16], need=str(wanted.content)[:16],
+            )
     rerank = wanted.model_copy(update={"content": content})
     return search.spec.model_copy(update={"evaluation": search.spec.evaluation.model_copy(update={"rerank": rerank})})
 
@@ -98,10 +98,16 @@ def kept_stage(trial: TrialSpec, trial_folder: Path) -> KeptStage | None:
         return None
     where = f"trial {trial.trial}: evaluation.rerank: {wanted.first}"
     if wanted.content is None:
-        raise ConfigError(messages.STAGE_NOT_PREPARED(where=where))
+        raise ConfigError(
+            "VSE-S022", "{where}: content is missing, the study was not made ready; start it by `vsetune study run`",
+            where=where,
+        )
     stage = _read(wanted.content, study_folder_of(trial_folder), where=where)
     if stage is None:
-        raise StorageError(messages.STAGE_MISSING(where=where, folder=_folder(wanted.content)))
+        raise StorageError(
+            "VSE-S023", "{where}: is not in {folder}; start the study again, which puts it there", where=where,
+            folder=_folder(wanted.content),
+        )
     return stage
 
 
@@ -144,7 +150,10 @@ def _found(search: StageSearch, wanted: RerankSpec) -> tuple[Studies, RecordedAt
         own = {plugin.key: plugin.sha256 for plugin in known_plugins()}
         for key, sha256 in attempt.record.start.resolved.get("plugins", {}).items():
             if own.get(key, sha256) != sha256:
-                raise ConfigError(messages.STAGE_OTHER_CODE(where=search.key, first=wanted.first, plugin=key))
+                raise ConfigError(
+                    "VSE-S024", "{where}: {first} is of other code of {plugin} than this study; use one version",
+                    where=search.key, first=wanted.first, plugin=key,
+                )
         trial = attempt.trial()
     except StorageError as error:
         raise StorageError(error.problem.at(search.key)) from error
@@ -158,10 +167,11 @@ def _check(search: StageSearch, trial: TrialSpec, data_fingerprint: str | None, 
     require_embedding(trial, where=f"{search.key}: {first}")
     dataset = search.dataset
     if data_fingerprint != dataset.fingerprint:
-        raise ConfigError(messages.STAGE_OTHER_DATA(
-            where=search.key, first=first, path=trial.data.path, got=data_fingerprint, dataset=dataset.path,
-            need=dataset.fingerprint,
-        ))
+        raise ConfigError(
+            "VSE-S025", "{where}: {first} was trained on other data ({path}, fingerprint {got}), {dataset} has {need}; "
+            "need a first stage of the same data set", where=search.key, first=first, path=trial.data.path,
+            got=data_fingerprint, dataset=dataset.path, need=dataset.fingerprint,
+        )
 
 
 def _keep(store: Studies, attempt: RecordedAttempt) -> str:
@@ -187,7 +197,10 @@ def _write(path: Path, source: IO[bytes]) -> None:
         with whole_file(path, durable=False, by_many=True) as stream:
             shutil.copyfileobj(source, stream)
     except OSError as error:
-        raise StorageError(messages.NOT_WRITTEN(path=path, reason=error.strerror)) from error
+        raise StorageError(
+            "VSE-S027", "{path}: cannot be written ({reason}); free space, then repeat the command", path=path,
+            reason=error.strerror,
+        ) from error
     keep_in_home(path)
 
 
@@ -202,7 +215,10 @@ def _read(content: str, study_folder: Path, *, where: str) -> KeptStage | None:
     except (DataError, OSError, TypeError, KeyError):
         is_sound = False
     if not is_sound:
-        raise StorageError(messages.STAGE_DAMAGED(where=where, folder=folder))
+        raise StorageError(
+            "VSE-S026", "{where}: {folder}: differs from what was stored there; remove it, and start the study again",
+            where=where, folder=folder,
+        )
     load_kept(note["trial"].get("plugins", {}), study_folder, where=where)
     return KeptStage(parse_spec(note["trial"], TrialSpec, where=where), folder / BEST_FILE, note["data_fingerprint"])
 

@@ -12,7 +12,6 @@ from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.study.cells import Cell, build_trial, candidates
 from vsetune.config.study.study_spec import ScenesSpec, StudySpec
 from vsetune.config.study.training import PhaseSpec, TrialSpec
-from vsetune.data import messages as data_messages
 from vsetune.data.batches.epoch_shards import epoch_size
 from vsetune.data.batches.image_processors import require_processor
 from vsetune.data.batches.pixels import require_photographs
@@ -20,11 +19,11 @@ from vsetune.data.captions.parses import phrase_codes, require_as_listed, word_h
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.making.data_place import finished
 from vsetune.data.stored.dataset import Dataset, evaluated_split, further_tests
+from vsetune.data.stored.shards import NO_FEATURES
 from vsetune.errors import ConfigError, DataError, Problem, StudyConflict
 from vsetune.networks.vsepp.spec import VseppSpec
 from vsetune.storage.addresses import is_remote
 from vsetune.storage.paths import remote_home, under_home
-from vsetune.study import messages
 from vsetune.training.schedule import require_room_for_warmup, training_steps_per_epoch
 
 
@@ -37,11 +36,17 @@ def require_scenes(spec: StudySpec, *, where: str) -> None:
     assert spec.data.scenes is not None
     path = spec.data.path
     if is_remote(path) and not path.startswith(f"{remote_home()}/"):
-        raise ConfigError(messages.SCENES_REMOTE(where=where, path=path))
+        raise ConfigError(
+            "VSE-S017", "{where}: data.scenes: can only be made in a local folder, got data.path {path}; remove "
+            "scenes, or name a folder", where=where, path=path,
+        )
     try:
         finished(scenes_recipe(".", spec.data.scenes), path)  # the output does not enter its identity
     except StudyConflict as error:
-        raise StudyConflict(messages.SCENES_OTHER_DATA(where=where, path=path)) from error
+        raise StudyConflict(
+            "VSE-S018", "{where}: data.scenes: {path} holds other data than these sizes and this seed give; name "
+            "another data.path, delete that folder, or remove scenes to use what is there", where=where, path=path,
+        ) from error
 
 
 def scenes_recipe(output: str, sizes: ScenesSpec) -> IngestRecipe:
@@ -94,7 +99,10 @@ def _split_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[P
                 for found in (other, dataset)
             )
             if got != need:
-                yield messages.OTHER_TEST_FEATURES(where=key, data=other.path, got=got, need=need)
+                yield Problem.of(
+                    "VSE-S088", "{where}: data set {data} has features of {got}, need {need}, as the data set of the "
+                    "study; ingest it with the same features", where=key, data=other.path, got=got, need=need,
+                )
 
 
 def _evaluation_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[Problem]:
@@ -130,7 +138,10 @@ def _protocol_problems(names: Sequence[str], split: str, images: int, where: str
     for name in names:
         needed = PROTOCOLS[name].images
         if needed is not None and images != needed:
-            yield messages.PROTOCOL_IMAGES(where=where, protocol=name, need=needed, split=split, got=images)
+            yield Problem.of(
+                "VSE-S012", "{where}: evaluation.protocols: {protocol} needs {need} images, split {split} has {got}; "
+                "leave it out", where=where, protocol=name, need=needed, split=split, got=images,
+            )
 
 
 def _ranking_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator[Problem]:
@@ -141,7 +152,11 @@ def _ranking_problems(spec: StudySpec, dataset: Dataset, where: str) -> Iterator
     if chosen is not None and chosen > there:
         yield from _too_large(where, "evaluation.validation_images", chosen, validation, there)
     elif chosen is not None and best_on != spec.data.test_split and wanted.of_whole_split:
-        yield messages.WHOLE_SPLIT(where=where, key=wanted.of_whole_split[0], images=chosen, split=validation)
+        yield Problem.of(
+            "VSE-S013", "{where}: evaluation.{key}: needs a whole split, and without a test split the best checkpoint "
+            "is scored on {images} images of {split}; leave it out, or validation_images", where=where,
+            key=wanted.of_whole_split[0], images=chosen, split=validation,
+        )
     ranked = [(chosen or there, validation)]
     ranked += [(dataset.split(best_on).images, best_on)] if best_on == spec.data.test_split else []
     images, split = min(ranked)
@@ -154,7 +169,10 @@ def _too_large(
 ) -> Iterator[Problem]:
     """The problem of a setting that asks for more items than there are, if it does."""
     if got > most:
-        yield messages.TOO_LARGE(where=where, key=key, got=got, split=split, most=most, unit=unit)
+        yield Problem.of(
+            "VSE-S011", "{where}: {key}: got {got}, split {split} has {most} {unit}; use at most {most}", where=where,
+            key=key, got=got, split=split, most=most, unit=unit,
+        )
 
 
 def _cell_problems(spec: StudySpec, cell: Cell, dataset: Dataset, where: str) -> Iterator[Problem]:
@@ -179,7 +197,7 @@ def _reading_problems(trial: TrialSpec, dataset: Dataset, where: str, *, is_trai
     read in training only; data without phrases are no problem."""
     reads, data = trial.network.reads, trial.data
     if reads.pixels is None and not dataset.width:
-        yield data_messages.NO_FEATURES(folder=dataset.path).at(where)
+        yield NO_FEATURES(folder=dataset.path).at(where)
         return
     yield from _region_problems(trial, dataset, where)
     checks: list[Callable[[], object]]
@@ -229,13 +247,17 @@ def _region_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator
     features, spec = dataset.manifest.features, trial.network
     is_equal = features.regions_min == features.regions
     if isinstance(spec, VseppSpec) and spec.image_input == "flatten" and not is_equal:
-        yield messages.UNEVEN_REGIONS(
-            where=where, dataset=dataset.path, fewest=features.regions_min, most=features.regions
+        yield Problem.of(
+            "VSE-S014", "{where}: network.image_input: flatten needs the same number of regions in every image, "
+            "{dataset} has {fewest} to {most}; use mean, or ingest a fixed number of regions", where=where,
+            dataset=dataset.path, fewest=features.regions_min, most=features.regions,
         )
     is_grid = is_equal and math.isqrt(features.regions) ** 2 == features.regions
     if spec.reads.boxes and not features.boxes and not is_grid:
-        yield messages.NO_BOXES(
-            where=where, network=spec.name, dataset=dataset.path, fewest=features.regions_min, most=features.regions
+        yield Problem.of(
+            "VSE-S015", "{where}: network {network} needs the boxes of regions, or a square grid of them; {dataset} "
+            "has {fewest} to {most} regions without boxes; ingest it with boxes, or a grid", where=where,
+            network=spec.name, dataset=dataset.path, fewest=features.regions_min, most=features.regions,
         )
 
 
@@ -300,4 +322,7 @@ def _loss_problems(trial: TrialSpec, dataset: Dataset, where: str) -> Iterator[P
             yield error.problem.at(where)
         else:
             if phase.trains == "loss" and not loss.parameter_groups():
-                yield messages.LOSS_LEARNS_NOTHING(where=where, phase=number, loss=trial.loss.name)
+                yield Problem.of(
+                    "VSE-S016", "{where}: training.phases[{phase}].trains: got loss, but {loss} learns nothing; use "
+                    "all", where=where, phase=number, loss=trial.loss.name,
+                )

@@ -14,7 +14,6 @@ from vsetune.records.studies import Studies, folder_of_study
 from vsetune.report.image_rows import ImageRow, needs_hits, with_images
 from vsetune.report.rows import Leaderboard
 from vsetune.report.selection import trials_of
-from vsetune.study import messages
 from vsetune.study.first_stages import kept_stage
 from vsetune.study.recorded import RecordedAttempt, load_recorded, require_best_weights
 from vsetune.study.recorded_boards import recorded_board
@@ -36,7 +35,11 @@ def image_rows(
     board = recorded_board(store, study, attempts, baseline=baseline)
     wanted = [(row, seed) for _, _, rows in board.groups() for row in needs_hits(rows) for seed in row.headline]
     if not wanted:
-        raise UsageError(messages.NO_UNITS(study=study))
+        raise UsageError(
+            "VSE-S193", "study {study}: no loss has an interval over seeds or searches, so none has one over images "
+            "too; need two seeds that finished and did not choose, or three searches: vsetune study confirm {study} "
+            "--seeds 3", study=study,
+        )
     latest = {trial[-1].start.trial: trial[-1] for trial in trials_of(attempts)}
     needed = [
         RecordedAttempt(latest[seed.trial], folder_of_study(study) / "trials" / seed.trial)

@@ -21,7 +21,6 @@ from vsetune.data.stored.manifest import Manifest
 from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError, StorageError, VsetuneError
 from vsetune.storage.addresses import mask_output
-from vsetune.study import messages
 from vsetune.study.cluster import ray_cluster
 from vsetune.study.stopping import StopRequest, sigterm_like_ctrl_c
 
@@ -57,7 +56,10 @@ def ingest_on_cluster(
     SIGTERM or the death of Ray.
     """
     if READERS.code_of(type(recipe.source)) is not None:
-        raise ConfigError(messages.READER_IS_PLUGIN(layout=recipe.source.layout))
+        raise ConfigError(
+            "VSE-S020", "source.layout: {layout} is read by a plugin, whose code is on this machine only; ingest here, "
+            "without --address", layout=recipe.source.layout,
+        )
     stop = StopRequest()
     gpus = 1 if str(getattr(recipe.features, "device", "cpu")).startswith("cuda") else 0
     placed = partial(_placed, stop, {"num_cpus": cpus_per_shard, "num_gpus": gpus})
@@ -125,7 +127,10 @@ def _result(reference: Any, task: _Named) -> Any:
         if getattr(error, "cause", None) is not None:  # a bug in our code: keep its traceback
             raise
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise StorageError(messages.SHARD_LOST(shard=task.name, reason=reason)) from error
+        raise StorageError(
+            "VSE-S034", "shard {shard}: its process was lost again and again ({reason}); repeat the command, with more "
+            "memory per node or smaller shards if it happens again", shard=task.name, reason=reason,
+        ) from error
     if isinstance(found, VsetuneError):
         raise found
     return found

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsetune.config.spec.loading import read_yaml
-from vsetune.errors import ConfigError, StorageError
+from vsetune.errors import ConfigError, Problem, StorageError
 from vsetune.storage.addresses import shown_url
 from vsetune.storage.whole_files import MAKE_ROOM, free_in
-from vsetune.study import messages
 from vsetune.version import PACKAGE_FOLDER, REVISION_VARIABLE, git_revision
 
 PASSED_ON = (
@@ -73,7 +72,10 @@ def cannot_pack(error: OSError) -> StorageError:
     causes = error.args[0] if isinstance(error, shutil.Error) else []
     why = str(causes[0][2]).partition(": ")[0].rpartition("] ")[2] if causes else error.strerror or str(error)
     place = tempfile.gettempdir()
-    return StorageError(messages.JOB_NOT_PACKED(folder=place, reason=why, free=free_in(Path(place)), hint=MAKE_ROOM))
+    return StorageError(
+        "VSE-S058", "job: cannot be packed in {folder} ({reason}; {free}); {hint}, then repeat", folder=place,
+        reason=why, free=free_in(Path(place)), hint=MAKE_ROOM,
+    )
 
 
 def _put_together(folder: Path, file: Path, plugins: Sequence[str]) -> None:
@@ -94,7 +96,11 @@ def _plugin_folders(file: Path) -> list[str]:
         text for text in folders if Path(text).is_absolute() or not (here / text).resolve().is_relative_to(here)
     ]
     if outside:
-        raise ConfigError([messages.PLUGIN_OUTSIDE(file=file, plugin=text) for text in outside])
+        raise ConfigError([Problem.of(
+            "VSE-S059", "{file}: plugins: {plugin} does not lie below the folder of the study file, so a job cannot "
+            "take it along; move it there and name it relative to the file, or install it on the nodes as a package",
+            file=file, plugin=text,
+        ) for text in outside])
     return folders
 
 
@@ -109,7 +115,10 @@ def _variables() -> tuple[str, dict[str, str], list[str]]:
     given = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
     secret = [name for name, value in given.items() if shown_url(value) != value]
     if secret:
-        raise ConfigError([messages.PASSWORD_IN_VARIABLE(variable=name) for name in secret])
+        raise ConfigError([Problem.of(
+            "VSE-S060", "{variable}: contains a password, and anyone who lists jobs could read it; write ${{VARIABLE}} "
+            "in its place and set that variable on the nodes", variable=name,
+        ) for name in secret])
     left_here = [name for name in _PLACES if name in given and _is_here(given[name])]
     given = {name: value for name, value in given.items() if name not in left_here}
     literal = {name: value for name, value in given.items() if "${" in value}

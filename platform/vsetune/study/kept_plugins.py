@@ -21,7 +21,6 @@ from vsetune.config.plugins import Plugin, known_plugins, load_module, load_plug
 from vsetune.errors import ConfigError, DataError, Problem, StorageError
 from vsetune.storage.home_files import bring_mirrored
 from vsetune.storage.whole_files import make_folder, move_in_place, read_json, write_json
-from vsetune.study import messages
 
 PLUGINS_FOLDER = "plugins"
 _NOTE = "plugin.json"
@@ -88,7 +87,10 @@ def load_kept_by_name(names: Collection[str], study_folder: Path) -> list[Plugin
             if key.partition(".")[2] not in names:
                 continue
             if key in found:
-                raise ConfigError(messages.PLUGIN_TWICE(plugin=key, first=found[key].folder, second=kept.folder))
+                raise ConfigError(
+                    "VSE-S001", "plugins: {plugin} is in {first} and in {second}; bring the plugin's own folder back",
+                    plugin=key, first=found[key].folder, second=kept.folder,
+                )
             found[key] = kept
     copies = {kept.folder: kept for kept in found.values()}
     return [plugin for kept in copies.values() for plugin in _load(kept, {}, str(kept.folder))]
@@ -108,7 +110,9 @@ def changed_since(study: str, study_folder: Path, plugins: Iterable[Plugin]) -> 
         kept = copies[-1]
         changes = changed_files(read_source(kept.source), _now(plugin))
         more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""
-        return messages.CODE_CHANGED(
+        return Problem.of(
+            "VSE-S006", "study {study}: {plugin}: {source}: {changes} since the study began; put the old code back (it "
+            "is in {copy}), or give the study another name; --changed-plugins goes on with cells that have not begun",
             study=study, plugin=f"{plugin.kind} {plugin.name}", source=plugin.source,
             changes=f"{', '.join(changes[:3])}{more}", copy=kept.source,
         )
@@ -118,7 +122,10 @@ def changed_since(study: str, study_folder: Path, plugins: Iterable[Plugin]) -> 
 def _keep(plugins: Sequence[Plugin], into: Path) -> Path:
     first, source = plugins[0], _now(plugins[0])
     if source.sha256 != first.sha256:
-        raise ConfigError(messages.PLUGIN_CHANGES(source=first.source))
+        raise ConfigError(
+            "VSE-S002", "plugins: {source}: changed while the study was made ready; start the command again",
+            source=first.source,
+        )
     folder = into / f"{first.source.name}-{source.short}"
     inside = _inside(first)
     keys = sorted({plugin.key for plugin in plugins})
@@ -138,7 +145,10 @@ def _keep(plugins: Sequence[Plugin], into: Path) -> Path:
         move_in_place(partial, folder, durable=False)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise StorageError(messages.NOT_WRITTEN(path=folder, reason=error.strerror)) from error
+        raise StorageError(
+            "VSE-S027", "{path}: cannot be written ({reason}); free space, then repeat the command", path=folder,
+            reason=error.strerror,
+        ) from error
     return folder
 
 
@@ -166,11 +176,16 @@ def _load(kept: KeptPlugin, wanted: Mapping[str, str], where: str) -> tuple[Plug
     found = {plugin.key: plugin.sha256 for plugin in plugins}
     for key, sha256 in wanted.items():
         if found.get(key) != sha256 and kept.module is not None:
-            raise ConfigError(messages.PLUGIN_OTHER_IMPORTED(
-                where=where, plugin=key, folder=kept.folder, module=kept.module
-            ))
+            raise ConfigError(
+                "VSE-S003", "{where}: {plugin} needs the code in {folder}, and this process has imported other code of "
+                "{module}; use one version in a process", where=where, plugin=key, folder=kept.folder,
+                module=kept.module,
+            )
         if found.get(key) != sha256:
-            raise ConfigError(messages.PLUGIN_COPY_DAMAGED(where=where, folder=kept.folder))
+            raise ConfigError(
+                "VSE-S004", "{where}: {folder}: differs from what was copied there; bring the files back", where=where,
+                folder=kept.folder,
+            )
     return plugins
 
 
@@ -196,9 +211,11 @@ def _require_copy(key: str, sha256: str, study_folder: Path, where: str) -> Kept
         kept = _copy_of(key, sha256, study_folder)
     if kept is None:
         kind, _, name = key.partition(".")
-        raise StorageError(messages.PLUGIN_COPY_MISSING(
-            where=where, kind=kind, name=name, sha256=sha256[:12], folder=study_folder / PLUGINS_FOLDER
-        ))
+        raise StorageError(
+            "VSE-S005", "{where}: {kind} {name} is a plugin, and no copy of its code {sha256} is in {folder}; bring "
+            "that folder back", where=where, kind=kind, name=name, sha256=sha256[:12],
+            folder=study_folder / PLUGINS_FOLDER,
+        )
     return kept
 
 

@@ -26,7 +26,6 @@ from pathlib import Path
 import psutil
 
 from vsetune.errors import UsageError
-from vsetune.study import messages
 
 METADATA = "http://169.254.169.254/latest"
 """Address of AWS's instance metadata."""
@@ -89,7 +88,10 @@ class NodeHere:
         found = nodes_here(address)
         if len(found) != 1:
             there = ", ".join(node.id for node in found) or "none"
-            raise UsageError(messages.NO_NODE_HERE(address=address, nodes=there))
+            raise UsageError(
+                "VSE-S040", "{address}: need one worker node of this cluster on this machine, found: {nodes}",
+                address=address, nodes=there,
+            )
         return found[0]
 
     def works(self) -> bool:
@@ -138,7 +140,10 @@ def _drain(address: str, node: NodeHere, seconds: float, why: str) -> None:
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise UsageError(messages.NOT_DRAINED(address=address, reason=last))
+        raise UsageError(
+            "VSE-S041", "{address}: did not let this node go ({reason}); its trials end with it, and resume elsewhere",
+            address=address, reason=last,
+        )
 
 
 def wait_for_trials(seconds: float, works: Callable[[], bool]) -> bool:
@@ -177,7 +182,10 @@ def main(words: Sequence[str]) -> int:
         elif len(words) == 3 and words[0] == "now" and words[2].isdigit():
             seconds, why = float(words[2]), "the pod is stopped"
         else:
-            raise UsageError(messages.LEAVING_USAGE(got=" ".join(words) or "nothing"))
+            raise UsageError(
+                "VSE-S042", "got {got}, need `spot HEAD:PORT` or `now HEAD:PORT SECONDS`",
+                got=" ".join(words) or "nothing",
+            )
         node = NodeHere.of(words[1])
         leave(words[1], node, seconds, why)
     except UsageError as error:

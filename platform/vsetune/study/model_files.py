@@ -27,7 +27,6 @@ from vsetune.networks.network_base import Network
 from vsetune.records.studies import BEST_FILE, Studies
 from vsetune.storage.hashes import sha256_of_file
 from vsetune.storage.whole_files import make_folder, read_json, write_json
-from vsetune.study import messages
 from vsetune.study.kept_plugins import carry_plugins, load_kept, study_folder_of
 from vsetune.study.recorded import RecordedAttempt, require_best_weights
 from vsetune.training.search_index import SearchIndex
@@ -100,7 +99,7 @@ def write_model(
 def require_new_folder(folder: Path) -> None:
     """UsageError where the folder has files."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(messages.MODEL_FOLDER_TAKEN(folder=folder))
+        raise UsageError("VSE-S190", "{folder}: has files already, need a new or an empty folder", folder=folder)
 
 
 def load_model(folder: Path, *, device: torch.device) -> CarriedNetwork:
@@ -108,9 +107,14 @@ def load_model(folder: Path, *, device: torch.device) -> CarriedNetwork:
     changed weights; both of one line."""
     plain: Any = read_json(folder / MODEL_FILE, most_bytes=_MOST_BYTES)
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-        raise DataError(messages.MODEL_OTHER_VERSION(model=folder))
+        raise DataError(
+            "VSE-S068", "{model}: no model of this version of vsetune; log it again with vsetune trial model",
+            model=folder,
+        )
     if sha256_of_file(folder / BEST_FILE) != plain["weights_sha256"]:
-        raise DamagedCheckpoint(messages.MODEL_CHANGED(file=folder / BEST_FILE))
+        raise DamagedCheckpoint(
+            "VSE-S069", "{file}: differs from the logged file (SHA-256); log it again", file=folder / BEST_FILE
+        )
     load_kept(plain["network"].get("plugins", {}), folder, where=plain["name"])
     described = StoredNetwork.from_plain(plain["network"], where=str(folder))
     return CarriedNetwork(

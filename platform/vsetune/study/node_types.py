@@ -19,8 +19,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, Field,
 
 from vsetune.config.spec.loading import describe_problems, read_yaml
 from vsetune.config.study.resources import Needs, copies_that_fit, trials_that_fit
-from vsetune.errors import ConfigError
-from vsetune.study import messages
+from vsetune.errors import ConfigError, Problem
 
 CLUSTER_VARIABLE = "VSETUNE_CLUSTER"
 PRICE_LABEL = "vsetune.io/usd-per-hour"
@@ -135,7 +134,10 @@ def read_node_types(file: Path) -> list[NodeType]:
     except ValidationError as error:
         raise ConfigError(describe_problems(error, where=str(file))) from error
     if not found:
-        raise ConfigError(messages.NO_NODE_TYPES(file=file))
+        raise ConfigError(
+            "VSE-S039", "{file}: names no node types; need `available_node_types` of Ray's launcher, or the `spec` of "
+            "a RayCluster with worker groups", file=file,
+        )
     return found
 
 
@@ -203,7 +205,9 @@ def _quantity(given: Any) -> float:
     try:
         return float(words.removesuffix(unit)) * _UNITS[unit]
     except ValueError:
-        raise ValueError(messages.QUANTITY(got=given)) from None
+        raise ValueError(Problem.of(
+            "VSE-S038", 'got {got!r}, need an amount such as 4, "500m" or "16Gi"', got=given
+        )) from None
 
 
 _Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -11,7 +11,6 @@ from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import ConfigError, UsageError
 from vsetune.storage.addresses import usable_url
 from vsetune.storage.paths import home, remote_home, usable_uri
-from vsetune.study import messages
 
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 NOWHERE = "none"
@@ -58,7 +57,13 @@ def mlflow_ui(given: str | None, tracking_uri: str | None) -> str | None:
         parts = urlsplit(address)
         host, at = parts.hostname, f":{parts.port}" if parts.port else ""
     except ValueError as error:
-        raise UsageError(messages.MLFLOW_ADDRESS(got=f"an address with {error}")) from error
+        raise UsageError(
+            "VSE-S031", "--mlflow: got {got}, need an address that begins with http:// or https://, such as "
+            "http://127.0.0.1:5000", got=f"an address with {error}",
+        ) from error
     if parts.scheme not in ("http", "https") or not host:
-        raise UsageError(messages.MLFLOW_ADDRESS(got="no web address"))
+        raise UsageError(
+            "VSE-S031", "--mlflow: got {got}, need an address that begins with http:// or https://, such as "
+            "http://127.0.0.1:5000", got="no web address",
+        )
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{at}{parts.path.rstrip('/')}"

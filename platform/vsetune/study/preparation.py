@@ -31,7 +31,6 @@ from vsetune.storage.addresses import join, shown_plain
 from vsetune.storage.hashes import fingerprint_of
 from vsetune.storage.home_files import require_usable
 from vsetune.storage.paths import HOME_VARIABLE, home, home_variable, remote_home, remote_place, under_home
-from vsetune.study import messages
 from vsetune.study.first_stages import StageSearch, with_first_stage
 from vsetune.study.fitting import require_fit, require_scenes, scenes_recipe
 from vsetune.study.observed import PROMISED, promised_trials
@@ -166,7 +165,11 @@ def _make_scenes_of(spec: StudySpec, console: Console, *, where: str) -> None:
     try:
         make_scenes(spec.data.path, spec.data.scenes, console)
     except StudyConflict as error:
-        raise StudyConflict(messages.SCENES_OTHER_DATA(where=where, path=spec.data.path)) from error
+        raise StudyConflict(
+            "VSE-S018", "{where}: data.scenes: {path} holds other data than these sizes and this seed give; name "
+            "another data.path, delete that folder, or remove scenes to use what is there", where=where,
+            path=spec.data.path,
+        ) from error
     except StorageError as error:
         problem = error.problem.worded(f"{where}: data.scenes: {str(error).removeprefix('output: ').rstrip('.')}")
         is_busy = isinstance(error.__cause__, BlockingIOError)
@@ -213,6 +216,10 @@ def require_home(spec: StudySpec) -> None:
     if remote is None:
         return
     if (tracking_uri(spec.tracking) or "").startswith("sqlite"):
-        raise ConfigError(messages.SQLITE_SHARED(home_variable=HOME_VARIABLE, home=remote, variable=TRACKING_VARIABLE))
+        raise ConfigError(
+            "VSE-S019", "tracking.uri: got a SQLite file, and {home_variable} is {home}, which other machines use too; "
+            "need an MLflow server or a database such as postgresql://, set {variable} or tracking.uri, or `none`",
+            home_variable=HOME_VARIABLE, home=remote, variable=TRACKING_VARIABLE,
+        )
     remote_place(folder_of_study(spec.study))
     require_usable(remote, named=HOME_VARIABLE)

@@ -21,7 +21,6 @@ from vsetune.storage.addresses import shown_url
 from vsetune.storage.home_files import bring_mirrored
 from vsetune.storage.paths import remote_place
 from vsetune.storage.whole_files import safetensors_flaw
-from vsetune.study import messages
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.study.places import tracking_uri
 
@@ -53,7 +52,10 @@ class RecordedAttempt:
         try:
             return parse_spec(dict(self.record.start.resolved), TrialSpec, where=self.where)
         except ConfigError as error:
-            raise UsageError(messages.OTHER_VERSION(problem=error.problem)) from error
+            raise UsageError(
+                "VSE-S063", "{problem}; recorded by another version of vsetune, read it with that one or train again",
+                problem=error.problem,
+            ) from error
 
 
 def find_attempt(studies: Studies, run: str, *, finished: bool) -> RecordedAttempt:
@@ -65,7 +67,11 @@ def find_attempt(studies: Studies, run: str, *, finished: bool) -> RecordedAttem
     study, _, rest = run.partition("/")
     trial, _, number = rest.partition("/")
     if not study or not trial or (number and not number.isdigit()):
-        raise UsageError(messages.ATTEMPT_NAME(got=run))
+        raise UsageError(
+            "VSE-S061", "{got}: need STUDY/TRIAL, such as quickstart/vsepp.lmh-c000-s0, STUDY/TRIAL/NUMBER for one of "
+            "its attempts, or STUDY/CELL for the pick of a cell; `vsetune study show STUDY --all` lists trials",
+            got=run,
+        )
     record = studies.attempt(run) if number else _latest(studies.attempts(study), run, trial, finished)
     return RecordedAttempt(record, folder_of_study(study) / "trials" / record.start.trial)
 
@@ -83,7 +89,10 @@ def _latest(attempts: list[AttemptRecord], run: str, trial: str, finished: bool)
     ended = [attempt for attempt in own if attempt.status == "finished"] if finished else own
     if not ended:
         there = ", ".join(f"{attempt.attempt_id} {attempt.status}" for attempt in own)
-        raise UsageError(messages.NOT_FINISHED(trial=run, attempts=there))
+        raise UsageError(
+            "VSE-S062", "{trial}: no attempt has finished; name one of its runs instead: {attempts}", trial=run,
+            attempts=there,
+        )
     return max(ended, key=lambda attempt: attempt.start.number)
 
 
@@ -118,7 +127,10 @@ def best_weights(studies: Studies, attempt: RecordedAttempt, into: Path) -> Path
     with kept.open("rb") as stream:
         flaw = safetensors_flaw(stream, kept.stat().st_size)
     if flaw is not None:
-        raise DamagedCheckpoint(messages.CHECKPOINT_DAMAGED(where=attempt.where, file=kept, reason=flaw))
+        raise DamagedCheckpoint(
+            "VSE-S064", "{where}: {file} is damaged ({reason}); put back a copy, such as the run's artifact in MLflow, "
+            "or train the trial again", where=attempt.where, file=kept, reason=flaw,
+        )
     return kept
 
 
@@ -126,7 +138,10 @@ def require_best_weights(store: Studies, attempt: RecordedAttempt, into: Path) -
     """The same as `best_weights`, but a StaleCheckpoint of one line if the file is gone."""
     weights = best_weights(store, attempt, into)
     if weights is None:
-        raise StaleCheckpoint(messages.NO_CHECKPOINT(where=attempt.where, file=BEST_FILE, folder=attempt.folder))
+        raise StaleCheckpoint(
+            "VSE-S065", "{where}: no checkpoint left, {file} is not in {folder}; put it back, or train the trial again",
+            where=attempt.where, file=BEST_FILE, folder=attempt.folder,
+        )
     return weights
 
 

@@ -11,7 +11,6 @@ from vsetune.records.studies import Studies
 from vsetune.report.building import build
 from vsetune.report.recalls import with_recalls
 from vsetune.report.rows import Leaderboard
-from vsetune.study import messages
 from vsetune.study.range_ends import board_with_ends
 
 
@@ -37,7 +36,10 @@ def baseline_of(record: StudyRecord, given: str | None) -> str:
     that early versions recorded."""
     named = given or record.config.get("baseline")
     if not named:
-        raise UsageError(messages.NO_BASELINE(study=record.name))
+        raise UsageError(
+            "VSE-S192", "study {study}: its record names no baseline; name the loss to compare with by --baseline",
+            study=record.name,
+        )
     return str(named)
 
 

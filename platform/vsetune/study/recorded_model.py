@@ -17,15 +17,19 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from vsetune.data.stored.dataset import Dataset, evaluated_split
-from vsetune.errors import DataError, NumericError, UsageError
+from vsetune.errors import DataError, Message, NumericError, UsageError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import evaluating
-from vsetune.study import messages
 from vsetune.study.model_files import CarriedNetwork, load_model
 from vsetune.training.device import choose_device, tower_precision
 from vsetune.training.search_index import SearchIndex
 from vsetune.training.validation import EncodedSplit, split_scores
+
+_QUERY_INPUT = Message(
+    "VSE-S072", "got {got}; need a sentence, a list of sentences, or columns caption (sentences) and image_features "
+    "(regions of an image, each a list of numbers)",
+)
 
 CAPTION, FEATURES = "caption", "image_features"
 """Columns of the input; each row fills one of them."""
@@ -49,7 +53,10 @@ class RecordedModel:
         given = dict(params or {})
         answer = str(given.get("answer") or _ANSWERS[0])
         if answer not in _ANSWERS:
-            raise UsageError(messages.QUERY_OPTION(option="answer", got=answer, need=" or ".join(_ANSWERS)))
+            raise UsageError(
+                "VSE-S074", "{option}: got {got!r}, need {need}", option="answer", got=answer,
+                need=" or ".join(_ANSWERS),
+            )
         rows = _rows(model_input)
         if not rows:
             return []
@@ -76,7 +83,10 @@ def _load_pyfunc(path: str) -> RecordedModel:
     """The entry point for MLflow. path: of the model's files. One-line errors for files that differ from those logged.
     """
     if Path(path).is_file():
-        raise DataError(messages.MODEL_OTHER_VERSION(model=path))  # without its weights
+        raise DataError(
+            "VSE-S068", "{model}: no model of this version of vsetune; log it again with vsetune trial model",
+            model=path,
+        )  # without its weights
     return RecordedModel(load_model(Path(path), device=choose_device("auto")))
 
 
@@ -86,14 +96,14 @@ def _rows(given: Any) -> list[tuple[str, Any]]:
     if names is None:
         sentences = [given] if isinstance(given, str) else list(given) if hasattr(given, "__iter__") else None
         if sentences is None or not all(isinstance(each, str) for each in sentences):
-            raise UsageError(messages.QUERY_INPUT(got=_kinds(given if sentences is None else sentences)))
+            raise UsageError(_QUERY_INPUT(got=_kinds(given if sentences is None else sentences)))
         return [(_column(place, text, None), text) for place, text in enumerate(sentences)]
     unknown = [name for name in names if name not in (CAPTION, FEATURES)]
     if unknown or not len(names):
-        raise UsageError(messages.QUERY_INPUT(got=f"column {unknown[0]!r}" if unknown else "no column"))
+        raise UsageError(_QUERY_INPUT(got=f"column {unknown[0]!r}" if unknown else "no column"))
     columns = {name: [given[name]] if isinstance(given[name], str) else list(given[name]) for name in names}
     if len(set(map(len, columns.values()))) > 1:
-        raise UsageError(messages.QUERY_INPUT(got="columns of different lengths"))
+        raise UsageError(_QUERY_INPUT(got="columns of different lengths"))
     count = len(next(iter(columns.values())))
     captions, features = (columns.get(name, [None] * count) for name in (CAPTION, FEATURES))
     kinds = [_column(place, *both) for place, both in enumerate(zip(captions, features, strict=True))]
@@ -105,7 +115,9 @@ def _column(place: int, caption: Any, features: Any) -> str:
     has_features = features is not None and not isinstance(features, float)  # pandas: NaN where there is none
     if has_caption == has_features:
         got = "both" if has_caption else "neither"
-        raise UsageError(messages.QUERY_ROW(row=place, got=got))
+        raise UsageError(
+            "VSE-S073", "row {row}: got {got} of caption and image_features, need one of them", row=place, got=got
+        )
     return CAPTION if has_caption else FEATURES
 
 
@@ -146,9 +158,17 @@ class SplitIndexes:
             dataset = Dataset.open(asked.trial.data.path)
         except DataError as error:
             path = asked.trial.data.path
-            raise DataError(messages.MODEL_DATA_GONE(model=asked.name, index=index, path=path)) from error
+            raise DataError(
+                "VSE-S070", "{model}: the model has {index}, and the data set of its training is not here ({path}); "
+                "log it with an index (vsetune trial model {model} --index SPLIT), or ask for embeddings (answer: "
+                "embeddings)", model=asked.name, index=index, path=path,
+            ) from error
         if asked.fingerprint not in (None, dataset.fingerprint):
-            raise DataError(messages.MODEL_DATA_CHANGED(model=asked.name, index=index, path=dataset.path))
+            raise DataError(
+                "VSE-S071", "{model}: the model has {index}, and the data set of its training has changed since "
+                "({path}); log it with an index (vsetune trial model {model} --index SPLIT), or ask for embeddings "
+                "(answer: embeddings)", model=asked.name, index=index, path=dataset.path,
+            )
         return dataset
 
 
@@ -174,7 +194,7 @@ def encoded_captions(asked: CarriedNetwork, captions: Sequence[str]) -> Encoded:
     for place, caption in enumerate(captions):
         ids = asked.encode(caption)
         if len(ids) <= _EMPTY:
-            raise UsageError(messages.QUERY_CAPTION(row=place, got=caption))
+            raise UsageError("VSE-S075", "caption {row}: got {got!r}, need a sentence", row=place, got=caption)
         rows.append(torch.tensor(ids))
     tokens = pad_sequence(rows, batch_first=True).to(asked.device)
     lengths = torch.tensor([len(row) for row in rows], device=asked.device)
@@ -204,10 +224,16 @@ def feature_inputs(asked: CarriedNetwork, features: Sequence[Any]) -> ImageInput
         try:
             values = np.array([list(region) for region in given], dtype=np.float32)
         except (TypeError, ValueError) as error:
-            raise UsageError(messages.QUERY_FEATURES(got=f"no numbers ({error})", **need)) from error
+            raise UsageError(
+                "VSE-S076", "image {row}: got {got}, need (regions, {width}) numbers with 1 to {regions} regions, as "
+                "{model} was trained with", got=f"no numbers ({error})", **need,
+            ) from error
         is_matrix = values.ndim == 2 and values.shape[1] == held.width
         if not is_matrix or not 1 <= len(values) <= held.regions:
-            raise UsageError(messages.QUERY_FEATURES(got=f"features of shape {values.shape}", **need))
+            raise UsageError(
+                "VSE-S076", "image {row}: got {got}, need (regions, {width}) numbers with 1 to {regions} regions, as "
+                "{model} was trained with", got=f"features of shape {values.shape}", **need,
+            )
         rows.append(torch.from_numpy(values))
     counts = torch.tensor([len(row) for row in rows], device=asked.device)
     return ImageInputs(pad_sequence(rows, batch_first=True).to(asked.device), counts)
@@ -222,7 +248,10 @@ def embeddings(asked: CarriedNetwork, items: Encoded) -> list[Any]:
 def require_embeddings(asked: CarriedNetwork) -> None:
     """UsageError for a network that scores pairs, whose items have no vector that is compared."""
     if asked.network.kind == "score":
-        raise UsageError(messages.NO_EMBEDDING(network=asked.described.name))
+        raise UsageError(
+            "VSE-S078", "network {network} scores pairs and has no embedding of one item; ask for items (answer: "
+            "items)", network=asked.described.name,
+        )
 
 
 def images_for(asked: CarriedNetwork, index: SearchIndex, captions: Encoded, *, top: int) -> list[Answer]:
@@ -247,11 +276,11 @@ def _best(scores: Tensor, names: Sequence[str], top: int) -> list[Answer]:
     """The names and values of the largest scores of each row. UsageError, NumericError or DataError for a bad `top`,
     scores that are not finite, or an empty index."""
     if top < 1:
-        raise UsageError(messages.QUERY_OPTION(option="top", got=top, need="at least 1"))
+        raise UsageError("VSE-S074", "{option}: got {got!r}, need {need}", option="top", got=top, need="at least 1")
     if not bool(torch.isfinite(scores).all()):
-        raise NumericError(messages.SCORES_NOT_FINITE())
+        raise NumericError("VSE-S079", "the network gives scores that are not finite for this query")
     if scores.shape[1] == 0:
-        raise DataError(messages.NOTHING_TO_SEARCH())
+        raise DataError("VSE-S080", "the index is empty, there is nothing to search in")
     values, places = scores.sort(dim=1, descending=True, stable=True)
     rows = zip(places[:, :top].tolist(), values[:, :top].tolist(), strict=True)
     return [Answer([names[place] for place in row], row, own) for row, own in rows]
@@ -259,4 +288,7 @@ def _best(scores: Tensor, names: Sequence[str], top: int) -> list[Answer]:
 
 def _cannot(asked: CarriedNetwork, reads: str, *, others: str) -> UsageError:
     may = "captions" if others == "images" else "features of images"
-    return UsageError(messages.QUERY_READS(network=asked.described.name, reads=reads, asked=may, others=others))
+    return UsageError(
+        "VSE-S077", "network {network} reads {reads}: as a model it is asked with {asked} alone; vsetune trial gallery "
+        "takes {others} from the data set", network=asked.described.name, reads=reads, asked=may, others=others,
+    )

@@ -15,7 +15,6 @@ from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyRecord
 from vsetune.records.studies import folder_of_study
 from vsetune.report.rows import Row
 from vsetune.report.seed_results import headline_of
-from vsetune.study import messages
 from vsetune.study.kept_plugins import load_kept
 
 
@@ -61,7 +60,7 @@ def repeated_study(
     latest = {attempt.start.trial: attempt for attempt in sorted(attempts, key=lambda each: each.start.number)}
     for row in rows:
         if not row.seeds:
-            raise UsageError(messages.NOTHING_TO_REPEAT(cell=row.cell))
+            raise UsageError("VSE-S066", "{cell}: has no usable trial, so there is nothing to repeat", cell=row.cell)
     recorded = {row.cell: latest[headline_of(row.seeds_of(row.pick))[0].trial] for row in rows}
     held = {row.cell: dict(row.configuration) for row in rows}
     for cell, differing in _differing(_spec(study, rows, held, name, epochs), recorded, epochs).items():
@@ -69,9 +68,11 @@ def repeated_study(
     spec = _spec(study, rows, held, name, epochs)
     for cell, differing in _differing(spec, recorded, epochs).items():
         for key, (old, new) in differing.items():
-            raise UsageError(messages.REPEATS_DIFFER(
-                cell=cell, setting=key, got=old, trial=recorded[cell].start.trial, new=new
-            ))
+            raise UsageError(
+                "VSE-S067", "{cell}: {setting} was {got} in {trial} and would be {new}; recorded by another version of "
+                "vsetune, repeat it with that one", cell=cell, setting=key, got=old, trial=recorded[cell].start.trial,
+                new=new,
+            )
     return spec
 
 

@@ -27,7 +27,6 @@ from vsetune.report.rows import Leaderboard
 from vsetune.report.terminal import render_first
 from vsetune.storage.addresses import shown_plain
 from vsetune.storage.whole_files import write_text
-from vsetune.study import messages
 from vsetune.study.changed_plugins import RefusedCell, not_begun, refused_cells, require_own_code
 from vsetune.study.cluster import cluster_address, ray_cluster
 from vsetune.study.confirmations import Confirming
@@ -186,7 +185,10 @@ def _ledger(
     ledger = StudyLedger(spec, prepared.cells, writer, search, confirming=confirming)
     ledger.recover(retry_failed=retry_failed)
     if confirming is not None and ledger.searching():
-        raise UsageError(messages.SEARCH_NOT_OVER(study=spec.study, cells=", ".join(ledger.searching())))
+        raise UsageError(
+            "VSE-S028", "study {study}: its search is not over in {cells}; finish it first: vsetune study run FILE "
+            "--resume", study=spec.study, cells=", ".join(ledger.searching()),
+        )
     return ledger
 
 
@@ -267,9 +269,11 @@ def require_free_seeds(writer: StudyWriter, prepared: PreparedStudy) -> None:
     own = {cell.name: cell.seeds for cell in prepared.cells}
     used = {each.start.seed for each in writer.attempts() if each.start.seed not in own.get(each.start.cell, ())}
     if used:
-        raise StudyConflict(messages.SEEDS_CONFIRMED(
-            study=prepared.spec.study, repeats=prepared.spec.search.repeats, seeds=", ".join(map(str, sorted(used))),
-        ))
+        raise StudyConflict(
+            "VSE-S086", "study {study}: search.repeats: {repeats} would give further searches the seeds {seeds}, which "
+            "study confirm has used; give the changed study another name", study=prepared.spec.study,
+            repeats=prepared.spec.search.repeats, seeds=", ".join(map(str, sorted(used))),
+        )
 
 
 @contextmanager

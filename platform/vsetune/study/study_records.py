@@ -20,7 +20,6 @@ from vsetune.records.study_history import StudyHistory
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch, Refusal, Sampled
 from vsetune.storage.paths import remote_place
-from vsetune.study import messages
 from vsetune.study.confirmations import trial_id
 from vsetune.study.places import tracking_uri
 from vsetune.study.preparation import PreparedStudy
@@ -73,7 +72,11 @@ def require_sampled(study: str, history: StudyHistory) -> None:
     }
     lost = [each.trial for each in searched if sampled.get(each.trial) != each.configuration]
     if lost:
-        raise StudyConflict(messages.NOT_SAMPLED(study=study, lost=len(lost), all=len(searched), first=lost[0]))
+        raise StudyConflict(
+            "VSE-S029", "study {study}: its log does not contain what was sampled for trials of its search ({lost} of "
+            "{all} attempts, the first of {first}), so the search cannot go on; give the study another name",
+            study=study, lost=len(lost), all=len(searched), first=lost[0],
+        )
 
 
 def logged_search(
@@ -107,7 +110,9 @@ def export_records(study: str, tracking: TrackingSpec | None, *, patience_s: flo
         tracking = parse_spec(dict(record.config.get("tracking") or {}), TrackingSpec, where=f"study {study}: tracking")
     uri, folder = tracking_uri(tracking), folder_of_study(study)
     if uri is None:
-        raise UsageError(messages.NOT_EXPORTED(study=study))
+        raise UsageError(
+            "VSE-S030", "study {study}: is not exported; give --tracking-uri, or set MLFLOW_TRACKING_URI", study=study
+        )
     with held_home(folder) as held, _opened(folder, held, uri, tracking.series) as records:
         left = records.exporter.deliver(patience_s, answer_s=_ANSWER_S)
         why = records.exporter.outage() or "it is slow; repeat"

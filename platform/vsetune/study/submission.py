@@ -27,7 +27,6 @@ from ray.job_submission import JobSubmissionClient
 from vsetune.errors import Problem, UsageError, one_line
 from vsetune.storage.web import proxy_of, require_web
 from vsetune.storage.whole_files import FULL
-from vsetune.study import messages
 from vsetune.study.job_package import STOP_WITHIN_S, JobPackage, cannot_pack
 
 STUDY_KEY = "vsetune.study"
@@ -98,7 +97,10 @@ class JobServer:
         found = [job for job in known if name == job.id] or [job for job in known if name == job.study]
         if not found:
             there = ", ".join(job.id for job in known[:5]) or "none"
-            raise UsageError(messages.JOB_UNKNOWN(job=name, cluster=self.address, known=there))
+            raise UsageError(
+                "VSE-S056", "job {job}: not on cluster {cluster}, which has: {known}; see `vsetune job list`", job=name,
+                cluster=self.address, known=there,
+            )
         return found[0]
 
     def running(self, study: str) -> Job | None:
@@ -184,9 +186,12 @@ class JobServer:
         there = str(facts.get("rayVersion", "?")), _minor(str(facts.get("pythonVersion", "?")))
         here = ray.__version__, _minor(platform.python_version())
         if there != here:
-            raise UsageError(messages.OTHER_VERSIONS(
-                cluster=self.address, ray_there=there[0], python_there=there[1], ray_here=here[0], python_here=here[1]
-            ))
+            raise UsageError(
+                "VSE-S045", "cluster {cluster}: runs Ray {ray_there} on Python {python_there}, here are Ray {ray_here} "
+                "on Python {python_here}; install the same on both sides (constraints.txt pins Ray), or submit from "
+                "the head node", cluster=self.address, ray_there=there[0], python_there=there[1], ray_here=here[0],
+                python_here=here[1],
+            )
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
@@ -203,8 +208,14 @@ class JobServer:
             if isinstance(error, OSError) and error.errno in FULL:
                 raise cannot_pack(error) from error
             if "exceeds the maximum size" in str(error):
-                raise UsageError(messages.JOB_TOO_LARGE(reason=one_line(error))) from error
-            raise UsageError(messages.NO_DASHBOARD(cluster=self.address, reason=one_line(error))) from error
+                raise UsageError(
+                    "VSE-S057", "job: too large to send ({reason}); list files that it does not need in .rayignore",
+                    reason=one_line(error),
+                ) from error
+            raise UsageError(
+                "VSE-S044", "cluster {cluster}: does not answer as a Ray dashboard does ({reason}); check the address, "
+                "and whether the head node is up", cluster=self.address, reason=one_line(error),
+            ) from error
 
 
 def _job(details: Any) -> Job:
@@ -219,26 +230,49 @@ def _job(details: Any) -> Job:
 
 def _token_problem(text: str, cluster: str) -> Problem:
     if "couldn't find an authentication token" in text:
-        return messages.NO_TOKEN(cluster=cluster)
+        return Problem.of(
+            "VSE-S046", "cluster {cluster}: needs a token and none was found here; copy the cluster's into "
+            "~/.ray/auth_token, or name its file in RAY_AUTH_TOKEN_PATH", cluster=cluster,
+        )
     if "cannot be opened or is empty" in text:
-        return messages.NO_TOKEN_FILE(cluster=cluster, file=os.environ.get("RAY_AUTH_TOKEN_PATH"))
+        return Problem.of(
+            "VSE-S047", "cluster {cluster}: needs a token, and RAY_AUTH_TOKEN_PATH names {file}, which cannot be read "
+            "or is empty; put the cluster's token there", cluster=cluster, file=os.environ.get("RAY_AUTH_TOKEN_PATH"),
+        )
     mode = os.environ.get("RAY_AUTH_MODE", "token")
     if mode.lower() != "token":
-        return messages.NO_TOKEN_SENT(cluster=cluster, mode=mode)
-    return messages.TOKEN_REFUSED(cluster=cluster)
+        return Problem.of(
+            "VSE-S048", "cluster {cluster}: needs a token, and RAY_AUTH_MODE is {mode!r} here, so that none was sent; "
+            "set it to token", cluster=cluster, mode=mode,
+        )
+    return Problem.of(
+        "VSE-S049", "cluster {cluster}: refuses the token found here (RAY_AUTH_TOKEN, else the file of "
+        "RAY_AUTH_TOKEN_PATH, else ~/.ray/auth_token); copy the cluster's", cluster=cluster,
+    )
 
 
 def _refusal(text: str, cluster: str) -> Problem:
     if "No available agent" in text or "head node agent" in text:
-        return messages.CLUSTER_STARTS(cluster=cluster)
+        return Problem.of(
+            "VSE-S050", "cluster {cluster}: has only just started and takes no jobs; repeat in a minute",
+            cluster=cluster,
+        )
     if "ray[default]" in text:
-        return messages.NO_JOB_CLIENT(cluster=cluster)
+        return Problem.of(
+            "VSE-S051", "cluster {cluster}: cannot be asked from here: Ray's client for jobs is missing; pip install "
+            "'vsetune[jobs]'", cluster=cluster,
+        )
     if text.startswith("WebSocket"):
-        return messages.CONNECTION_BROKE(cluster=cluster, reason=one_line(text))
+        return Problem.of(
+            "VSE-S052", "cluster {cluster}: the connection broke ({reason})", cluster=cluster, reason=one_line(text)
+        )
     if "Version check returned 404" in text:
-        return messages.NO_DASHBOARD(cluster=cluster, reason="404 for its version")
+        return Problem.of(
+            "VSE-S044", "cluster {cluster}: does not answer as a Ray dashboard does ({reason}); check the address, and "
+            "whether the head node is up", cluster=cluster, reason="404 for its version",
+        )
     reason = one_line(text.replace("Traceback (most recent call last):", ""))
-    return messages.CLUSTER_REFUSES(cluster=cluster, reason=reason)
+    return Problem.of("VSE-S053", "cluster {cluster}: refused ({reason})", cluster=cluster, reason=reason)
 
 
 @contextmanager
@@ -289,7 +323,11 @@ def require_listener(address: str) -> None:
             "of its authority in REQUESTS_CA_BUNDLE", cluster=address, reason=error.args[0],
         ) from error
     except OSError as error:
-        raise UsageError(messages.CLUSTER_SILENT(cluster=address, reason=error)) from error
+        raise UsageError(
+            "VSE-S043", "cluster {cluster}: nothing answers there ({reason}); start it (`ray up cluster.yaml`, `ray "
+            "start --head`), open a tunnel to it (`ray dashboard cluster.yaml`), or name it with --address",
+            cluster=address, reason=error,
+        ) from error
 
 
 def _as_http(text: str, *, where: str) -> str:
@@ -302,9 +340,15 @@ def _as_http(text: str, *, where: str) -> str:
     except ValueError:
         is_one = False
     if not is_one or any(sign.isspace() for sign in text):
-        raise UsageError(messages.JOB_ADDRESS(where=where, got=text[:80], example=DEFAULT_ADDRESS))
+        raise UsageError(
+            "VSE-S054", "{where}: got {got!r}, need the address of the dashboard, as in {example}", where=where,
+            got=text[:80], example=DEFAULT_ADDRESS,
+        )
     if parts.username or parts.password:
-        raise UsageError(messages.ADDRESS_PASSWORD(where=where))
+        raise UsageError(
+            "VSE-S055", "{where}: contains a user or password; Ray takes a token instead, see ~/.ray/auth_token",
+            where=where,
+        )
     port = "" if parts.port or parts.scheme == "https" else f":{_PORT}"
     return f"{parts.scheme}://{parts.netloc.rstrip(':')}{port}{parts.path.rstrip('/')}"
 

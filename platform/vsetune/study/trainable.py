@@ -29,7 +29,6 @@ from vsetune.errors import AttemptError, ConfigError, DamagedCheckpoint, Storage
 from vsetune.storage.addresses import mask_output
 from vsetune.storage.mirror import Mirror
 from vsetune.storage.paths import HOME_VARIABLE, home
-from vsetune.study import messages
 from vsetune.study.first_stages import kept_stage
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.study.metrics_export import MetricsBoard
@@ -323,7 +322,10 @@ def _device_here(name: str) -> torch.device:
     try:
         return choose_device(name)
     except ConfigError as error:
-        failure = AttemptError(messages.NO_GPU_HERE(node=socket.gethostname()))
+        failure = AttemptError(
+            "VSE-S033", "Ray gives the trial a GPU of node {node}, and PyTorch finds none there; look at its driver "
+            "(nvidia-smi) and its PyTorch, or set resources.gpus to 0", node=socket.gethostname(),
+        )
         failure.kind = "device"
         raise failure from error
 

@@ -15,7 +15,6 @@ from vsetune.networks.importing.imported import network_of
 from vsetune.networks.importing.stored import StoredWeights
 from vsetune.records.studies import Studies
 from vsetune.storage.whole_files import make_folder
-from vsetune.study import messages
 from vsetune.study.model_files import require_new_folder
 from vsetune.study.recorded import RecordedAttempt, require_best_weights
 from vsetune.training.trained import described_by
@@ -30,7 +29,10 @@ def write_transformers_folder(store: Studies, attempt: RecordedAttempt, folder: 
     require_new_folder(folder)
     spec = attempt.trial().network
     if not isinstance(spec, DualEncoderSpec):
-        raise UsageError(messages.NOT_FOR_TRANSFORMERS(where=attempt.where, network=spec.name))
+        raise UsageError(
+            "VSE-S140", "{where}: `transformers` has no class for network {network}; need a dual_encoder, leave out "
+            "--transformers to write the model as it is", where=attempt.where, network=spec.name,
+        )
     with TemporaryDirectory() as into:
         weights = require_best_weights(store, attempt, Path(into))
         held = described_by(weights, attempt.trial()) or StoredWeights.open(weights).described()
@@ -59,4 +61,8 @@ def _require_classes(network: DualEncoder, spec: DualEncoderSpec, *, where: str)
     ):
         if lacks_class(tower):
             kind = getattr(getattr(tower, "config", None), "model_type", name)
-            raise UsageError(messages.TOWER_NOT_FOR_TRANSFORMERS(where=where, setting=setting, got=kind))
+            raise UsageError(
+                "VSE-S195", "{where}: network.{setting}: `transformers` has no model for {got}; need a dual_encoder "
+                "with `model`, or with an image_model and a text_model of `transformers`, leave out --transformers to "
+                "write the model as it is", where=where, setting=setting, got=kind,
+            )

@@ -19,7 +19,6 @@ from vsetune.data.stored.dataset import Dataset, evaluated_split, further_tests
 from vsetune.errors import AttemptError, Preempted, StorageError
 from vsetune.records.events import ValidationPoint
 from vsetune.storage.whole_files import make_folder
-from vsetune.training import messages
 from vsetune.training.attempt_progress import Progress, device_seconds, summarise
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CheckpointFolder, CheckpointPace
@@ -153,7 +152,10 @@ class Attempt:
         is unusable; a new one continues from the checkpoint.
         """
         if self.is_finished:
-            raise AttemptError(messages.FINISHED(where=self._where, epochs=self.trial.training.epochs))
+            raise AttemptError(
+                "VSE-T001", "{where}: already trained to its {epochs:g} epochs.", where=self._where,
+                epochs=self.trial.training.epochs,
+            )
         try:
             with self._random.active():
                 self._train()
@@ -239,7 +241,10 @@ class Attempt:
         end = next_validation(self.trial.training, step=progress.step, steps_per_epoch=per_epoch)
         while progress.step < end:
             if self._leave.is_set():
-                raise Preempted(messages.LEAVES(where=self._where, step=progress.step))
+                raise Preempted(
+                    "VSE-T002", "{where} step {step}: its process will be ended; another one continues the trial.",
+                    where=self._where, step=progress.step,
+                )
             self._processes.task("step")
             self._step()
             self._mark()

@@ -23,7 +23,6 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import Network
-from vsetune.training import messages
 from vsetune.training.frozen_vectors import frozen_vectors, trained_reads, with_vectors
 from vsetune.training.random_state import undisturbed
 from vsetune.training.schedule import training_steps_per_epoch
@@ -47,10 +46,11 @@ class TrainingBatches:
         size = epoch_size(info)
         available = size.captions if training.batch_unit == "pairs" else size.images
         if training.batch_size > available:
-            raise ConfigError(messages.TOO_FEW_ITEMS(
-                key="training.batch_size", got=training.batch_size, split=split, data=trial.data.path,
+            raise ConfigError(
+                "VSE-T006", "{key}: got {got}, split {split} of {data} has {available} {unit}; use at most "
+                "{available}.", key="training.batch_size", got=training.batch_size, split=split, data=trial.data.path,
                 available=available, unit=training.batch_unit,
-            ))
+            )
         self.steps_per_epoch = training_steps_per_epoch(trial, dataset)
         self.pairs = self.steps_per_epoch * training.batch_size if training.drop_last else size.captions
         self._trial, self._dataset, self._device = trial, dataset, device
@@ -150,9 +150,11 @@ class StepStream:
         else:
             batch = next(self._open, None)
         if batch is None:
-            raise DataError(messages.SPLIT_ENDED(
-                data=self._trial.data.path, split=self._trial.data.train_split, step=step, batches=self._steps
-            ))
+            raise DataError(
+                "VSE-T007", "{data}: split {split} ended before step {step}, expected {batches} batches in every "
+                "round; its manifest does not fit its shards, ingest it again.", data=self._trial.data.path,
+                split=self._trial.data.train_split, step=step, batches=self._steps,
+            )
         self._next_step = step + 1
         return batch
 
@@ -210,10 +212,11 @@ def _require_enough(trial: TrialSpec, available: int) -> None:
     for phase in range(max(1, len(trial.training.phases))):
         asked = trial.loss_in(phase).drawn_negatives
         if asked is not None and asked.count > available:
-            raise ConfigError(messages.TOO_FEW_ITEMS(
-                key="loss.drawn", got=asked.count, split=trial.data.train_split, data=trial.data.path,
+            raise ConfigError(
+                "VSE-T006", "{key}: got {got}, split {split} of {data} has {available} {unit}; use at most "
+                "{available}.", key="loss.drawn", got=asked.count, split=trial.data.train_split, data=trial.data.path,
                 available=available, unit="images",
-            ))
+            )
 
 
 def _semantics(trial: TrialSpec, dataset: Dataset) -> np.ndarray | None:

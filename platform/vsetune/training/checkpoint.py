@@ -35,7 +35,6 @@ from vsetune.storage.whole_files import (
     unreadable,
     write_whole,
 )
-from vsetune.training import messages
 from vsetune.training.executions import ExecutionLog
 
 _BEFORE, _AFTER = b"\nvsetune SHA-256 ", b"\n"
@@ -151,7 +150,10 @@ class CheckpointFolder:
 
     def misfit(self, reason: str) -> StaleCheckpoint:
         """The error for a loaded state that does not fit the trial; its seal shows that it was written like this."""
-        return StaleCheckpoint(messages.MISFIT(file=self.path, reason=reason, folder=self._folder))
+        return StaleCheckpoint(
+            "VSE-T011", "{file}: does not fit this trial ({reason}), so another version of vsetune wrote it; use that "
+            "version, or remove {folder} to start the trial again.", file=self.path, reason=reason, folder=self._folder,
+        )
 
     def set_aside(self, reason: str) -> list[Path]:
         """Move damaged files to `NAME.damaged-N`, so that the trial starts again. Returns where they are now.
@@ -170,7 +172,10 @@ class CheckpointFolder:
             try:
                 move_in_place(path, target, durable=False)
             except OSError as error:
-                raise StorageError(messages.CANNOT_SET_ASIDE(file=path, reason=error.strerror)) from error
+                raise StorageError(
+                    "VSE-T013", "{file}: cannot be set aside ({reason}); move it by hand.", file=path,
+                    reason=error.strerror,
+                ) from error
             moved.append(target)
         self._best_sha256 = None
         _log.warning("set aside %s (%s)", ", ".join(map(str, moved)) or "nothing", one_line(reason))
@@ -217,7 +222,10 @@ class CheckpointFolder:
         try:
             change()
         except OSError as error:
-            raise StorageError(messages.CANNOT_TIDY(folder=self._folder, reason=error.strerror)) from error
+            raise StorageError(
+                "VSE-T014", "{folder}: cannot be tidied ({reason}); check its rights.", folder=self._folder,
+                reason=error.strerror,
+            ) from error
 
     def _check_best(self) -> None:
         try:
@@ -237,15 +245,23 @@ class CheckpointFolder:
             if type(found) is not type(value):
                 raise self._damaged(f"its {_MEANING[key]} is {one_line(found, most=60)}")
             if found != value:
-                raise StaleCheckpoint(messages.OTHER_TRIAL(
-                    file=self.path, what=_MEANING[key], got=one_line(found), need=value
-                ))
+                raise StaleCheckpoint(
+                    "VSE-T012", "{file}: its {what} is {got}, this one is {need}; use another folder, or remove this "
+                    "one to start the trial again.", file=self.path, what=_MEANING[key], got=one_line(found),
+                    need=value,
+                )
 
     def _damaged(self, reason: str) -> DamagedCheckpoint:
-        return DamagedCheckpoint(messages.DAMAGED(file=self.path, reason=reason, folder=self._folder))
+        return DamagedCheckpoint(
+            "VSE-T010", "{file}: damaged ({reason}); remove {folder} to start the trial again.", file=self.path,
+            reason=reason, folder=self._folder,
+        )
 
     def _damaged_best(self, reason: str) -> DamagedCheckpoint:
-        return DamagedCheckpoint(messages.DAMAGED(file=self.best_path, reason=reason, folder=self._folder))
+        return DamagedCheckpoint(
+            "VSE-T010", "{file}: damaged ({reason}); remove {folder} to start the trial again.", file=self.best_path,
+            reason=reason, folder=self._folder,
+        )
 
 
 def set_aside(folder: Path, reason: str) -> list[Path]:

@@ -13,7 +13,6 @@ from vsetune.config.study.training import Precision, TrainingSpec
 from vsetune.data.devices import device_named
 from vsetune.data.freed_memory import give_back_freed_memory
 from vsetune.errors import ConfigError
-from vsetune.training import messages
 
 
 def choose_device(name: str) -> torch.device:
@@ -44,7 +43,7 @@ def use_threads(threads: int | None) -> None:
     if threads is None:
         return
     if threads < 1:
-        raise ConfigError(messages.THREADS(threads=threads))
+        raise ConfigError("VSE-T005", "threads: got {threads}, need at least 1.", threads=threads)
     torch.set_num_threads(threads)
 
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from vsetune.errors import StorageError
 from vsetune.storage.whole_files import make_folder, whole_file, write_text
-from vsetune.training import messages
 from vsetune.training.search_index import SearchIndex
 
 Format = Literal["npy", "parquet"]
@@ -82,4 +81,7 @@ def _write_parquet(folder: Path, name: str, columns: dict[str, Sequence[Any]], v
 
 
 def _unwritable(file: Path, error: OSError) -> StorageError:
-    return StorageError(messages.EMBEDDINGS_UNWRITABLE(file=file, reason=error.strerror or error))
+    return StorageError(
+        "VSE-T040", "{file}: cannot write ({reason}); free space, or choose another --output.", file=file,
+        reason=error.strerror or error,
+    )

@@ -25,7 +25,6 @@ from vsetune.networks.encoded import Encoded, joined
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network
 from vsetune.networks.parts.batch_normalization import SharedBatchNorm, statistics_of_all
-from vsetune.training import messages
 from vsetune.training.device import tower_precision
 from vsetune.training.processes import ALONE, Processes, Share
 from vsetune.training.random_state import RandomState
@@ -141,13 +140,22 @@ def require_divisible(network: Network, trial: TrialSpec, *, processes: int = 1)
     is_shared = trial.training.chunk_size is None
     norm = next((path for path, module in network.named_modules() if _counts_batch(module, is_shared=is_shared)), None)
     if norm is not None:
-        raise ConfigError(messages.BATCH_STATISTICS(key=key, network=name, module=norm))
+        raise ConfigError(
+            "VSE-T029", "{key}: network {network} normalises over the batch ({module}), and parts of a batch have "
+            "other statistics; leave {key} out", key=key, network=name, module=norm,
+        )
     weight = next((each for each in trial.network.own_loss_weights if getattr(trial.network, each) > 0), None)
     if weight is not None:
-        raise ConfigError(messages.OWN_LOSS(key=key, network=name, weight=weight))
+        raise ConfigError(
+            "VSE-T030", "{key}: network {network} has a loss of its own over the whole batch; set network.{weight} to "
+            "0, or leave {key} out", key=key, network=name, weight=weight,
+        )
     for phase in range(max(1, len(trial.training.phases))):
         if trial.loss_in(phase).drawn_negatives is not None:
-            raise ConfigError(messages.DRAWN_ITEMS(key=key, loss=trial.loss.name))
+            raise ConfigError(
+                "VSE-T031", "{key}: loss {loss} samples images beside the batch, which are encoded at once; leave "
+                "`drawn` of the loss out, or {key}", key=key, loss=trial.loss.name,
+            )
 
 
 def _counts_batch(module: nn.Module, *, is_shared: bool) -> bool:

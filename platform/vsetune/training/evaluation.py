@@ -41,7 +41,6 @@ from vsetune.metrics.score_blocks import EmbeddingScores, MeanScores, PartOfScor
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.storage.paths import under_home
-from vsetune.training import messages
 from vsetune.training.processes import ALONE, Processes
 from vsetune.training.reranking import FirstStage, reranked_scores
 from vsetune.training.validation import OnBatch, Report, encode_split, split_scores
@@ -97,7 +96,10 @@ def evaluate(
     """
     whole = trial.evaluation.of_whole_split
     if images is not None and whole:
-        raise DataError(messages.NEEDS_WHOLE_SPLIT(score=whole[0], split=split, images=images))
+        raise DataError(
+            "VSE-T016", "evaluation.{score}: needs the whole split {split}, got {images} of its images", score=whole[0],
+            split=split, images=images,
+        )
     with evaluating(network):
         scores, owner = _scores(network, dataset, split, trial, device, images, first, report, on_batch, processes)
         found = recalls(owner_scores(scores, owner, among=processes)) | _extras(scores, owner, dataset, split, trial)

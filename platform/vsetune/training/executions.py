@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vsetune.errors import DamagedCheckpoint, DataError, one_line
 from vsetune.storage.whole_files import read_json, write_json
-from vsetune.training import messages
 
 EXECUTIONS_FILE = "executions.json"
 PROGRESS_FILE = "progress.json"
@@ -113,4 +112,7 @@ def _read(path: Path, kind: type[_R]) -> _R | None:
         return None if plain is None else kind.model_validate(plain)
     except (DataError, ValidationError) as error:
         reason = one_line(error) if isinstance(error, DataError) else f"need {', '.join(kind.model_fields)}, from 0"
-        raise DamagedCheckpoint(messages.DAMAGED(file=path, reason=reason, folder=path.parent)) from error
+        raise DamagedCheckpoint(
+            "VSE-T010", "{file}: damaged ({reason}); remove {folder} to start the trial again.", file=path,
+            reason=reason, folder=path.parent,
+        ) from error

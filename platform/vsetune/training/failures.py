@@ -35,7 +35,6 @@ from vsetune.errors import (
     VsetuneError,
 )
 from vsetune.storage.addresses import masked
-from vsetune.training import messages
 from vsetune.training.validation import LoggedProgress
 from vsetune.version import PACKAGE_FOLDER
 
@@ -209,6 +208,9 @@ def scoring(
 def out_of_memory(error: Exception, *, where: str, step: int) -> AttemptError:
     """The error, in one line, of an attempt for which the GPU has too little memory."""
     reason = str(error).partition("\n")[0]
-    failure = AttemptError(messages.OUT_OF_MEMORY(where=where, step=step, reason=reason))
+    failure = AttemptError(
+        "VSE-T004", "{where} step {step}: {reason} Set training.chunk_size, or lower training.batch_size or resources "
+        "per GPU.", where=where, step=step, reason=reason,
+    )
     failure.kind = "memory"
     return failure

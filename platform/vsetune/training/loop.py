@@ -18,7 +18,6 @@ from vsetune.data.batches.batch import Batch
 from vsetune.errors import NumericError
 from vsetune.losses.loss_base import LossOutput
 from vsetune.metrics.hard_negatives import unique_hard_negatives
-from vsetune.training import messages
 from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.calibration import working_clock
@@ -178,9 +177,11 @@ class StepWindow:
         for row, (step, rate, _) in enumerate(waiting):
             loss, norm = numbers["train_loss"][row], numbers["gradient_norm"][row]
             if not math.isfinite(loss) or not math.isfinite(norm):
-                raise NumericError(messages.NOT_FINITE(
-                    where=self._where, step=step, loss=self._trial.loss.name, value=loss, norm=norm, rate=rate
-                ))
+                raise NumericError(
+                    "VSE-T003", "{where} step {step}: loss {loss} is {value:g} with gradient norm {norm:g} at learning "
+                    "rate {rate:g}, need finite numbers; lower training.learning_rate or training.gradient_clip.",
+                    where=self._where, step=step, loss=self._trial.loss.name, value=loss, norm=norm, rate=rate,
+                )
         self._sum(numbers)
 
     def means(self) -> dict[str, float]:

@@ -21,7 +21,6 @@ from torch import Tensor, distributed, nn
 
 from vsetune.errors import AttemptError
 from vsetune.networks.encoded import Encoded, with_parts
-from vsetune.training import messages
 
 Item = TypeVar("Item")
 ItemsT = TypeVar("ItemsT", Encoded, Tensor)
@@ -169,6 +168,9 @@ def _of_the_group() -> Any:
     try:
         yield
     except RuntimeError as error:
-        failure = AttemptError(messages.PROCESS_GONE(reason=str(error).partition("\n")[0][:200]))
+        failure = AttemptError(
+            "VSE-T032", "a process of the trial is gone ({reason}); the trial goes on from its checkpoint",
+            reason=str(error).partition("\n")[0][:200],
+        )
         failure.kind = "process"
         raise failure from error

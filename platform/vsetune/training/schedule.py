@@ -8,7 +8,6 @@ from vsetune.config.study.training import LinearSchedule, TrainingSpec, TrialSpe
 from vsetune.data.batches.epoch_shards import steps_per_epoch
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError
-from vsetune.training import messages
 
 _ROUNDING = 1e-9  # 0.6 / 0.2 is 2.9999999999999996: a boundary that was meant to be reached counts as reached
 
@@ -58,7 +57,10 @@ def require_room_for_warmup(training: TrainingSpec, *, steps_per_epoch: int) -> 
         if schedule.warmup_steps >= steps - _ROUNDING:
             is_whole = schedule.over == "training" or not training.phases
             where = "the training" if is_whole else f"training.phases[{phase}]"
-            raise ConfigError(messages.WARMUP_TOO_LONG(got=schedule.warmup_steps, part=where, steps=steps))
+            raise ConfigError(
+                "VSE-T008", "training.linear_schedule.warmup_steps: got {got}, {part} has {steps:g} steps; need fewer, "
+                "or use warmup_fraction", got=schedule.warmup_steps, part=where, steps=steps,
+            )
 
 
 def _span_at(training: TrainingSpec, schedule: LinearSchedule, epoch: float) -> tuple[float, float]:

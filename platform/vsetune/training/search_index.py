@@ -17,7 +17,6 @@ from vsetune.data.stored.shards import split_records
 from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import Network
-from vsetune.training import messages
 from vsetune.training.validation import EncodedSplit, encode_split
 
 INDEX_FILE = "index.safetensors"
@@ -74,7 +73,9 @@ class SearchIndex:
             encoded = EncodedSplit(_encoded("images", tensors), captions, tensors["places"], tensors["owner"])
             return cls(names["split"], encoded, names["images"], names["captions"])
         except (OSError, SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError(messages.INDEX_DAMAGED(file=file, reason=type(error).__name__)) from error
+            raise DataError(
+                "VSE-T019", "{file}: damaged ({reason}); log the model again", file=file, reason=type(error).__name__
+            ) from error
 
 
 def _tensors(prefix: str, items: Encoded) -> dict[str, Tensor]:

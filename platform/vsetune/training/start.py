@@ -18,7 +18,6 @@ from vsetune.networks.parts.backbone import names_of_colours
 from vsetune.networks.parts.text_transformer import Architecture
 from vsetune.storage.hashes import sha256_of_file
 from vsetune.storage.paths import on_this_node
-from vsetune.training import messages
 
 _KEY = "network.start_from"
 
@@ -38,7 +37,10 @@ def check_start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> S
     where = f"{_KEY}: {stored.path}"
     own = stored.network.name if stored.network is not None else stored.notes.network if stored.notes else spec.name
     if own != spec.name:
-        raise ConfigError(messages.START_OF_OTHER_NETWORK(file=where, got=own, need=spec.name))
+        raise ConfigError(
+            "VSE-T021", "{file}: holds {got}, need {need}; name weights of this network", file=where, got=own,
+            need=spec.name,
+        )
     wanted = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     if WORD_VECTORS in wanted and WORD_VECTORS in stored.shapes:
         _check_words(stored, words, where)
@@ -51,7 +53,11 @@ def check_start(network: nn.Module, spec: AnyNetwork, words: Sequence[str]) -> S
     held = {name: stored.shapes[name] for name in stored.without_spare(wanted)}
     problems = list(_differences(wanted, held))
     if problems:
-        raise ConfigError(messages.START_MISFIT(file=where, network=spec.name, differences="; ".join(problems)))
+        raise ConfigError(
+            "VSE-T022", "{file}: does not fit network {network} on these data: {differences}; need weights of the same "
+            "network with the same sizes, and features of the same width", file=where, network=spec.name,
+            differences="; ".join(problems),
+        )
     return stored
 
 
@@ -98,7 +104,10 @@ def count_known(words: Sequence[str], known: Sequence[str]) -> tuple[int, int]:
 def _open(start_from: str) -> StoredWeights:
     place = on_this_node(expand_path(start_from, key=_KEY))
     if "://" in place:
-        raise ConfigError(messages.START_NOT_HERE(key=_KEY, place=place))
+        raise ConfigError(
+            "VSE-T020", "{key}: got {place}, need a file of this machine; copy it to every machine that trains",
+            key=_KEY, place=place,
+        )
     try:
         return StoredWeights.open(Path(place))
     except DataError as error:
@@ -123,9 +132,15 @@ def _check_words(stored: StoredWeights, words: Sequence[str], where: str) -> Non
     """Rows without names belong to the words of the data set only if a trial on that data set made them."""
     rows = stored.shapes[WORD_VECTORS][0]
     if stored.network is not None and stored.network.words is None:
-        raise ConfigError(messages.WORDS_MISSING(file=where, rows=rows))
+        raise ConfigError(
+            "VSE-T023", "{file}: {rows} word vectors, and no words to them; import the weights again with --words "
+            "VOCABULARY", file=where, rows=rows,
+        )
     if stored.network is None and rows != len(words):
-        raise ConfigError(messages.OTHER_WORD_COUNT(file=where, got=rows, need=len(words)))
+        raise ConfigError(
+            "VSE-T024", "{file}: weights of a trial whose data set had {got} words, this one has {need}; need a trial "
+            "on the same vocabulary", file=where, got=rows, need=len(words),
+        )
     _check_same_words(stored, words, where)
 
 
@@ -133,7 +148,10 @@ def _check_same_words(stored: StoredWeights, words: Sequence[str], where: str) -
     """ConfigError unless the word fingerprint stored by a trial matches the words of the data set, row by row."""
     known = stored.notes.words if stored.notes is not None else None
     if known is not None and known != fingerprint_of_words(words):
-        raise ConfigError(messages.OTHER_WORDS(file=where))
+        raise ConfigError(
+            "VSE-T025", "{file}: weights of a trial whose data set had other words, or the same in another order; need "
+            "a trial on the same vocabulary", file=where,
+        )
 
 
 def _differences(

@@ -27,7 +27,6 @@ from vsetune.networks.network_base import (
 )
 from vsetune.networks.network_building import build_network
 from vsetune.networks.parts.text_transformer import architecture_of
-from vsetune.training import messages
 from vsetune.training.device import product_precision
 from vsetune.training.drawn_negatives import Miner
 from vsetune.training.encoding import BatchEncoder, require_divisible
@@ -70,7 +69,9 @@ class Optimizers:
             else:
                 own.append({"params": group.parameters, "lr": group.sgd_rate, "start": group.sgd_rate})
         if not groups and not own:
-            raise ConfigError(messages.NOTHING_TO_TRAIN())
+            raise ConfigError(
+                "VSE-T009", "training.phases: `trains: loss` with a loss that learns nothing; use `trains: all`"
+            )
         self._start = training.learning_rate
         self.learning_rate = training.learning_rate
         self._all: dict[str, Optimizer] = {}

@@ -21,7 +21,6 @@ from vsetune.networks.importing.imported import network_of
 from vsetune.networks.importing.stored import StoredNetwork, StoredWeights, read_notes
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
-from vsetune.training import messages
 from vsetune.training.checkpoint import OF_DAMAGE
 from vsetune.training.evaluation import evaluate
 from vsetune.training.reranking import FirstStage
@@ -81,18 +80,22 @@ def load_trained(
     """
     dataset = Dataset.open(trial.data.path)
     if data_fingerprint not in (None, dataset.fingerprint):
-        raise DataError(messages.DATA_CHANGED(
-            where=where, data=trial.data.path, then=data_fingerprint, now=dataset.fingerprint
-        ))
+        raise DataError(
+            "VSE-T026", "{where}: {data} is not the data set of its training any more (features, captions or "
+            "vocabulary differ: fingerprint {then} then, {now} now); bring the data set back from its recipe, or train "
+            "again.", where=where, data=trial.data.path, then=data_fingerprint, now=dataset.fingerprint,
+        )
     try:
         network = network_of(weights, described=described(trial, dataset))
         holes = [name for name, value in network.state_dict().items() if bool(torch.isnan(value).any())]
         if holes:
             raise ValueError(f"{holes[0]} holds NaN")
     except (DataError, OSError, *OF_DAMAGE) as error:
-        raise StaleCheckpoint(messages.WEIGHTS_UNUSABLE(
-            where=where, file=weights, network=trial.network.name, data=trial.data.path, reason=one_line(error)
-        )) from error
+        raise StaleCheckpoint(
+            "VSE-T027", "{where}: {file} does not fit network {network} on {data}: it is damaged, or its tensors "
+            "differ ({reason}), as of another version or other data; train again.", where=where, file=weights,
+            network=trial.network.name, data=trial.data.path, reason=one_line(error),
+        ) from error
     return TrainedTrial(trial, dataset, network.to(device), device)
 
 
@@ -124,7 +127,10 @@ def load_stored(
     if held is None:
         raise stored.unknown()
     if held.lacks_words:
-        raise DataError(messages.WORDS_MISSING(file=weights, rows=held.vocabulary_size))
+        raise DataError(
+            "VSE-T023", "{file}: {rows} word vectors, and no words to them; import the weights again with --words "
+            "VOCABULARY", file=weights, rows=held.vocabulary_size,
+        )
     dataset = Dataset.open(data)
     dataset.require_unchanged([split])
     _check_features(held, dataset, weights, is_imported=stored.network is not None)
@@ -164,15 +170,17 @@ def _check_features(held: StoredNetwork, dataset: Dataset, weights: Path, *, is_
     if held.spec.reads.pixels is not None:
         return
     if features.width != held.width:
-        raise DataError(messages.OTHER_FEATURES(
-            file=weights, reads=f"features of {held.width} numbers", data=dataset.path, has=features.width
-        ))
+        raise DataError(
+            "VSE-T028", "{file}: reads {reads}, {data} has {has}; ingest the features that the weights were trained "
+            "with.", file=weights, reads=f"features of {held.width} numbers", data=dataset.path, has=features.width,
+        )
     counts = {features.regions_min, features.regions} if is_imported else {features.regions}
     if held.regions > 1 and counts != {held.regions} and _depends_on_regions(held):
-        raise DataError(messages.OTHER_FEATURES(
-            file=weights, reads=f"{held.regions} regions", data=dataset.path,
+        raise DataError(
+            "VSE-T028", "{file}: reads {reads}, {data} has {has}; ingest the features that the weights were trained "
+            "with.", file=weights, reads=f"{held.regions} regions", data=dataset.path,
             has=f"{features.regions_min} to {features.regions}",
-        ))
+        )
 
 
 def _depends_on_regions(held: StoredNetwork) -> bool:
@@ -232,7 +240,10 @@ def open_first_stage(
         return None
     where = f"study {trial.study} trial {trial.trial}: evaluation.rerank"
     if kept is None:
-        raise ConfigError(messages.FIRST_STAGE_MISSING(where=where, first=wanted.first))
+        raise ConfigError(
+            "VSE-T017", "{where}: the files of {first} were not given; run it as a study, which brings them",
+            where=where, first=wanted.first,
+        )
     require_embedding(kept.trial, where=f"{where}.first: {wanted.first}")
     at_home = kept.trial.model_copy(update={"data": kept.trial.data.model_copy(update={"path": dataset.path})})
     try:
@@ -247,4 +258,7 @@ def open_first_stage(
 def require_embedding(trial: TrialSpec, *, where: str) -> None:
     """ConfigError for a first stage that scores pairs itself."""
     if trial.network.kind == "score":
-        raise ConfigError(messages.FIRST_STAGE_SCORES(where=where, network=trial.network.name))
+        raise ConfigError(
+            "VSE-T018", "{where} is of network {network}, which scores pairs; need a first stage that embeds, such as "
+            "vse_infinity", where=where, network=trial.network.name,
+        )

@@ -25,7 +25,6 @@ from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, Scores
 from vsetune.networks.encoded import Encoded, joined
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, evaluating
-from vsetune.training import messages
 from vsetune.training.device import tower_precision
 from vsetune.training.frozen_vectors import frozen_vectors, trained_reads, with_vectors
 from vsetune.training.processes import ALONE, Processes
@@ -65,7 +64,10 @@ def evenly_spread(chosen: int, images: int) -> list[int]:
     DataError for more than there are, or none.
     """
     if not 1 <= chosen <= images:
-        raise DataError(messages.TOO_MANY_IMAGES(got=chosen, images=images))
+        raise DataError(
+            "VSE-T015", "evaluation.validation_images: got {got}, need 1 to the {images} images of the split",
+            got=chosen, images=images,
+        )
     return [(2 * number + 1) * images // (2 * chosen) for number in range(chosen)]
 
 

@@ -19,7 +19,6 @@ from mock_bucket import bucket
 from refusals import refused
 
 from vsetune.config.sources.trial_inputs import STREAMED, NetworkReads, PixelInput, Reading, TextModel
-from vsetune.data import messages
 from vsetune.data.batches.bank_arrays import DeviceArrays
 from vsetune.data.batches.bank_batches import BankRows, bank_rows
 from vsetune.data.batches.reader import evaluation_batches, training_batches
@@ -202,7 +201,7 @@ def changed_between_members(shard: Path) -> bytes:
 def test_a_shard_that_was_changed_since_it_was_ingested_is_told_when_the_bank_is_made(rich, home):
     shard = Path(rich.path) / rich.split("train").shards[2].file
     shard.write_bytes(changed_between_members(shard))
-    with refused(messages.SHARD_DAMAGED, reason=wrong_hash()):
+    with refused("VSE-D026", reason=wrong_hash()):
         rows_of(rich)
     assert not list((home / "cache").rglob("*.arrays"))
 
@@ -216,7 +215,7 @@ def test_a_bank_of_shards_that_this_node_does_not_keep_is_not_made_of_changed_on
     bucket.put_object(
         Bucket="data", Key=f"rich/{shard.file}", Body=changed_between_members(Path(rich.path) / shard.file)
     )
-    with refused(messages.SHARD_DAMAGED, reason=wrong_hash()):
+    with refused("VSE-D026", reason=wrong_hash()):
         bank_of(remote, "train")
     assert not list(home.rglob("*.arrays"))
 
@@ -227,7 +226,7 @@ def test_a_bank_that_is_written_to_while_it_is_read_gives_no_batch(rich, home):
     bank.read_features(np.arange(2), into)
     with arrays_of(home).open("r+b") as file:
         file.write(bytes(8))
-    with refused(messages.FILE_CHANGED, by=StorageError, file=bank.path):
+    with refused("VSE-D005", by=StorageError, file=bank.path):
         bank.read_features(np.arange(2), into)
 
 

@@ -6,7 +6,6 @@ import torch
 from refusals import fits, refused
 
 from vsetune.config.sources.trial_inputs import NetworkReads
-from vsetune.data import messages
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions.parses import NOT_PARSED, PARSES_FILE, joined_words, parse_dataset, read_parses, word_heads
 from vsetune.data.looking.verify import verify
@@ -52,7 +51,7 @@ def test_boxes_that_nobody_asked_for_are_not_read(boxed):
     boxed.edit = lambda index, members: members.update({"boxes.npy": b"damaged"})
     dataset = boxed.write()
     assert all(batch.boxes is None for batch in training_batches(dataset, "train", **OPTIONS))
-    with refused(messages.NO_ARRAY):
+    with refused("VSE-D011"):
         list(evaluation_batches(dataset, "train", batch_size=4, reads=BOXES))
 
 
@@ -65,7 +64,7 @@ def test_a_data_set_without_boxes_gives_none(tiny):
 )
 def test_boxes_that_are_pixels_or_do_not_fit_the_regions_are_refused(tiny, npy, boxes, found):
     data = tiny(4, boxes=True, edit=lambda index, members: members.update({"boxes.npy": npy(boxes, dtype="float32")}))
-    with refused(messages.MISFIT, found=f"boxes {found} float32", need="(2, 4) float32 from 0 to 1"):
+    with refused("VSE-D024", found=f"boxes {found} float32", need="(2, 4) float32 from 0 to 1"):
         list(evaluation_batches(data.write(), "train", batch_size=4, reads=BOXES))
 
 
@@ -111,7 +110,7 @@ def test_joined_words_equal_a_loop_over_random_parses():
 
 def test_a_head_beyond_its_caption_is_refused():
     for heads in ([[3, -1, -1, -1]], [[-1, -1, -1, 0]]):
-        with refused(messages.HEAD_BEYOND_CAPTION):
+        with refused("VSE-D082"):
             joined_words(np.array([*heads, [-1] * 4], np.int16), np.array([5, 9]))
 
 
@@ -159,14 +158,14 @@ def test_parses_are_made_once_and_leave_shards_and_fingerprint_as_they_were(tiny
 
 def test_a_data_set_without_parses_is_refused_with_the_command_that_adds_them(tiny):
     dataset = tiny().write()
-    with refused(messages.NO_PARSES, folder=dataset.path):
+    with refused("VSE-D075", folder=dataset.path):
         training_batches(dataset, "train", **OPTIONS, reads=PARSES)
 
 
 def test_parses_by_another_pipeline_are_not_replaced(tiny, chain):
     dataset = tiny().write()
     parse(dataset)
-    with refused(messages.PARSES_OTHER_PIPELINE, found="chain"):
+    with refused("VSE-D080", found="chain"):
         parse(dataset, "another")
     (tiny().folder / PARSES_FILE).unlink()
     assert parse(dataset, "another").pipeline == "another"
@@ -175,7 +174,7 @@ def test_parses_by_another_pipeline_are_not_replaced(tiny, chain):
 def test_parses_of_other_captions_are_refused_and_made_again(tiny, chain):
     parse(tiny([["a dog"]]).write())
     changed = tiny([["a dog runs"]]).write()
-    with refused(messages.PARSES_OTHER_CAPTIONS, split="train"):
+    with refused("VSE-D078", split="train"):
         word_heads(changed, "train")
     assert parse(changed).splits["train"].pairs == 2
     assert word_heads(changed, "train").tolist() == [[-1, 0, 1]]
@@ -186,19 +185,19 @@ def test_verify_tells_of_a_changed_array_and_of_one_that_is_gone(tiny, chain):
     parses_at = tiny().folder / parse(dataset).splits["train"].file
     content = parses_at.read_bytes()
     parses_at.write_bytes(content[:-1] + b"\x07")
-    assert any(fits(each, messages.OTHER_HASH, file=parses_at) for each in verify(dataset.path))
+    assert any(fits(each, "VSE-D030", file=parses_at) for each in verify(dataset.path))
     parses_at.unlink()
-    assert any(fits(each, messages.PARSES_FILE_MISSING, where=parses_at) for each in verify(dataset.path))
-    with refused(messages.PARSES_FILE_MISSING, where=parses_at):
+    assert any(fits(each, "VSE-D077", where=parses_at) for each in verify(dataset.path))
+    with refused("VSE-D077", where=parses_at):
         word_heads(dataset, "train")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: text[:20], messages.NO_JSON),
-        (lambda text: text.replace("vsetune-parses-1", "vsetune-parses-9"), messages.PARSES_DAMAGED),
-        (lambda text: text.replace('"parses-train', '"../parses-train'), messages.PARSES_DAMAGED),
+        (lambda text: text[:20], "VSE-D010"),
+        (lambda text: text.replace("vsetune-parses-1", "vsetune-parses-9"), "VSE-D076"),
+        (lambda text: text.replace('"parses-train', '"../parses-train'), "VSE-D076"),
     ],
 )
 def test_a_list_of_parses_that_is_no_longer_one_is_refused(tiny, chain, change, message):

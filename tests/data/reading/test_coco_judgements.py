@@ -11,11 +11,10 @@ import pytest
 from coco_files import caption_number, image_number, write_all_cxc, write_captions, write_cxc, write_eccv
 from refusals import refused
 
-from vsetune.data import messages
 from vsetune.data.captions.coco_judgements import CocoPlaces, crisscrossed, eccv_caption
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import split_records
-from vsetune.errors import DataError, Message
+from vsetune.errors import DataError
 
 CAPTIONS = [["a dog runs", "a brown dog"], ["a cat"], ["two birds", "birds fly", "a flock"]]
 
@@ -66,19 +65,19 @@ def test_captions_fit_from_3_on_or_with_one_image_and_images_from_2_5_on(
     assert {tuple(pair) for pair in found.captions.tolist()} == of_one_image | {(1, 0), (2, 5), (5, 2)}
     assert sorted(found.images.tolist()) == [[0, 1], [1, 0]]
     (tmp_path / "sis_test.csv").write_text(f"image1,image2,agg_score\n{names[0]},{names[1]},1\n")
-    with refused(messages.MISFIT, by=DataError, where=f"{folder}/sis_test.csv", found="no pair that fits"):
+    with refused("VSE-D024", by=DataError, where=f"{folder}/sis_test.csv", found="no pair that fits"):
         crisscrossed(folder, places)
 
 
 @pytest.mark.parametrize(("text", "message", "fields"), [
-    ("caption,image\n", messages.TABLE_LINE, {"line": 1, "found": "columns caption, image"}),
-    ("caption,image,agg_score\nx:sentid:5000,{0},high\n", messages.TABLE_LINE, {"line": 2}),
-    ("caption,image,agg_score\nx:sentid:no,{0},3\n", messages.MISFIT, {"found": "caption x:sentid:no"}),
-    ("caption,image,agg_score\nx:sentid:7,{0},3\n", messages.MISFIT, {"found": "caption 7"}),
-    ("caption,image,agg_score\nx:sentid:5000,nobody.jpg,1\n", messages.MISFIT, {"found": "image nobody.jpg"}),
+    ("caption,image\n", "VSE-D052", {"line": 1, "found": "columns caption, image"}),
+    ("caption,image,agg_score\nx:sentid:5000,{0},high\n", "VSE-D052", {"line": 2}),
+    ("caption,image,agg_score\nx:sentid:no,{0},3\n", "VSE-D024", {"found": "caption x:sentid:no"}),
+    ("caption,image,agg_score\nx:sentid:7,{0},3\n", "VSE-D024", {"found": "caption 7"}),
+    ("caption,image,agg_score\nx:sentid:5000,nobody.jpg,1\n", "VSE-D024", {"found": "image nobody.jpg"}),
 ])
 def test_crisscrossed_files_that_do_not_fit_are_refused(
-    text: str, message: Message, fields: dict[str, Any], places: CocoPlaces, dataset: Dataset, tmp_path: Path
+    text: str, message: str, fields: dict[str, Any], places: CocoPlaces, dataset: Dataset, tmp_path: Path
 ) -> None:
     (tmp_path / "sits.csv").write_text(text.replace("{0}", next(split_records(dataset, "train"))[1].image_id))
     with refused(message, by=DataError, **fields):
@@ -92,10 +91,10 @@ def test_ids_of_other_images_are_refused_with_their_query(
     folder = write_eccv(tmp_path, by_image, {})
     (query,) = by_image
     where = f"{folder}/eccv_image_to_caption.json: {query}"
-    with refused(messages.MISFIT, by=DataError, where=where, found=found, need="one of split train"):
+    with refused("VSE-D024", by=DataError, where=where, found=found, need="one of split train"):
         eccv_caption(folder, places)
     (tmp_path / "eccv_image_to_caption.json").write_text("[1]")
-    with refused(messages.MISFIT, by=DataError, where=f"{folder}/eccv_image_to_caption.json"):
+    with refused("VSE-D024", by=DataError, where=f"{folder}/eccv_image_to_caption.json"):
         eccv_caption(folder, places)
 
 
@@ -113,5 +112,5 @@ def test_a_file_of_other_captions_is_refused(change: str, dataset: Dataset, tmp_
     else:
         del entry["sentences"][0]["sentid"]
     file.write_text(json.dumps(plain))
-    with refused(messages.MISFIT, by=DataError):
+    with refused("VSE-D024", by=DataError):
         CocoPlaces.of(dataset, "train", str(file))

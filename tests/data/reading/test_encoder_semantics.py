@@ -15,7 +15,6 @@ from refusals import refused
 
 from vsetune.config.sources.pretrained_models import encoder_identity
 from vsetune.config.sources.trial_inputs import DataSpec, EncoderSpec
-from vsetune.data import messages
 from vsetune.data.captions.semantic_sources import (
     TextEncoder,
     cosine_spread,
@@ -154,9 +153,9 @@ def test_both_sources_have_one_entry_and_svd_is_fitted_on_the_train_split_alone(
     data = DataSpec(path=dataset.path, encoder=spec())
     assert semantic_vectors_of(dataset, data, "encoder", split="train").shape == (3, WIDTH)
     assert semantic_vectors_of(dataset, data, "svd", split="train").shape[0] == 3
-    with refused(messages.SEMANTICS_UNKNOWN, source="bert", choices="svd, encoder"):
+    with refused("VSE-D085", source="bert", choices="svd, encoder"):
         semantic_vectors_of(dataset, data, "bert", split="train")
-    with refused(messages.SVD_OTHER_SPLIT, split="validation", train_split="train"):
+    with refused("VSE-D086", split="validation", train_split="train"):
         semantic_vectors_of(dataset, data, "svd", split="validation")
 
 
@@ -167,7 +166,7 @@ def test_vectors_that_are_not_finite_are_refused(spec, bert) -> None:
     weights = load_file(path)
     weights["embeddings.word_embeddings.weight"][5] = float("nan")  # the word `a`
     save_file(weights, path, {"format": "pt"})
-    with refused(messages.ENCODER_NOT_FINITE, broken=1, captions=2):
+    with refused("VSE-D070", broken=1, captions=2):
         encode(spec(batch_size=1), ["a dog", "cat"])
 
 
@@ -193,7 +192,7 @@ def test_a_caption_is_never_paired_with_itself() -> None:
 
 
 def test_one_caption_has_no_spread() -> None:
-    with refused(messages.SPREAD_OF_FEW, captions=1):
+    with refused("VSE-D088", captions=1):
         cosine_spread(np.ones((1, 3), np.float32), pairs=10, seed=0)
 
 @pytest.mark.skipif(

@@ -19,7 +19,6 @@ from refusals import refused
 
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput
-from vsetune.data import messages
 from vsetune.data.batches.epoch_shards import epoch_parts, epoch_size, steps_per_epoch
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.looking.verify import verify
@@ -141,13 +140,13 @@ def test_a_shard_that_changed_after_the_index_is_named(dataset, tmp_path, damage
     content, whole = shard.read_bytes(), list(training_batches(dataset, "train", **OPTIONS, reads=PIXELS))
     if damage == "missing":
         shard.unlink()
-        message = messages.OUTSIDE_SHARD_MISSING
+        message = "VSE-D092"
     else:
         members = [(f"{number}.{suffix}", b"x") for number in range(8) for suffix in ("txt", "jp2")]
         write_tar(shard, members)
         changed = shard.read_bytes()[: len(content)]
         shard.write_bytes(content[:-2000] if damage == "cut" else changed + bytes(len(content) - len(changed)))
-        message = messages.OUTSIDE_SHARD_DAMAGED
+        message = "VSE-D093"
     with refused(message, shard=str(shard), folder=dataset.path):
         list(training_batches(dataset, "train", **OPTIONS, reads=PIXELS, workers=workers))
     shard.write_bytes(content)
@@ -158,7 +157,7 @@ def test_a_shard_of_another_size_is_named_before_a_study(dataset, tmp_path):
     dataset.require_unchanged(["train"])
     with open(tmp_path / "train-2.tar", "ab") as shard:
         shard.write(b"\0")
-    with refused(messages.OUTSIDE_SHARD_DAMAGED, shard=str(tmp_path / "train-2.tar")):
+    with refused("VSE-D093", shard=str(tmp_path / "train-2.tar")):
         dataset.require_unchanged(["train"])
 
 
@@ -183,14 +182,14 @@ def test_shards_of_a_bucket_are_read_as_they_are(dataset, tmp_path, bucket, giga
         assert_equal(training_batches(dataset, "train", **options), training_batches(remote, "train", **options))
     bucket.delete_object(Bucket="data", Key="web/train-1.tar")
     if gigabytes == "0":
-        with refused(messages.OUTSIDE_SHARD_MISSING, shard="s3://data/web/train-1.tar"):
+        with refused("VSE-D092", shard="s3://data/web/train-1.tar"):
             list(training_batches(remote, "train", **OPTIONS, reads=PIXELS))
     else:
         assert len(list(training_batches(remote, "train", **OPTIONS, reads=PIXELS))) == 6
 
 
 def test_features_are_refused_by_name(dataset):
-    with refused(messages.NO_FEATURES, folder=dataset.path):
+    with refused("VSE-D094", folder=dataset.path):
         list(training_batches(dataset, "train", **OPTIONS))
 
 
@@ -205,11 +204,11 @@ def test_a_file_of_captions_that_is_gone_or_was_changed_is_named(dataset):
     file = Path(dataset.path) / outside.texts
     content = file.read_bytes()
     file.write_bytes(content.replace(b"thing 9", b"thing 8"))
-    with refused(messages.OTHER_HASH, file=str(file)):
+    with refused("VSE-D030", file=str(file)):
         list(iter_captions(dataset, "train"))
-    assert [problem.code for problem in verify(dataset.path)] == [messages.OTHER_HASH.code]
+    assert [problem.code for problem in verify(dataset.path)] == ["VSE-D030"]
     file.unlink()
-    with refused(messages.TEXTS_MISSING, file=str(file)):
+    with refused("VSE-D102", file=str(file)):
         list(iter_captions(dataset, "train"))
     file.write_bytes(content)
     assert verify(dataset.path) == []

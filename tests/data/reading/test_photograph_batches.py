@@ -15,7 +15,6 @@ from refusals import refused
 from started_threads import StartedThreads
 
 from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput
-from vsetune.data import messages
 from vsetune.data.batches.epoch_shards import steps_per_epoch
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.stored.vocabulary import PAD
@@ -208,15 +207,15 @@ def test_a_photograph_that_cannot_be_decoded_is_named_in_one_line(pictured, work
             members["png"] = b"no photograph"
 
     dataset = pictured(edit=damage).write()
-    with refused(messages.PHOTOGRAPH_UNREADABLE):
+    with refused("VSE-D029"):
         list(training_batches(dataset, "train", **OPTIONS, reads=CROPPED, workers=workers))
-    with refused(messages.PHOTOGRAPH_UNREADABLE):
+    with refused("VSE-D029"):
         list(evaluation_batches(dataset, "train", batch_size=3, reads=CROPPED, threads=workers))
 
 
 def test_a_sample_without_its_photograph_is_damage(pictured):
     dataset = pictured(edit=lambda index, members: members.pop("png") if index == 3 else None).write()
-    with refused(messages.SHARD_DAMAGED):
+    with refused("VSE-D026"):
         list(evaluation_batches(dataset, "train", batch_size=3, reads=CROPPED))
 
 
@@ -226,7 +225,7 @@ def test_a_data_set_without_photographs_is_refused_with_the_fix(tiny):
         lambda: training_batches(dataset, "train", **OPTIONS, reads=CROPPED),
         lambda: evaluation_batches(dataset, "train", batch_size=3, reads=CROPPED),
     ):
-        with refused(messages.NO_PHOTOGRAPHS):
+        with refused("VSE-D028"):
             read()
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from refusals import fits, refused
 
-from vsetune.data import messages
 from vsetune.data.captions.parses import PARSES_FILE, caption_phrases, parse_dataset, phrases_name
 from vsetune.data.captions.phrase_rules import Phrase, counted, decoded, encoded
 from vsetune.data.looking.verify import verify
@@ -33,7 +32,7 @@ def test_index_lists_are_read_back_as_they_were_written():
 
 @pytest.mark.parametrize("row", [[0, -4], [-1, 7], [-1, -2, 0], [-1, 0, -4, 3], [-1, -4], [-5, 0]])
 def test_rows_that_nobody_wrote_are_refused(row):
-    with refused(messages.PHRASES_WRONG):
+    with refused("VSE-D084"):
         decoded(np.array(row, np.int16), words=7)
 
 
@@ -63,17 +62,17 @@ def test_a_data_set_without_phrases_gives_single_words_and_says_so(tiny, chain, 
 def test_phrases_of_other_captions_are_refused(tiny, chain):
     parse(tiny([["a dog"]]).write())
     changed = tiny([["a dog runs"]]).write()
-    with refused(messages.PARSES_OTHER_CAPTIONS, split="train"):
+    with refused("VSE-D078", split="train"):
         caption_phrases(changed, "train")
 
 
 def test_phrases_by_another_pipeline_or_version_than_the_parses_are_refused(tiny, chain):
     dataset = tiny([["a dog"]]).write()
     parse(dataset, phrases=False)
-    with refused(messages.PARSES_OTHER_PIPELINE, found="chain"):
+    with refused("VSE-D080", found="chain"):
         parse(dataset, pipeline="another")
     chain.version = "2"
-    with refused(messages.PARSES_OTHER_VERSION, pipeline="chain", version="1", installed="2"):
+    with refused("VSE-D079", pipeline="chain", version="1", installed="2"):
         parse(dataset)
 
 
@@ -84,17 +83,17 @@ def test_verify_and_reading_tell_of_phrases_that_are_damaged_or_gone(tiny, chain
     kept = file.read_bytes()
     beyond = kept[:-2] + np.array([2], np.int16).tobytes()
     file.write_bytes(beyond)
-    assert any(fits(each, messages.OTHER_HASH, file=file) for each in verify(dataset.path))
+    assert any(fits(each, "VSE-D030", file=file) for each in verify(dataset.path))
     listed = tiny().folder / PARSES_FILE
     listed.write_text(listed.read_text().replace(sha256_hex(kept), sha256_hex(beyond)))
     (problem,) = verify(dataset.path)
-    assert fits(problem, messages.PHRASES_WRONG, found=2, words=2)
+    assert fits(problem, "VSE-D084", found=2, words=2)
     assert problem.startswith(f"{file}: ")
-    with refused(messages.PHRASES_DAMAGED, folder=dataset.path, caption=0):
+    with refused("VSE-D083", folder=dataset.path, caption=0):
         caption_phrases(dataset, "train").of(0, words=2)
     file.unlink()
-    assert any(fits(each, messages.PARSES_FILE_MISSING, where=file) for each in verify(dataset.path))
-    with refused(messages.PARSES_FILE_MISSING, where=file):
+    assert any(fits(each, "VSE-D077", where=file) for each in verify(dataset.path))
+    with refused("VSE-D077", where=file):
         caption_phrases(dataset, "train")
 
 
@@ -105,5 +104,5 @@ def test_a_list_that_names_phrases_elsewhere_is_refused(tiny, chain):
     plain = json.loads(listed.read_text())
     plain["splits"]["train"]["phrases"]["file"] = "../phrases-train.npy"
     listed.write_text(json.dumps(plain))
-    with refused(messages.PARSES_DAMAGED, where=listed):
+    with refused("VSE-D076", where=listed):
         caption_phrases(dataset, "train")

@@ -12,7 +12,6 @@ from PIL import Image
 from refusals import refused
 
 from vsetune.config.sources.trial_inputs import PixelInput
-from vsetune.data import messages
 from vsetune.data.batches.pixels import decoded, evaluation_pixels, training_crop, training_pixels
 from vsetune.data.stored.shards import Photograph
 
@@ -76,13 +75,13 @@ def test_photographs_of_every_mode_become_rgb(mode):
 
 @pytest.mark.parametrize("content", [b"no photograph", b"\xff\xd8\xff\xe0 cut", b""])
 def test_a_photograph_that_cannot_be_decoded_is_named_in_one_line(content):
-    with refused(messages.PHOTOGRAPH_UNREADABLE, where="train-000000.tar: sample 3"):
+    with refused("VSE-D029", where="train-000000.tar: sample 3"):
         decoded(Photograph(content, "train-000000.tar: sample 3"))
 
 
 def test_a_photograph_that_is_cut_off_is_refused():
     whole = photograph(noise(64, 64)).content
-    with refused(messages.PHOTOGRAPH_UNREADABLE):
+    with refused("VSE-D029"):
         decoded(Photograph(whole[: len(whole) // 2], "here"))
 
 

@@ -10,7 +10,6 @@ from equal_batches import assert_equal
 from refusals import refused
 from started_threads import StartedThreads
 
-from vsetune.data import messages
 from vsetune.data.batches.epoch_shards import steps_per_epoch
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.stored.vocabulary import END, PAD, START
@@ -142,7 +141,7 @@ def test_semantic_vectors_follow_their_captions(tiny):
 
 def test_semantic_vectors_of_another_split_are_refused(tiny):
     dataset = tiny().write()
-    with refused(messages.MISFIT, found="3 semantic vectors"):
+    with refused("VSE-D024", found="3 semantic vectors"):
         training_batches(dataset, "train", **OPTIONS, semantics=np.zeros((3, 2), np.float32))
 
 

@@ -8,12 +8,10 @@ from equal_batches import assert_equal
 from mock_bucket import bucket
 from refusals import refused
 
-from vsetune.data import messages
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions.parses import read_parses
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_captions
-from vsetune.storage import messages as storage_messages
 from vsetune.storage import s3
 
 __all__ = ["bucket"]
@@ -40,12 +38,12 @@ def test_shards_on_s3_give_the_same_batches_as_the_folder(tiny, bucket, workers,
 
 
 def test_a_prefix_without_manifest_is_no_data_set(bucket):
-    with refused(messages.NO_MANIFEST, folder="s3://data/nothing"):
+    with refused("VSE-D013", folder="s3://data/nothing"):
         Dataset.open("s3://data/nothing")
 
 
 def test_a_bucket_that_does_not_exist_is_not_taken_for_an_empty_prefix(bucket):
-    with refused(storage_messages.NO_BUCKET, url="s3://date/tiny/manifest.json", bucket="date"):
+    with refused("VSE-O028", url="s3://date/tiny/manifest.json", bucket="date"):
         Dataset.open("s3://date/tiny")
 
 
@@ -54,7 +52,7 @@ def test_a_shard_missing_on_s3_is_named_when_it_is_read(tiny, bucket):
     for path in tiny().folder.iterdir():
         if path.name != "train-000001.tar":
             bucket.upload_file(str(path), "data", f"tiny/{path.name}")
-    with refused(messages.FILE_MISSING, file="s3://data/tiny/train-000001.tar", kind="shard"):
+    with refused("VSE-D025", file="s3://data/tiny/train-000001.tar", kind="shard"):
         list(training_batches(Dataset.open("s3://data/tiny"), "train", **OPTIONS))
 
 
@@ -108,7 +106,7 @@ def test_a_half_written_shard_on_s3_is_one_line_with_the_way_out(tiny, bucket):
     dataset = Dataset.open("s3://data/tiny")
     for spoilt in (content[:-1024], content[:-1] + b"x"):
         bucket.put_object(Bucket="data", Key="tiny/train-000001.tar", Body=spoilt)
-        with refused(messages.SHARD_DAMAGED, shard="s3://data/tiny/train-000001.tar"):
+        with refused("VSE-D026", shard="s3://data/tiny/train-000001.tar"):
             list(training_batches(dataset, "train", **OPTIONS))
 
 

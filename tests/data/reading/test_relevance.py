@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from refusals import refused
 
-from vsetune.data import messages
 from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import split_records
@@ -51,11 +50,11 @@ def test_a_list_without_lines_is_the_ordinary_ground_truth(dataset: Dataset, tmp
 @pytest.mark.parametrize(
     ("text", "message", "fields"),
     [
-        ("picture,text\n", messages.TABLE_LINE, {"line": 1, "found": "columns picture, text"}),
-        (HEADER + "nobody,{0},0\n", messages.MISFIT, {"found": "image 'nobody'"}),
-        (HEADER + "{0},{0},0\n{0},{0},99\n", messages.MISFIT, {"found": "caption '99'"}),
-        (HEADER + "{0},{0},-1\n", messages.MISFIT, {"found": "caption '-1'"}),
-        (HEADER + "{0},{0}\n", messages.MISFIT, {"found": "caption ''"}),
+        ("picture,text\n", "VSE-D052", {"line": 1, "found": "columns picture, text"}),
+        (HEADER + "nobody,{0},0\n", "VSE-D024", {"found": "image 'nobody'"}),
+        (HEADER + "{0},{0},0\n{0},{0},99\n", "VSE-D024", {"found": "caption '99'"}),
+        (HEADER + "{0},{0},-1\n", "VSE-D024", {"found": "caption '-1'"}),
+        (HEADER + "{0},{0}\n", "VSE-D024", {"found": "caption ''"}),
     ],
 )
 def test_a_line_that_does_not_fit_is_refused(text, message, fields, dataset: Dataset, tmp_path: Path) -> None:
@@ -64,5 +63,5 @@ def test_a_line_that_does_not_fit_is_refused(text, message, fields, dataset: Dat
 
 
 def test_a_missing_file_is_named(dataset: Dataset, tmp_path: Path) -> None:
-    with refused(messages.CANNOT_OPEN):
+    with refused("VSE-D001"):
         relevant_pairs(dataset, "train", tmp_path / "none.csv")

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from refusals import refused
 
-from vsetune.data import messages
 from vsetune.data.stored.vocabulary import END, MASK, PAD, SPECIAL_WORDS, START, UNKNOWN, Vocabulary, tokenise
 
 
@@ -45,9 +44,9 @@ def test_json_brings_the_same_vocabulary_back():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", messages.NO_JSON), ("[]", messages.NO_VOCABULARY), ('{"words": "abc"}', messages.NO_VOCABULARY),
-        ('{"words": [1]}', messages.NO_VOCABULARY), ('{"words": ["dog"]}', messages.VOCABULARY_WRONG),
-        ('{"words": ["<pad>", "<start>", "<end>", "<unknown>", "<mask>", "a", "a"]}', messages.VOCABULARY_WRONG),
+        ("", "VSE-D010"), ("[]", "VSE-D033"), ('{"words": "abc"}', "VSE-D033"),
+        ('{"words": [1]}', "VSE-D033"), ('{"words": ["dog"]}', "VSE-D032"),
+        ('{"words": ["<pad>", "<start>", "<end>", "<unknown>", "<mask>", "a", "a"]}', "VSE-D032"),
     ],
 )
 def test_another_json_is_refused(text, message):

@@ -13,12 +13,11 @@ import transformers
 from refusals import refused
 
 from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput, TextModel
-from vsetune.data import messages
 from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions import word_pieces as module
 from vsetune.data.captions.word_pieces import WordPieces, word_pieces, word_pieces_name
 from vsetune.data.looking.show import ReadableIds
-from vsetune.errors import ConfigError, Message
+from vsetune.errors import ConfigError
 
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
 WORDS = ["a", "dog", "run", "##s", "left", "right", "of", "bike", "-", "handed"]
@@ -134,7 +133,7 @@ def message_of(model: str) -> str:
     return str(raised.value)
 
 
-def refuses(folder: Path, message: Message, **fields: object) -> None:
+def refuses(folder: Path, message: str, **fields: object) -> None:
     with refused(message, by=ConfigError, key="network.text_model", **fields):
         WordPieces(TextModel(str(folder)))
 
@@ -148,7 +147,7 @@ def test_a_model_whose_padding_is_not_0_is_refused(save_bert, tmp_path):
     folder = Path(save_bert(tmp_path / "bert"))
     lines = (folder / "vocab.txt").read_text().split("\n")
     (folder / "vocab.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]))
-    refuses(folder, messages.TOKENISER_OTHER_FORM, found="its padding has the id 1")
+    refuses(folder, "VSE-D068", found="its padding has the id 1")
 
 
 def test_a_tokeniser_without_cls_and_sep_is_refused(model, tmp_path):
@@ -161,21 +160,21 @@ def test_a_tokeniser_without_cls_and_sep_is_refused(model, tmp_path):
         tmp_path
     )
     (tmp_path / "config.json").write_text((Path(model.name) / "config.json").read_text())
-    refuses(tmp_path, messages.TOKENISER_OTHER_FORM, found="no [CLS] and [SEP]")
+    refuses(tmp_path, "VSE-D068", found="no [CLS] and [SEP]")
 
 
 def test_a_tokeniser_of_another_model_is_refused(save_bert, tmp_path):
     folder = Path(save_bert(tmp_path / "bert"))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 7}))
-    refuses(folder, messages.TOKENISER_OTHER_WORDS, tokens=16, need=7)
+    refuses(folder, "VSE-D067", tokens=16, need=7)
 
 
 def test_a_configuration_of_the_wrong_types_is_told_in_one_line(save_bert, tmp_path):
     folder = Path(save_bert(tmp_path / "bert"))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"hidden_size": "wide"}))
-    refuses(folder, messages.MODEL_UNREADABLE, model=f"{folder}: configuration")
+    refuses(folder, "VSE-D062", model=f"{folder}: configuration")
 
 
 @pytest.mark.parametrize("kind", ["CLIP", "Siglip", "Blip"])

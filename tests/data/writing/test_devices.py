@@ -4,7 +4,6 @@ import pytest
 import torch
 from refusals import refused
 
-from vsetune.data import messages
 from vsetune.data.devices import device_named
 
 
@@ -14,14 +13,14 @@ def test_the_cpu_is_always_there() -> None:
 
 @pytest.mark.parametrize("name", ["tpu?", "meta", ""])
 def test_a_device_that_is_none_is_refused_with_what_there_is(name: str) -> None:
-    with refused(messages.DEVICE_UNKNOWN, key="features.device", device=name, choices="cpu or cuda"):
+    with refused("VSE-D073", key="features.device", device=name, choices="cpu or cuda"):
         device_named(name, key="features.device", choices="cpu or cuda")
 
 
 @pytest.mark.parametrize(("gpus", "here"), [(0, "no GPU is visible here"), (2, "there are 2 GPUs here")])
 def test_a_gpu_that_is_not_here_is_refused(gpus: int, here: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    with refused(messages.DEVICE_NOT_HERE, key="device", device="cuda:2", here=here):
+    with refused("VSE-D074", key="device", device="cuda:2", here=here):
         device_named("cuda:2", key="device")
 
 

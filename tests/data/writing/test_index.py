@@ -19,7 +19,6 @@ from refusals import problems_of, refused
 
 from vsetune.config.sources.index_recipe import IndexRecipe
 from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput
-from vsetune.data import messages
 from vsetune.data.batches.reader import training_batches
 from vsetune.data.looking.verify import verify
 from vsetune.data.making import index as index_module
@@ -194,7 +193,7 @@ def test_keys_end_at_the_last_dot_on_request(tmp_path):
 def test_members_that_are_apart_are_told_with_the_way_to_mend_it(tmp_path, order):
     content = {"jpg": jpeg(1), "txt": b"a thing", "cls": b"3"}
     members = [(f"{key}.{suffix}", content[suffix]) for suffix in order for key in ("a", "b")]
-    with refused(messages.INDEX_SPLIT_EMPTY, split="train", reasons=f"2 {APART}"):
+    with refused("VSE-D100", split="train", reasons=f"2 {APART}"):
         indexed_members(tmp_path, members)
     assert "tar --sort=name" in APART
 
@@ -209,7 +208,7 @@ def test_a_split_without_samples_says_what_there_is(tmp_path, content, reasons):
         (tmp_path / "train-0.tar").write_bytes(gzip.compress((tmp_path / "train-0.tar").read_bytes()))
     else:
         write_tar(tmp_path / "train-0.tar", content)
-    with refused(messages.INDEX_SPLIT_EMPTY, reasons=reasons):
+    with refused("VSE-D100", reasons=reasons):
         make_index(tmp_path, shards=str(tmp_path / "train-0.tar"), on_damaged="skip")
 
 
@@ -312,7 +311,7 @@ def test_wildcards_of_a_bucket_match_no_slash(tmp_path, bucket):
 ])
 def test_a_pattern_without_shards_is_refused(tmp_path, shards, told):
     write_shards(tmp_path)
-    with refused(messages.SHARD_PATTERN, key="shards") as caught:
+    with refused("VSE-D098", key="shards") as caught:
         make_index(tmp_path, shards=str(tmp_path / shards))
     assert told in str(caught.value)
 
@@ -326,7 +325,7 @@ def test_missing_and_cut_shards_are_named_and_nothing_else_is_lost(tmp_path, rea
         make_index(tmp_path)
     codes = {(problem.code, Path(problem.fields["shard"]).name) for problem in problems_of(caught.value)}
     assert codes == {
-        (messages.INDEX_SHARD_DAMAGED.code, "train-1.tar"), (messages.INDEX_SHARD_MISSING.code, "train-2.tar")
+        ("VSE-D097", "train-1.tar"), ("VSE-D096", "train-2.tar")
     }
     assert not (tmp_path / "indexed" / "manifest.json").exists()
     reads.clear()
@@ -390,7 +389,7 @@ def test_more_shards_and_changed_ones_are_the_only_ones_read(tmp_path, reads):
     os.utime(changed, ns=(1, 1))
     reads.clear()
     more = {"shards": str(tmp_path / "train-{0..3}.tar")}
-    with refused(messages.INDEX_OF_ANOTHER, by=StudyConflict, data_set="outside"):
+    with refused("VSE-D095", by=StudyConflict, data_set="outside"):
         make_index(tmp_path, **more)
     (tmp_path / "indexed" / "manifest.json").unlink()
     assert make_index(tmp_path, **more).split("train").images == 8 + 1 + 8 + 1
@@ -447,14 +446,14 @@ def test_a_difference_hash_compares_neighbouring_cells():
 def test_a_split_without_usable_samples_is_refused_with_the_reasons(tmp_path):
     write_shards(tmp_path)
     reasons = "24 no caption; for example no caption: its .json has no alt"
-    with refused(messages.INDEX_SPLIT_EMPTY, split="train", reasons=reasons):
+    with refused("VSE-D100", split="train", reasons=reasons):
         make_index(tmp_path, captions="json.alt")
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"shards": "{0..2"}, messages.SHARD_PATTERN),
-    ({"shards": "{0..9999999}.tar"}, messages.SHARD_PATTERN),
-    ({"validation": "train-1.tar"}, messages.SHARD_TWICE),
+    ({"shards": "{0..2"}, "VSE-D098"),
+    ({"shards": "{0..9999999}.tar"}, "VSE-D098"),
+    ({"validation": "train-1.tar"}, "VSE-D099"),
 ])
 def test_impossible_lists_of_shards_are_refused(tmp_path, monkeypatch, changes, message):
     write_shards(tmp_path)
@@ -467,7 +466,7 @@ def test_a_folder_with_other_files_is_not_written_to(tmp_path):
     write_shards(tmp_path)
     (tmp_path / "indexed").mkdir()
     (tmp_path / "indexed" / "notes.txt").write_text("mine")
-    with refused(messages.OUTPUT_NOT_EMPTY, by=StudyConflict, file="notes.txt"):
+    with refused("VSE-D035", by=StudyConflict, file="notes.txt"):
         make_index(tmp_path)
 
 
@@ -476,7 +475,7 @@ def test_parts_of_epochs_need_equal_numbers_of_captions(tmp_path):
     two = json.dumps({"captions": ["one", "two", "three"]})
     write_outside(tmp_path / "train-1.tar", [sample(0), sample(1, json=two)])
     sources = [{"shards": str(tmp_path / "train-{0..2}.tar"), "weight": 0.5}]
-    with refused(messages.WEIGHT_UNEVEN, weight=0.5):
+    with refused("VSE-D101", weight=0.5):
         make_index(tmp_path, shards=sources, captions="json.captions")
     sources[0]["weight"] = 2
     assert make_index(tmp_path, shards=sources, captions="json.captions").split("train").images == 18

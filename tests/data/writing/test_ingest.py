@@ -17,7 +17,6 @@ import yaml
 from refusals import refused
 
 from vsetune.config.sources.recipe import IngestRecipe
-from vsetune.data import messages
 from vsetune.data.looking.verify import verify
 from vsetune.data.making.ingest import ingest
 from vsetune.data.making.raw import RawDataset
@@ -149,7 +148,7 @@ def test_a_finished_data_set_that_lost_a_file_is_not_taken_for_complete(
 ) -> None:
     place = Path(shutil.copytree(scenes_made_once, tmp_path / "scenes"))
     (place / file).unlink()
-    with refused(messages.FILE_MISSING, file=place / file) as caught:
+    with refused("VSE-D025", file=place / file) as caught:
         run(scenes_recipe())
     assert str(caught.value).endswith(f" A complete data set is not made anew: delete {place} first.")
 
@@ -157,24 +156,24 @@ def test_a_finished_data_set_that_lost_a_file_is_not_taken_for_complete(
 def test_another_recipe_is_refused_a_finished_or_unfinished_folder(scenes_recipe: Make, run: Run) -> None:
     with pytest.raises(StoppedError):
         ingest(scenes_recipe(), progress=StopAfter(7))
-    with refused(messages.INGEST_OF_ANOTHER, by=StudyConflict, other="another recipe"):
+    with refused("VSE-D038", by=StudyConflict, other="another recipe"):
         run(scenes_recipe(vocabulary_min_count=2))
     run(scenes_recipe())
-    with refused(messages.OUTPUT_OF_ANOTHER_RECIPE, by=StudyConflict, data_set="scenes"):
+    with refused("VSE-D034", by=StudyConflict, data_set="scenes"):
         run(scenes_recipe(vocabulary_min_count=2))
 
 
 def test_a_folder_with_other_files_is_refused(scenes_recipe: Make, run: Run, tmp_path: Path) -> None:
     (tmp_path / "scenes").mkdir()
     (tmp_path / "scenes" / "thesis.tex").write_text("mine")
-    with refused(messages.OUTPUT_NOT_EMPTY, by=StudyConflict, file="thesis.tex"):
+    with refused("VSE-D035", by=StudyConflict, file="thesis.tex"):
         run(scenes_recipe())
 
 
 def test_two_ingests_at_once_into_a_folder_are_refused(scenes_recipe: Make, run: Run) -> None:
     class Nested(StopAfter):
         def advance(self, count: int) -> None:
-            with refused(messages.INGEST_AT_WORK, by=StorageError):
+            with refused("VSE-D037", by=StorageError):
                 run(scenes_recipe())
             raise StoppedError
 
@@ -185,7 +184,7 @@ def test_two_ingests_at_once_into_a_folder_are_refused(scenes_recipe: Make, run:
 def test_too_little_free_space_is_noticed_before_anything_is_written(scenes_recipe, run, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with refused(messages.NO_SPACE, by=StorageError):
+    with refused("VSE-D039", by=StorageError):
         run(scenes_recipe())
     assert list((tmp_path / "scenes").glob("*.tar*")) == []
 
@@ -200,7 +199,7 @@ def test_a_full_disk_leaves_no_partial_shard(tmp_path: Path) -> None:
     path = tmp_path / "train-000000.tar"
     partial = tmp_path / "train-000000.tar.partial"
     partial.symlink_to("/dev/full")
-    with refused(messages.DISK_FULL, by=StorageError, file=path):
+    with refused("VSE-D006", by=StorageError, file=path):
         write_shard(path, [sample(0)], first_image=0, first_caption=0)
     assert not partial.is_symlink()
     assert not path.exists()
@@ -302,7 +301,7 @@ def test_an_unreadable_image_is_refused_and_the_ingest_continues_once_it_is_repa
     broken = tmp_path / "raw" / "2.jpg"
     good = broken.read_bytes()
     broken.write_bytes(good[:200])
-    with refused(messages.IMAGE_UNREADABLE, where=broken):
+    with refused("VSE-D055", where=broken):
         run(folder_recipe())
     assert list((tmp_path / "out").glob("*.partial")) == []
     broken.write_bytes(good)
@@ -327,7 +326,7 @@ def test_skipped_images_are_counted_named_and_leave_no_gap(folder_recipe, run, t
 
 def test_a_split_whose_images_are_all_skipped_is_refused(folder_recipe: Make, run: Run, tmp_path: Path) -> None:
     (tmp_path / "raw" / "5.jpg").write_bytes(b"no image")
-    with refused(messages.SPLIT_EMPTY, split="validation"):
+    with refused("VSE-D041", split="validation"):
         run(folder_recipe(on_unreadable="skip"))
 
 
@@ -336,7 +335,7 @@ def test_changed_captions_are_refused_an_unfinished_folder(folder_recipe: Make, 
         ingest(folder_recipe(), progress=StopAfter(3))
     table = tmp_path / "captions.csv"
     table.write_text(table.read_text().replace("two dogs", "two cats"))
-    with refused(messages.INGEST_OF_ANOTHER, by=StudyConflict, other="other captions or split lists"):
+    with refused("VSE-D038", by=StudyConflict, other="other captions or split lists"):
         run(folder_recipe())
 
 
@@ -344,7 +343,7 @@ def test_changed_captions_are_refused_an_unfinished_folder(folder_recipe: Make, 
 def test_a_split_whose_name_can_be_no_part_of_a_file_name_is_refused(name, folder_recipe, tmp_path):
     raw = open_source(folder_recipe())
     odd = RawDataset({"train": raw.splits["train"], name: raw.splits["dev" if "dev" in raw.splits else "validation"]})
-    with refused(messages.SPLIT_NAME):
+    with refused("VSE-D042"):
         named_splits(odd, {})
     assert named_splits(odd, {name: "validation"}).splits.keys() == {"train", "validation"}
 
@@ -360,7 +359,7 @@ def test_a_split_whose_name_is_nearly_one_of_ours_is_refused(slip, meant, folder
     """Part of the images would silently be used nowhere."""
     raw = open_source(folder_recipe()).splits
     mistyped = RawDataset({"train": raw["train"], "dev": raw["validation"], slip: raw["validation"]})
-    with refused(messages.SPLIT_MISSPELT, split=slip, images=1, meant=meant):
+    with refused("VSE-D043", split=slip, images=1, meant=meant):
         named_splits(mistyped, {"dev": "validation"})
     assert list(named_splits(mistyped, {slip: slip}).splits) == ["train", "dev", slip]
 
@@ -392,7 +391,7 @@ def test_every_advice_on_the_names_of_splits_is_accepted(names: tuple[str, ...],
 
 
 def test_splits_without_train_or_of_one_name_are_refused(folder_recipe: Make, run: Run) -> None:
-    with refused(messages.NO_TRAIN_SPLIT, splits="training, validation"):
+    with refused("VSE-D046", splits="training, validation"):
         run(folder_recipe(splits={"train": "training", "dev": "validation"}))
-    with refused(messages.SPLITS_OF_ONE_NAME, split="train"):
+    with refused("VSE-D044", split="train"):
         run(folder_recipe(splits={"dev": "train"}))

@@ -12,7 +12,6 @@ from PIL import Image
 from refusals import refused
 
 from vsetune.config.sources.recipe import EfficientNetLite0Spec, TransformersSpec
-from vsetune.data import messages
 from vsetune.data.making import cnn_features
 from vsetune.data.making.cnn_features import EfficientNetExtractor, TransformersExtractor
 from vsetune.data.making.shard_making import build_extractor, to_float16
@@ -133,7 +132,7 @@ def test_a_grid_of_one_cell_is_the_models_own_vector_of_an_image(kind: str, widt
 def test_a_model_without_a_vector_of_its_own_is_refused_with_a_grid_of_one_cell(vit: str, tmp_path: Path) -> None:
     save_tower("vit of a classifier", tmp_path)
     for model in (vit, str(tmp_path)):
-        with refused(messages.MODEL_WITHOUT_VECTOR):
+        with refused("VSE-D064"):
             TransformersExtractor(TransformersSpec(model=model, grid=1))
         assert TransformersExtractor(TransformersSpec(model=model, grid=2)).width == 16
 
@@ -143,7 +142,7 @@ def test_weights_that_are_not_in_the_file_are_refused(vit: str) -> None:
     tensors = safetensors.torch.load_file(file)
     name = next(name for name in tensors if name.endswith("layernorm.weight") or "layernorm_before.weight" in name)
     safetensors.torch.save_file({key: value for key, value in tensors.items() if key != name}, file, {"format": "pt"})
-    with refused(messages.WEIGHTS_MISSING, count=1, key="features.model"):
+    with refused("VSE-D066", count=1, key="features.model"):
         TransformersExtractor(TransformersSpec(model=vit, grid=2))
 
 
@@ -167,13 +166,13 @@ def test_scenes_can_be_ingested_with_a_local_backbone(resnet, scenes_recipe, run
 
 
 def test_a_missing_model_folder_is_one_line(tmp_path: Path) -> None:
-    with refused(messages.MODEL_FOLDER_MISSING):
+    with refused("VSE-D063"):
         TransformersExtractor(TransformersSpec(model=str(tmp_path / "none")))
 
 
 def test_a_folder_without_a_model_is_one_line(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    with refused(messages.MODEL_UNREADABLE):
+    with refused("VSE-D062"):
         TransformersExtractor(TransformersSpec(model=str(tmp_path)))
 
 
@@ -186,7 +185,7 @@ def test_a_folder_without_a_model_is_one_line(tmp_path: Path) -> None:
 )
 def test_a_missing_extra_is_named(monkeypatch, module, spec, extra):
     monkeypatch.setitem(sys.modules, module, None)
-    with refused(messages.PACKAGE_MISSING, extra=extra):
+    with refused("VSE-D061", extra=extra):
         build_extractor(spec)
 
 
@@ -200,7 +199,7 @@ def test_efficientnet_cells_average_to_its_global_vector() -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 70_000.0])
 def test_features_that_float16_cannot_hold_are_refused(value: float) -> None:
-    with refused(messages.MISFIT, where="a.jpg", need="finite values up to 65504"):
+    with refused("VSE-D024", where="a.jpg", need="finite values up to 65504"):
         to_float16(np.array([[0.0, value]], dtype=np.float32), place="a.jpg")
 
 

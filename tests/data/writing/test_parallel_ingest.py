@@ -14,7 +14,6 @@ from mock_bucket import bucket
 from refusals import refused
 
 from vsetune.config.sources.recipe import IngestRecipe
-from vsetune.data import messages
 from vsetune.data.looking.verify import verify
 from vsetune.data.making import data_place
 from vsetune.data.making import ingest as ingesting
@@ -22,7 +21,6 @@ from vsetune.data.making.ingest import ShardTask, ingest
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import StorageError
-from vsetune.storage import messages as storage_messages
 
 __all__ = ["bucket"]
 
@@ -119,7 +117,7 @@ def test_finished_shards_are_not_made_again(scenes_recipe: Make, bucket: Any, up
 
 def test_a_missing_bucket_is_noticed_before_a_shard_is_made(scenes_recipe, bucket):
     place = DiesAfter(0)
-    with refused(storage_messages.NO_BUCKET, bucket="nowhere"):
+    with refused("VSE-O028", bucket="nowhere"):
         in_parallel(scenes_recipe(upload="s3://nowhere/scenes"), place)
     assert place.made == []
 
@@ -127,7 +125,7 @@ def test_a_missing_bucket_is_noticed_before_a_shard_is_made(scenes_recipe, bucke
 def test_an_unfinished_ingest_of_another_recipe_under_the_prefix_is_refused(scenes_recipe, bucket):
     with pytest.raises(Lost):
         in_parallel(scenes_recipe(upload="s3://data/scenes"), DiesAfter(1))
-    with refused(messages.INGEST_OF_ANOTHER, place="s3://data/scenes", other="another recipe"):
+    with refused("VSE-D038", place="s3://data/scenes", other="another recipe"):
         in_parallel(scenes_recipe(upload="s3://data/scenes", vocabulary_min_count=2))
 
 
@@ -163,7 +161,7 @@ def test_a_node_that_does_not_see_the_source_says_so_in_one_line(table_recipe: I
         ingesting._opened.cache_clear()
         yield tasks[0], function(tasks[0])
 
-    with refused(messages.CANNOT_OPEN) as caught:
+    with refused("VSE-D001") as caught:
         in_parallel(table_recipe, elsewhere)
     assert re.search(r"captions\.csv.*must stand at the same paths on every node.*\(on node ", str(caught.value))
 
@@ -173,5 +171,5 @@ def test_an_output_that_only_one_node_sees_is_told_in_one_line(scenes_recipe: Ma
         (tmp_path / "out" / ".ingest").rename(tmp_path / "hidden")
         yield tasks[0], function(tasks[0])
 
-    with refused(messages.OUTPUT_NOT_SHARED, by=StorageError, place=tmp_path / "out", missing=".ingest"):
+    with refused("VSE-D036", by=StorageError, place=tmp_path / "out", missing=".ingest"):
         in_parallel(scenes_recipe("out"), elsewhere)

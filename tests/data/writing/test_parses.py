@@ -12,7 +12,6 @@ from refusals import fits, refused
 
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.config.sources.trial_inputs import NetworkReads
-from vsetune.data import messages
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.captions.parses import caption_phrases, parse_dataset, read_parses, word_heads
 from vsetune.data.captions.phrase_rules import Phrase
@@ -97,7 +96,7 @@ def test_a_finished_data_set_gets_parses_when_its_recipe_asks_for_them_later(sce
 
 
 def test_a_pipeline_that_is_missing_is_told_before_the_ingest(scenes_recipe: Make, run: Run, tmp_path: Path) -> None:
-    with refused(messages.PIPELINE_UNREADABLE, key="parses.pipeline", pipeline="xx_no_such"):
+    with refused("VSE-D071", key="parses.pipeline", pipeline="xx_no_such"):
         run(scenes_recipe(parses={"pipeline": "xx_no_such"}))
     assert not (tmp_path / "scenes").exists()
 
@@ -160,11 +159,11 @@ def test_an_array_that_is_gone_is_made_again_with_phrases_as_before(scenes_recip
     content = file.read_bytes()
     file.unlink()
     (problem,) = verify(recipe.output)
-    assert fits(problem, messages.PARSES_FILE_MISSING, where=file)
+    assert fits(problem, "VSE-D077", where=file)
     assert parse_dataset(recipe.output, "chain", progress=SilentProgress()) == before
     assert file.read_bytes() == content
     file.write_bytes(content[:-1] + b"\x07")
-    with refused(messages.OTHER_HASH, file=file, listed="parses.json"):
+    with refused("VSE-D030", file=file, listed="parses.json"):
         parse_dataset(recipe.output, "chain", progress=SilentProgress())
 
 

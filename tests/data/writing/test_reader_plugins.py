@@ -14,7 +14,6 @@ from plugin_folders import write_files
 from refusals import fits
 
 from vsetune.config.plugins import forget_plugins
-from vsetune.data import messages
 from vsetune.data.making.data_place import load_recipe
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
@@ -112,9 +111,9 @@ def test_mistakes_with_a_reader_are_told_in_one_line(tmp_path: Path) -> None:
     path = write_recipe(tmp_path, layout="pars")
     assert "source.layout: no layout is called pars; did you mean pairs?" in problems(path)[0]
     path = write_recipe(tmp_path, reader=READER.replace("def read(", "def reads("))
-    assert fits(problems(path)[0], messages.READER_WRONG, found="no function `read`")
+    assert fits(problems(path)[0], "VSE-D047", found="no function `read`")
     path = write_recipe(tmp_path, reader=READER.replace("return RawDataset(", "return dict("))
-    assert fits(problems(path)[0], messages.READER_WRONG, found="read returned a dict")
+    assert fits(problems(path)[0], "VSE-D047", found="read returned a dict")
     path = write_recipe(tmp_path, reader=READER.replace(".glob(", ".globb("))
     assert "pairs/reader.py:11: AttributeError: " in problems(path)[0]
     path = write_recipe(tmp_path, spec=SPEC.replace("Field(2, ge=2, ", "Field(2, "))

@@ -14,7 +14,6 @@ from pydantic import TypeAdapter
 from refusals import refused
 
 from vsetune.config.sources.recipe import AnySource, IngestRecipe, SplitShares
-from vsetune.data import messages
 from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.looking.verify import verify
 from vsetune.data.making.ingest import ingest
@@ -90,21 +89,21 @@ def test_a_karpathy_path_may_have_the_slashes_of_windows(karpathy, save_image, t
 @pytest.mark.parametrize(
     ("changed", "message", "fields"),
     [
-        ({"filename": "none.jpg"}, messages.IMAGES_MISSING, {"missing": 1, "listed": 1}),
-        ({"sentences": ["a dog"]}, messages.ENTRY_VALUE, {"key": "sentences.0", "found": "'a dog'"}),
-        ({"sentences": {"raw": "a dog"}}, messages.ENTRY_VALUE, {"key": "sentences", "found": "{'raw': 'a dog'}"}),
-        ({"sentences": None}, messages.ENTRY_VALUE, {"key": "sentences", "found": "None"}),
-        ({"sentences": [{"raw": "a"}, {"tokens": ["a"]}]}, messages.ENTRY_VALUE, {"key": "raw", "found": "missing"}),
-        ({"sentences": [{"raw": None}]}, messages.ENTRY_VALUE, {"key": "raw", "found": "None", "need": "text"}),
-        ({"split": ["train"]}, messages.ENTRY_VALUE, {"key": "split", "found": "['train']"}),
-        ({"filename": ""}, messages.ENTRY_VALUE, {"key": "filename", "found": "''"}),
-        ({"filepath": ["val2014"]}, messages.ENTRY_VALUE, {"key": "filepath", "found": "['val2014']"}),
-        ({"filename": "../../etc/passwd"}, messages.LEADS_OUT, {}),
-        ({"filename": "/etc/passwd"}, messages.LEADS_OUT, {}),
-        ({"filename": "..\\..\\secret.jpg"}, messages.LEADS_OUT, {}),
-        ({"filename": "\\\\server\\share\\x.jpg"}, messages.LEADS_OUT, {}),
-        ({"filepath": "C:\\data", "filename": "x.jpg"}, messages.IMAGES_MISSING, {}),
-        ({"filepath": "..", "filename": "x.jpg"}, messages.LEADS_OUT, {}),
+        ({"filename": "none.jpg"}, "VSE-D057", {"missing": 1, "listed": 1}),
+        ({"sentences": ["a dog"]}, "VSE-D059", {"key": "sentences.0", "found": "'a dog'"}),
+        ({"sentences": {"raw": "a dog"}}, "VSE-D059", {"key": "sentences", "found": "{'raw': 'a dog'}"}),
+        ({"sentences": None}, "VSE-D059", {"key": "sentences", "found": "None"}),
+        ({"sentences": [{"raw": "a"}, {"tokens": ["a"]}]}, "VSE-D059", {"key": "raw", "found": "missing"}),
+        ({"sentences": [{"raw": None}]}, "VSE-D059", {"key": "raw", "found": "None", "need": "text"}),
+        ({"split": ["train"]}, "VSE-D059", {"key": "split", "found": "['train']"}),
+        ({"filename": ""}, "VSE-D059", {"key": "filename", "found": "''"}),
+        ({"filepath": ["val2014"]}, "VSE-D059", {"key": "filepath", "found": "['val2014']"}),
+        ({"filename": "../../etc/passwd"}, "VSE-D008", {}),
+        ({"filename": "/etc/passwd"}, "VSE-D008", {}),
+        ({"filename": "..\\..\\secret.jpg"}, "VSE-D008", {}),
+        ({"filename": "\\\\server\\share\\x.jpg"}, "VSE-D008", {}),
+        ({"filepath": "C:\\data", "filename": "x.jpg"}, "VSE-D057", {}),
+        ({"filepath": "..", "filename": "x.jpg"}, "VSE-D008", {}),
     ],
 )
 def test_a_karpathy_entry_of_another_shape_is_refused(karpathy, changed, message, fields):
@@ -114,10 +113,10 @@ def test_a_karpathy_entry_of_another_shape_is_refused(karpathy, changed, message
 
 
 def test_a_karpathy_file_without_images_is_refused(karpathy: Callable[..., RawDataset]) -> None:
-    with refused(messages.NOT_IN_IT, need="list `images`"):
+    with refused("VSE-D051", need="list `images`"):
         karpathy(entries=[])
     for entry, key in (({"filename": "a.jpg"}, "split"), ("x", "entry")):
-        with refused(messages.ENTRY_VALUE, key=key):
+        with refused("VSE-D059", key=key):
             karpathy(entries=[entry])
 
 
@@ -266,19 +265,19 @@ def test_captions_outside_the_lists_and_bare_images_are_counted(table, tmp_path)
 @pytest.mark.parametrize(
     ("text", "lists", "message", "fields"),
     [
-        ("one two three", {}, messages.TABLE_LINE, {"line": 1}),
-        ("image,caption\na.jpg,A dog, running", {}, messages.TABLE_LINE, {"line": 2, "found": "3 fields"}),
-        ("a.jpg#0\tA dog\nb.jpg A cat", {}, messages.TABLE_LINE, {"line": 2, "found": "no tab"}),
-        ("a.jpg\t0\tA dog\nb.jpg\tA cat", {}, messages.TABLE_LINE, {"line": 2, "found": "2 fields"}),
-        ("a.jpg#0\tA dog\nb.jpg#0\tA cat\ten", {}, messages.TABLE_LINE, {"line": 2, "found": "3 fields"}),
-        ("a.jpg#0\tA dog\nb.jpg#0\t5\tdogs", {}, messages.TABLE_LINE, {"line": 2, "found": "3 fields"}),
-        ("a\0.\0j\0p\0g\0\t\0A\0", {}, messages.NO_TEXT, {"byte": 1}),
-        (CSV, {"train": "a.jpg\nz.jpg\n"}, messages.IMAGES_MISSING, {"missing": 1, "listed": 2, "first": "z.jpg"}),
-        (CSV, {"train": "folder/a.jpg\n"}, messages.IMAGES_MISSING, {"first": "folder/a.jpg"}),
-        ('image,caption\na.jpg,A dog .\na.jpg,"A\nb.jpg,A cat .\n', {}, messages.TABLE_LINE, {"line": 3}),
-        ('image,caption\na.jpg,"A dog" runs .\n', {}, messages.TABLE_LINE, {"line": 2}),
-        (CSV, {"train": "\n"}, messages.NOT_IN_IT, {"need": "image names"}),
-        (CSV, {"train": "a.jpg\na.jpg\n"}, messages.NAME_TWICE, {"name": "a.jpg"}),
+        ("one two three", {}, "VSE-D052", {"line": 1}),
+        ("image,caption\na.jpg,A dog, running", {}, "VSE-D052", {"line": 2, "found": "3 fields"}),
+        ("a.jpg#0\tA dog\nb.jpg A cat", {}, "VSE-D052", {"line": 2, "found": "no tab"}),
+        ("a.jpg\t0\tA dog\nb.jpg\tA cat", {}, "VSE-D052", {"line": 2, "found": "2 fields"}),
+        ("a.jpg#0\tA dog\nb.jpg#0\tA cat\ten", {}, "VSE-D052", {"line": 2, "found": "3 fields"}),
+        ("a.jpg#0\tA dog\nb.jpg#0\t5\tdogs", {}, "VSE-D052", {"line": 2, "found": "3 fields"}),
+        ("a\0.\0j\0p\0g\0\t\0A\0", {}, "VSE-D050", {"byte": 1}),
+        (CSV, {"train": "a.jpg\nz.jpg\n"}, "VSE-D057", {"missing": 1, "listed": 2, "first": "z.jpg"}),
+        (CSV, {"train": "folder/a.jpg\n"}, "VSE-D057", {"first": "folder/a.jpg"}),
+        ('image,caption\na.jpg,A dog .\na.jpg,"A\nb.jpg,A cat .\n', {}, "VSE-D052", {"line": 3}),
+        ('image,caption\na.jpg,"A dog" runs .\n', {}, "VSE-D052", {"line": 2}),
+        (CSV, {"train": "\n"}, "VSE-D051", {"need": "image names"}),
+        (CSV, {"train": "a.jpg\na.jpg\n"}, "VSE-D019", {"name": "a.jpg"}),
     ],
 )
 def test_a_caption_table_that_does_not_fit_is_refused(table, text, lists, message, fields):
@@ -292,7 +291,7 @@ def test_two_images_of_one_name_are_refused_unless_they_are_equal(table, tmp_pat
     save_image(tmp_path / "folder" / "not_listed" / "small" / "c.jpg", 2)
     assert ids(table(CSV)) == {"train": ["a.jpg"], "dev": ["b.jpg"]}
     save_image(tmp_path / "folder" / "2024" / "a.jpg", 8)
-    with refused(messages.IMAGE_AMBIGUOUS, image="a.jpg", one=tmp_path / "folder/2024/a.jpg"):
+    with refused("VSE-D056", image="a.jpg", one=tmp_path / "folder/2024/a.jpg"):
         table(CSV)
 
 
@@ -303,9 +302,9 @@ def test_an_image_that_trains_and_validates_is_told(table: Callable[..., RawData
 
 
 def test_a_missing_place_is_named_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with refused(messages.CANNOT_OPEN, file=tmp_path / "none.csv"):
+    with refused("VSE-D001", file=tmp_path / "none.csv"):
         read(layout="caption_table", captions=str(tmp_path / "none.csv"), images=["x"], lists={"train": "t"})
-    with refused(messages.NO_FOLDER, key="source.images", found="nothing"):
+    with refused("VSE-D048", key="source.images", found="nothing"):
         read(layout="karpathy", captions="x", images=str(tmp_path / "none"))
     monkeypatch.delenv("VSETUNE_NOWHERE", raising=False)
     with pytest.raises(ConfigError, match=r"VSETUNE_NOWHERE"):
@@ -316,7 +315,7 @@ def test_a_tar_cut_short_is_named(table: Callable[..., RawDataset], tmp_path: Pa
     table(CSV)
     archive = tmp_path / "images-0.tar"
     archive.write_bytes(archive.read_bytes()[:700])
-    with refused(messages.ARCHIVE_UNREADABLE, archive=archive):
+    with refused("VSE-D058", archive=archive):
         read(
             layout="caption_table", captions=str(tmp_path / "captions"), images=[str(archive)],
             lists={"dev": str(tmp_path / "dev.txt")},
@@ -367,7 +366,7 @@ def test_rows_repeated_any_number_of_times_are_kept_once(feature_folder, times) 
 
 def test_rows_that_are_repeated_unevenly_are_refused_until_the_recipe_says_what_they_are(feature_folder) -> None:
     array = features(12, 6).repeat([5, 6, 4] * 4, axis=0)
-    with refused(messages.MISFIT, found="60 rows of features for as many captions, some the same as the row before"):
+    with refused("VSE-D024", found="60 rows of features for as many captions, some the same as the row before"):
         feature_folder(array, 60)
     assert len(feature_folder(array, 60, captions_per_image=1).splits["train"].images) == 60
 
@@ -383,7 +382,7 @@ def test_one_caption_per_image_is_told_from_repeated_rows(feature_folder: Callab
     [(3, 16, {}), (15, 15, {"captions_per_image": 5}), (3, 15, {"captions_per_image": 3})],
 )
 def test_row_counts_that_do_not_fit_are_refused(feature_folder, rows, captions, keys):
-    with refused(messages.MISFIT, found=f"{rows} rows of features and {captions} captions"):
+    with refused("VSE-D024", found=f"{rows} rows of features and {captions} captions"):
         feature_folder(features(rows, 6), captions, **keys)
 
 
@@ -394,7 +393,7 @@ def test_an_id_may_have_spaces(feature_folder: Callable[..., RawDataset], tmp_pa
 
 def test_ids_that_name_two_images_are_refused(feature_folder: Callable[..., RawDataset], tmp_path: Path) -> None:
     (tmp_path / "train_ids.txt").write_text("a\nb\na\n")
-    with refused(messages.NAME_TWICE, where=tmp_path / "train_ids.txt", name="a"):
+    with refused("VSE-D019", where=tmp_path / "train_ids.txt", name="a"):
         feature_folder(features(3, 4, 6), 15)
 
 
@@ -402,7 +401,7 @@ def test_ids_that_name_two_images_are_refused(feature_folder: Callable[..., RawD
 def test_an_empty_line_among_the_captions_is_named_by_its_number(feature_folder, tmp_path, captions, line):
     feature_folder(features(3, 4, 6), 15)
     (tmp_path / "train_caps.txt").write_text(captions)
-    with refused(messages.TABLE_LINE, file=tmp_path / "train_caps.txt", line=line, found="an empty line"):
+    with refused("VSE-D052", file=tmp_path / "train_caps.txt", line=line, found="an empty line"):
         read(layout="feature_folder", folder=str(tmp_path))
 
 
@@ -418,12 +417,12 @@ def changed_box(value: float) -> np.ndarray:
 @pytest.mark.parametrize(
     ("array", "boxes", "message", "fields"),
     [
-        (np.ones((3, 4), np.int64), None, messages.MISFIT, {"found": "int64 (3, 4)"}),
-        (np.array([{"a": 1}], object), None, messages.NO_ARRAY, {}),
-        (features(3, 4, 6), SOUND_BOXES[..., ::-1], messages.BOX_UPSIDE_DOWN, {"row": 0, "region": 0}),
-        (features(3, 4, 6), features(3, 5, 4), messages.MISFIT, {"need": "floats (3, 4, 4)"}),
-        (features(3, 4, 6), changed_box(480), messages.MISFIT, {"found": "boxes from 0.1 to 480"}),
-        (features(3, 4, 6), changed_box(np.nan), messages.MISFIT, {"found": "boxes from nan to nan"}),
+        (np.ones((3, 4), np.int64), None, "VSE-D024", {"found": "int64 (3, 4)"}),
+        (np.array([{"a": 1}], object), None, "VSE-D011", {}),
+        (features(3, 4, 6), SOUND_BOXES[..., ::-1], "VSE-D060", {"row": 0, "region": 0}),
+        (features(3, 4, 6), features(3, 5, 4), "VSE-D024", {"need": "floats (3, 4, 4)"}),
+        (features(3, 4, 6), changed_box(480), "VSE-D024", {"found": "boxes from 0.1 to 480"}),
+        (features(3, 4, 6), changed_box(np.nan), "VSE-D024", {"found": "boxes from nan to nan"}),
     ],
     ids=["whole numbers", "pickled", "width and height", "another shape", "pixels", "nan"],
 )
@@ -475,7 +474,7 @@ def test_an_array_that_changes_while_it_is_read_is_told(feature_folder, tmp_path
             else:
                 path.unlink()
 
-    with refused(messages.FILE_CHANGED, file=path):
+    with refused("VSE-D005", file=path):
         ingest(precomputed(tmp_path), progress=Changing())
     assert not (tmp_path / "out" / "manifest.json").exists()
 
@@ -484,7 +483,7 @@ def test_features_beyond_float16_are_refused(feature_folder, run, tmp_path):
     array = features(3, 4, 6)
     array[1, 2, 3] = 1e6
     feature_folder(array, 15)
-    with refused(messages.MISFIT, where=f"{tmp_path / 'train_ims.npy'} row 1", found="a feature of 1e+06"):
+    with refused("VSE-D024", where=f"{tmp_path / 'train_ims.npy'} row 1", found="a feature of 1e+06"):
         run(precomputed(tmp_path))
 
 
@@ -537,10 +536,10 @@ def test_an_iapr_description_in_utf_8_keeps_its_accents(iapr: Callable[..., RawD
 @pytest.mark.parametrize(
     ("lines", "message", "fields"),
     [
-        ("00/3\n00/4\nimages/00/3.jpg\n", messages.NAME_TWICE, {"name": "00/3"}),
-        ("00/3\n00/4\n00/3.jpg\n", messages.NAME_TWICE, {"name": "00/3"}),
-        ("00/3\n00/3\n", messages.NAME_TWICE, {"name": "00/3"}),
-        ("00/3\n41/1\n", messages.IMAGES_MISSING, {"need": "annotation", "missing": 1, "first": "41/1"}),
+        ("00/3\n00/4\nimages/00/3.jpg\n", "VSE-D019", {"name": "00/3"}),
+        ("00/3\n00/4\n00/3.jpg\n", "VSE-D019", {"name": "00/3"}),
+        ("00/3\n00/3\n", "VSE-D019", {"name": "00/3"}),
+        ("00/3\n41/1\n", "VSE-D057", {"need": "annotation", "missing": 1, "first": "41/1"}),
     ],
 )
 def test_an_iapr_list_that_does_not_fit_is_refused(iapr, tmp_path, lines, message, fields):
@@ -552,8 +551,8 @@ def test_an_iapr_list_that_does_not_fit_is_refused(iapr, tmp_path, lines, messag
 @pytest.mark.parametrize(
     ("image", "message"),
     [
-        ("images/", messages.NOT_IN_IT), ("images/.", messages.NOT_IN_IT), ("images/00/33", messages.IMAGES_MISSING),
-        ("images/00/3.jpg", messages.NAME_TWICE), ("../x.jpg", messages.LEADS_OUT),
+        ("images/", "VSE-D051"), ("images/.", "VSE-D051"), ("images/00/33", "VSE-D057"),
+        ("images/00/3.jpg", "VSE-D019"), ("../x.jpg", "VSE-D008"),
     ],
 )
 def test_an_iapr_annotation_of_no_image_of_its_own_is_refused(iapr, tmp_path, image, message):
@@ -596,7 +595,7 @@ def test_flickr8k_is_read_as_it_is_distributed(flickr8k: Path) -> None:
 
 def test_a_source_that_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "captions.json")
-    with refused(messages.NO_REGULAR_FILE, kind="a FIFO"):
+    with refused("VSE-D007", kind="a FIFO"):
         read(layout="karpathy", captions=str(tmp_path / "captions.json"), images=str(tmp_path))
-    with refused(messages.NO_REGULAR_FILE, file="/dev/zero", kind="a device"):
+    with refused("VSE-D007", file="/dev/zero", kind="a device"):
         read(layout="karpathy", captions="/dev/zero", images=str(tmp_path))

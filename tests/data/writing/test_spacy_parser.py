@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from refusals import refused
 
-from vsetune.data import messages
 from vsetune.data.captions.spacy_parser import load_parser, load_phrase_finder
 from vsetune.data.stored.vocabulary import tokenise, with_case
 
@@ -63,17 +62,17 @@ def test_a_pipeline_without_parser_is_refused(tmp_path: Path) -> None:
     import spacy
 
     spacy.blank("en").to_disk(tmp_path / "blank")
-    with refused(messages.PIPELINE_LACKS, key="parses.pipeline", component="dependency parser"):
+    with refused("VSE-D072", key="parses.pipeline", component="dependency parser"):
         load_parser(str(tmp_path / "blank"))
     (tmp_path / "blank" / "config.cfg").unlink()
-    with refused(messages.PIPELINE_UNREADABLE, key="parses.pipeline"):
+    with refused("VSE-D071", key="parses.pipeline"):
         load_parser(str(tmp_path / "blank"))
 
 
 @needs_spacy
 @pytest.mark.parametrize("package", ["yaml", "torch", "json", "xx_no_such"])
 def test_a_package_that_is_no_pipeline_is_refused(package: str) -> None:
-    with refused(messages.PIPELINE_UNREADABLE, key="parses.pipeline"):
+    with refused("VSE-D071", key="parses.pipeline"):
         load_parser(package)
 
 
@@ -83,13 +82,13 @@ def test_a_package_is_looked_at_and_not_imported(tmp_path: Path, monkeypatch: py
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with refused(messages.PIPELINE_UNREADABLE):
+    with refused("VSE-D071"):
         load_parser("vsetune_test_pipeline")
     (package / "meta.json").write_text("{}")
     broken = package / "vsetune_test_pipeline-1.0"
     broken.mkdir()
     (broken / "config.cfg").write_text("[nlp")
-    with refused(messages.PIPELINE_UNREADABLE, key="parses.pipeline", pipeline="vsetune_test_pipeline"):
+    with refused("VSE-D071", key="parses.pipeline", pipeline="vsetune_test_pipeline"):
         load_parser("vsetune_test_pipeline")
 
 
@@ -142,7 +141,7 @@ def test_a_pipeline_without_tagger_finds_no_phrases_and_is_refused(tmp_path: Pat
     import spacy
 
     spacy.load(PIPELINE, exclude=["tagger", "attribute_ruler"]).to_disk(tmp_path / "untagged")
-    with refused(messages.PIPELINE_LACKS, key="parses.pipeline", component="tagger, which phrases need"):
+    with refused("VSE-D072", key="parses.pipeline", component="tagger, which phrases need"):
         load_phrase_finder(str(tmp_path / "untagged"))
 
 

@@ -8,11 +8,9 @@ from mock_bucket import aws_account
 from refusals import fits, refused
 from s3_server import endpoint
 
-from vsetune.data import messages
 from vsetune.data.looking.verify import summary, verify
 from vsetune.data.making.ingest import ingest
 from vsetune.data.stored import storage
-from vsetune.storage import messages as storage_messages
 from vsetune.storage import s3
 from vsetune.storage.addresses import is_remote, join
 
@@ -62,7 +60,7 @@ def test_a_damaged_remote_shard_is_found(bucket, scenes_recipe, run, tmp_path):
     content = (tmp_path / "scenes" / "train-000000.tar").read_bytes()
     s3._client().put_object(Bucket="data", Key="sets/scenes-damaged/train-000000.tar", Body=content[:4000])
     shard = f"{bucket}-damaged/train-000000.tar"
-    assert any(fits(each, messages.SHARD_DAMAGED, shard=shard) for each in verify(f"{bucket}-damaged"))
+    assert any(fits(each, "VSE-D026", shard=shard) for each in verify(f"{bucket}-damaged"))
 
 
 def test_a_remote_stream_can_be_read_as_a_tar(bucket, scenes_recipe, run):
@@ -73,25 +71,25 @@ def test_a_remote_stream_can_be_read_as_a_tar(bucket, scenes_recipe, run):
 
 def test_a_missing_object_is_refused(bucket: str) -> None:
     assert not storage.exists(f"{bucket}/none.json")
-    with refused(storage_messages.NO_OBJECT):
+    with refused("VSE-O029"):
         storage.read_bytes(f"{bucket}/none.json")
 
 
 def test_an_upload_to_a_missing_bucket_is_refused(bucket: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
-    with refused(storage_messages.REFUSED, url="s3://nowhere/file"):
+    with refused("VSE-O027", url="s3://nowhere/file"):
         s3.upload(tmp_path / "file", "s3://nowhere/file")
 
 
 @pytest.mark.parametrize("url", ["pipe:cat /etc/passwd", "http://host/file", "gs://bucket/file"])
 def test_no_other_kind_of_address_is_opened(url: str) -> None:
-    with refused(storage_messages.ADDRESS_UNKNOWN):
+    with refused("VSE-O001"):
         storage.open_stream(url)
 
 
 @pytest.mark.parametrize("url", ["s3://", "s3://bucket", "s3:///key"])
 def test_an_incomplete_address_is_refused(url: str) -> None:
-    with refused(storage_messages.ADDRESS_INCOMPLETE):
+    with refused("VSE-O002"):
         storage.read_bytes(url)
 
 

@@ -15,7 +15,6 @@ import pytest
 from refusals import refused
 
 from vsetune.config.sources.recipe import CaptionTableSource, KarpathySource
-from vsetune.data import messages
 from vsetune.data.making.readers import read_raw
 from vsetune.errors import DataError
 
@@ -88,7 +87,7 @@ def test_a_folder_that_may_not_be_read_is_told_as_such(source, read_as_owner, tm
     folder.chmod(0o000)
     said = read_as_owner(**source(layout))
     folder.chmod(0o755)
-    assert said.startswith(f"{messages.FILE_UNREADABLE.code} {folder}"), said
+    assert said.startswith(f"VSE-D002 {folder}"), said
 
 
 def test_a_file_name_that_no_file_can_have_is_told(tmp_path: Path) -> None:
@@ -96,7 +95,7 @@ def test_a_file_name_that_no_file_can_have_is_told(tmp_path: Path) -> None:
     (tmp_path / "dataset.json").write_text(
         json.dumps({"images": [{"split": "train", "filename": name, "sentences": [{"raw": "a dog"}]}]})
     )
-    with refused(messages.CANNOT_OPEN, by=DataError, reason="File name too long"):
+    with refused("VSE-D001", by=DataError, reason="File name too long"):
         read_raw(KarpathySource(captions=str(tmp_path / "dataset.json"), images=str(tmp_path)))
 
 

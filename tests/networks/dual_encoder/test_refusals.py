@@ -13,14 +13,11 @@ from refusals import refused
 from tiny_dual_encoders import SIZE, save_processor, save_tiny
 from torch import nn
 
-from vsetune.config import messages as of_files
 from vsetune.config.spec.loading import parse_spec
-from vsetune.data import messages as of_data
 from vsetune.data.batches.image_processors import require_processor
 from vsetune.data.batches.pixels import training_crop
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.errors import ConfigError
-from vsetune.networks import messages
 from vsetune.networks.dual_encoder.spec import DualEncoderSpec
 from vsetune.networks.dual_encoder.trained_layers import TowerRates, add_low_rank_updates, tower_groups
 from vsetune.networks.network_building import build_network
@@ -30,7 +27,7 @@ SIZES = {"regions": 1, "width": 4, "vocabulary_size": 30}
 
 def test_a_model_without_both_towers_is_refused(tmp_path) -> None:
     save_tiny("vit", tmp_path)
-    with refused(messages.OTHER_MODEL, by=ConfigError, key="network.model", got="vit"):
+    with refused("VSE-N011", by=ConfigError, key="network.model", got="vit"):
         build_network(DualEncoderSpec(model=str(tmp_path), image_size=SIZE), **SIZES)
 
 
@@ -48,7 +45,7 @@ def test_a_siglip_that_reads_patches_is_refused(setting, tmp_path) -> None:
     for check in (
         partial(build_network, spec, **SIZES), partial(require_processor, spec.reads.pixels.processor, size=SIZE)
     ):
-        with refused(of_files.READS_PATCHES, by=ConfigError, key=f"network.{setting}", model=tmp_path):
+        with refused("VSE-C135", by=ConfigError, key=f"network.{setting}", model=tmp_path):
             check()
 
 
@@ -57,20 +54,20 @@ def test_a_preprocessor_of_another_size_is_refused_with_the_setting(tmp_path) ->
     transformers.CLIPConfig().save_pretrained(tmp_path)
     pixels = DualEncoderSpec(model=str(tmp_path), image_size=SIZE).reads.pixels
     require_processor(pixels.processor, size=SIZE)
-    with refused(of_data.OTHER_IMAGE_SIZE, by=ConfigError, key="network.model", got=f"3 x {SIZE} x {SIZE}", need=64):
+    with refused("VSE-D119", by=ConfigError, key="network.model", got=f"3 x {SIZE} x {SIZE}", need=64):
         require_processor(pixels.processor, size=64)
 
 
 def test_a_model_without_its_preprocessor_is_refused(tmp_path) -> None:
     transformers.CLIPConfig().save_pretrained(tmp_path)
     pixels = DualEncoderSpec(model=str(tmp_path), image_size=SIZE).reads.pixels
-    with refused(of_data.MODEL_UNREADABLE, by=ConfigError, key="network.model"):
+    with refused("VSE-D062", by=ConfigError, key="network.model"):
         require_processor(pixels.processor, size=SIZE)
 
 
 def test_a_model_without_its_tokeniser_is_refused(tmp_path) -> None:
     save_tiny("vit", tmp_path)
-    with refused(of_data.MODEL_UNREADABLE, by=ConfigError, key="network.text_model"):
+    with refused("VSE-D062", by=ConfigError, key="network.text_model"):
         WordPieces(DualEncoderSpec(text_model=str(tmp_path)).reads.word_pieces)
 
 
@@ -79,7 +76,7 @@ def test_a_model_without_its_tokeniser_is_refused(tmp_path) -> None:
     ({"model": "one", "text_model": "two"}, {"setting": "text_model", "got": "two"}),
 ])
 def test_towers_beside_a_whole_model_are_refused(settings, fields) -> None:
-    with refused(messages.TWO_KINDS_OF_TOWERS, by=ConfigError, model="one", **fields):
+    with refused("VSE-N061", by=ConfigError, model="one", **fields):
         parse_spec({"name": "dual_encoder"} | settings, DualEncoderSpec, where="network")
 
 
@@ -87,18 +84,18 @@ def test_a_model_without_projections_cannot_be_frozen_whole(tmp_path) -> None:
     for kind in ("siglip", "clip"):
         save_tiny(kind, tmp_path / kind)
     frozen = {"image_size": SIZE, "image_layers": 0, "text_layers": 0}
-    with refused(messages.NOTHING_TRAINS, by=ConfigError, model=tmp_path / "siglip"):
+    with refused("VSE-N065", by=ConfigError, model=tmp_path / "siglip"):
         build_network(DualEncoderSpec(model=str(tmp_path / "siglip"), **frozen), **SIZES)
     build_network(DualEncoderSpec(model=str(tmp_path / "clip"), **frozen), **SIZES)
 
 
 def test_heads_must_divide_the_width() -> None:
-    with refused(messages.INDIVISIBLE, by=ConfigError, name="word_size", size=10, count=4):
+    with refused("VSE-N024", by=ConfigError, name="word_size", size=10, count=4):
         parse_spec({"name": "dual_encoder", "word_size": 10}, DualEncoderSpec, where="network")
 
 
 def test_layers_are_counted_only_where_there_are_some() -> None:
-    with refused(messages.TOWER_WITHOUT_LAYERS, by=ConfigError, setting="image_layers", side="image"):
+    with refused("VSE-N062", by=ConfigError, setting="image_layers", side="image"):
         tower_groups(nn.Linear(2, 2), TowerRates("image", 1, 1.0, 1.0), are_adapted=False)
     (group,) = tower_groups(nn.Linear(2, 2), TowerRates("image", None, 0.5, 1.0), are_adapted=False)
     assert (group.factor, group.start_epoch, len(group.parameters)) == (0.5, 0.0, 2)
@@ -106,7 +103,7 @@ def test_layers_are_counted_only_where_there_are_some() -> None:
 
 def test_updates_need_layers_of_their_names() -> None:
     pytest.importorskip("peft", reason="the extra `lora` is not installed")
-    with refused(messages.NO_ADAPTED_LAYERS, by=ConfigError, names="query or value"):
+    with refused("VSE-N064", by=ConfigError, names="query or value"):
         add_low_rank_updates(nn.Sequential(nn.Linear(2, 2)), rank=1, alpha=1, names=("query", "value"))
 
 

@@ -10,7 +10,6 @@ import torch
 from refusals import refused
 
 from vsetune.errors import ConfigError
-from vsetune.networks import messages
 from vsetune.networks.malali_keller.spec import MalaliKellerSpec
 from vsetune.networks.mse.spec import MseSpec
 from vsetune.networks.parts.backbone import Backbone
@@ -149,10 +148,10 @@ def test_a_hub_that_does_not_answer_is_told_in_one_line_with_the_way_out(monkeyp
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
-    with refused(messages.NO_PACKAGE, key="network.backbone.model", extra="cnn"):
+    with refused("VSE-N009", key="network.backbone.model", extra="cnn"):
         built(BackboneSpec(model="efficientnet_lite0"))
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with refused(messages.NO_PACKAGE, key="network.backbone.model", extra="transformers"):
+    with refused("VSE-N009", key="network.backbone.model", extra="transformers"):
         built(RANDOM)
     with pytest.raises(ConfigError, match=r"^network.backbone.model: .* run: pip install 'vsetune\["), \
             torch.device("meta"):
@@ -160,12 +159,12 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
 
 
 def test_a_model_without_a_map_is_refused(bert: str) -> None:
-    with refused(messages.OTHER_MODEL, got="bert"):
+    with refused("VSE-N011", got="bert"):
         built(BackboneSpec(model=bert))
 
 
 def test_a_model_with_missing_weights_is_refused(folder_without: Any) -> None:
-    with refused(messages.WEIGHTS_MISSING, count=1):
+    with refused("VSE-N013", count=1):
         built(BackboneSpec(model=folder_without("embedder.embedder.convolution.weight")))
 
 

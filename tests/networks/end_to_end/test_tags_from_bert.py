@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from refusals import refused
 
-from vsetune.networks import messages
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import TrainingItems
 from vsetune.networks.network_building import build_network
@@ -61,7 +60,7 @@ def test_all_pieces_of_a_word_are_masked_together_and_ends_never(bert: str) -> N
 
 
 def test_a_network_of_another_shape_than_the_bert_is_refused_with_the_shape_to_set(bert: str) -> None:
-    with refused(messages.OTHER_SHAPE, settings="layers: 2, heads: 3"):
+    with refused("VSE-N012", settings="layers: 2, heads: 3"):
         make(bert, layers=3, heads=2)
 
 
@@ -75,7 +74,7 @@ def test_a_text_model_that_is_no_bert_is_refused(bert: str, tmp_path: Path) -> N
         intermediate_size=20, max_position_embeddings=16,
     )
     ElectraModel(config).save_pretrained(folder)
-    with refused(messages.OTHER_MODEL, got="electra with gelu", need="a BERT with gelu"):
+    with refused("VSE-N011", got="electra with gelu", need="a BERT with gelu"):
         make(str(folder))
 
 

@@ -11,7 +11,6 @@ import torch
 from refusals import refused
 from torch.nn.functional import conv2d, max_pool2d
 
-from vsetune.networks import messages
 from vsetune.networks.parts.backbone import Backbone, Vgg19
 from vsetune.networks.parts.network_fields import BackboneSpec
 from vsetune.networks.parts.text_transformer import weights_follow
@@ -95,10 +94,10 @@ def test_a_file_that_is_not_vgg19_is_refused_in_one_line(damage: str, weights: s
             state["classifier.3.weight"] = torch.zeros(8, 9)
         torch.save(state, path)
     named = {"partial": "features.3.bias", "foreign": "features.1.running_mean", "misshapen": "classifier.3.weight"}
-    message = {"gone": messages.NO_FILE, "empty": messages.DAMAGED, "text": messages.DAMAGED}.get(damage)
+    message = {"gone": "VSE-N033", "empty": "VSE-N034", "text": "VSE-N034"}.get(damage)
     fields = {"path": path} | ({} if message else {"first": named[damage]})
     for device in ("cpu", "meta"):  # as `study validate`, which wants shapes alone
-        with refused(message or messages.NOT_VGG, **fields) as caught, torch.device(device):
+        with refused(message or "VSE-N017", **fields) as caught, torch.device(device):
             Backbone(BackboneSpec(model="vgg19", weights=weights), gives="vector")
         assert str(caught.value).startswith("network.backbone.weights: ")
         assert "\n" not in str(caught.value)
@@ -119,7 +118,7 @@ def test_where_only_shapes_are_wanted_the_file_is_checked_and_no_weight_gets_mem
     assert all(parameter.device.type == "meta" for parameter in backbone.parameters())
     del tensors["features.0.weight"]
     (safetensors.torch.save_file if form == "safetensors" else torch.save)(tensors, path)
-    with refused(messages.NOT_VGG, first="features.0.weight"), torch.device("meta"):
+    with refused("VSE-N017", first="features.0.weight"), torch.device("meta"):
         Backbone(BackboneSpec(model="vgg19", weights=str(path)), gives="vector")
 
 

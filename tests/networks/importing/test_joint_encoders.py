@@ -14,7 +14,6 @@ from torch.nn.functional import gelu, linear
 from torch.testing import assert_close
 
 from vsetune.cli.network_weights import _snippet
-from vsetune.networks import messages
 from vsetune.networks.parts import text_transformer
 from vsetune.networks.tags import released as tags_released
 
@@ -163,7 +162,7 @@ def test_a_partial_or_other_file_is_refused_with_the_names(
     if change == "partial":
         del uniter.encoder.layer[1].output.dense.bias
     path = saved(tmp_path, uniter=uniter, cls=word_head(released, uniter), itm_output=nn.Linear(SIZE, 2), **more)
-    with refused(messages.OTHER_WEIGHTS, source=source) as caught:
+    with refused("VSE-N045", source=source) as caught:
         bring(path, source)
     assert named in str(caught.value).splitlines()
 
@@ -174,7 +173,7 @@ def test_a_width_that_no_released_model_has_is_refused_in_one_line(
 ) -> None:
     monkeypatch.delitem(tags_released._SIZES, SIZE)
     path = saved(tmp_path, uniter=uniter, cls=word_head(released, uniter), itm_output=nn.Linear(SIZE, 2))
-    with refused(messages.OTHER_WIDTH, path=path, got=8):
+    with refused("VSE-N047", path=path, got=8):
         bring(path, source)
 
 
@@ -184,5 +183,5 @@ def test_a_head_with_word_embeddings_of_its_own_is_refused(
     words = word_head(released, uniter)
     words.predictions.decoder.weight = nn.Parameter(torch.zeros(WORDS, SIZE))
     path = saved(tmp_path, uniter=uniter, cls=words, itm_output=nn.Linear(SIZE, 2))
-    with refused(messages.OWN_DECODER, name="cls.predictions.decoder.weight"):
+    with refused("VSE-N048", name="cls.predictions.decoder.weight"):
         bring(path, "uniter")

@@ -14,8 +14,6 @@ from torch.nn.functional import cosine_similarity, leaky_relu, normalize
 from torch.nn.utils import weight_norm
 from torch.testing import assert_close
 
-from vsetune.networks import messages
-
 WIDTH, WORDS, WORD_SIZE, SIZE, REGIONS = 6, 12, 5, 8, 4
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
@@ -74,7 +72,7 @@ def test_scan_without_settings_says_what_it_assumed(
 
 def test_a_variant_that_is_not_built_here_is_refused(released: Any, checkpoint: Any, bring: Any) -> None:
     path = checkpoint(*towers(released), raw_feature_norm="l1norm")
-    with refused(messages.OTHER_SETTING, setting="raw_feature_norm", got="l1norm"):
+    with refused("VSE-N044", setting="raw_feature_norm", got="l1norm"):
         bring(path, "scan")
 
 

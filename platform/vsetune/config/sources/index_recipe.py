@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from vsetune.config import messages
 from vsetune.config.sources.recipe import expand_path
 from vsetune.config.spec.base import Count, Spec
+from vsetune.errors import Problem
 from vsetune.storage.paths import PathText
 
 CAPTIONS_AT = r"^(txt|txt_lines|json\.[A-Za-z0-9_-]{1,60})$"
@@ -75,7 +75,10 @@ class IndexSpec(Spec):
         for split, listed in (("validation", self.validation), ("test", self.test)):
             for source in listed:
                 if source.weight != 1:
-                    raise ValueError(messages.WRONG_VALUE(got=f"weight {source.weight:g} in {split}", need="weight 1"))
+                    raise ValueError(Problem.of(
+                        "VSE-C003", "got {got}, need {need}", got=f"weight {source.weight:g} in {split}",
+                        need="weight 1",
+                    ))
         return self
 
     def sources(self) -> Iterator[tuple[str, str, ShardSource]]:

@@ -13,10 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from vsetune.config import messages
 from vsetune.config.sources.recipe import expand_path
 from vsetune.config.sources.trial_inputs import EncoderSpec
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, Problem
 from vsetune.storage.hashes import sha256_hex, sha256_of_file
 from vsetune.storage.paths import on_this_node
 
@@ -54,7 +53,10 @@ def find_model(
     if folder.is_dir():
         return _of_folder(folder, key)
     if place.startswith((".", "/", "~")) or place != model:
-        raise ConfigError(messages.NO_MODEL_FOLDER(key=key, path=place))
+        raise ConfigError(
+            "VSE-C092", "{key}: {path}: no such folder, need a model saved by `transformers`; check the path", key=key,
+            path=place,
+        )
     return _of_hub(place, revision, key, instead)
 
 
@@ -73,10 +75,16 @@ def _of_package(name: str, key: str) -> PretrainedModel:
     # Found, not imported: only the weights are wanted, and importing would run whatever else the package does.
     found = find_spec(name)
     if found is None or not found.submodule_search_locations:
-        raise ConfigError(messages.NO_MODEL_PACKAGE(key=key, name=name, install=name.replace("_", "-")))
+        raise ConfigError(
+            "VSE-C090", "{key}: the package {name} is not installed; run: pip install {install}, or name a folder or "
+            "hub id", key=key, name=name, install=name.replace("_", "-"),
+        )
     folder = _model_folder(Path(found.submodule_search_locations[0]))
     if folder is None:
-        raise ConfigError(messages.NO_MODEL_IN_IT(key=key, where=f"the package {name}"))
+        raise ConfigError(
+            "VSE-C091", "{key}: {where} has no config.json in it, need a model saved by `transformers`; check the name",
+            key=key, where=f"the package {name}",
+        )
     return PretrainedModel(str(folder), None, _safe(f"{name}-{_version(name) or _content_hash(folder)}"))
 
 
@@ -93,7 +101,10 @@ def _version(package: str) -> str | None:
 def _of_folder(root: Path, key: str) -> PretrainedModel:
     folder = _model_folder(root)
     if folder is None:
-        raise ConfigError(messages.NO_MODEL_IN_IT(key=key, where=root))
+        raise ConfigError(
+            "VSE-C091", "{key}: {where} has no config.json in it, need a model saved by `transformers`; check the name",
+            key=key, where=root,
+        )
     return PretrainedModel(str(folder), None, _safe(f"{root.resolve().name}-{_content_hash(folder)}"))
 
 
@@ -145,7 +156,10 @@ def _commit_of(name: str, revision: str | None, key: str, instead: str) -> str:
             except (OSError, ValueError):
                 # the class, `RepositoryNotFoundError`, is clearer than the text of an answer, `404 Client Error.`
                 reason = one_line(error) if getattr(error, "response", None) is None else type(error).__name__
-                problem = messages.NOT_ON_THE_HUB(key=key, name=name, reason=reason, instead=instead)
+                problem = Problem.of(
+                    "VSE-C093", "{key}: {name}: the hub does not give it ({reason}); name a saved folder or {instead}, "
+                    "or check the id and the network", key=key, name=name, reason=reason, instead=instead,
+                )
                 raise ConfigError(problem) from error
 
 
@@ -166,13 +180,19 @@ def require_transformers(key: str) -> None:
     try:
         import transformers  # noqa: F401
     except ImportError as error:
-        raise ConfigError(messages.NO_TRANSFORMERS(key=key)) from error
+        raise ConfigError(
+            "VSE-C094", "{key}: pre-trained models need the package transformers; run: pip install 'vsetune[encoder]'",
+            key=key,
+        ) from error
 
 
 def require_square_images(model: str, *, key: str, reads_patches: bool) -> None:
     """ConfigError for a model that reads patches of images of any shape (NaFlex)."""
     if reads_patches:
-        raise ConfigError(messages.READS_PATCHES(key=key, model=model))
+        raise ConfigError(
+            "VSE-C135", "{key}: {model}: is a SigLIP 2 that reads patches of images of any shape (NaFlex), need one "
+            "image size; name a SigLIP 2 that has one, such as google/siglip2-base-patch16-224", key=key, model=model,
+        )
 
 
 def loading_failures() -> tuple[type[Exception], ...]:

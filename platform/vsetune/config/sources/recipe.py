@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, model_validator
 
-from vsetune.config import messages
 from vsetune.config.registry import Registry
 from vsetune.config.spec.base import Count, Seed, Size, Spec
 from vsetune.config.spec.loading import problems_in
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, Problem
 from vsetune.storage.hashes import fingerprint_of
 from vsetune.storage.paths import PathText, expand_user
 
@@ -94,7 +93,10 @@ class SplitShares(Spec):
     @model_validator(mode="after")
     def _leaves_something_to_train_on(self) -> SplitShares:
         if self.validation + self.test >= 1:
-            raise ValueError(messages.NO_TRAINING_SHARE(validation=self.validation, test=self.test))
+            raise ValueError(Problem.of(
+                "VSE-C085", "validation {validation:g} and test {test:g} leave nothing to train on",
+                validation=self.validation, test=self.test,
+            ))
         return self
 
 
@@ -112,7 +114,9 @@ class IaprSource(SourceSpec):
     @model_validator(mode="after")
     def _one_way_to_split(self) -> IaprSource:
         if (self.lists is None) == (self.shares is None):
-            raise ValueError(messages.ONE_WAY_TO_SPLIT())
+            raise ValueError(Problem.of(
+                "VSE-C086", "need either `lists` (a file per split) or `shares` (sampled splits), not both"
+            ))
         return self
 
 
@@ -238,13 +242,25 @@ class IngestRecipe(Spec):
         ready = self.source.has_features
         if ready and self.features.extractor != "precomputed":
             setting = f"features.extractor {self.features.extractor}"
-            raise ValueError(messages.NEEDS_IMAGES(setting=setting, fix="precomputed"))
+            raise ValueError(Problem.of(
+                "VSE-C087", "{setting} needs images, a feature_folder has none; use {fix}", setting=setting,
+                fix="precomputed",
+            ))
         if not ready and self.features.extractor == "precomputed":
-            raise ValueError(messages.NEEDS_FEATURES(layout=self.source.layout))
+            raise ValueError(Problem.of(
+                "VSE-C088", "features.extractor precomputed needs layout feature_folder, got {layout}; use pixels, "
+                "efficientnet_lite0 or transformers", layout=self.source.layout,
+            ))
         if ready and self.store_images:
-            raise ValueError(messages.NEEDS_IMAGES(setting="store_images true", fix="false"))
+            raise ValueError(Problem.of(
+                "VSE-C087", "{setting} needs images, a feature_folder has none; use {fix}", setting="store_images true",
+                fix="false",
+            ))
         if "://" in self.output:
-            raise ValueError(messages.OUTPUT_IS_REMOTE(output=self.output))
+            raise ValueError(Problem.of(
+                "VSE-C089", "output {output} must be a local folder; name the s3:// prefix in `upload`",
+                output=self.output,
+            ))
         return self
 
     def content_fingerprint(self) -> str:
@@ -265,7 +281,10 @@ def expand_path(text: str, *, key: str) -> str:
     def value(match: re.Match[str]) -> str:
         found = os.environ.get(match[1])
         if not found:
-            raise ConfigError(messages.NO_VARIABLE(key=key, text=text, name=match[1]))
+            raise ConfigError(
+                "VSE-C027", "{key}: {text} needs the environment variable {name}, which is not set; set it: export "
+                "{name}=/path/to/data", key=key, text=text, name=match[1],
+            )
         return found
 
     expanded = re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", value, text)

@@ -7,10 +7,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from vsetune.config import messages
 from vsetune.config.sources.recipe import SplitName
 from vsetune.config.spec.base import Name, ShortSeed, Size, Spec
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, Problem
 from vsetune.storage.paths import PathText
 
 SemanticSource = Literal["svd", "encoder"]
@@ -48,7 +47,7 @@ class EncoderSpec(Spec):
     def _names_an_importable_package(cls, model: str) -> str:
         if model.startswith("package:") and not model.removeprefix("package:").isidentifier():
             need = "package:NAME with the name of a package as Python imports it"
-            raise ValueError(messages.WRONG_VALUE(got=model, need=need))
+            raise ValueError(Problem.of("VSE-C003", "got {got}, need {need}", got=model, need=need))
         return model
 
 
@@ -167,7 +166,10 @@ def require_word_pieces(model_type: str, place: str) -> None:
     """ConfigError for a model of `transformers` of another kind. place: its place, for the message."""
     if model_type not in _WORD_PIECE_TYPES:
         known = ", ".join(_WORD_PIECE_TYPES)
-        raise ConfigError(messages.NO_WORD_PIECES(key=KEY, place=place, got=model_type, known=known))
+        raise ConfigError(
+            "VSE-C095", "{key}: {place}: is a {got}; need one that reads word pieces: {known}", key=KEY, place=place,
+            got=model_type, known=known,
+        )
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,10 @@ class NetworkReads:
 
     def __post_init__(self) -> None:
         if self.dependencies and self.word_pieces is not None:
-            raise ConfigError(messages.PARSES_AND_PIECES())
+            raise ConfigError(
+                "VSE-C096", "network: reads dependency parses and word pieces, need one of them: parses join words, "
+                "not word pieces; leave one of them out.",
+            )
 
     @property
     def swaps_sides(self) -> bool:

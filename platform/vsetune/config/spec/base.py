@@ -24,7 +24,6 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
-from vsetune.config import messages
 from vsetune.errors import Message, Problem
 from vsetune.storage.hashes import fingerprint_of
 
@@ -97,7 +96,10 @@ class Spec(BaseModel):
         for key, value in given.items() if isinstance(given, dict) else ():
             for place, one in _truths(key, value):
                 if key in cls.model_fields and _is_number(cls.model_fields[key].annotation):
-                    error = ValueError(messages.TRUTH_VALUE(got=str(one).lower()))
+                    error = ValueError(Problem.of(
+                        "VSE-C007", "got {got}, as YAML also reads yes, no, on and off; need a number",
+                        got=str(one).lower(),
+                    ))
                     wrong.append({"type": "value_error", "loc": place, "input": one, "ctx": {"error": error}})
         if wrong:
             raise ValidationError.from_exception_data(cls.__name__, wrong)
@@ -141,7 +143,10 @@ _MOST_WHOLE = 2**53
 
 def _flaw_of_whole_ends(low: float, high: float) -> Problem | None:
     is_whole = low.is_integer() and high.is_integer() and max(abs(low), abs(high)) <= _MOST_WHOLE
-    return None if is_whole else messages.RANGE_WHOLE(low=low, high=high, most=_MOST_WHOLE)
+    return None if is_whole else Problem.of(
+        "VSE-C013", "got {low:g} to {high:g}, need whole numbers of at most {most}", low=low, high=high,
+        most=_MOST_WHOLE,
+    )
 
 
 class Range(Spec):
@@ -156,11 +161,18 @@ class Range(Spec):
     @model_validator(mode="after")
     def _ordered(self) -> Range:
         if self.low > self.high:
-            raise ValueError(messages.RANGE_ENDS(low=self.low, high=self.high))
+            raise ValueError(Problem.of(
+                "VSE-C010", "low {low:g} is above high {high:g}; exchange them", low=self.low, high=self.high
+            ))
         if math.isinf(self.high - self.low):
-            raise ValueError(messages.RANGE_WIDTH(low=self.low, high=self.high))
+            raise ValueError(Problem.of(
+                "VSE-C011", "low {low:g} and high {high:g} are too far apart; bring them closer", low=self.low,
+                high=self.high,
+            ))
         if self.log and self.low <= 0:
-            raise ValueError(messages.RANGE_LOG(low=self.low))
+            raise ValueError(Problem.of(
+                "VSE-C012", "low {low:g} cannot be searched on a log scale, need > 0", low=self.low
+            ))
         if self.integer and (flaw := _flaw_of_whole_ends(self.low, self.high)) is not None:
             raise ValueError(flaw)
         return self
@@ -292,7 +304,10 @@ def known_name(name: str, known: Iterable[str], kind: str) -> str:
 def unknown_name(name: str, known: Sequence[str], kind: str) -> Problem:
     """The problem of an unknown name: the closest known name, and all names."""
     shown = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "..."
-    return messages.UNKNOWN_NAME(kind=kind, name=shown, hint=did_you_mean(name, known), known=", ".join(known))
+    return Problem.of(
+        "VSE-C004", "no {kind} is called {name}; {hint}need one of {known}", kind=kind, name=shown,
+        hint=did_you_mean(name, known), known=", ".join(known),
+    )
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

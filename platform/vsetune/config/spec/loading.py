@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from vsetune.config import messages
 from vsetune.config.spec.base import Spec, unusable_text
 from vsetune.config.spec.yaml_files import dump_yaml, read_yaml
 from vsetune.errors import ConfigError, Problem
@@ -63,13 +62,13 @@ def describe_problems(error: ValidationError, *, where: str, places: Places | No
         if item["type"] == "extra_forbidden":
             of_key.append(advice(location, places or {}))
         elif item["type"] == "missing":
-            of_key.append(messages.MISSING_KEY())
+            of_key.append(Problem.of("VSE-C002", "missing, need a value"))
         elif item["type"] == "value_error":
             of_key += problems_in(item["ctx"]["error"])
         else:  # of a union, every branch adds its need
             needs.setdefault((location, _short(item["input"])), {})[_need(item)] = None
     for (location, got), of_value in needs.items():
-        found[location].append(messages.WRONG_VALUE(got=got, need=_either([*of_value])))
+        found[location].append(Problem.of("VSE-C003", "got {got}, need {need}", got=got, need=_either([*of_value])))
     lines = [_placed(each, where, _key_path(location)) for location, of_key in found.items() for each in of_key]
     return list(dict.fromkeys(lines))
 
@@ -77,7 +76,7 @@ def describe_problems(error: ValidationError, *, where: str, places: Places | No
 def problems_in(error: Exception) -> list[Problem]:
     """The problems that a validator raised as arguments of a ValueError."""
     return [
-        each if isinstance(each, Problem) else messages.REFUSED_VALUE(reason=each)
+        each if isinstance(each, Problem) else Problem.of("VSE-C006", "{reason}", reason=each)
         for each in error.args or (type(error).__name__,)
     ]
 
@@ -115,13 +114,15 @@ def _unusable_texts(content: Any) -> Iterator[tuple[str, Problem]]:
         if isinstance(value, Mapping):
             for name, inside in reversed([*value.items()]):
                 if isinstance(name, str) and (flaw := unusable_text(name)):
-                    yield key or "a key", messages.UNUSABLE_TEXT(got=f"the key {_short(name)}", flaw=flaw)
+                    yield key or "a key", Problem.of(
+                        "VSE-C005", "got {got} with {flaw} in it; remove it", got=f"the key {_short(name)}", flaw=flaw
+                    )
                 else:
                     pending.append((_key_path((key, str(name)) if key else (str(name),)), inside))
         elif isinstance(value, list | tuple):
             pending += [(f"{key}[{number}]", inside) for number, inside in reversed([*enumerate(value)])]
         elif isinstance(value, str) and (flaw := unusable_text(value)):
-            yield key, messages.UNUSABLE_TEXT(got=_short(value), flaw=flaw)
+            yield key, Problem.of("VSE-C005", "got {got} with {flaw} in it; remove it", got=_short(value), flaw=flaw)
 
 
 _LIMITS = {"ge": "a number >= {}", "gt": "a number > {}", "le": "a number <= {}", "lt": "a number < {}"}
@@ -225,7 +226,7 @@ def advice(location: Sequence[int | str], places: Places) -> Problem:
         }
         close = _with_word(key, near) or difflib.get_close_matches(key, sorted(near), n=1)
         hint = f"did you mean {_written(_nearest(level, near[close[0]]), location)}?" if close else "remove it"
-    return messages.UNKNOWN_KEY(hint=hint)
+    return Problem.of("VSE-C001", "unknown key; {hint}", hint=hint)
 
 
 def _with_word(key: str, known: Iterable[str]) -> list[str]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-from vsetune.config import messages
 from vsetune.config.spec.base import Spec
 from vsetune.errors import ConfigError, Problem
 
@@ -49,7 +48,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
             loader.dispose()
     if not isinstance(content, dict):
         got = "nothing" if content is None else f"a {type(content).__name__}"
-        raise ConfigError(messages.NOT_A_MAPPING(path=path, got=got))
+        raise ConfigError(
+            "VSE-C025", "{path}: got {got} at the top level, need a mapping of keys to values", path=path, got=got
+        )
     return content
 
 
@@ -63,18 +64,26 @@ def _text_of(path: Path) -> str:
         # Without waiting: opening a pipe without a writer would otherwise never return.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise ConfigError(messages.NOT_REGULAR(path=path))
+                raise ConfigError("VSE-C021", "{path}: is a device or a pipe; need a regular YAML file", path=path)
             content = stream.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
-            raise ConfigError(messages.FILE_TOO_LARGE(path=path, most=LARGEST_FILE))
+            raise ConfigError(
+                "VSE-C022", "{path}: has more than {most:,} bytes, no study or recipe needs that; is it the right "
+                "file?", path=path, most=LARGEST_FILE,
+            )
         return content.decode("utf-8-sig")
     except FileNotFoundError:
-        raise ConfigError(messages.NO_FILE(path=path)) from None
+        raise ConfigError("VSE-C020", "{path}: no such file; need a YAML file", path=path) from None
     except UnicodeDecodeError as error:
-        raise ConfigError(messages.NOT_UTF8(path=path, byte=error.start)) from error
+        raise ConfigError(
+            "VSE-C023", "{path}: byte {byte} is not UTF-8; save the file as UTF-8 text", path=path, byte=error.start
+        ) from error
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(messages.UNREADABLE(path=path, reason=reason)) from error
+        raise ConfigError(
+            "VSE-C024", "{path}: cannot be read ({reason}); need a file that this user may read", path=path,
+            reason=reason,
+        ) from error
 
 
 def _problem(error: Exception, text: str, reached: yaml.Mark | None) -> Problem:
@@ -82,16 +91,19 @@ def _problem(error: Exception, text: str, reached: yaml.Mark | None) -> Problem:
     if isinstance(error, yaml.reader.ReaderError):
         before = text[: error.position]
         place = _place(before.count("\n"), error.position - before.rfind("\n") - 1)
-        return messages.BAD_CHARACTER(character=error.character).at(place)
+        return Problem.of(
+            "VSE-C031", "character {character:#06x} must not stand in a text file; remove it",
+            character=error.character,
+        ).at(place)
     mark = (error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None) or reached
     place = _place(mark.line, mark.column) if mark is not None else "somewhere"
     if not isinstance(error, yaml.MarkedYAMLError):
-        return messages.NOT_YAML(reason=f"cannot be read ({_short(str(error))}); correct it").at(place)
+        return Problem.of("VSE-C030", "{reason}", reason=f"cannot be read ({_short(str(error))}); correct it").at(place)
     if isinstance(error.problem, Problem):
         return error.problem.at(place)
     if mark is not None and mark.buffer is not None and mark.buffer[mark.pointer : mark.pointer + 1] == "\t":
-        return messages.TAB().at(place)
-    return messages.NOT_YAML(reason=_one_line(str(error.problem))).at(place)
+        return Problem.of("VSE-C032", "found a tab, need spaces").at(place)
+    return Problem.of("VSE-C030", "{reason}", reason=_one_line(str(error.problem))).at(place)
 
 
 def _place(line: int, column: int) -> str:
@@ -124,11 +136,16 @@ class _StrictLoader(yaml.SafeLoader):
         at, anchor = event.start_mark, event.anchor
         if isinstance(event, yaml.AliasEvent):
             if anchor in self.anchors and anchor not in self._sizes:
-                raise _refusal(messages.CIRCULAR_ALIAS(alias=_short(anchor)), at)
+                raise _refusal(Problem.of(
+                    "VSE-C033", "alias {alias} stands inside the value that it names; write the value out",
+                    alias=_short(anchor),
+                ), at)
             self._count(self._sizes.get(anchor, 0), at)
             return super().compose_node(parent, index)
         if self._depth >= _DEEPEST:
-            raise _refusal(messages.TOO_DEEP(most=_DEEPEST), at)
+            raise _refusal(Problem.of(
+                "VSE-C034", "more than {most} levels inside one another; make it flatter", most=_DEEPEST
+            ), at)
         before = self._values
         self._count(1, at)
         self._depth += 1
@@ -141,7 +158,10 @@ class _StrictLoader(yaml.SafeLoader):
     def _count(self, values: int, at: Any) -> None:
         self._values += values
         if self._values > _MOST_VALUES:
-            raise _refusal(messages.TOO_MANY_VALUES(most=_MOST_VALUES), at)
+            raise _refusal(Problem.of(
+                "VSE-C035", "more than {most:,} values with its aliases written out; make it smaller",
+                most=_MOST_VALUES,
+            ), at)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Refuse, with its place, a value that does not fit its tag (`!!int abc`, a number of 5,000 digits)."""
@@ -153,7 +173,10 @@ class _StrictLoader(yaml.SafeLoader):
         except _REFUSED_BY_THE_READER as error:
             kind = node.tag.rpartition(":")[2]
             written = _short(str(node.value)) if isinstance(node, yaml.ScalarNode) else "this"
-            raise _refusal(messages.WRONG_YAML_VALUE(value=written, kind=kind), node.start_mark) from error
+            raise _refusal(Problem.of(
+                "VSE-C036", "{value} cannot be read as {kind}; correct it, or put it in quotes", value=written,
+                kind=kind,
+            ), node.start_mark) from error
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
@@ -163,16 +186,22 @@ class _StrictLoader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
                 got = _short(str(key_node.value)) if isinstance(key_node, yaml.ScalarNode) else "a collection"
-                raise _refusal(messages.KEY_IS_NO_TEXT(key=got), key_node.start_mark)
+                raise _refusal(Problem.of(
+                    "VSE-C037", "key {key} is no text, need a name; if it is one, put it in quotes", key=got
+                ), key_node.start_mark)
             if key in seen:
-                raise _refusal(messages.REPEATED_KEY(key=_short(key)), key_node.start_mark)
+                raise _refusal(Problem.of(
+                    "VSE-C038", "key {key} is written twice; keep one of them", key=_short(key)
+                ), key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
     def refuse_tag(self, node: yaml.Node) -> Any:
         """Refuse every tag that is not a plain value: `!!python/name:os.system`, `!!binary`, `!!set`, `!mine`."""
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-        raise _refusal(messages.YAML_TAG(tag=_short(tag)), node.start_mark)
+        raise _refusal(Problem.of(
+            "VSE-C039", "tag {tag} is not read, need plain values; remove it", tag=_short(tag)
+        ), node.start_mark)
 
 
 def _refusal(problem: Problem, at: Any) -> yaml.constructor.ConstructorError:
@@ -221,4 +250,7 @@ def require_kind(content: Mapping[str, Any], spec: type[Spec], *, where: str) ->
     if wanted in content or found == wanted:
         return
     kind, command = _KINDS[found]
-    raise ConfigError(messages.WRONG_KIND_OF_FILE(path=where, kind=kind, need=_KINDS[wanted][0], command=command))
+    raise ConfigError(
+        "VSE-C026", "{path}: is {kind}, need {need}; {command} takes it", path=where, kind=kind, need=_KINDS[wanted][0],
+        command=command,
+    )

@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vsetune.config import messages
 from vsetune.config.component_specs import NETWORKS, SUM, WeightedLoss
 from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.spec.base import Choices, Domain, Range, Spec
@@ -297,7 +296,10 @@ def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
         reason = refusal(study, cell, combination)
         if reason is not None:
             values = " and ".join(f"{name} {_shown(value)}" for name, value in combination.items())
-            problem = messages.CONTRADICTING_ENDS(values=values, reason=reason.removeprefix(f"cell {cell.name}: "))
+            problem = Problem.of(
+                "VSE-C050", "{values} contradict each other, and the search may sample them together ({reason}); "
+                "narrow the range of one", values=values, reason=reason.removeprefix(f"cell {cell.name}: "),
+            )
             problems[frozenset(combination)] = problem.at(f"{where}: cell {cell.name}")
     if problems:
         raise ConfigError(list(problems.values()))
@@ -332,19 +334,26 @@ def _incomparable(study: StudySpec, cells: Sequence[Cell], where: str) -> list[s
     for cell in cells:
         baseline = baselines.get(cell.network_name, cell)
         if cell.is_trained and not baseline.is_trained:
-            problem = messages.UNTRAINED_BASELINE(baseline=baseline.name)
+            problem = Problem.of(
+                "VSE-C131", "cell {baseline} is trained for 0 epochs, so nothing can be compared with it; name a loss "
+                "that is trained", baseline=baseline.name,
+            )
             problems.append(problem.at(f"{where}: baseline"))
         plain, other = (TrainingSpec.model_validate(each.training).to_plain() for each in (cell, baseline))
         key = protocol_difference(plain, other)
         if key is not None:
-            problem = messages.INCOMPARABLE(
-                key=_origin(study, cell, key), loss=cell.loss_name, got=_shown(plain[key]),
-                baseline=baseline.loss_name, need=_shown(other[key]), other=_origin(study, baseline, key),
+            problem = Problem.of(
+                "VSE-C051", "{key}: loss {loss} has {got}, the baseline {baseline} has {need} ({other}), so their "
+                "curves would not compare; give both the same", key=_origin(study, cell, key), loss=cell.loss_name,
+                got=_shown(plain[key]), baseline=baseline.loss_name, need=_shown(other[key]),
+                other=_origin(study, baseline, key),
             )
             problems.append(problem.at(where))
     if len(study.losses) > 1:
         problems += [
-            messages.SEARCHED_PROTOCOL(setting=name).at(f"{where}: search.training.{name}")
+            Problem.of(
+                "VSE-C017", "losses with different {setting} do not compare; keep it at one value", setting=name
+            ).at(f"{where}: search.training.{name}")
             for name in PROTOCOL_SETTINGS if name in study.search.training
         ]
     return problems

@@ -9,13 +9,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, WeightedLoss
 from vsetune.config.spec.base import Choices, Domain, Spec, conditions, known_name, searched_domain, tunables
 from vsetune.config.spec.loading import problems_in
 from vsetune.config.study.loss_settings import terms_in
 from vsetune.config.study.study_entries import LossEntry, Settings
-from vsetune.errors import ConfigError
+from vsetune.errors import ConfigError, Problem
 
 Value = bool | int | float | str
 
@@ -52,9 +51,13 @@ class SearchedPart:
             found = domains_of(self.path, WeightedLoss, weight, f"{self.where}.search")
         for name in search:
             if name in self.fixed:
-                raise ConfigError(messages.FIXED_AND_SEARCHED().at(f"{self.where}.search.{name}"))
+                raise ConfigError(Problem.of(
+                    "VSE-C014", "is also in `fixed`; keep one of them"
+                ).at(f"{self.where}.search.{name}"))
             if name in self.spec.model_fields and self._is_set(name):
-                raise ConfigError(messages.PHASES_SET_IT().at(f"{self.where}.search.{name}"))
+                raise ConfigError(Problem.of(
+                    "VSE-C015", "every phase of the training sets it; leave it out here or there"
+                ).at(f"{self.where}.search.{name}"))
         return found | domains_of(self.path, self.spec, search, f"{self.where}.search")
 
     def conditions(self, domains: Mapping[str, Domain]) -> Conditions:
@@ -130,7 +133,9 @@ def domains_of(part: str, spec: type[Spec], wanted: Mapping[str, Any], where: st
             raise ConfigError(problems_in(error)[0].at(where)) from error
         if domain == "default":
             if name not in declared:
-                raise ConfigError(messages.NO_DEFAULT_RANGE().at(f"{where}.{name}"))
+                raise ConfigError(Problem.of(
+                    "VSE-C016", "has no default range; give low and high, or choices"
+                ).at(f"{where}.{name}"))
             domain = declared[name]
         try:
             domains[f"{part}.{name}"] = searched_domain(spec, name, domain)

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS, SUM, LossSpec, NetworkSpec, SumSpec
 from vsetune.config.plugins import plugin_of
 from vsetune.config.spec.base import Spec
+from vsetune.errors import Problem
 
 
 def loss_type(plain: Mapping[str, Any]) -> type[LossSpec]:
@@ -34,7 +34,10 @@ def with_settings(plain: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
         return changed | dict(changes)
     for part, settings in changes.items():
         if part not in changed["parts"] or not isinstance(settings, Mapping):
-            raise ValueError(messages.NOT_A_PART(got=part, parts=", ".join(changed["parts"])))
+            raise ValueError(Problem.of(
+                "VSE-C043", "got {got}, need settings grouped by the parts of the sum: {parts}", got=part,
+                parts=", ".join(changed["parts"]),
+            ))
         term = changed["parts"][part]
         for field, value in settings.items():
             (term if field == "weight" else term["loss"])[field] = value

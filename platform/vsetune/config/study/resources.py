@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from vsetune.config import messages
 from vsetune.config.sources.trial_inputs import Reading, ReadingSource
 from vsetune.config.spec.base import Spec
+from vsetune.errors import Problem
 
 _MOST_CPUS, _MOST_GIB = 4096, 1_000_000
 _SHARE_OF_GPU = 0.4
@@ -22,7 +22,7 @@ _ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 def _a_share_or_whole(gpus: float) -> float:
     if gpus > 1 and not gpus.is_integer():
         need = "0, a fraction of a GPU, or a whole number: a process trains on one GPU"
-        raise ValueError(messages.WRONG_VALUE(got=f"{gpus:g}", need=need))
+        raise ValueError(Problem.of("VSE-C003", "got {got}, need {need}", got=f"{gpus:g}", need=need))
     return gpus
 
 
@@ -135,7 +135,10 @@ class ResourceSpec(Spec):
             workers = self.workers if own.workers is None else own.workers
             if gpus and workers is not None and workers != max(1, int(gpus)):
                 where = f"cells.{name}." if name else ""
-                raise ValueError(messages.IDLE_GPUS(key=f"{where}workers", got=workers, gpus=f"{gpus:g}"))
+                raise ValueError(Problem.of(
+                    "VSE-C084", "{key}: got {got} with {gpus} GPUs, need one process on each GPU; leave it out",
+                    key=f"{where}workers", got=workers, gpus=f"{gpus:g}",
+                ))
         return self
 
     def reading_of(self, needs: Needs) -> Reading:

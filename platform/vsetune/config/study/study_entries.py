@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from vsetune.config import messages
 from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.spec.base import Name, SearchDomain, Spec, known_name
 from vsetune.config.study.training import TrainingSpec
+from vsetune.errors import Problem
 
 _LONGEST_CELL = 100
 
@@ -26,7 +26,7 @@ def _keys_of(specs: Mapping[str, type[Spec]]) -> list[str]:
 
 def _without_name(settings: dict[str, Any]) -> dict[str, Any]:
     if "name" in settings:
-        raise ValueError(messages.FIXED_NAME())
+        raise ValueError(Problem.of("VSE-C009", "name: would make another component of this one; remove it"))
     return settings
 
 
@@ -95,15 +95,24 @@ class LossEntry(Settings):
     def _one_loss_or_a_sum(self) -> LossEntry:
         if (self.name is None) == (not self.loss):
             got = "both `name` and `loss`" if self.loss else "neither `name` nor losses under `loss`"
-            raise ValueError(messages.ONE_OR_A_SUM(got=got))
+            raise ValueError(Problem.of(
+                "VSE-C040", "got {got}, need either `name` of one loss, or `loss` with a list of losses to add",
+                got=got,
+            ))
         if self.loss and (self.fixed or self.search != "default"):
-            raise ValueError(messages.SUM_HAS_PARTS())
+            raise ValueError(Problem.of("VSE-C041", "`fixed` and `search` of a sum belong to its parts under `loss`"))
         names = [part.part_name for part in self.loss]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise ValueError(messages.REPEATED(names=", ".join(repeated), fix="give one of them a `label`"))
+            raise ValueError(Problem.of(
+                "VSE-C008", "{names} is listed twice; {fix}", names=", ".join(repeated),
+                fix="give one of them a `label`",
+            ))
         if len(self.cell_name) > _LONGEST_CELL:
-            raise ValueError(messages.LONG_NAME(length=len(self.cell_name)))
+            raise ValueError(Problem.of(
+                "VSE-C042", "a name of {length} characters from its parts, need a shorter `label`",
+                length=len(self.cell_name),
+            ))
         return self
 
     @classmethod

@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from vsetune.config import messages
 from vsetune.config.sources.index_recipe import IndexSpec
 from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.spec.base import Name, Problems, SearchDomain, Seed, Spec, did_you_mean
@@ -47,7 +46,7 @@ class StudyDataSpec(DataSpec):
     @model_validator(mode="after")
     def _is_made_in_one_way(self) -> StudyDataSpec:
         if self.scenes is not None and self.index is not None:
-            raise ValueError(messages.SCENES_AND_INDEX())
+            raise ValueError(Problem.of("VSE-C018", "got scenes and index, need one of them, which makes the data set"))
         return self
 
 
@@ -257,29 +256,41 @@ def inconsistencies(study: StudySpec) -> Iterator[Problem]:
     ):
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            yield messages.REPEATED(names=", ".join(repeated), fix=fix).at(key)
+            yield Problem.of("VSE-C008", "{names} is listed twice; {fix}", names=", ".join(repeated), fix=fix).at(key)
     if study.baseline not in losses:
         is_given = "baseline" in study.model_fields_set
-        yield messages.WRONG_BASELINE(
-            baseline=study.baseline if is_given else f"{study.baseline}, the default,", losses=", ".join(losses),
-            hint=did_you_mean(study.baseline, losses), example=f"baseline: {losses[0]}",
+        yield Problem.of(
+            "VSE-C044", "baseline: {baseline} is not among the losses {losses}; {hint}need one of them, such as "
+            "{example}", baseline=study.baseline if is_given else f"{study.baseline}, the default,",
+            losses=", ".join(losses), hint=did_you_mean(study.baseline, losses), example=f"baseline: {losses[0]}",
         )
     elif study.search.objective == "epochs_to_target" and study.search.target == "baseline":
         for network in dict.fromkeys(name.split(".")[0] for name in study.cells or ()):
             if f"{network}.{study.baseline}" not in (study.cells or ()):
-                yield messages.NO_TARGET(cell=f"{network}.{study.baseline}")
+                yield Problem.of(
+                    "VSE-C047", "search.target: is the best of {cell}, which is not among `cells`; list it, or give an "
+                    "M-Recall in per cent", cell=f"{network}.{study.baseline}",
+                )
     existing = [f"{network}.{loss}" for network in dict.fromkeys(networks) for loss in dict.fromkeys(losses)]
     overridden = [f"{each.network}.{each.loss}" for each in study.overrides]
     for key, names in (("overrides", overridden), ("cells", study.cells or [])):
         unknown = [name for name in dict.fromkeys(names) if name not in existing]
         if unknown:
-            yield messages.NO_SUCH_CELL(
-                key=key, got=", ".join(unknown), hint=did_you_mean(unknown[0], existing).strip() or "correct it",
-                networks=", ".join(networks), losses=", ".join(losses),
+            yield Problem.of(
+                "VSE-C045", "{key}: got {got}, need network.loss of the networks {networks} and the losses {losses}; "
+                "{hint}", key=key, got=", ".join(unknown),
+                hint=did_you_mean(unknown[0], existing).strip() or "correct it", networks=", ".join(networks),
+                losses=", ".join(losses),
             )
     unknown = study.resources.unknown_cells(networks, losses)
     if unknown:
-        yield messages.NO_SUCH_RESOURCE_CELL(got=", ".join(unknown), networks=", ".join(networks))
+        yield Problem.of(
+            "VSE-C046", "resources.cells: got {got}, need a network ({networks}) or network.loss",
+            got=", ".join(unknown), networks=", ".join(networks),
+        )
     grace = study.scheduler.grace_in(study.training.epochs)
     if study.scheduler.kind != "none" and grace > study.training.epochs:
-        yield messages.GRACE_TOO_LONG(got=grace, epochs=study.training.epochs)
+        yield Problem.of(
+            "VSE-C049", "scheduler.grace_epochs: got {got:g}, need at most training.epochs ({epochs:g})", got=grace,
+            epochs=study.training.epochs,
+        )

@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from vsetune.config import messages
 from vsetune.config.component_specs import AnyLoss, AnyNetwork, LossSpec, NetworkSpec
 from vsetune.config.sources.trial_inputs import DataSpec, SemanticSource
 from vsetune.config.spec.base import Count, Range, Seed, Spec, tunable
@@ -15,6 +14,7 @@ from vsetune.config.spec.loading import describe_problems, places_of
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.loss_settings import as_settings, plugins_of, specs_of_loss, with_settings
+from vsetune.errors import Problem
 
 
 class PhaseSpec(Spec):
@@ -43,14 +43,16 @@ class PhaseSpec(Spec):
     @model_validator(mode="after")
     def _a_frozen_network_adds_no_loss(self) -> PhaseSpec:
         if self.trains == "loss" and self.network:
-            raise ValueError(messages.FROZEN_NETWORK())
+            raise ValueError(Problem.of(
+                "VSE-C077", "network: `trains: loss` freezes it, and then it brings no loss; leave out one of them"
+            ))
         return self
 
     @field_validator("loss")
     @classmethod
     def _keeps_the_loss(cls, settings: dict[str, Any]) -> dict[str, Any]:
         if "name" in settings:
-            raise ValueError(messages.FIXED_NAME())
+            raise ValueError(Problem.of("VSE-C009", "name: would make another component of this one; remove it"))
         return settings
 
 
@@ -62,7 +64,9 @@ def phase_starts(phases: Sequence[PhaseSpec], epochs: float) -> list[float]:
         return starts
     for number, phase in enumerate(phases[:-1]):
         if phase.epochs is None:
-            raise ValueError(messages.PHASE_LENGTH(phase=number))
+            raise ValueError(Problem.of(
+                "VSE-C075", "phases[{phase}].epochs: only the last phase may leave it out", phase=number
+            ))
         starts.append(starts[-1] + phase.epochs)
     if not phases:
         return starts
@@ -70,7 +74,10 @@ def phase_starts(phases: Sequence[PhaseSpec], epochs: float) -> list[float]:
     if starts[-1] >= epochs or (last is not None and abs(starts[-1] + last - epochs) > 1e-9):
         total = starts[-1] + (last or 0.0)
         which = "all" if last else "all but the last"
-        raise ValueError(messages.PHASES_LENGTH(phases=which, got=total, need=epochs))
+        raise ValueError(Problem.of(
+            "VSE-C076", "phases: {phases} take {got:g} epochs, training.epochs is {need:g}; make them agree, or leave "
+            "out epochs of the last phase", phases=which, got=total, need=epochs,
+        ))
     return starts
 
 
@@ -94,7 +101,10 @@ class LinearSchedule(Spec):
     def _one_length_of_the_warm_up(self) -> LinearSchedule:
         if (self.warmup_fraction is None) == (self.warmup_steps is None):
             got = "neither" if self.warmup_steps is None else "both"
-            raise ValueError(messages.ONE_WARM_UP(got=got))
+            raise ValueError(Problem.of(
+                "VSE-C067", "got {got} of warmup_fraction and warmup_steps, need one; TAGS-DC: warmup_fraction 0.1",
+                got=got,
+            ))
         return self
 
 
@@ -177,9 +187,15 @@ class TrainingSpec(Spec):
     @model_validator(mode="after")
     def _is_consistent(self) -> TrainingSpec:
         if self.linear_schedule is not None and self.learning_rate_step is not None:
-            raise ValueError(messages.TWO_RATES(step=self.learning_rate_step))
+            raise ValueError(Problem.of(
+                "VSE-C066", "linear_schedule: learning_rate_step is {step:g}, and both change the rate; set "
+                "learning_rate_step: null beside it, or linear_schedule: null", step=self.learning_rate_step,
+            ))
         if self.drop_last and self.batch_unit == "images":
-            raise ValueError(messages.DROPPED_IMAGES())
+            raise ValueError(Problem.of(
+                "VSE-C068", "drop_last: true needs batch_unit pairs (with images, epochs would differ in pairs); set "
+                "it to false",
+            ))
         phase_starts(self.phases, self.epochs)
         return self
 
@@ -208,13 +224,19 @@ class TrialSpec(Spec):
         for key in sorted({*loaded, *self.plugins}):
             if loaded.get(key) != self.plugins.get(key):
                 has, needs = (str(each.get(key, "none"))[:12] for each in (loaded, self.plugins))
-                raise ValueError(messages.LOADED_CODE(plugin=key, got=has, need=needs))
+                raise ValueError(Problem.of(
+                    "VSE-C069", "plugins.{plugin}: code {got} is loaded, the trial is of {need}; load its own code",
+                    plugin=key, got=has, need=needs,
+                ))
         return self
 
     @model_validator(mode="after")
     def _decides_among_proposals(self) -> TrialSpec:
         if self.evaluation.rerank is not None and self.network.kind != "score":
-            raise ValueError(messages.RERANKS_ALL(network=self.network.name))
+            raise ValueError(Problem.of(
+                "VSE-C070", "evaluation.rerank: network {network} embeds, so all its pairs are scored at once; need "
+                "networks that score pairs, or rerank: null", network=self.network.name,
+            ))
         return self
 
     @model_validator(mode="after")
@@ -232,10 +254,16 @@ class TrialSpec(Spec):
             sizes.setdefault(name, []).append(size)
         for name, counts in sizes.items():
             if len(set(counts)) > 1:
-                raise ValueError(messages.SIZE_CHANGES(setting=name, found=", ".join(map(str, counts))))
+                raise ValueError(Problem.of(
+                    "VSE-C080", "training.phases: {setting} changes between phases ({found}); keep one number",
+                    setting=name, found=", ".join(map(str, counts)),
+                ))
         sources = {loss.semantic_source for loss in losses} - {None}
         if len(sources) > 1:
-            raise ValueError(messages.DIFFERENT_SEMANTICS(whose="phases", sources=", ".join(sorted(map(str, sources)))))
+            raise ValueError(Problem.of(
+                "VSE-C052", "{whose} read different semantic vectors ({sources}); set `semantics` of them to the same",
+                whose="phases", sources=", ".join(sorted(map(str, sources))),
+            ))
         return self
 
     def _losses(self) -> list[LossSpec]:
@@ -268,10 +296,16 @@ class TrialSpec(Spec):
         where, known = f"training.phases[{phase}].network", self.network.own_loss_weights
         for name, value in changes.items():
             if name not in known:
-                problem = messages.NO_LOSS_WEIGHT(network=self.network.name, known=", ".join(known) or "it has none")
+                problem = Problem.of(
+                    "VSE-C078", "is no weight of a loss of network {network}; need one of its own: {known}",
+                    network=self.network.name, known=", ".join(known) or "it has none",
+                )
                 raise ValueError(problem.at(f"{where}.{name}"))
             if getattr(self.network, name) == 0 < value:
-                raise ValueError(messages.LEFT_OUT_LOSS(got=value, setting=name).at(f"{where}.{name}"))
+                raise ValueError(Problem.of(
+                    "VSE-C079", "got {got:g}, but the network has {setting} 0, which leaves that loss out; give it the "
+                    "weight there, and 0 to the other phases", got=value, setting=name,
+                ).at(f"{where}.{name}"))
         try:
             return type(self.network).model_validate(self.network.to_plain() | changes)
         except ValidationError as error:

@@ -18,7 +18,6 @@ from vsetune.config.sources.pretrained_models import (
     require_transformers,
 )
 from vsetune.config.sources.trial_inputs import ImageProcessor
-from vsetune.data import messages
 from vsetune.errors import ConfigError
 
 
@@ -32,7 +31,11 @@ def processed(image: Image.Image, processor: ImageProcessor, *, size: int) -> np
     require_square_images(processor.name, key=processor.key, reads_patches=pixels.ndim == 2)
     if pixels.shape != (3, size, size):
         shape = " x ".join(map(str, pixels.shape))
-        raise ConfigError(messages.OTHER_IMAGE_SIZE(key=processor.key, model=processor.name, got=shape, need=size))
+        raise ConfigError(
+            "VSE-D119", "{key}: {model}: its preprocessor makes images of {got}, need 3 x {need} x {need}; set "
+            "network.image_size to the size that it makes, or name a model of square images", key=processor.key,
+            model=processor.name, got=shape, need=size,
+        )
     return np.asarray(pixels, np.uint8)
 
 
@@ -61,7 +64,8 @@ def _loaded(processor: ImageProcessor) -> Any:
                 found.place, revision=found.commit, use_fast=False, trust_remote_code=False
             )
     except loading_failures() as error:
-        raise ConfigError(messages.MODEL_UNREADABLE(
+        raise ConfigError(
+            "VSE-D062", "{key}: {model}: cannot load ({reason}); need {need} of `transformers` and safetensors weights",
             key=key, model=f"{found.place}: preprocessor", reason=one_line(error),
             need="a model of images with its preprocessor_config.json",
-        )) from error
+        ) from error

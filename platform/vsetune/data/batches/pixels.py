@@ -14,7 +14,6 @@ import numpy as np
 from PIL import Image
 
 from vsetune.config.sources.trial_inputs import PixelInput
-from vsetune.data import messages
 from vsetune.data.batches.image_processors import processed
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.photographs import rgb_image
@@ -35,7 +34,10 @@ _SHORTER_SIDE = 256 / 224
 def require_photographs(dataset: Dataset) -> None:
     """DataError with the fix for a data set that was ingested without its images."""
     if not dataset.manifest.images_stored:
-        raise DataError(messages.NO_PHOTOGRAPHS(folder=dataset.path))
+        raise DataError(
+            "VSE-D028", "{folder}: has no photographs in its shards; ingest it again with store_images: true (in "
+            "another folder).", folder=dataset.path,
+        )
 
 
 def training_pixels(photograph: Photograph, wanted: PixelInput, draw: Random) -> tuple[np.ndarray, bool]:
@@ -75,7 +77,10 @@ def decoded(photograph: Photograph) -> Image.Image:
     try:
         return rgb_image(photograph.content)
     except Flaw as error:
-        raise DataError(messages.PHOTOGRAPH_UNREADABLE(where=photograph.place, reason=error)) from error
+        raise DataError(
+            "VSE-D029", "{where}: its photograph cannot be decoded ({reason}); ingest the data set again.",
+            where=photograph.place, reason=error,
+        ) from error
 
 
 def _random_resized(wanted: PixelInput, size: tuple[int, int], draw: Random) -> Box:

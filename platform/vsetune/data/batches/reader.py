@@ -17,7 +17,6 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 
 from vsetune.config.sources.trial_inputs import FEATURES_AND_WORDS, NetworkReads, PixelInput
-from vsetune.data import messages
 from vsetune.data.batches.assembly import Assembly, CaptionTables, Decode, Decoded, Item, caption_tables, decoders
 from vsetune.data.batches.bank_batches import BankRows, GatheredBatches, Gathering, rows_in_order, shuffled_rows
 from vsetune.data.batches.batch import Batch
@@ -35,6 +34,7 @@ from vsetune.data.batches.sample_stream import (
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.data.stored.shards import ImageSample, Photograph, read_shard
+from vsetune.data.stored.storage import MISFIT
 from vsetune.errors import DataError
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ def training_batches(
     """
     info = dataset.split(split)
     if semantics is not None and len(semantics) != info.captions:
-        raise DataError(messages.MISFIT(
+        raise DataError(MISFIT(
             where=dataset.path, found=f"{len(semantics)} semantic vectors",
             need=f"{info.captions}, one for each caption of split {split}", fix="fit them on this split.",
         ))

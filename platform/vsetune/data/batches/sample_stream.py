@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from vsetune.data import messages
 from vsetune.data.batches.epoch_shards import ShardPart
 from vsetune.data.stored.manifest import SplitInfo
 from vsetune.errors import StorageError, VsetuneError, one_line
@@ -155,7 +154,10 @@ def _chunks_by_workers(
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
-        raise StorageError(messages.WORKER_ENDED(reason=one_line(error))) from error
+        raise StorageError(
+            "VSE-D031", "a process that reads shards ended early ({reason}); start again, with fewer workers or more "
+            "memory (shared memory too) when it happens again.", reason=one_line(error),
+        ) from error
     finally:
         # An error keeps this frame, and with it the workers, alive until its traceback is dropped; by then the workers
         # no longer receive the request to end, and the process waits for them.

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from vsetune.config.study.evaluation_settings import CocoSpec, has_all_crisscrossed
-from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.plain_files import caption_line, parse_json
 from vsetune.data.stored.shards import split_records
+from vsetune.data.stored.storage import MISFIT, TABLE_LINE
 from vsetune.errors import DataError, one_line
 from vsetune.storage.addresses import join
 from vsetune.storage.paths import under_home
@@ -96,7 +96,7 @@ class CocoPlaces:
 
     def _unknown(self, found: str, where: str) -> DataError:
         need, fix = f"one of split {self.split}", "score the split that was judged."
-        return DataError(messages.MISFIT(where=where, found=found, need=need, fix=fix))
+        return DataError(MISFIT(where=where, found=found, need=need, fix=fix))
 
 
 @dataclass(frozen=True)
@@ -169,16 +169,19 @@ def _rated(file: str, columns: Mapping[str, _RowOf], least: float) -> list[tuple
         reader = csv.DictReader(io.StringIO(storage.read_bytes(file, most=_FILE_BYTES).decode("utf-8-sig"), newline=""))
         if not {*columns, "agg_score"} <= set(reader.fieldnames or ()):
             found = one_line(", ".join(reader.fieldnames or []) or "nothing")
-            raise DataError(messages.TABLE_LINE(file=file, line=1, found=f"columns {found}", need=need))
+            raise DataError(TABLE_LINE(file=file, line=1, found=f"columns {found}", need=need))
         for row in reader:
             where, rating = f"{file}: line {reader.line_num}", _number(row["agg_score"])
             first, second = (row_of(row[column] or "", where=where) for column, row_of in columns.items())
             if not math.isfinite(rating):
                 found = one_line(row["agg_score"] or "nothing")
-                raise DataError(messages.TABLE_LINE(file=file, line=reader.line_num, found=found, need="a rating"))
+                raise DataError(TABLE_LINE(file=file, line=reader.line_num, found=found, need="a rating"))
             pairs += [(first, second)] if rating >= least else []
     except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(messages.LIST_UNREADABLE(file=file, reason=one_line(error), need=need)) from error
+        raise DataError(
+            "VSE-D089", "{file}: cannot be read ({reason}); need a CSV file with {need}", file=file,
+            reason=one_line(error), need=need,
+        ) from error
     return pairs
 
 
@@ -220,4 +223,4 @@ def _number(text: str | None) -> float:
 
 
 def _misfit(where: str, found: str, need: str) -> DataError:
-    return DataError(messages.MISFIT(where=where, found=found, need=need, fix="name the file that it was made from."))
+    return DataError(MISFIT(where=where, found=found, need=need, fix="name the file that it was made from."))

@@ -8,11 +8,11 @@ import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from vsetune.config.spec.base import Spec
-from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.outside_shards import MOST_CHARACTERS
 from vsetune.data.stored.plain_files import HEADER_BYTES, Flaw, array_from_bytes
-from vsetune.errors import DataError
+from vsetune.data.stored.storage import MISFIT, OTHER_HASH
+from vsetune.errors import DataError, Problem
 from vsetune.storage import s3
 from vsetune.storage.addresses import join
 from vsetune.storage.hashes import sha256_hex
@@ -40,17 +40,21 @@ def fetched_array(info: SplitParses | SplitPhrases, captions: int, path: str) ->
     try:
         content = storage.read_inside(path, info.file, most=HEADER_BYTES + 2 * captions * MOST_CHARACTERS)
     except s3.NothingThere as error:
-        raise s3.NothingThere(messages.PARSES_FILE_MISSING(where=where, fix=fix)) from error
+        raise s3.NothingThere(Problem.of(
+            "VSE-D077", "{where}: listed in parses.json, and missing; {fix}", where=where, fix=fix
+        )) from error
     if sha256_hex(content) != info.sha256:
-        raise DataError(messages.OTHER_HASH(
+        raise DataError(OTHER_HASH(
             file=where, listed=PARSES_FILE, fix=f"restore it, or delete it and {PARSES_FILE} and {fix}",
         ))
     try:
         array = array_from_bytes(content)
     except Flaw as error:
-        raise DataError(messages.NO_ARRAY(where=where, reason=error, fix=fix)) from error
+        raise DataError(
+            "VSE-D011", "{where}: no plain array ({reason}); {fix}", where=where, reason=error, fix=fix
+        ) from error
     if array.ndim != 2 or len(array) != captions or array.dtype != np.dtype(HEADS_DTYPE):
-        raise DataError(messages.MISFIT(
+        raise DataError(MISFIT(
             where=where, found=f"{array.shape} {array.dtype}", need=f"({captions}, words) {HEADS_DTYPE}", fix=fix,
         ))
     return array

@@ -13,7 +13,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from vsetune.config.sources.recipe import ParsesSpec
-from vsetune.data import messages
 from vsetune.data.captions.parse_files import (
     HEADS_DTYPE,
     PARSES_FILE,
@@ -34,11 +33,13 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import first_problem
 from vsetune.data.stored.plain_files import parse_shallow_json
 from vsetune.data.stored.shards import iter_words
-from vsetune.errors import DataError, StorageError, StudyConflict, one_line
+from vsetune.errors import DataError, Message, StorageError, StudyConflict, one_line
 from vsetune.storage import s3
 from vsetune.storage.addresses import is_remote, join
 from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.whole_files import readable_json, write_whole
+
+PARSES_OTHER_CAPTIONS = Message("VSE-D078", "{folder}: its parses are of other captions than split {split}; {fix}")
 
 NO_HEAD, NOT_PARSED = -1, -2
 _PHRASE_RULES = "phrases-1"
@@ -55,11 +56,15 @@ def read_parses(path: str) -> Parses | None:
     try:
         parses = Parses.model_validate(plain)
     except ValidationError as error:
-        raise DataError(messages.PARSES_DAMAGED(where=where, reason=first_problem(error), fix=again(path))) from error
+        raise DataError(
+            "VSE-D076", "{where}: damaged ({reason}); delete it, then {fix}", where=where, reason=first_problem(error),
+            fix=again(path),
+        ) from error
     if parses.format != PARSES_FORMAT:
-        raise DataError(messages.PARSES_DAMAGED(
-            where=where, reason=f"format {one_line(repr(parses.format))}, need {PARSES_FORMAT!r}", fix=again(path),
-        ))
+        raise DataError(
+            "VSE-D076", "{where}: damaged ({reason}); delete it, then {fix}", where=where,
+            reason=f"format {one_line(repr(parses.format))}, need {PARSES_FORMAT!r}", fix=again(path),
+        )
     return parses
 
 
@@ -124,7 +129,10 @@ def word_heads(dataset: Dataset, split: str) -> np.ndarray:
     """
     info = parses_of(dataset, split)
     if info is None:
-        raise DataError(messages.NO_PARSES(folder=dataset.path))
+        raise DataError(
+            "VSE-D075", "{folder}: has no parses of its captions; add them: vsetune data parse {folder}",
+            folder=dataset.path,
+        )
     fetch = partial(fetched_array, info, info.captions, dataset.path)
     return cached_array(dataset.path, info.file, rows=info.captions, make=fetch, dtype=HEADS_DTYPE)
 
@@ -158,9 +166,9 @@ def parses_of(dataset: Dataset, split: str) -> SplitParses | None:
         return None
     info = parses.splits.get(split)
     if info is None or info.captions_fingerprint != dataset.split(split).captions_fingerprint:
-        raise DataError(messages.PARSES_OTHER_CAPTIONS(folder=dataset.path, split=split, fix=again(dataset.path)))
+        raise DataError(PARSES_OTHER_CAPTIONS(folder=dataset.path, split=split, fix=again(dataset.path)))
     if info.captions != dataset.split(split).captions:
-        raise DataError(messages.PARSES_OTHER_CAPTIONS(folder=dataset.path, split=split, fix=again(dataset.path)))
+        raise DataError(PARSES_OTHER_CAPTIONS(folder=dataset.path, split=split, fix=again(dataset.path)))
     return info
 
 
@@ -174,7 +182,9 @@ def joined_words(heads: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     caption, word = np.nonzero(heads >= 0)
     head = heads[caption, word].astype(np.int64)
     if (np.maximum(word, head) > lengths[caption] - 3).any():
-        raise DataError(messages.HEAD_BEYOND_CAPTION())
+        raise DataError(
+            "VSE-D082", "parses: a head is beyond the words of its caption; make them again: vsetune data parse"
+        )
     joined = np.zeros((len(lengths), lengths.max(), lengths.max()), np.bool_)
     joined[caption, word + 1, head + 1] = True
     joined[caption, head + 1, word + 1] = True
@@ -218,10 +228,11 @@ def _phrased(dataset: Dataset, split: str, parses: Parses, progress: ProgressSin
     captions = dataset.split(split).captions
     finder = load_phrase_finder(parses.pipeline)
     if finder.version != parses.version:
-        raise StudyConflict(messages.PARSES_OTHER_VERSION(
-            folder=dataset.path, pipeline=parses.pipeline, version=parses.version, installed=finder.version,
-            file=join(dataset.path, PARSES_FILE),
-        ))
+        raise StudyConflict(
+            "VSE-D079", "{folder}: has parses by {pipeline} {version}, its phrases would be by {installed}; install "
+            "that version, or delete {file} to make both again.", folder=dataset.path, pipeline=parses.pipeline,
+            version=parses.version, installed=finder.version, file=join(dataset.path, PARSES_FILE),
+        )
 
     def make() -> np.ndarray:
         progress.stage(f"finding phrases in captions of {split}", captions)
@@ -238,9 +249,11 @@ def _phrased(dataset: Dataset, split: str, parses: Parses, progress: ProgressSin
 
 def _require_same(found: Parses, pipeline: str, path: str) -> None:
     if found.pipeline != pipeline:
-        raise StudyConflict(messages.PARSES_OTHER_PIPELINE(
-            folder=path, found=found.pipeline, file=join(path, PARSES_FILE), pipeline=pipeline,
-        ))
+        raise StudyConflict(
+            "VSE-D080", "{folder}: has parses by {found} already, networks trained on both do not compare; delete "
+            "{file} to replace them by {pipeline}.", folder=path, found=found.pipeline, file=join(path, PARSES_FILE),
+            pipeline=pipeline,
+        )
 
 
 def _described(dataset: Dataset, split: str, array: np.ndarray) -> SplitParses:
@@ -265,7 +278,9 @@ def _kept(array: np.ndarray, path: str) -> tuple[Path, str]:
     file = Path(str(getattr(array, "filename", "")))
     digest = storage.sha256_of(str(file))
     if digest is None:
-        raise StorageError(messages.PARSES_UNWRITABLE(folder=path))
+        raise StorageError(
+            "VSE-D081", "{folder}: its parses cannot be written; choose a place with room and rights.", folder=path
+        )
     return file, digest
 
 
@@ -302,9 +317,10 @@ class CaptionPhrases:
         try:
             return decoded(self.codes[caption], words=words)
         except DataError as error:
-            raise DataError(messages.PHRASES_DAMAGED(
-                folder=self.place, caption=caption, reason=error, fix=again(self.place, phrases=True),
-            )) from error
+            raise DataError(
+                "VSE-D083", "{folder}: caption {caption}: {reason}; {fix}", folder=self.place, caption=caption,
+                reason=error, fix=again(self.place, phrases=True),
+            ) from error
 
 
 def caption_phrases(dataset: Dataset, split: str) -> CaptionPhrases:

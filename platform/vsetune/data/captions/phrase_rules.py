@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 
-from vsetune.data import messages
 from vsetune.errors import DataError
 
 PhraseKind = Literal["object", "attribute", "relation"]
@@ -171,9 +170,15 @@ def decoded(row: np.ndarray, *, words: int) -> list[Phrase]:
         elif lists and 0 <= code < words:
             lists[-1][1].append(code)
         else:
-            raise DataError(messages.PHRASES_WRONG(found=code, words=words))
+            raise DataError(
+                "VSE-D084", "phrases: got {found}, need positions in a caption of {words} words", found=code,
+                words=words,
+            )
     if any(code != _END for code in codes[end:]) or not all(positions for _, positions in lists):
-        raise DataError(messages.PHRASES_WRONG(found="a phrase without words, or one behind the end", words=words))
+        raise DataError(
+            "VSE-D084", "phrases: got {found}, need positions in a caption of {words} words",
+            found="a phrase without words, or one behind the end", words=words,
+        )
     return [Phrase(_KINDS[code], tuple(positions)) for code, positions in lists]
 
 

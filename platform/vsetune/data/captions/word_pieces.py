@@ -21,7 +21,6 @@ from vsetune.config.sources.pretrained_models import (
     require_transformers,
 )
 from vsetune.config.sources.trial_inputs import KEY, TextModel, require_word_pieces
-from vsetune.data import messages
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_captions, iter_words
@@ -109,12 +108,16 @@ class WordPieces:
     def _require_usual_ids(self, where: str) -> None:
         tokenizer = self._tokenizer
         if tokenizer.pad_token_id != _PADDING:
-            raise ConfigError(messages.TOKENISER_OTHER_FORM(
+            raise ConfigError(
+                "VSE-D068", "{key}: {model}: got {found}, need [CLS] pieces [SEP], padded by 0; use a model like BERT",
                 key=KEY, model=where, found=f"its padding has the id {tokenizer.pad_token_id}",
-            ))
+            )
         start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
         if None in (start, end) or tokenizer("")["input_ids"] != [start, end]:
-            raise ConfigError(messages.TOKENISER_OTHER_FORM(key=KEY, model=where, found="no [CLS] and [SEP]"))
+            raise ConfigError(
+                "VSE-D068", "{key}: {model}: got {found}, need [CLS] pieces [SEP], padded by 0; use a model like BERT",
+                key=KEY, model=where, found="no [CLS] and [SEP]",
+            )
 
 
 def _have_lower_case_read(tokenizer: Any) -> None:
@@ -283,9 +286,10 @@ def _loaded(kind: Any, found: PretrainedModel, key: str, what: str) -> Any:
         with quiet_transformers(is_local=found.commit is None):
             return kind.from_pretrained(found.place, **loading_options(found))
     except loading_failures() as error:
-        raise ConfigError(messages.MODEL_UNREADABLE(
+        raise ConfigError(
+            "VSE-D062", "{key}: {model}: cannot load ({reason}); need {need} of `transformers` and safetensors weights",
             key=key, model=f"{found.place}: {what}", reason=one_line(error), need="a text model with its tokeniser",
-        )) from error
+        ) from error
 
 
 def loading_options(found: PretrainedModel) -> dict[str, Any]:
@@ -299,6 +303,8 @@ def require_matching_words(tokenizer: Any, config: Any, *, where: str, key: str)
     """ConfigError for a tokeniser that does not fit the model: if its files are missing, `transformers` makes up one
     that knows special tokens only."""
     if not len(tokenizer.all_special_ids) < len(tokenizer) <= config.vocab_size:
-        raise ConfigError(messages.TOKENISER_OTHER_WORDS(
-            key=key, model=where, tokens=len(tokenizer), need=config.vocab_size,
-        ))
+        raise ConfigError(
+            "VSE-D067", "{key}: {model}: its tokeniser knows {tokens} tokens, special ones included, the model {need}; "
+            "save the tokeniser of the model beside it", key=key, model=where, tokens=len(tokenizer),
+            need=config.vocab_size,
+        )

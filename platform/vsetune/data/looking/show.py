@@ -12,7 +12,6 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from vsetune.config.sources.trial_inputs import TextModel
-from vsetune.data import messages
 from vsetune.data.batches.pixels import decoded
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.stored.dataset import Dataset
@@ -38,9 +37,11 @@ def contact_sheet(path: str, split: str, output: Path, *, count: int) -> int:
     DataError: no such split, or images are not stored. StorageError: the picture cannot be written.
     """
     if output.suffix.lower() not in {".png", ".jpg", ".jpeg"}:
-        raise StorageError(messages.SHEET_SUFFIX(file=output, suffix=output.suffix or "nothing"))
+        raise StorageError(
+            "VSE-D090", "{file}: ends in {suffix}, need .png or .jpg.", file=output, suffix=output.suffix or "nothing"
+        )
     if count < 1:
-        raise DataError(messages.SHEET_COUNT(count=count))
+        raise DataError("VSE-D091", "contact sheet: got count {count}, need 1 or more.", count=count)
     entries = list(_entries(path, split, count=count))
     font = ImageFont.load_default(_FONT_SIZE)
     tiles = [_tile(image, title, captions, font) for image, title, captions in entries]
@@ -49,7 +50,10 @@ def contact_sheet(path: str, split: str, output: Path, *, count: int) -> int:
         with whole_file(output, durable=False) as stream:
             sheet.save(stream, format="PNG" if output.suffix.lower() == ".png" else "JPEG")
     except OSError as error:
-        raise StorageError(messages.FILE_UNWRITABLE(file=output, reason=error.strerror or error)) from error
+        raise StorageError(
+            "VSE-D003", "{file}: cannot write ({reason}); check the folder and its rights.", file=output,
+            reason=error.strerror or error,
+        ) from error
     return len(tiles)
 
 
@@ -57,7 +61,10 @@ def _entries(path: str, split: str, *, count: int) -> Iterator[tuple[Image.Image
     dataset = Dataset.open(path)
     info = dataset.split(split)
     if not dataset.manifest.images_stored:
-        raise DataError(messages.NO_PHOTOGRAPHS(folder=path))
+        raise DataError(
+            "VSE-D028", "{folder}: has no photographs in its shards; ingest it again with store_images: true (in "
+            "another folder).", folder=path,
+        )
     dataset.check_files([split])
     step = max(1, info.images // count)
     wanted = range(0, info.images, step)[:count]
@@ -142,7 +149,10 @@ def read_pictures(dataset: Dataset, split: str, wanted: Collection[int], *, size
             found |= {each[0].index: _picture(*each, size) for each in read_some(dataset, shard, inside)}
     missing = sorted(set(wanted) - set(found))
     if missing:
-        raise DataError(messages.NO_SUCH_IMAGE(folder=dataset.path, split=split, image=missing[0]))
+        raise DataError(
+            "VSE-D022", "{folder}: split {split} has no image {image}; check with `vsetune data verify`.",
+            folder=dataset.path, split=split, image=missing[0],
+        )
     return found
 
 

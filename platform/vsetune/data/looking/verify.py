@@ -9,10 +9,9 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
-from vsetune.data import messages
 from vsetune.data.batches.pixels import decoded
 from vsetune.data.captions.parse_files import SplitParses, again, fetched_array
-from vsetune.data.captions.parses import read_parses
+from vsetune.data.captions.parses import PARSES_OTHER_CAPTIONS, read_parses
 from vsetune.data.captions.phrase_rules import decoded as phrases_of
 from vsetune.data.stored.array_cache import damaged_arrays
 from vsetune.data.stored.dataset import Dataset, damaged_shard, load_manifest, without_check, wrong_hash, wrong_size
@@ -28,6 +27,7 @@ from vsetune.data.stored.shards import (
     features_of,
     photograph_of,
 )
+from vsetune.data.stored.storage import MISFIT
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
 from vsetune.errors import DataError, Problem, one_line
 from vsetune.storage.addresses import is_remote, join
@@ -120,7 +120,7 @@ def _read_all(dataset: Dataset, stream: BinaryIO, size: int, shard: ShardInfo, w
     for place, record, members in checked_records(dataset, shard, stream, size, arrays, one_of=one_of):
         words.extend(map(len, record.tokens))
         if shard.outside is not None and next(texts, ("", None))[1] != record:
-            raise DataError(messages.MISFIT(
+            raise DataError(MISFIT(
                 where=join(dataset.path, shard.outside.texts), found="other captions", need=f"those of {place}",
                 fix="index the shards again.",
             ))
@@ -138,7 +138,9 @@ def _unlisted(path: str, manifest: Manifest) -> list[Problem]:
         return []
     known = {shard.file for split in manifest.splits.values() for shard in split.shards}
     found = sorted(file.name for file in [*Path(path).glob("*.tar"), *partials_in(Path(path))])
-    return [messages.FILE_NOT_LISTED(file=join(path, name)) for name in found if name not in known]
+    return [Problem.of(
+        "VSE-D027", "{file}: not in the manifest; remove it, unless the manifest is wrong.", file=join(path, name)
+    ) for name in found if name not in known]
 
 
 _ROWS_AT_ONCE = 4096
@@ -158,13 +160,13 @@ def parses_problems(dataset: Dataset, words: Mapping[str, Sequence[int]]) -> Ite
     if parses is None:
         return
     for split in known.keys() - parses.splits.keys():
-        yield messages.PARSES_OTHER_CAPTIONS(folder=path, split=split, fix=again(path))
+        yield PARSES_OTHER_CAPTIONS(folder=path, split=split, fix=again(path))
     for split, info in parses.splits.items():
         if split not in known or info.captions != known[split].captions:
-            yield messages.PARSES_OTHER_CAPTIONS(folder=path, split=one_line(split), fix=again(path))
+            yield PARSES_OTHER_CAPTIONS(folder=path, split=one_line(split), fix=again(path))
             continue
         if info.captions_fingerprint != known[split].captions_fingerprint:
-            yield messages.PARSES_OTHER_CAPTIONS(folder=path, split=split, fix=again(path))
+            yield PARSES_OTHER_CAPTIONS(folder=path, split=split, fix=again(path))
         yield from _array_problems(info, np.asarray(words[split]), path)
 
 
@@ -173,7 +175,9 @@ def _array_problems(info: SplitParses, words: np.ndarray, path: str) -> Iterator
     try:
         heads = fetched_array(info, info.captions, path)
         if len(words) == len(heads) and not _are_of(heads, words):
-            yield messages.HEAD_BEYOND_CAPTION().at(join(path, info.file))
+            yield Problem.of(
+                "VSE-D082", "parses: a head is beyond the words of its caption; make them again: vsetune data parse"
+            ).at(join(path, info.file))
     except DataError as error:
         yield error.problem
     if info.phrases is None:

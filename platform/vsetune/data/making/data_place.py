@@ -17,7 +17,6 @@ from vsetune.config.sources.recipe import IngestRecipe, expand_path
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.spec.yaml_files import require_kind
-from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset, load_manifest, without_check
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo
@@ -57,9 +56,11 @@ def finished(recipe: IngestRecipe, place: str) -> Manifest | None:
     manifest = load_manifest(place)
     wanted = recipe.content_fingerprint()
     if manifest.recipe_fingerprint != wanted:
-        raise StudyConflict(messages.OUTPUT_OF_ANOTHER_RECIPE(
-            place=place, data_set=manifest.name, found=manifest.recipe_fingerprint, need=wanted,
-        ))
+        raise StudyConflict(
+            "VSE-D034", "output: {place}: holds data set {data_set} of another recipe ({found}, now {need}); choose "
+            "another output, or delete that folder.", place=place, data_set=manifest.name,
+            found=manifest.recipe_fingerprint, need=wanted,
+        )
     log.info("data set %s in %s is already complete", manifest.name, place)
     return manifest
 
@@ -84,7 +85,11 @@ def check_space(output: Path, needed: int) -> None:
     """StorageError when the disk of a folder has fewer bytes left than are needed."""
     free = shutil.disk_usage(output).free
     if free < needed:
-        raise StorageError(messages.NO_SPACE(place=output, free_mib=free / 2**20, need_mib=needed / 2**20))
+        raise StorageError(
+            "VSE-D039", "output: {place}: {free_mib:,.0f} MiB free, the shards still to write need up to "
+            "{need_mib:,.0f} MiB; free space, choose another output, or set store_images: false.", place=output,
+            free_mib=free / 2**20, need_mib=needed / 2**20,
+        )
 
 
 def load_recipe(path: Path) -> IngestRecipe:
@@ -192,9 +197,11 @@ class Journal:
             ("other captions or split lists", stored.source, self._source),
         ):
             if found != wanted:
-                raise StudyConflict(messages.INGEST_OF_ANOTHER(
-                    place=self._place, other=what, found=one_line(found, most=16), need=wanted[:16],
-                ))
+                raise StudyConflict(
+                    "VSE-D038", "output: {place}: holds an unfinished ingest of {other} ({found}, now {need}); choose "
+                    "another place, or delete what is there.", place=self._place, other=what,
+                    found=one_line(found, most=16), need=wanted[:16],
+                )
         return stored.record
 
     def _file(self, name: str) -> str:
@@ -221,9 +228,14 @@ def opened_journal(place: str, *, recipe: str, source: str) -> Iterator[Journal]
         folder.mkdir(exist_ok=True)
         lock = take_lock(folder / "lock", wait_s=0)
     except BlockingIOError as error:
-        raise StorageError(messages.INGEST_AT_WORK(place=output)) from error
+        raise StorageError(
+            "VSE-D037", "output: {place}: another ingest is writing there; wait for it to end.", place=output
+        ) from error
     except OSError as error:
-        raise StorageError(messages.FILE_UNWRITABLE(file=f"output: {output}", reason=error.strerror)) from error
+        raise StorageError(
+            "VSE-D003", "{file}: cannot write ({reason}); check the folder and its rights.", file=f"output: {output}",
+            reason=error.strerror,
+        ) from error
     with lock:
         try:
             journal.require_same([path.stem for path in sorted(folder.glob("*.json"))])
@@ -241,4 +253,7 @@ def opened_journal(place: str, *, recipe: str, source: str) -> Iterator[Journal]
 def _refuse_foreign_files(output: Path) -> None:
     found = sorted(os.listdir(output))
     if found:
-        raise StudyConflict(messages.OUTPUT_NOT_EMPTY(place=output, file=found[0]))
+        raise StudyConflict(
+            "VSE-D035", "output: {place}: not empty and not an ingest (found {file}); choose an empty or new folder.",
+            place=output, file=found[0],
+        )

@@ -28,7 +28,6 @@ from pydantic import ValidationError
 
 from vsetune.config.sources.index_recipe import IndexRecipe, ShardSource
 from vsetune.config.sources.recipe import expand_path
-from vsetune.data import messages
 from vsetune.data.making.shard_index import MISSING, IndexedShard, IndexTask, image_name, index_shard, version_of
 from vsetune.data.progress import ProgressSink
 from vsetune.data.stored import storage
@@ -45,13 +44,17 @@ from vsetune.data.stored.manifest import (
 )
 from vsetune.data.stored.outside_shards import texts_content
 from vsetune.data.stored.vocabulary import Vocabulary
-from vsetune.errors import ConfigError, DataError, Problem, StorageError, StudyConflict, one_line
+from vsetune.errors import ConfigError, DataError, Message, Problem, StorageError, StudyConflict, one_line
 from vsetune.storage import s3
 from vsetune.storage.addresses import is_remote, join
 from vsetune.storage.hashes import fingerprint_of, sha256_hex
 from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import under_home
 from vsetune.storage.whole_files import make_folder, write_whole
+
+_SHARD_PATTERN = Message(
+    "VSE-D098", "{key}: {pattern} names no shards ({reason}); need a file, braces like {{000..299}}, or *.tar."
+)
 
 RECORDS, TEXTS, LEFT_OUT_FILE = ".index", "captions", "left_out.csv"
 _MOST_SHARDS = 1_000_000
@@ -81,7 +84,11 @@ def indexed(recipe: IndexRecipe, place: str) -> Manifest | None:
         return None
     manifest = load_manifest(place)
     if manifest.recipe_fingerprint != recipe.content_fingerprint():
-        raise StudyConflict(messages.INDEX_OF_ANOTHER(place=place, data_set=manifest.name))
+        raise StudyConflict(
+            "VSE-D095", "output: {place}: holds data set {data_set} of another recipe; choose another output, or "
+            "delete its manifest.json to index again (shards that were read are not read again).", place=place,
+            data_set=manifest.name,
+        )
     return manifest
 
 
@@ -144,14 +151,17 @@ def _tasks(recipe: IndexRecipe) -> tuple[list[_Listed], list[str]]:
         others = " and ".join(sorted({named[each] for each in elsewhere}))
         if elsewhere and len(elsewhere) == len(found):
             reason = f"all that match are named under {others}"
-            raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=source.shards, reason=reason))
+            raise ConfigError(_SHARD_PATTERN(key=key, pattern=source.shards, reason=reason))
         if elsewhere:
             notes.append(f"{split}: {source.shards} matches {len(elsewhere):,} of {others}, not used for {split}")
         for address, _ in found:
             if address in elsewhere:
                 continue
             if address in seen:
-                raise ConfigError(messages.SHARD_TWICE(key=key, shard=address, other=seen[address]))
+                raise ConfigError(
+                    "VSE-D099", "{key}: {shard} is listed under {other} too; name each shard once.", key=key,
+                    shard=address, other=seen[address],
+                )
             seen[address] = key
             task = IndexTask(
                 split, numbers[split], address, version_of(address), recipe.captions, recipe.key_ends_at,
@@ -167,20 +177,20 @@ def _addresses(pattern: str, key: str) -> Iterator[tuple[str, bool]]:
     try:
         named = list(itertools.islice(braceexpand(pattern, escape=False), _MOST_SHARDS + 1))
     except ValueError as error:
-        raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=pattern, reason=one_line(error))) from error
+        raise ConfigError(_SHARD_PATTERN(key=key, pattern=pattern, reason=one_line(error))) from error
     if len(named) > _MOST_SHARDS:
-        raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=pattern, reason=f"more than {_MOST_SHARDS:,} shards"))
+        raise ConfigError(_SHARD_PATTERN(key=key, pattern=pattern, reason=f"more than {_MOST_SHARDS:,} shards"))
     for each in named:
         address = each if is_remote(each) else os.path.abspath(each)
         if not _WILDCARD.search(address) or (not is_remote(address) and storage.exists(address)):
             if not is_remote(address) and os.path.isdir(address):
                 reason = f"it is a folder; name the shards in it, such as {one_line(each.rstrip('/'))}/*.tar"
-                raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=pattern, reason=reason))
+                raise ConfigError(_SHARD_PATTERN(key=key, pattern=pattern, reason=reason))
             yield address, False
             continue
         found = _matches(address)
         if not found:
-            raise ConfigError(messages.SHARD_PATTERN(key=key, pattern=pattern, reason="nothing there matches"))
+            raise ConfigError(_SHARD_PATTERN(key=key, pattern=pattern, reason="nothing there matches"))
         yield from ((match, True) for match in found)
 
 
@@ -266,10 +276,15 @@ def _write_known_pictures(evaluation: Sequence[_Listed], place: str) -> tuple[st
 def _damage(shards: Sequence[_Listed]) -> Iterator[Problem]:
     for each in shards:
         if each.shard.damage == MISSING:
-            yield messages.INDEX_SHARD_MISSING(shard=each.task.address)
+            yield Problem.of(
+                "VSE-D096", "{shard}: missing; put it there and repeat the command, which reads it alone, or set "
+                "on_damaged: skip.", shard=each.task.address,
+            )
         elif each.shard.damage:
-            yield messages.INDEX_SHARD_DAMAGED(
-                shard=each.task.address, reason=each.shard.damage, images=each.shard.images
+            yield Problem.of(
+                "VSE-D097", "{shard}: cannot be read to its end ({reason}), {images:,} images stand before that; mend "
+                "it and repeat the command, which reads it alone, or set on_damaged: skip to use these.",
+                shard=each.task.address, reason=each.shard.damage, images=each.shard.images,
             )
 
 
@@ -325,7 +340,10 @@ def _split_info(recipe: IndexRecipe, split: str, listed: Sequence[_Listed]) -> S
         reasons = [*_reasons(listed), *(each.shard.damage for each in listed if each.shard.damage)]
         first = next((f"; for example {each}" for each in reasons if ":" in each), "" if reasons else "no samples")
         told = one_line(_counts(reasons) + first, most=400)
-        raise DataError(messages.INDEX_SPLIT_EMPTY(split=split, reasons=told))
+        raise DataError(
+            "VSE-D100", "split {split}: none of its samples has a picture and a caption ({reasons}); check its shards "
+            "and `captions` of the recipe.", split=split, reasons=told,
+        )
     with_images = [each.shard for each in listed if each.shard.images]
     return SplitInfo(
         images=images, captions=captions, captions_mean=captions / images, shards=shards,
@@ -343,7 +361,10 @@ def _require_equal_captions(listed: Sequence[_Listed]) -> None:
         if shard.images and not weight.is_integer():
             first = fewest.setdefault(weight, shard.captions_min)
             if not first == shard.captions_min == shard.captions_max:
-                raise DataError(messages.WEIGHT_UNEVEN(weight=weight, shard=each.task.address))
+                raise DataError(
+                    "VSE-D101", "shards: weight {weight:g} needs images with equal numbers of captions, those of "
+                    "{shard} differ; use a whole number.", weight=weight, shard=each.task.address,
+                )
 
 
 def _notes(recipe: IndexRecipe, by_split: Mapping[str, Sequence[_Listed]]) -> list[str]:
@@ -418,13 +439,18 @@ def _locked(place: str) -> ExitStack:
         return ExitStack()
     folder = Path(place) / RECORDS
     if not folder.is_dir() and Path(place).is_dir() and (others := sorted(os.listdir(place))):
-        raise StudyConflict(messages.OUTPUT_NOT_EMPTY(place=place, file=others[0]))
+        raise StudyConflict(
+            "VSE-D035", "output: {place}: not empty and not an ingest (found {file}); choose an empty or new folder.",
+            place=place, file=others[0],
+        )
     make_folder(folder)
     make_folder(Path(place) / TEXTS)
     try:
         return take_lock(folder / "lock", wait_s=0)
     except BlockingIOError as error:
-        raise StorageError(messages.INGEST_AT_WORK(place=place)) from error
+        raise StorageError(
+            "VSE-D037", "output: {place}: another ingest is writing there; wait for it to end.", place=place
+        ) from error
 
 
 def _write(place: str, name: str, content: bytes) -> None:

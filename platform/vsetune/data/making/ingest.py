@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from vsetune.config.sources.recipe import IngestRecipe
-from vsetune.data import messages
 from vsetune.data.captions.parses import copy_parses, parse_dataset, require_pipeline
 from vsetune.data.making.data_place import (
     JOURNAL,
@@ -234,7 +233,10 @@ def _as_planned(task: ShardTask) -> IngestWork:
     except (ConfigError, DataError) as error:
         raise DataError(error.problem.worded(f"{error} Where shards are made on a cluster, {fix}.")) from error
     if source != task.source:
-        raise DataError(messages.SOURCE_OTHER_HERE(fix=fix))
+        raise DataError(
+            "VSE-D040", "source: has other captions or split lists here than where the ingest was started; {fix}.",
+            fix=fix,
+        )
     return work
 
 
@@ -248,7 +250,10 @@ def _opened(plain_recipe: str) -> tuple[IngestWork, str]:
 
 def _require_shared(place: str) -> None:
     if not (Path(place) / JOURNAL).is_dir():
-        raise StorageError(messages.OUTPUT_NOT_SHARED(place=place, missing=JOURNAL))
+        raise StorageError(
+            "VSE-D036", "output: {place}: {missing} is not there on every node; name a folder that every node sees, or "
+            "an s3:// prefix in `upload`.", place=place, missing=JOURNAL,
+        )
 
 
 def _require_here(record: ShardRecord, task: ShardTask) -> None:
@@ -256,7 +261,10 @@ def _require_here(record: ShardRecord, task: ShardTask) -> None:
     if record.shard is None or is_remote(task.place):
         return
     if storage.size_inside(task.place, record.shard.file) != record.shard.bytes:
-        raise StorageError(messages.OUTPUT_NOT_SHARED(place=task.place, missing=record.shard.file))
+        raise StorageError(
+            "VSE-D036", "output: {place}: {missing} is not there on every node; name a folder that every node sees, or "
+            "an s3:// prefix in `upload`.", place=task.place, missing=record.shard.file,
+        )
 
 
 def _scratch() -> Path:
@@ -319,7 +327,10 @@ def _split_info(name: str, records: Sequence[ShardRecord]) -> SplitInfo:
     full = [record for record in records if record.shard is not None]
     shards = [record.shard for record in full if record.shard is not None]
     if not shards:
-        raise DataError(messages.SPLIT_EMPTY(split=name))
+        raise DataError(
+            "VSE-D041", "split {split}: no readable image with a caption is left in it; check its list, images and "
+            "captions.", split=name,
+        )
     images, captions = sum(shard.images for shard in shards), sum(shard.captions for shard in shards)
     return SplitInfo(
         images=images, captions=captions, captions_mean=captions / images, shards=shards,

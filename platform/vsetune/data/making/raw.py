@@ -18,11 +18,11 @@ import numpy as np
 from PIL import Image
 
 from vsetune.config.sources.recipe import expand_path
-from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.outside_shards import MOST_CHARACTERS
 from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.plain_files import Flaw, caption_line, composed, is_regular, is_text
+from vsetune.data.stored.storage import NAME_TWICE, NOT_IN_IT
 from vsetune.data.stored.tar_members import file_places
 from vsetune.errors import DataError, one_line
 from vsetune.storage.hashes import sha256_of_pieces
@@ -82,7 +82,10 @@ class TarImage:
 
     def read(self) -> bytes:
         if self.size > _PICTURE_BYTES:
-            raise DataError(messages.FILE_TOO_LARGE(file=self.place, bytes=self.size, most=_PICTURE_BYTES))
+            raise DataError(
+                "VSE-D004", "{file}: {bytes:,} bytes or more, need at most {most:,}; check the file.", file=self.place,
+                bytes=self.size, most=_PICTURE_BYTES,
+            )
         with storage.open_stream(str(self.archive)) as stream:
             stream.seek(self.offset)
             return stream.read(self.size)
@@ -132,7 +135,7 @@ class FeatureArrays:
         """DataError for a file that is missing or has changed."""
         for stamp in self.files:
             if FileStamp.of(stamp.path) != stamp:
-                raise DataError(messages.FILE_CHANGED(file=stamp.path))
+                raise DataError("VSE-D005", "{file}: was changed while it was read; start again.", file=stamp.path)
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,9 @@ def decode_image(picture: bytes | Image.Image, *, place: str, fix: str = "replac
     try:
         return rgb_image(picture)
     except Flaw as error:
-        raise DataError(messages.IMAGE_UNREADABLE(where=place, reason=error, fix=fix)) from error
+        raise DataError(
+            "VSE-D055", "{where}: not a readable image ({reason}); {fix}.", where=place, reason=error, fix=fix
+        ) from error
 
 
 def image_suffix(content: bytes) -> str | None:
@@ -217,9 +222,15 @@ def require_text(path: Path, *, key: str, encoding: str = "utf-8") -> str:
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
-        raise DataError(messages.NO_TEXT(key=key, file=path, encoding=encoding, byte=error.start)) from error
+        raise DataError(
+            "VSE-D050", "{key}: {file}: not {encoding} text at byte {byte}; convert the file.", key=key, file=path,
+            encoding=encoding, byte=error.start,
+        ) from error
     if "\0" in text:  # UTF-16 without a mark
-        raise DataError(messages.NO_TEXT(key=key, file=path, encoding=encoding, byte=content.index(0)))
+        raise DataError(
+            "VSE-D050", "{key}: {file}: not {encoding} text at byte {byte}; convert the file.", key=key, file=path,
+            encoding=encoding, byte=content.index(0),
+        )
     return re.sub(r"\r+\n|\r", "\n", text.removeprefix("\ufeff"))
 
 
@@ -228,10 +239,10 @@ def read_names(path: Path, *, key: str) -> list[str]:
     empty."""
     names = [composed(line) for line in require_text(path, key=key).split("\n") if line.strip()]
     if not names:
-        raise DataError(messages.NOT_IN_IT(where=f"{key}: {path}", need="image names"))
+        raise DataError(NOT_IN_IT(where=f"{key}: {path}", need="image names"))
     if len(set(names)) < len(names):
         twice = next(name for index, name in enumerate(names) if name in names[:index])
-        raise DataError(messages.NAME_TWICE(where=f"{key}: {path}", name=twice))
+        raise DataError(NAME_TWICE(where=f"{key}: {path}", name=twice))
     return names
 
 
@@ -248,7 +259,10 @@ def require_folder(text: str, *, key: str) -> Path:
     path = Path(expand_path(text, key=key))
     if not path.is_dir():
         found = "a file" if path.exists() else "nothing"
-        raise DataError(messages.NO_FOLDER(key=key, folder=path, found=found))
+        raise DataError(
+            "VSE-D048", "{key}: {folder}: found {found} there, need a folder; check the path in the recipe.", key=key,
+            folder=path, found=found,
+        )
     return path
 
 
@@ -278,9 +292,15 @@ def require_captions(captions: Iterable[str], *, place: str) -> None:
     """DataError for a caption that readers of shards refuse: too long, or with half of a surrogate pair."""
     for caption in captions:
         if len(caption) > MOST_CHARACTERS:
-            raise DataError(messages.CAPTION_TOO_LONG(where=place, characters=len(caption), most=MOST_CHARACTERS))
+            raise DataError(
+                "VSE-D053", "{where}: a caption of {characters:,} characters, need at most {most:,}; shorten it.",
+                where=place, characters=len(caption), most=MOST_CHARACTERS,
+            )
         if not is_text(caption):
-            raise DataError(messages.CAPTION_CUT(where=place, caption=one_line(repr(caption))))
+            raise DataError(
+                "VSE-D054", "{where}: a caption holds half of a surrogate pair ({caption}); fix it.", where=place,
+                caption=one_line(repr(caption)),
+            )
 
 
 def note_shared_images(splits: Mapping[str, RawSplit], notes: list[str]) -> None:
@@ -304,7 +324,13 @@ def tar_images(archive: Path) -> list[TarImage]:
             for file in file_places(stream):
                 found.append(TarImage(archive, file.name, file.offset, file.size))
     except Flaw as error:
-        raise DataError(messages.ARCHIVE_UNREADABLE(archive=archive, reason=one_line(error))) from error
+        raise DataError(
+            "VSE-D058", "{archive}: not a readable plain tar file ({reason}); unpack or fetch it again.",
+            archive=archive, reason=one_line(error),
+        ) from error
     if any(image.offset + image.size > size for image in found):
-        raise DataError(messages.ARCHIVE_UNREADABLE(archive=archive, reason="it ends before its last image does"))
+        raise DataError(
+            "VSE-D058", "{archive}: not a readable plain tar file ({reason}); unpack or fetch it again.",
+            archive=archive, reason="it ends before its last image does",
+        )
     return found

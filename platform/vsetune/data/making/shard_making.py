@@ -26,7 +26,6 @@ from vsetune.config.sources.recipe import (
     ShardSpec,
     TransformersSpec,
 )
-from vsetune.data import messages
 from vsetune.data.making.data_place import ShardRecord
 from vsetune.data.making.raw import (
     FeatureArrays,
@@ -42,6 +41,7 @@ from vsetune.data.making.readers import read_raw
 from vsetune.data.making.shard_writer import TAR_END_BYTES, Sample, sample_bytes_bound, write_shard
 from vsetune.data.progress import ProgressSink
 from vsetune.data.stored.manifest import FeatureInfo
+from vsetune.data.stored.storage import MISFIT
 from vsetune.errors import DataError, one_line
 
 _FLOAT16_LARGEST = float(np.finfo(np.float16).max)
@@ -84,7 +84,7 @@ def to_float16(features: np.ndarray, *, place: str) -> np.ndarray:
     """The features of one image as float16. DataError when a value is not finite or beyond the range of float16."""
     largest = float(np.abs(features).max(initial=0.0))
     if not largest <= _FLOAT16_LARGEST:
-        raise DataError(messages.MISFIT(
+        raise DataError(MISFIT(
             where=place, found=f"a feature of {largest:g}", need=f"finite values up to {_FLOAT16_LARGEST:g}",
             fix="check the extractor's weights, or rescale the features.",
         ))
@@ -124,7 +124,9 @@ def feature_info(work: IngestWork) -> FeatureInfo:
         shapes = {array.features.shape[1:] for array in arrays}
         if len(shapes) != 1:
             found = "; ".join(f"{array.place} {array.features.shape}" for array in arrays)
-            raise DataError(messages.SPLITS_OF_OTHER_SHAPES(found=found))
+            raise DataError(
+                "VSE-D045", "source.folder: splits differ in regions or width ({found}), need one shape.", found=found
+            )
         (regions, width), boxes = shapes.pop(), all(array.boxes is not None for array in arrays)
     return FeatureInfo(
         extractor=str(recipe["extractor"]), regions=regions, regions_min=regions, width=width, boxes=boxes,
@@ -245,22 +247,34 @@ def named_splits(raw: RawDataset, names: Mapping[str, str]) -> RawDataset:
     for old, split in raw.splits.items():
         new = names.get(old, old)
         if new in splits:
-            raise DataError(messages.SPLITS_OF_ONE_NAME(split=new, names=_usable_names(raw, names)))
+            raise DataError(
+                "VSE-D044", "splits: two splits would be called {split}; write `splits: {{{names}}}` into the recipe.",
+                split=new, names=_usable_names(raw, names),
+            )
         if not re.fullmatch(SPLIT_NAME, new):
-            raise DataError(messages.SPLIT_NAME(split=one_line(repr(new))))
+            raise DataError(
+                "VSE-D042", "splits: got the split {split}, need a name of at most 60 letters, digits, _ and -; rename "
+                "it in `splits` of the recipe.", split=one_line(repr(new)),
+            )
         if old not in names and (meant := _meant_by(old)) is not None:
-            raise DataError(messages.SPLIT_MISSPELT(
-                split=old, images=len(split.images), meant=meant, names=_usable_names(raw, names),
-            ))
+            raise DataError(
+                "VSE-D043", "splits: got the split {split!r} ({images:,} images), did you mean {meant}? Correct it in "
+                "the source, or write `splits: {{{names}}}` into the recipe.", split=old, images=len(split.images),
+                meant=meant, names=_usable_names(raw, names),
+            )
         if not split.images:
-            raise DataError(messages.SPLIT_EMPTY(split=old))
+            raise DataError(
+                "VSE-D041", "split {split}: no readable image with a caption is left in it; check its list, images and "
+                "captions.", split=old,
+            )
         for image in split.images:
             require_captions(image.captions, place=f"split {old}: image {one_line(image.id)}")
         splits[new] = split
     if "train" not in splits:
-        raise DataError(messages.NO_TRAIN_SPLIT(
-            splits=", ".join(splits) or "none", names=_usable_names(raw, names),
-        ))
+        raise DataError(
+            "VSE-D046", "splits: found {splits}, need one called train; write `splits: {{{names}}}` into the recipe, "
+            "or add it to the source.", splits=", ".join(splits) or "none", names=_usable_names(raw, names),
+        )
     return RawDataset(splits, raw.notes)
 
 

@@ -18,7 +18,6 @@ from typing import IO
 
 import numpy as np
 
-from vsetune.data import messages
 from vsetune.data.stored.manifest import ShardInfo
 from vsetune.data.stored.vocabulary import tokenise
 from vsetune.errors import StorageError
@@ -107,8 +106,13 @@ def sample_bytes_bound(captions: Sequence[str], *, feature_bytes: int, box_bytes
 def storage_error(path: Path, error: OSError) -> StorageError:
     """The StorageError for a write that failed."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return StorageError(messages.DISK_FULL(file=path))
-    return StorageError(messages.FILE_UNWRITABLE(file=path, reason=error.strerror or error))
+        return StorageError(
+            "VSE-D006", "{file}: no space left on the disk; free some and start the same ingest again.", file=path
+        )
+    return StorageError(
+        "VSE-D003", "{file}: cannot write ({reason}); check the folder and its rights.", file=path,
+        reason=error.strerror or error,
+    )
 
 
 def _header(name: str, size: int) -> tarfile.TarInfo:

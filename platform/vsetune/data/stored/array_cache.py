@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vsetune.data import messages
 from vsetune.data.stored.plain_files import Flaw, mapped_array
+from vsetune.data.stored.storage import OTHER_HASH
 from vsetune.errors import DataError, Problem, StorageError
 from vsetune.storage.addresses import is_remote
 from vsetune.storage.hashes import sha256_of_file
@@ -73,7 +73,7 @@ def damaged_arrays(folder: Path) -> Iterator[Problem]:
     for seal in sorted(folder.glob(f"*.npy{_SEAL}")):
         path = seal.with_suffix("")
         if path.exists() and not _is_as_kept(path):
-            yield messages.OTHER_HASH(file=path, listed=seal.name, fix="delete it, it is computed again.")
+            yield OTHER_HASH(file=path, listed=seal.name, fix="delete it, it is computed again.")
 
 
 def forget_arrays() -> None:

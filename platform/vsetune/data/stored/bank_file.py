@@ -23,7 +23,6 @@ from pathlib import Path
 
 import numpy as np
 
-from vsetune.data import messages
 from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.storage import read_failure
 from vsetune.data.stored.vocabulary import PAD
@@ -112,7 +111,7 @@ class SplitBank:
         for start, end in pairwise(starts):
             self._read(target[start * row : end * row], first[start] * row)
         if not self.is_sealed:
-            raise StorageError(messages.FILE_CHANGED(file=self.path))
+            raise StorageError("VSE-D005", "{file}: was changed while it was read; start again.", file=self.path)
 
     def _read(self, target: memoryview, place: int) -> None:
         while len(target):

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vsetune.config.sources.trial_inputs import STREAMED, DataSpec, Reading
-from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, SplitInfo
 from vsetune.data.stored.plain_files import Flaw
+from vsetune.data.stored.storage import MISFIT, OTHER_HASH
 from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import DataError, Problem, one_line
 from vsetune.storage import s3
@@ -50,14 +50,17 @@ class Dataset:
         try:
             content = storage.read_hashed(path, manifest.vocabulary.file, sha256=manifest.vocabulary.sha256)
         except s3.NothingThere as error:
-            raise DataError(messages.FILE_MISSING(file=words_at, kind="vocabulary", check="")) from error
+            raise DataError(
+                "VSE-D025", "{file}: {kind} file missing; {check}copy it back or ingest the data set again.",
+                file=words_at, kind="vocabulary", check="",
+            ) from error
         if sha256_hex(content) != manifest.vocabulary.sha256:
-            raise DataError(messages.OTHER_HASH(
+            raise DataError(OTHER_HASH(
                 file=words_at, listed="manifest.json", fix="copy it back or ingest the data set again.",
             ))
         vocabulary = Vocabulary.from_json(content, where=words_at)
         if len(vocabulary) != manifest.vocabulary.words:
-            raise DataError(messages.MISFIT(
+            raise DataError(MISFIT(
                 where=words_at, found=f"{len(vocabulary)} words", need=f"{manifest.vocabulary.words} by the manifest",
                 fix="ingest the data set again.",
             ))
@@ -83,7 +86,10 @@ class Dataset:
         split = self.manifest.splits.get(name)
         if split is None:
             there = ", ".join(sorted(self.manifest.splits)) or "none"
-            raise DataError(messages.NO_SUCH_SPLIT(folder=self.path, split=name, splits=there))
+            raise DataError(
+                "VSE-D021", "{folder}: no split {split!r}, it has: {splits}; name one of them.", folder=self.path,
+                split=name, splits=there,
+            )
         for problem in self.count_problems(name, split):
             raise DataError(problem)
         return split
@@ -114,11 +120,14 @@ class Dataset:
     def count_problems(self, name: str, split: SplitInfo) -> Iterator[Problem]:
         """Problems of a split that the manifest alone shows."""
         if not split.images or not split.captions:
-            yield messages.SPLIT_WITHOUT_IMAGES(folder=self.path, split=name)
+            yield Problem.of(
+                "VSE-D023", "{folder}: split {split!r} is empty, need at least one image with a caption; ingest the "
+                "data with images in it, or name another split.", folder=self.path, split=name,
+            )
         images = captions = 0
         for shard in split.shards:
             if (shard.first_image, shard.first_caption) != (images, captions):
-                yield messages.MISFIT(
+                yield MISFIT(
                     where=f"{self.path}: shard {shard.file}",
                     found=f"a start at image {shard.first_image}, caption {shard.first_caption}",
                     need=f"image {images}, caption {captions}", fix="ingest the data set again.",
@@ -126,7 +135,7 @@ class Dataset:
                 return
             images, captions = images + shard.images, captions + shard.captions
         if (images, captions) != (split.images, split.captions):
-            yield messages.MISFIT(
+            yield MISFIT(
                 where=f"{self.path}: shards of split {name!r}", found=f"{images} images and {captions} captions",
                 need=f"{split.images} and {split.captions}", fix="ingest the data set again.",
             )
@@ -163,10 +172,14 @@ class Dataset:
     def missing(self, shard: ShardInfo) -> DataError:
         """The error for a missing shard, in one line."""
         if shard.outside is not None:
-            return DataError(messages.OUTSIDE_SHARD_MISSING(shard=shard.outside.address, folder=self.path))
-        return DataError(messages.FILE_MISSING(
+            return DataError(
+                "VSE-D092", "{shard}: shard missing; put it back, or delete {folder}/manifest.json and repeat `vsetune "
+                "data index`.", shard=shard.outside.address, folder=self.path,
+            )
+        return DataError(
+            "VSE-D025", "{file}: {kind} file missing; {check}copy it back or ingest the data set again.",
             file=self.shard_url(shard), kind="shard", check=check_first(self.path),
-        ))
+        )
 
     def require_sound_copy(self, shard: ShardInfo) -> None:
         """StorageError if only this node's copy of a damaged shard is damaged; the copy is then fetched again."""
@@ -216,10 +229,16 @@ def load_manifest(path: str) -> Manifest:
     """The manifest of a folder or s3:// prefix. DataError when there is none or it is of another format."""
     where = join(path, MANIFEST_FILE)
     if not is_remote(path) and not Path(path).is_dir():
-        raise DataError(messages.NO_DATA_FOLDER(folder=one_line(path)))
+        raise DataError(
+            "VSE-D012", "{folder}: no such data folder; make one with `vsetune data ingest`, or a small one with "
+            "`vsetune data make-scenes`.", folder=one_line(path),
+        )
     content = storage.find_inside(path, MANIFEST_FILE)
     if content is None:
-        raise DataError(messages.NO_MANIFEST(folder=path))
+        raise DataError(
+            "VSE-D013", "{folder}: no manifest.json in it, so no finished data set; make one with `vsetune data "
+            "ingest` or `vsetune data make-scenes`.", folder=path,
+        )
     return Manifest.from_bytes(content, where=where)
 
 
@@ -236,8 +255,14 @@ def wrong_hash() -> Flaw:
 def damaged_shard(folder: str, shard: ShardInfo, reason: Flaw) -> DataError:
     """The error for a damaged shard of this data folder, in one line."""
     if shard.outside is not None:
-        return DataError(messages.OUTSIDE_SHARD_DAMAGED(shard=shard.outside.address, reason=reason, folder=folder))
-    return DataError(messages.SHARD_DAMAGED(shard=join(folder, shard.file), reason=reason, check=check_first(folder)))
+        return DataError(
+            "VSE-D093", "{shard}: damaged shard ({reason}); put it back as it was, or delete {folder}/manifest.json "
+            "and repeat `vsetune data index`.", shard=shard.outside.address, reason=reason, folder=folder,
+        )
+    return DataError(
+        "VSE-D026", "{shard}: damaged shard ({reason}); {check}copy it back or ingest the data set again.",
+        shard=join(folder, shard.file), reason=reason, check=check_first(folder),
+    )
 
 
 def check_first(folder: str) -> str:

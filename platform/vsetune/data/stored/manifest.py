@@ -14,10 +14,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from vsetune.config.sources.index_recipe import CAPTIONS_AT, KeyEnd
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import describe_problems
-from vsetune.data import messages
 from vsetune.data.stored.plain_files import parse_shallow_json
-from vsetune.data.stored.storage import is_inside
-from vsetune.errors import DataError, one_line
+from vsetune.data.stored.storage import NAME_TWICE, is_inside
+from vsetune.errors import DataError, Problem, one_line
 from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.paths import PathText
 from vsetune.storage.whole_files import readable_json, write_whole
@@ -111,9 +110,15 @@ class FeatureInfo(Spec):
     @model_validator(mode="after")
     def _fits_in_memory(self) -> FeatureInfo:
         if self.regions_min > self.regions:
-            raise ValueError(messages.REGIONS_MIN(regions_min=self.regions_min, regions=self.regions))
+            raise ValueError(Problem.of(
+                "VSE-D016", "regions_min {regions_min} is above regions {regions}", regions_min=self.regions_min,
+                regions=self.regions,
+            ))
         if self.regions * self.width > _MOST_VALUES:
-            raise ValueError(messages.TOO_MANY_VALUES(regions=self.regions, width=self.width, most=_MOST_VALUES))
+            raise ValueError(Problem.of(
+                "VSE-D017", "{regions} x {width} values an image, need at most {most}", regions=self.regions,
+                width=self.width, most=_MOST_VALUES,
+            ))
         return self
 
     def bytes_at_least(self, images: int) -> int:
@@ -156,13 +161,14 @@ class Manifest(Spec):
         files: set[str] = set()
         for split, info in self.splits.items():
             if not split.isprintable() or not 0 < len(split) <= _LONGEST_NAME:
-                raise ValueError(messages.SPLIT_UNPRINTABLE(split=one_line(split)))
+                raise ValueError(Problem.of("VSE-D018", "split {split}: need a printable name", split=one_line(split)))
             for shard in info.shards:
                 if shard.file in files:
-                    raise ValueError(messages.NAME_TWICE(where="shards", name=shard.file))
+                    raise ValueError(NAME_TWICE(where="shards", name=shard.file))
                 files.add(shard.file)
                 if shard.bytes < max(self.features.bytes_at_least(shard.images), shard.captions):
-                    raise ValueError(messages.SHARD_TOO_SMALL(
+                    raise ValueError(Problem.of(
+                        "VSE-D020", "shard {shard}: {bytes} bytes cannot hold {images} images with {captions} captions",
                         shard=shard.file, bytes=shard.bytes, images=shard.images, captions=shard.captions,
                     ))
         return self
@@ -179,7 +185,10 @@ class Manifest(Spec):
         try:
             return cls.model_validate(plain)
         except ValidationError as error:
-            raise DataError(messages.MANIFEST_DAMAGED(where=where, reason=first_problem(error))) from error
+            raise DataError(
+                "VSE-D014", "{where}: {reason}; restore the file, or ingest the data set again.", where=where,
+                reason=first_problem(error),
+            ) from error
 
 
 def first_problem(error: ValidationError) -> str:
@@ -190,18 +199,24 @@ def first_problem(error: ValidationError) -> str:
 
 def _file_name(name: str) -> str:
     if not is_inside(name):
-        raise ValueError(messages.LEADS_OUT(file=one_line(name)))
+        raise ValueError(Problem.of(
+            "VSE-D008", "{file} leads out of its folder, need the name of a file in it", file=one_line(name)
+        ))
     return name
 
 
 def _check_format(plain: Any, *, where: str) -> None:
     if not isinstance(plain, dict) or plain.get("format") != FORMAT_NAME:
         found = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
-        raise DataError(messages.MANIFEST_OTHER_FORMAT(where=where, found=one_line(repr(found)), need=FORMAT_NAME))
+        raise DataError(
+            "VSE-D015", "{where}: format is {found}, need {need}; ingest the data set again, or use the vsetune that "
+            "wrote it.", where=where, found=one_line(repr(found)), need=FORMAT_NAME,
+        )
     if plain.get("version") != FORMAT_VERSION:
-        raise DataError(messages.MANIFEST_OTHER_FORMAT(
-            where=where, found=f"version {one_line(repr(plain.get('version')))}", need=FORMAT_VERSION,
-        ))
+        raise DataError(
+            "VSE-D015", "{where}: format is {found}, need {need}; ingest the data set again, or use the vsetune that "
+            "wrote it.", where=where, found=f"version {one_line(repr(plain.get('version')))}", need=FORMAT_VERSION,
+        )
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:

@@ -18,8 +18,8 @@ from operator import itemgetter
 from typing import Any, BinaryIO
 
 from vsetune.config.sources.index_recipe import KeyEnd
-from vsetune.data import messages
 from vsetune.data.stored.plain_files import Flaw, caption_text, is_text, parse_json, utf8_text
+from vsetune.data.stored.storage import MISFIT
 from vsetune.data.stored.tar_members import tar_members
 from vsetune.errors import DataError, one_line
 
@@ -166,7 +166,7 @@ def texts_in(content: bytes, *, where: str) -> Iterator[tuple[str, list[str]]]:
             case [str(key), [*captions]] if captions and all(map(is_text, captions)):
                 yield key, captions
             case _:
-                raise DataError(messages.MISFIT(
+                raise DataError(MISFIT(
                     where=f"{where}: line {number}", found="another line", need="a key with captions",
                     fix="index the shards again.",
                 ))

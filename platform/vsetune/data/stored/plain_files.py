@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from vsetune.data import messages
 from vsetune.data.stored import storage
-from vsetune.errors import DataError, one_line
+from vsetune.errors import DataError, Message, one_line
+
+_NO_JSON = Message("VSE-D010", "{where}: not JSON as we write it ({reason}); {fix}")
 
 DEEPEST = 32
 """Limit for the nesting of lists and objects; ours are 5 deep."""
@@ -28,9 +29,9 @@ def parse_json(content: bytes | str, *, where: str, fix: str) -> Any:
     try:
         plain = json.loads(content, object_pairs_hook=_without_doubles, parse_constant=_no_number)
     except RecursionError as error:
-        raise DataError(messages.NO_JSON(where=where, reason="nested too deep", fix=fix)) from error
+        raise DataError(_NO_JSON(where=where, reason="nested too deep", fix=fix)) from error
     except ValueError as error:
-        raise DataError(messages.NO_JSON(where=where, reason=one_line(error), fix=fix)) from error
+        raise DataError(_NO_JSON(where=where, reason=one_line(error), fix=fix)) from error
     return plain
 
 
@@ -39,13 +40,13 @@ def parse_shallow_json(content: bytes | str, *, where: str, fix: str) -> Any:
     recurse."""
     plain = parse_json(content, where=where, fix=fix)
     if not is_text(_all_text(plain)):
-        raise DataError(messages.NO_JSON(where=where, reason="half of a surrogate pair in a text", fix=fix))
+        raise DataError(_NO_JSON(where=where, reason="half of a surrogate pair in a text", fix=fix))
     level: list[Any] = [plain]
     for _ in range(DEEPEST):
         level = [inner for outer in level for inner in _inside(outer)]
         if not level:
             return plain
-    raise DataError(messages.NO_JSON(where=where, reason=f"nested deeper than {DEEPEST}", fix=fix))
+    raise DataError(_NO_JSON(where=where, reason=f"nested deeper than {DEEPEST}", fix=fix))
 
 
 def is_text(value: object) -> bool:

@@ -12,18 +12,23 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from vsetune.config.sources.trial_inputs import NetworkReads
-from vsetune.data import messages
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset, damaged_shard, wrong_hash, wrong_size
 from vsetune.data.stored.manifest import MANIFEST_FILE, FeatureInfo, OutsideShard, ShardInfo
 from vsetune.data.stored.outside_shards import MOST_CHARACTERS, outside_samples, texts_in
 from vsetune.data.stored.plain_files import HEADER_BYTES, Flaw, array_from_bytes, is_text, parse_json
+from vsetune.data.stored.storage import MISFIT, OTHER_HASH
 from vsetune.data.stored.tar_members import Limit, tar_members
 from vsetune.data.stored.vocabulary import mirrored_words, tokenise, with_case
-from vsetune.errors import DataError, one_line
+from vsetune.errors import DataError, Message, one_line
 from vsetune.storage.addresses import join
 from vsetune.storage.hashes import HashingReader, sha256_hex
 from vsetune.storage.s3 import NothingThere
+
+NO_FEATURES = Message(
+    "VSE-D094", "{folder}: its shards have photographs and no features; name a network that reads photographs, or "
+    "ingest the images with an extractor.",
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ def read_shard(
     """
     info, images = dataset.manifest.features, reads.pixels is not None
     if not images and not info.width:
-        raise DataError(messages.NO_FEATURES(folder=dataset.path))
+        raise DataError(NO_FEATURES(folder=dataset.path))
     boxes = reads.boxes and info.boxes and not images
     arrays = () if images else (FEATURES, BOXES) if boxes else (FEATURES,)
     one_of = PHOTOGRAPHS if images else ()
@@ -174,10 +179,13 @@ def caption_records(dataset: Dataset, shard: ShardInfo, outside: OutsideShard) -
     try:
         content = storage.read_hashed(dataset.path, outside.texts, sha256=outside.texts_sha256, most=_TEXTS_BYTES)
     except NothingThere as error:
-        raise DataError(messages.TEXTS_MISSING(file=where, folder=dataset.path)) from error
+        raise DataError(
+            "VSE-D102", "{file}: captions file missing; put it back, or delete {folder}/manifest.json and repeat "
+            "`vsetune data index`.", file=where, folder=dataset.path,
+        ) from error
     if sha256_hex(content) != outside.texts_sha256:
         fix = f"delete {dataset.path}/manifest.json and repeat `vsetune data index`."
-        raise DataError(messages.OTHER_HASH(file=where, listed=MANIFEST_FILE, fix=fix))
+        raise DataError(OTHER_HASH(file=where, listed=MANIFEST_FILE, fix=fix))
     images = captions = 0
     try:
         for key, texts in texts_in(content, where=where):
@@ -336,7 +344,7 @@ def _record(where: str, members: dict[str, bytes]) -> Record:
         and type(index) is int and type(first_caption) is int
     ):
         return Record(name, index, first_caption, captions, tokens)
-    raise DataError(messages.MISFIT(
+    raise DataError(MISFIT(
         where=f"{where}: .{RECORD}", found="another record",
         need=f"captions and tokens, each up to {MOST_CHARACTERS:,}, index and first_caption", fix=_AGAIN,
     ))
@@ -348,12 +356,12 @@ def features_of(where: str, members: dict[str, bytes], need: FeatureInfo) -> np.
     fits = array.ndim == 2 and need.regions_min <= len(array) <= need.regions and array.shape[1] == need.width
     if not fits or array.dtype != np.dtype(need.dtype):
         fewest = "" if need.regions_min == need.regions else f"{need.regions_min} to "
-        raise DataError(messages.MISFIT(
+        raise DataError(MISFIT(
             where=where, found=f"features {array.shape} {array.dtype}",
             need=f"({fewest}{need.regions}, {need.width}) {need.dtype}", fix=_AGAIN,
         ))
     if not _are_finite(array):
-        raise DataError(messages.MISFIT(
+        raise DataError(MISFIT(
             where=where, found="features that are not finite", need=f"finite {need.dtype}", fix=_AGAIN,
         ))
     return array
@@ -363,7 +371,7 @@ def boxes_of(where: str, members: dict[str, bytes], regions: int) -> np.ndarray:
     """(regions, 4) float32 x1, y1, x2, y2, 0 to 1 of the image."""
     array = _array(where, members, BOXES)
     if array.shape != (regions, 4) or array.dtype != np.float32 or not ((array >= 0) & (array <= 1)).all():
-        raise DataError(messages.MISFIT(
+        raise DataError(MISFIT(
             where=where, found=f"boxes {array.shape} {array.dtype}", need=f"({regions}, 4) float32 from 0 to 1",
             fix=_AGAIN,
         ))
@@ -379,9 +387,10 @@ def _array(where: str, members: dict[str, bytes], suffix: str) -> np.ndarray:
     try:
         return array_from_bytes(members[suffix])
     except Flaw as error:
-        raise DataError(messages.NO_ARRAY(
-            where=f"{where}: .{suffix}", reason=error, fix="ingest the data set again.",
-        )) from error
+        raise DataError(
+            "VSE-D011", "{where}: no plain array ({reason}); {fix}", where=f"{where}: .{suffix}", reason=error,
+            fix="ingest the data set again.",
+        ) from error
 
 
 def _are_finite(array: np.ndarray) -> bool:

@@ -16,12 +16,17 @@ import stat
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from vsetune.data import messages
-from vsetune.errors import DataError, StorageError, UsageError, one_line
+from vsetune.errors import DataError, Message, Problem, StorageError, UsageError, one_line
 from vsetune.storage import node_cache, s3
 from vsetune.storage.addresses import has_controls, is_remote, join
 from vsetune.storage.hashes import sha256_of_stream
 from vsetune.storage.s3 import NothingThere
+
+OTHER_HASH = Message("VSE-D030", "{file}: its SHA-256 is not the one of {listed}, the file was changed; {fix}")
+TABLE_LINE = Message("VSE-D052", "{file}: line {line}: got {found}, need {need}.")
+NOT_IN_IT = Message("VSE-D051", "{where}: no {need} in it; check the file, or the path in the recipe.")
+NAME_TWICE = Message("VSE-D019", "{where}: {name} is listed more than once; remove or rename one.")
+MISFIT = Message("VSE-D024", "{where}: got {found}, need {need}; {fix}")
 
 _BUFFER = 1 << 20
 SMALL_FILE_BYTES = 64 << 20
@@ -147,19 +152,27 @@ def read_failure(place: object, error: OSError) -> UsageError:
     reason = error.strerror or one_line(error)
     if error.errno in _OF_THE_PATH:
         kind = NothingThere if error.errno == errno.ENOENT else DataError
-        return kind(messages.CANNOT_OPEN(file=place, reason=reason))
-    return StorageError(messages.FILE_UNREADABLE(file=place, reason=reason))
+        return kind(Problem.of(
+            "VSE-D001", "{file}: cannot open ({reason}); check the path.", file=place, reason=reason
+        ))
+    return StorageError(
+        "VSE-D002", "{file}: cannot be read ({reason}); check the disk and its rights, then start again.", file=place,
+        reason=reason,
+    )
 
 
 def _resolved_inside(folder: str, name: str) -> str:
     url = join(folder, name)
     if not is_inside(name):
-        raise DataError(messages.LEADS_OUT(file=one_line(url)))
+        raise DataError("VSE-D008", "{file} leads out of its folder, need the name of a file in it", file=one_line(url))
     if is_remote(folder):
         return url
     target, home = Path(os.path.realpath(url)), Path(os.path.realpath(folder))
     if not target.is_relative_to(home):
-        raise DataError(messages.LINK_LEADS_OUT(file=url, target=target))
+        raise DataError(
+            "VSE-D009", "{file}: is a link to {target}, outside of its data folder; put the file itself there.",
+            file=url, target=target,
+        )
     return str(target)
 
 
@@ -170,7 +183,10 @@ def _whole(stream: BinaryIO, size: int, url: str, most: int) -> bytes:
             if len(content) <= most:
                 return content
             size = len(content)
-    raise DataError(messages.FILE_TOO_LARGE(file=one_line(url), bytes=size, most=most))
+    raise DataError(
+        "VSE-D004", "{file}: {bytes:,} bytes or more, need at most {most:,}; check the file.", file=one_line(url),
+        bytes=size, most=most,
+    )
 
 
 def _open_regular(path: str, named: str) -> tuple[int, int]:
@@ -178,7 +194,9 @@ def _open_regular(path: str, named: str) -> tuple[int, int]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except ValueError as error:
-        raise DataError(messages.CANNOT_OPEN(file=one_line(named), reason=one_line(error))) from error
+        raise DataError(
+            "VSE-D001", "{file}: cannot open ({reason}); check the path.", file=one_line(named), reason=one_line(error)
+        ) from error
     except OSError as error:
         raise read_failure(named, error) from error
     about = os.fstat(descriptor)
@@ -186,7 +204,9 @@ def _open_regular(path: str, named: str) -> tuple[int, int]:
         return descriptor, about.st_size
     os.close(descriptor)
     kind = _KINDS.get(stat.S_IFMT(about.st_mode), "something else")
-    raise DataError(messages.NO_REGULAR_FILE(file=named, kind=kind))
+    raise DataError(
+        "VSE-D007", "{file}: is {kind}, need a regular file; put the file itself there.", file=named, kind=kind
+    )
 
 
 class _FileStream(io.FileIO):

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Protocol
 
-from vsetune.data import messages
 from vsetune.data.stored.plain_files import is_text, parse_shallow_json
 from vsetune.errors import DataError, one_line
 
@@ -26,7 +25,10 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         if self.words[: len(SPECIAL_WORDS)] != SPECIAL_WORDS or len(set(self.words)) != len(self.words):
-            raise DataError(messages.VOCABULARY_WRONG(found=one_line(self.words[:5]), need=SPECIAL_WORDS))
+            raise DataError(
+                "VSE-D032", "words start with {found}, need {need} and one id per word; ingest the data again",
+                found=one_line(self.words[:5]), need=SPECIAL_WORDS,
+            )
 
     @classmethod
     def build(cls, captions: Iterable[Sequence[str]], *, min_count: int) -> Vocabulary:
@@ -63,7 +65,10 @@ class Vocabulary:
         plain = parse_shallow_json(text, where=where, fix="ingest the data again")
         words = plain.get("words") if isinstance(plain, dict) else None
         if not isinstance(words, list) or not all(map(is_text, words)):
-            raise DataError(messages.NO_VOCABULARY(where=where))
+            raise DataError(
+                "VSE-D033", "{where}: not a vocabulary file (`words` is no list of strings); ingest the data again",
+                where=where,
+            )
         try:
             return cls(tuple(words))
         except DataError as error:

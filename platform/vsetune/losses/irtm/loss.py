@@ -12,7 +12,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from vsetune.errors import ConfigError
-from vsetune.losses import messages
 from vsetune.losses.irtm.spec import IrtmSpec
 from vsetune.losses.lmh.loss import mined_output
 from vsetune.losses.loss_base import Loss, LossInputs, LossOutput, Memory, at_least_float32, require_pairs
@@ -65,5 +64,9 @@ class MeanOfHardest(Loss):
         if not self.spec.drawn:
             return inputs.memory
         if inputs.drawn is None:
-            raise ConfigError(messages.NO_DRAWN(loss=self.spec.name, drawn=self.spec.drawn))
+            raise ConfigError(
+                "VSE-L006", "loss {loss}: got a batch without drawn negatives, need {drawn} images of the data set; "
+                "give the step those of `TrainingBatches.drawn`, or set drawn to 0", loss=self.spec.name,
+                drawn=self.spec.drawn,
+            )
         return inputs.drawn

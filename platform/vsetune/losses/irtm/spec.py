@@ -8,7 +8,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from vsetune.config.component_specs import DrawnNegatives, warmup_epochs
 from vsetune.config.spec.base import Kind, Range, tunable
-from vsetune.losses import messages
+from vsetune.errors import Problem
 from vsetune.losses.parts.spec_fields import HingeSpec
 
 
@@ -43,9 +43,17 @@ class IrtmSpec(HingeSpec):
     @model_validator(mode="after")
     def _one_place_of_further_negatives(self) -> IrtmSpec:
         if self.drawn and self.memory_size:
-            raise ValueError(messages.DRAWN_WITH_MEMORY(drawn=self.drawn, memory_size=self.memory_size))
+            raise ValueError(Problem.of(
+                "VSE-L015", "drawn {drawn}: negatives are drawn for networks that score pairs, memory_size "
+                "{memory_size} keeps those of networks that embed; set one of them to 0", drawn=self.drawn,
+                memory_size=self.memory_size,
+            ))
         if self.drawn and self.warmup_epochs:
-            raise ValueError(messages.DRAWN_WITH_WARMUP(drawn=self.drawn, warmup_epochs=self.warmup_epochs))
+            raise ValueError(Problem.of(
+                "VSE-L016", "drawn {drawn}: in its {warmup_epochs} warmup_epochs the sum of hinges reads the batch "
+                "alone; set warmup_epochs to 0, or drawn to 0 until a later phase of the training", drawn=self.drawn,
+                warmup_epochs=self.warmup_epochs,
+            ))
         return self
 
     @property

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from vsetune.config.component_specs import MemorySpec, semantics_field, warmup_epochs
 from vsetune.config.sources.trial_inputs import SemanticSource
 from vsetune.config.spec.base import Range, tunable
-from vsetune.losses import messages
+from vsetune.errors import Problem
 
 
 class LsehSpec(MemorySpec):
@@ -45,5 +45,8 @@ class LsehSpec(MemorySpec):
     @model_validator(mode="after")
     def _released_has_no_memory(self) -> LsehSpec:
         if self.variant == "released" and self.memory_size:
-            raise ValueError(messages.RELEASED_WITH_MEMORY(memory_size=self.memory_size))
+            raise ValueError(Problem.of(
+                "VSE-L014", "memory_size {memory_size}: variant released divides by the largest product of a batch, "
+                "which a memory does not have; use variant decided or diagonal", memory_size=self.memory_size,
+            ))
         return self

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from vsetune.config.component_specs import COSINES, EMBEDDINGS, LossSpec, MemorySpec
 from vsetune.config.spec.base import Kind, Range, Score, tunable
-from vsetune.losses import messages
+from vsetune.errors import Problem
 
 SameImage = Literal["decided", "diagonal"]
 
@@ -74,13 +74,19 @@ class TripletMarginFields(DistanceSpec):
     @model_validator(mode="after")
     def _start_below_cap(self) -> TripletMarginFields:
         if self.margins_grow and self.margin > self.cap:
-            raise ValueError(messages.MARGIN_ABOVE_CAP(margin=self.margin, cap=self.cap))
+            raise ValueError(Problem.of(
+                "VSE-L012", "margin {margin:g} is above cap {cap:g}; raise cap or lower margin", margin=self.margin,
+                cap=self.cap,
+            ))
         return self
 
 
 def refuse_random_with_memory(negatives: str, memory_size: int, others: str) -> None:
     if negatives == "random" and memory_size:
-        raise ValueError(messages.RANDOM_WITH_MEMORY(memory_size=memory_size, others=others))
+        raise ValueError(Problem.of(
+            "VSE-L013", "memory_size {memory_size}: negatives random come from the batch alone, never from the memory; "
+            "use negatives {others}, or memory_size 0", memory_size=memory_size, others=others,
+        ))
 
 
 class SoftmaxSpec(LossSpec):

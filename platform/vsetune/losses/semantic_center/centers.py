@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.errors import ConfigError
-from vsetune.losses import messages
 from vsetune.losses.loss_base import Counters, LossContext
 from vsetune.losses.parts.loss_devices import is_on_cpu
 from vsetune.losses.parts.products import clamped_squared_distances
@@ -131,7 +130,10 @@ class QuantisedCenters(Centers):
 
     def __init__(self, spec: SemanticCenterSpec, context: LossContext) -> None:
         if spec.quantised_centers > context.concepts:
-            raise ConfigError(messages.TOO_MANY_CENTERS(centers=spec.quantised_centers, images=context.concepts))
+            raise ConfigError(
+                "VSE-L017", "loss.quantised_centers: got {centers} centres for {images} training images, need at most "
+                "one per image; set it to {images} or less", centers=spec.quantised_centers, images=context.concepts,
+            )
         super().__init__(spec, _normal(spec.quantised_centers, context.embedding_size))
         self.assignment = nn.Linear(context.embedding_size, spec.quantised_centers)
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
@@ -168,7 +170,10 @@ class QuantisedCenters(Centers):
         if isinstance(previous, ConceptCenters):
             self._quantise(previous)
         elif previous.table.shape != self.table.shape:
-            raise ConfigError(messages.CENTERS_CHANGED(centers=len(self.table), before=len(previous.table)))
+            raise ConfigError(
+                "VSE-L018", "loss.quantised_centers: got {centers} after a phase with {before}, need the same number "
+                "in every quantised phase", centers=len(self.table), before=len(previous.table),
+            )
         else:
             self.load_state_dict(previous.state_dict())
 
@@ -178,7 +183,11 @@ class QuantisedCenters(Centers):
             return
         seen = previous.table[previous.seen]
         if len(seen) < len(self.table):
-            raise ConfigError(messages.TOO_FEW_MET(centers=len(self.table), met=len(seen)))
+            raise ConfigError(
+                "VSE-L019", "loss.quantised_centers: got {centers} centres, but the phase before met only {met} "
+                "training images; train it for a whole epoch, or set quantised_start to random",
+                centers=len(self.table), met=len(seen),
+            )
         found = cluster_centers(seen, len(self.table), seed=self.spec.seed)
         self.table.copy_(unit_length(found) if self.spec.on_sphere else found)
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.errors import DataError
 from vsetune.metrics.vectors import lengths
-from vsetune.networks import messages
 from vsetune.networks.cgmn.spec import CgmnSpec
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs, square_side
@@ -160,7 +159,10 @@ class Cgmn(Network):
 def _are_joined(captions: CaptionInputs, words: int) -> Tensor:
     """(m, L, L) bool: the parse joins two words, or they are the same."""
     if captions.dependencies is None:
-        raise DataError(messages.NO_PARSES(key="caption_graph", value="dependencies"))
+        raise DataError(
+            "VSE-N006", "network.{key}: {value} needs the dependency parse of every caption, the data set has none; "
+            "ingest it with parses, or use dense.", key="caption_graph", value="dependencies",
+        )
     joined = captions.dependencies[:, :words, :words]
     return joined | torch.eye(words, dtype=torch.bool, device=joined.device)
 

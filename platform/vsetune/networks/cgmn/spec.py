@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.config.spec.base import Range, tunable
-from vsetune.networks import messages
+from vsetune.errors import Problem
 from vsetune.networks.parts.network_fields import Norm, RegionNormalization, region_normalization
 
 
@@ -82,5 +82,8 @@ class CgmnSpec(NetworkSpec):
     @model_validator(mode="after")
     def _released_norm_is_of_channels(self) -> CgmnSpec:
         if self.norm == "released" and self.region_normalization == "feature":
-            raise ValueError(messages.NORM_OF_PADDING())
+            raise ValueError(Problem.of(
+                "VSE-N025", "norm: released divides channels over regions, got region_normalization feature, whose "
+                "padded regions it would make NaN; set norm: guarded, or region_normalization: channel_over_regions",
+            ))
         return self

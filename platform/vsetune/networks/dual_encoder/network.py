@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.errors import ConfigError
-from vsetune.networks import messages
 from vsetune.networks.dual_encoder.saved_towers import save_towers, save_whole
 from vsetune.networks.dual_encoder.spec import DualEncoderSpec
 from vsetune.networks.dual_encoder.towers import JoinedTowers, SmallTransformer, Towers, WholeModel
@@ -48,7 +47,10 @@ class DualEncoder(Network):
                 _checkpoint_activations(tower)
         groups = self.parameter_groups()  # refuses more layers than there are
         if all(group.start_epoch == math.inf for group in groups if group.parameters):
-            raise ConfigError(messages.NOTHING_TRAINS(model=spec.model))
+            raise ConfigError(
+                "VSE-N065", "network dual_encoder: image_layers 0 and text_layers 0 freeze all of {model}, which has "
+                "no projections; set one of them to 1 or more", model=spec.model,
+            )
 
     def encode_images(self, images: ImageInputs) -> Encoded:
         """(n, D)."""

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.sources.trial_inputs import ImageProcessor, NetworkReads, PixelInput, TextModel
 from vsetune.config.spec.base import Range, tunable
-from vsetune.networks import messages
+from vsetune.errors import Problem
 from vsetune.networks.parts.network_fields import RANDOM
 
 MODEL_KEY, IMAGE_KEY = "network.model", "network.image_model"
@@ -111,9 +111,15 @@ class DualEncoderSpec(NetworkSpec):
         for setting, default in (("image_model", None), ("text_model", RANDOM)):
             got = getattr(self, setting)
             if self.model is not None and got != default:
-                raise ValueError(messages.TWO_KINDS_OF_TOWERS(model=self.model, setting=setting, got=got))
+                raise ValueError(Problem.of(
+                    "VSE-N061", "model {model} has both towers, got {setting} {got} too; leave {setting} out, or "
+                    "model, to join two towers", model=self.model, setting=setting, got=got,
+                ))
         if self.word_size % self.heads:
             raise ValueError(
-                messages.INDIVISIBLE(name="word_size", size=self.word_size, count=self.heads, parts="heads")
+                Problem.of(
+                    "VSE-N024", "{name} {size} does not divide into {count} {parts}", name="word_size",
+                    size=self.word_size, count=self.heads, parts="heads",
+                )
             )
         return self

@@ -13,7 +13,6 @@ from torch.utils.checkpoint import checkpoint
 from vsetune.config.sources.pretrained_models import require_square_images
 from vsetune.config.sources.trial_inputs import KEY as TEXT_KEY
 from vsetune.errors import ConfigError, DataError
-from vsetune.networks import messages
 from vsetune.networks.dual_encoder.spec import IMAGE_KEY, MODEL_KEY, DualEncoderSpec
 from vsetune.networks.inputs import ImageInputs
 from vsetune.networks.network_base import region_mask, word_mask
@@ -104,7 +103,8 @@ class WholeModel(Towers):
         require_square_images(spec.model, key=MODEL_KEY, reads_patches=config.model_type in _IN_PATCHES)
         if not all(hasattr(self.body, name) for name in ("vision_model", "text_model")):
             raise ConfigError(
-                messages.OTHER_MODEL(key=MODEL_KEY, model=spec.model, got=config.model_type, need=_NEED)
+                "VSE-N011", "{key}: {model}: is a {got}; need {need}", key=MODEL_KEY, model=spec.model,
+                got=config.model_type, need=_NEED,
             )
         self.reads_padding = config.model_type == _WITHOUT_MASK
         self._pad = int(getattr(config.text_config, "pad_token_id", None) or 0)
@@ -204,7 +204,10 @@ class JoinedTowers(Towers):
     def caption_vectors(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """DataError for a caption that is longer than the model reads."""
         if tokens.shape[1] > self._longest:
-            raise DataError(messages.LONG_CAPTION(where=TEXT_KEY, most=self._longest, got=tokens.shape[1]))
+            raise DataError(
+                "VSE-N007", "{where} reads at most {most} ids, got a caption of {got}; cut the captions",
+                where=TEXT_KEY, most=self._longest, got=tokens.shape[1],
+            )
         is_real = word_mask(lengths, tokens.shape[1])
         if isinstance(self.text, SmallTransformer):
             states = self.text(tokens, is_real)

@@ -9,7 +9,6 @@ from typing import Any
 from torch import nn
 
 from vsetune.errors import ConfigError
-from vsetune.networks import messages
 from vsetune.networks.network_base import NetworkGroup
 
 _ADAPTED = "lora_"
@@ -46,11 +45,15 @@ def tower_groups(tower: nn.Module, rates: TowerRates, *, are_adapted: bool) -> l
     """
     layers = layers_of(tower)
     if rates.trained and not layers:
-        raise ConfigError(messages.TOWER_WITHOUT_LAYERS(setting=rates.setting, side=rates.side))
+        raise ConfigError(
+            "VSE-N062", "network.{setting}: the {side} tower has no list of layers to count; set it to 0 (frozen) or "
+            "null (all train)", setting=rates.setting, side=rates.side,
+        )
     if rates.trained is not None and rates.trained > len(layers):
-        raise ConfigError(messages.TOO_MANY_LAYERS(
-            setting=rates.setting, got=rates.trained, side=rates.side, has=len(layers)
-        ))
+        raise ConfigError(
+            "VSE-N063", "network.{setting}: got {got}, the {side} tower has {has} layers; set at most {has}, or null "
+            "for all", setting=rates.setting, got=rates.trained, side=rates.side, has=len(layers),
+        )
     last = len(layers) + 1 if rates.trained is None else rates.trained
     groups = []
     for level, parameters in enumerate(_levels(tower, layers)):
@@ -82,13 +85,17 @@ def add_low_rank_updates(tower: nn.Module, *, rank: int, alpha: int, names: tupl
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
-        raise ConfigError(messages.NO_PACKAGE(
-            key="network.lora_rank", model="LoRA", package="peft", extra="lora"
-        )) from error
+        raise ConfigError(
+            "VSE-N009", "{key}: {model} needs the package {package}; run: pip install 'vsetune[{extra}]'",
+            key="network.lora_rank", model="LoRA", package="peft", extra="lora",
+        ) from error
     found = {name.rpartition(".")[2] for name, module in tower.named_modules() if isinstance(module, nn.Linear)}
     wanted = [name for name in names if name in found]
     if not wanted:
-        raise ConfigError(messages.NO_ADAPTED_LAYERS(names=" or ".join(names)))
+        raise ConfigError(
+            "VSE-N064", "network.lora_rank: no layer of the towers is named {names}; set lora_layers to names of "
+            "linear layers in them", names=" or ".join(names),
+        )
     inject_adapter_in_model(LoraConfig(r=rank, lora_alpha=alpha, target_modules=wanted), tower)
 
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.errors import DataError
-from vsetune.networks import messages
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.gsmn.matching import (
     KEPT_PER_SIMILARITY,
@@ -82,7 +81,10 @@ class Gsmn(Network):
         """Words, with the links between them in `paper` mode. DataError when `sparse` finds no parses."""
         dependencies = captions.dependencies
         if self._spec.text_graph == "sparse" and dependencies is None:
-            raise DataError(messages.NO_PARSES(key="text_graph", value="sparse"))
+            raise DataError(
+                "VSE-N006", "network.{key}: {value} needs the dependency parse of every caption, the data set has "
+                "none; ingest it with parses, or use dense.", key="text_graph", value="sparse",
+            )
         states = word_states(self.gru, embed_words(self.words, captions.tokens, captions.lengths_on_host))
         words = unit_length(states)
         if self._spec.propagation == "released":

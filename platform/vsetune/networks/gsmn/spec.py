@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from vsetune.config.component_specs import NetworkSpec, PairCost
 from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.config.spec.base import Kind, Range, Score, tunable
-from vsetune.networks import messages
+from vsetune.errors import Problem
 
 
 class GsmnSpec(NetworkSpec):
@@ -66,5 +66,8 @@ class GsmnSpec(NetworkSpec):
         for name, parts in (("embedding_size", "blocks"), ("hidden_size", "kernels")):
             size, count = getattr(self, name), getattr(self, parts)
             if size % count:
-                raise ValueError(messages.INDIVISIBLE(name=name, size=size, count=count, parts=parts))
+                raise ValueError(Problem.of(
+                    "VSE-N024", "{name} {size} does not divide into {count} {parts}", name=name, size=size, count=count,
+                    parts=parts,
+                ))
         return self

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.errors import DataError
-from vsetune.networks import messages
 from vsetune.networks.importing.released_file import UNKNOWN, WEIGHT_NORM, Released, rows_of
 from vsetune.networks.importing.stored import DESCRIPTION, WORD_VECTORS, StoredNetwork, StoredWeights, placed
 from vsetune.networks.network_base import Network
@@ -73,7 +72,9 @@ def network_of(path: Path, *, words: Sequence[str] | None = None, described: Sto
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:
-        raise DataError(messages.OTHER_TENSORS(path=path)) from error
+        raise DataError(
+            "VSE-N050", "{path}: its tensors are not those of its network; import the weights again.", path=path
+        ) from error
     return network.eval()
 
 
@@ -146,13 +147,18 @@ def mapped_weights(
     reasons = {each: _reason(each, recognised.unused) for each in left}
     unexpected = [each for each, reason in reasons.items() if reason is None]
     if missing or unexpected or misshapen:
-        raise DataError(messages.OTHER_WEIGHTS(
-            path=released.path, source=source, missing=len(missing), unexpected=len(unexpected),
-            misshapen=len(misshapen), names=_listed(missing, unexpected, misshapen),
-        ))
+        raise DataError(
+            "VSE-N045", "{path}: not the weights of {source}: {missing} names missing, {unexpected} unexpected, "
+            "{misshapen} of another shape; check --from, or get the whole file.{names}", path=released.path,
+            source=source, missing=len(missing), unexpected=len(unexpected), misshapen=len(misshapen),
+            names=_listed(missing, unexpected, misshapen),
+        )
     if flawed:
         name, flaw = flawed[0]
-        raise DataError(messages.ODD_VALUES(path=released.path, name=name, flaw=flaw, count=len(flawed)))
+        raise DataError(
+            "VSE-N039", "{path}: {name} {flaw} (tensors with such a flaw: {count}); download it again, or take another "
+            "checkpoint.", path=released.path, name=name, flaw=flaw, count=len(flawed),
+        )
     return weights, {each: reason for each, reason in reasons.items() if reason is not None}
 
 

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from vsetune.errors import DataError
-from vsetune.networks import messages
 from vsetune.networks.parts.damaged import DAMAGED
 
 _SETTINGS = ("opt", "args", "config")
@@ -65,7 +64,10 @@ class Released:
         value = self.settings[setting]
         if value not in meanings:
             known = ", ".join(str(each) for each in meanings)
-            raise DataError(messages.OTHER_SETTING(path=self.path, setting=setting, got=value, known=known))
+            raise DataError(
+                "VSE-N044", "{path}: trained with {setting} {got}, need one of {known}: no network here is like it.",
+                path=self.path, setting=setting, got=value, known=known,
+            )
         return meanings[value]
 
     def number(self, setting: str, otherwise: float) -> float:
@@ -89,21 +91,32 @@ def read_released(path: Path, *, parts: Sequence[str], renamed: Mapping[str, str
             found |= _tensors(content.get("criterion"), "criterion.", parts)
             settings = _settings(content)
     except RecursionError as error:  # a list that holds itself
-        raise DataError(messages.DAMAGED(path=path, what="a weights file")) from error
+        raise DataError(
+            "VSE-N034", "{path}: not {what}, or damaged; download it again.", path=path, what="a weights file"
+        ) from error
     if not found:
         need = "a state dict or a training checkpoint with `model`"
-        raise DataError(messages.NOTHING_IN_FILE(path=path, what="tensors", need=need))
+        raise DataError("VSE-N036", "{path}: holds no {what}, need {need}.", path=path, what="tensors", need=need)
     for name, tensor in found.items():
         if not tensor.numel():
-            raise DataError(messages.EMPTY_TENSOR(path=path, name=name, shape=tuple(tensor.shape)))
+            raise DataError(
+                "VSE-N037", "{path}: {name} holds no numbers, shape {shape}; download it again.", path=path, name=name,
+                shape=tuple(tensor.shape),
+            )
         if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_complex() or tensor.is_quantized:
-            raise DataError(messages.ODD_TENSOR(path=path, name=name, kind=_kind(tensor)))
+            raise DataError(
+                "VSE-N038", "{path}: {name} is {kind}, need dense real numbers; save it as such.", path=path, name=name,
+                kind=_kind(tensor),
+            )
     return Released(path, {_plain_name(name, renamed): tensor for name, tensor in found.items()}, settings)
 
 
 def _content(path: Path) -> Any:
     if not path.is_file():
-        raise DataError(messages.NO_FILE(path=path, need="a weights file (.pth, .pth.tar, .safetensors)"))
+        raise DataError(
+            "VSE-N033", "{path}: no such file; need {need}, check the path.", path=path,
+            need="a weights file (.pth, .pth.tar, .safetensors)",
+        )
     try:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path, device="cpu")
@@ -114,9 +127,14 @@ def _content(path: Path) -> Any:
         code = re.search(r"GLOBAL ([\w.]+)", str(error))
         if code:
             need = "tensors and plain values; save its state dicts alone, with the library that made it"
-            raise DataError(messages.RUNS_CODE(path=path, kind=code[1], need=need)) from error
+            raise DataError(
+                "VSE-N035", "{path}: holds an object of {kind}, which could run code; need {need}.", path=path,
+                kind=code[1], need=need,
+            ) from error
         # The message of torch is not repeated: it recommends reading the file with its code.
-        raise DataError(messages.DAMAGED(path=path, what="a weights file")) from error
+        raise DataError(
+            "VSE-N034", "{path}: not {what}, or damaged; download it again.", path=path, what="a weights file"
+        ) from error
 
 
 def _tensors(node: Any, prefix: str, parts: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
@@ -181,17 +199,26 @@ def read_words(path: Path) -> tuple[str, ...]:
     """words[i] is the word of row i. DataError in one line for a file that is no vocabulary, or contains other
     objects."""
     if not path.is_file():
-        raise DataError(messages.NO_FILE(path=path, need="the vocabulary of the released model (.json or .pkl)"))
+        raise DataError(
+            "VSE-N033", "{path}: no such file; need {need}, check the path.", path=path,
+            need="the vocabulary of the released model (.json or .pkl)",
+        )
     try:
         ids = _ids(path)
     except _Refused as error:
         need = "a vocabulary of plain words and numbers"
-        raise DataError(messages.RUNS_CODE(path=path, kind=error, need=need)) from error
+        raise DataError(
+            "VSE-N035", "{path}: holds an object of {kind}, which could run code; need {need}.", path=path, kind=error,
+            need=need,
+        ) from error
     except (*DAMAGED, RecursionError, MemoryError) as error:
-        raise DataError(messages.DAMAGED(path=path, what="a vocabulary (.json, .pkl)")) from error
+        raise DataError(
+            "VSE-N034", "{path}: not {what}, or damaged; download it again.", path=path,
+            what="a vocabulary (.json, .pkl)",
+        ) from error
     if not isinstance(ids, Mapping):
         need = "the vocabulary of a released model"
-        raise DataError(messages.NOTHING_IN_FILE(path=path, what="`word2idx`", need=need))
+        raise DataError("VSE-N036", "{path}: holds no {what}, need {need}.", path=path, what="`word2idx`", need=need)
     return _in_order(path, ids)
 
 
@@ -213,8 +240,14 @@ def _ids(path: Path) -> Any:
 def _in_order(path: Path, ids: Mapping[Any, Any]) -> tuple[str, ...]:
     is_plain = all(type(word) is str and type(number) is int for word, number in ids.items())
     if not is_plain or sorted(ids.values()) != list(range(len(ids))):
-        raise DataError(messages.WORD_NUMBERS(path=path))
+        raise DataError(
+            "VSE-N040", "{path}: `word2idx` does not number its words 0, 1, 2, ... once each; download it again.",
+            path=path,
+        )
     missing = [word for word in _SPECIAL if word not in ids]
     if missing:
-        raise DataError(messages.SPECIAL_WORD(path=path, word=missing[0], need=", ".join(_SPECIAL)))
+        raise DataError(
+            "VSE-N041", "{path}: `word2idx` has no {word}, need {need}; get the released vocabulary.", path=path,
+            word=missing[0], need=", ".join(_SPECIAL),
+        )
     return tuple(sorted(ids, key=ids.__getitem__))

@@ -13,7 +13,6 @@ from vsetune import networks
 from vsetune.config.component_specs import NETWORKS, NetworkSpec
 from vsetune.config.spec.loading import parse_spec
 from vsetune.errors import ConfigError, DataError
-from vsetune.networks import messages
 from vsetune.networks.importing.imported import Imported, Recognised, mapped_weights
 from vsetune.networks.importing.released_file import Released, read_released, read_words
 from vsetune.networks.network_building import build_network
@@ -61,7 +60,10 @@ def import_released(path: Path, source: str, *, words: Path | None = None) -> Im
                 spec, regions=recognised.regions, width=recognised.width, vocabulary_size=recognised.vocabulary_size
             )
     except ConfigError as error:
-        raise DataError(messages.OTHER_SOURCE(path=path, source=source, reason=error.problem)) from error
+        raise DataError(
+            "VSE-N046", "{path}: not the weights of {source} ({reason}); check --from.", path=path, source=source,
+            reason=error.problem,
+        ) from error
     weights, unused = mapped_weights(network, recognised, released, source=source)
     return Imported(
         source=source, name=recognised.spec["name"], spec=spec, settings=recognised.spec, regions=recognised.regions,
@@ -74,8 +76,14 @@ def import_released(path: Path, source: str, *, words: Path | None = None) -> Im
 
 def _checked_words(path: Path, spec: NetworkSpec, rows: int) -> tuple[str, ...]:
     if spec.reads.word_pieces is not None:
-        raise DataError(messages.NEEDLESS_WORDS(path=path, model=spec.reads.word_pieces))
+        raise DataError(
+            "VSE-N043", "{path}: got a vocabulary, but these weights read word pieces of {model}; leave it out.",
+            path=path, model=spec.reads.word_pieces,
+        )
     words = read_words(path)
     if len(words) != rows:
-        raise DataError(messages.WORD_COUNT(path=path, got=len(words), need=rows))
+        raise DataError(
+            "VSE-N042", "{path}: {got} words, the weights have vectors of {need}; need the vocabulary of their "
+            "training.", path=path, got=len(words), need=rows,
+        )
     return words

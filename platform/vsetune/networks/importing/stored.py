@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from vsetune.config.component_specs import NETWORKS, NetworkSpec
 from vsetune.config.spec.loading import parse_spec
 from vsetune.errors import ConfigError, DataError
-from vsetune.networks import messages
 from vsetune.networks.importing.released_file import rows_of
 from vsetune.networks.parts.damaged import DAMAGED
 from vsetune.networks.parts.text_transformer import Architecture, architecture_of
@@ -120,7 +119,10 @@ class StoredNetwork:
         try:
             return _described(plain)
         except (*DAMAGED, ConfigError) as error:
-            raise DataError(messages.OTHER_VERSION(path=where)) from error
+            raise DataError(
+                "VSE-N052", "{path}: holds a network with settings that this version of vsetune does not know; use the "
+                "version, and the plugins, that it was trained with.", path=where,
+            ) from error
 
     def to_plain(self) -> dict[str, Any]:
         """For the header of a file; empty fields are left out."""
@@ -155,7 +157,7 @@ class StoredWeights:
         """DataError in one line when the file is missing, damaged, or made by another version."""
         if not path.is_file():
             need = "weights.safetensors of `vsetune networks import`"
-            raise DataError(messages.NO_FILE(path=path, need=need))
+            raise DataError("VSE-N033", "{path}: no such file; need {need}, check the path.", path=path, need=need)
         try:
             with safe_open(path, framework="pt") as stream:
                 metadata = stream.metadata() or {}
@@ -164,7 +166,9 @@ class StoredWeights:
             network = None if description is None else _described(description)
             notes = WeightNotes.from_metadata(metadata)
         except (*DAMAGED, ConfigError) as error:
-            raise DataError(messages.NOT_OURS(path=path)) from error
+            raise DataError(
+                "VSE-N049", "{path}: cannot be read as weights of ours; import the weights again.", path=path
+            ) from error
         return cls(path, shapes, network, notes)
 
     def described(self) -> StoredNetwork | None:
@@ -179,7 +183,10 @@ class StoredWeights:
 
     def unknown(self) -> DataError:
         """The error for a file that does not name its network."""
-        return DataError(messages.UNKNOWN_NETWORK(path=self.path))
+        return DataError(
+            "VSE-N051", "{path}: does not say which network it holds; need weights of `vsetune networks import`, or of "
+            "a trial (name one of an earlier version as STUDY/TRIAL).", path=self.path,
+        )
 
     def without_spare(self, wanted: Collection[str]) -> set[str]:
         """Names of the tensors without those of spare modules that a network lacks. wanted: the names it has."""
@@ -191,7 +198,9 @@ class StoredWeights:
         try:
             return safetensors.torch.load_file(self.path, device="cpu")
         except DAMAGED as error:
-            raise DataError(messages.NOT_OURS(path=self.path)) from error
+            raise DataError(
+                "VSE-N049", "{path}: cannot be read as weights of ours; import the weights again.", path=self.path
+            ) from error
 
 
 def placed(vectors: Tensor, words: Sequence[str], released: Sequence[str], *, otherwise: Tensor) -> Tensor:

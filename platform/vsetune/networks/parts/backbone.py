@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from vsetune.config.sources.pretrained_models import find_model
 from vsetune.config.sources.recipe import expand_path
 from vsetune.errors import ConfigError, Problem
-from vsetune.networks import messages
 from vsetune.networks.parts.damaged import DAMAGED
 from vsetune.networks.parts.network_fields import EFFICIENTNET, RANDOM, VGG19, BackboneSpec
 from vsetune.networks.parts.text_transformer import (
@@ -173,7 +172,8 @@ def _body(spec: BackboneSpec, *, as_vector: bool) -> tuple[Any, Colours]:
     widths = getattr(config, "hidden_sizes", None)
     if not widths or not _gives_a_map(type(model), config, widths[-1]):
         raise ConfigError(
-            messages.OTHER_MODEL(key=f"{KEY}.model", model=spec.model, got=config.model_type, need=_NEED)
+            "VSE-N011", "{key}: {model}: is a {got}; need {need}", key=f"{KEY}.model", model=spec.model,
+            got=config.model_type, need=_NEED,
         )
     if not weights_are_wanted():
         return _TransformersCnn(model, widths[-1]), UNKNOWN
@@ -218,7 +218,10 @@ def _efficientnet() -> nn.Module:
 
 
 def _no_package(model: str, package: str | None, *, extra: str) -> Problem:
-    return messages.NO_PACKAGE(key=f"{KEY}.model", model=model, package=package, extra=extra)
+    return Problem.of(
+        "VSE-N009", "{key}: {model} needs the package {package}; run: pip install 'vsetune[{extra}]'",
+        key=f"{KEY}.model", model=model, package=package, extra=extra,
+    )
 
 
 def _efficientnet_weights() -> str:
@@ -282,7 +285,10 @@ def _of_three(name: str, given: Any, model: str, *, key: str, low: float) -> tup
     are_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     if len(values) != 3 or not are_numbers or not all(low < value < math.inf for value in values):
         limit = "three finite numbers" if low < 0 else "three numbers above 0"
-        raise ConfigError(messages.COLOURS(key=key, model=model, name=name, got=str(given)[:60], need=limit))
+        raise ConfigError(
+            "VSE-N016", "{key}: {model}: its preprocessor_config.json has {name} {got}, need {need}; fix it", key=key,
+            model=model, name=name, got=str(given)[:60], need=limit,
+        )
     return tuple(float(value) for value in values)
 
 
@@ -340,7 +346,11 @@ class Vgg19(nn.Module):
             name for name, shape in wanted.items() if found[name] != shape
         ]
         if differ:
-            raise ConfigError(messages.NOT_VGG(key=key, path=path, count=len(differ), first=differ[0]))
+            raise ConfigError(
+                "VSE-N017", "{key}: {path}: not the weights of torchvision's vgg19: {count} names or shapes differ, "
+                "the first is {first}; get vgg19 (without batch normalisation)", key=key, path=path, count=len(differ),
+                first=differ[0],
+            )
 
 
 def _convolutions() -> list[nn.Module]:
@@ -357,7 +367,10 @@ def _convolutions() -> list[nn.Module]:
 def _tensors(path: Path, key: str, *, shapes_only: bool) -> dict[str, Tensor]:
     """By name, on the CPU; shapes_only: perhaps without values, on the meta device."""
     if not path.is_file():
-        raise ConfigError(messages.NO_FILE(path=path, need="vgg19 weights with torchvision's names").at(key))
+        raise ConfigError(Problem.of(
+            "VSE-N033", "{path}: no such file; need {need}, check the path.", path=path,
+            need="vgg19 weights with torchvision's names",
+        ).at(key))
     try:
         if path.suffix == ".safetensors":
             return _safetensors_shapes(path) if shapes_only else safetensors.torch.load_file(path, device="cpu")
@@ -365,7 +378,9 @@ def _tensors(path: Path, key: str, *, shapes_only: bool) -> dict[str, Tensor]:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
         return {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
     except DAMAGED as error:
-        raise ConfigError(messages.DAMAGED(path=path, what="a weights file").at(key)) from error
+        raise ConfigError(Problem.of(
+            "VSE-N034", "{path}: not {what}, or damaged; download it again.", path=path, what="a weights file"
+        ).at(key)) from error
 
 
 def _safetensors_shapes(path: Path) -> dict[str, Tensor]:

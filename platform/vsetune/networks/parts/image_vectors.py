@@ -7,7 +7,6 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from vsetune.errors import DataError
-from vsetune.networks import messages
 from vsetune.networks.inputs import ImageInputs
 from vsetune.networks.network_base import region_mask, unit_length
 from vsetune.networks.parts.backbone import Backbone
@@ -55,5 +54,8 @@ def mean_of_crops(embed: Callable[[Tensor], Tensor], pixels: Tensor) -> Tensor:
 def pixels_of(images: ImageInputs) -> Tensor:
     """(n, crops, 3, S, S) uint8. DataError for images without pixels."""
     if images.pixels is None:
-        raise DataError(messages.NO_PIXELS())
+        raise DataError(
+            "VSE-N001", "network.image_input: pixels needs photographs, the batch has none; ingest the data set with "
+            "its images stored, or use features.",
+        )
     return images.pixels

@@ -7,7 +7,6 @@ import os
 from torch import Tensor
 
 from vsetune.errors import UsageError
-from vsetune.networks import messages
 
 
 def is_on_cpu(tensor: Tensor) -> bool:
@@ -46,5 +45,8 @@ def hand_derived(inputs: Tensor) -> bool:
     """
     value = os.environ.get(PLAIN_AUTOGRAD, "")
     if value not in ("", "0", "1"):
-        raise UsageError(messages.PLAIN_AUTOGRAD(variable=PLAIN_AUTOGRAD, got=value[:40]))
+        raise UsageError(
+            "VSE-N018", "{variable}: got {got!r}, need 1 (automatic differentiation only), 0 or nothing",
+            variable=PLAIN_AUTOGRAD, got=value[:40],
+        )
     return value != "1" and is_on_cpu(inputs)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from vsetune.config.spec.base import Size, Spec
-from vsetune.networks import messages
+from vsetune.errors import Problem
 
 Norm = Literal["guarded", "released"]
 RegionNormalization = Literal["channel_over_regions", "feature"]
@@ -70,15 +70,24 @@ class BackboneSpec(Spec):
     @model_validator(mode="after")
     def _vgg_reads_a_file(self) -> BackboneSpec:
         if (self.model == VGG19) != (self.weights is not None):
-            raise ValueError(messages.VGG_AND_FILE())
+            raise ValueError(Problem.of(
+                "VSE-N019", "weights is the file of model vgg19, and vgg19 needs one (torchvision's vgg19); set both "
+                "or neither",
+            ))
         return self
 
     @model_validator(mode="after")
     def _stages_agree(self) -> BackboneSpec:
         if not len(self.depths) == len(self.widths) > 0:
-            raise ValueError(messages.STAGES(depths=len(self.depths), widths=len(self.widths)))
+            raise ValueError(Problem.of(
+                "VSE-N020", "depths has {depths} numbers, widths {widths}; need one of each per stage",
+                depths=len(self.depths), widths=len(self.widths),
+            ))
         for name, numbers in (("depths", self.depths), ("widths", self.widths)):
             for stage, number in enumerate(numbers):
                 if number < 1:
-                    raise ValueError(messages.STAGE(name=name, stage=stage, got=number))
+                    raise ValueError(Problem.of(
+                        "VSE-N021", "{name}[{stage}]: got {got}, need a number >= 1", name=name, stage=stage,
+                        got=number,
+                    ))
         return self

@@ -21,8 +21,7 @@ from vsetune.config.sources.pretrained_models import (
     require_transformers,
 )
 from vsetune.config.sources.trial_inputs import KEY, TextModel, require_word_pieces
-from vsetune.errors import ConfigError, DataError
-from vsetune.networks import messages
+from vsetune.errors import ConfigError, DataError, Problem
 from vsetune.networks.network_base import word_mask
 
 _NEED = "a BERT of `transformers` with its tokeniser and safetensors weights"
@@ -79,7 +78,10 @@ class TextTransformer(nn.Module):
         """
         if tokens.shape[1] > self.longest:
             where = f"{KEY}: {self._text_model}"
-            raise DataError(messages.LONG_CAPTION(where=where, most=self.longest, got=tokens.shape[1]))
+            raise DataError(
+                "VSE-N007", "{where} reads at most {most} ids, got a caption of {got}; cut the captions", where=where,
+                most=self.longest, got=tokens.shape[1],
+            )
         is_real = word_mask(lengths, tokens.shape[1])
         states: Tensor = self.body(input_ids=tokens, attention_mask=is_real.long()).last_hidden_state
         return states
@@ -107,12 +109,17 @@ def read_piece_ids(model: TextModel, vocabulary_size: int) -> PieceIds:
         with quiet_transformers(is_local=found.commit is None):
             tokeniser: Any = AutoTokenizer.from_pretrained(found.place, revision=found.commit, trust_remote_code=False)
     except loading_failures() as error:
-        problem = messages.CANNOT_LOAD(key=KEY, model=found.place, reason=one_line(error), need="its tokeniser")
+        problem = Problem.of(
+            "VSE-N010", "{key}: {model}: cannot load ({reason}); need {need}", key=KEY, model=found.place,
+            reason=one_line(error), need="its tokeniser",
+        )
         raise ConfigError(problem) from error
     special = (tokeniser.mask_token_id, tokeniser.cls_token_id, tokeniser.sep_token_id)
     if None in special or not len(tokeniser.all_special_ids) < len(tokeniser) <= vocabulary_size:
         raise ConfigError(
-            messages.OTHER_TOKENISER(key=KEY, place=found.place, got=len(tokeniser), most=vocabulary_size)
+            "VSE-N014", "{key}: {place}: its tokeniser knows {got} ids, the model {most}, and needs [MASK], [CLS] and "
+            "[SEP]; save the tokeniser of the model beside it", key=KEY, place=found.place, got=len(tokeniser),
+            most=vocabulary_size,
         )
     continues = torch.zeros(vocabulary_size, dtype=torch.bool)
     for piece, number in tokeniser.get_vocab().items():
@@ -183,9 +190,15 @@ def build_pretrained(
         with quiet_transformers(is_local=found is None or found.commit is None), torch.random.fork_rng(devices=[]):
             built, missing = _from_files(found) if found is not None else (_from_config(config), [])
     except loading_failures() as error:
-        raise ConfigError(messages.CANNOT_LOAD(key=key, model=model, reason=one_line(error), need=need)) from error
+        raise ConfigError(
+            "VSE-N010", "{key}: {model}: cannot load ({reason}); need {need}", key=key, model=model,
+            reason=one_line(error), need=need,
+        ) from error
     if missing:
-        raise ConfigError(messages.WEIGHTS_MISSING(key=key, model=model, count=len(missing), first=missing[0]))
+        raise ConfigError(
+            "VSE-N013", "{key}: {model}: {count} weights are not in the file, the first is {first}; save the whole "
+            "model, or name another", key=key, model=model, count=len(missing), first=missing[0],
+        )
     pooler = getattr(built, "pooler", None)
     if pooler is not None and any(True for _ in pooler.parameters()):
         built.pooler = None  # stands behind the last layer and is not used
@@ -202,7 +215,11 @@ def _kept_config(model: str, key: str) -> Any | None:
     try:
         return AutoConfig.for_model(**kept)
     except loading_failures() as error:
-        raise ConfigError(messages.STORED_CONFIG(key=key, model=model, reason=one_line(error))) from error
+        raise ConfigError(
+            "VSE-N015", "{key}: {model}: the configuration stored with its weights cannot be read ({reason}); the file "
+            "is damaged or of another version of transformers, train again", key=key, model=model,
+            reason=one_line(error),
+        ) from error
 
 
 def _from_files(found: PretrainedModel) -> tuple[Any, list[str]]:

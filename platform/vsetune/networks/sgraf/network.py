@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.errors import DataError
-from vsetune.networks import messages
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, at_least_float32, known_counts, region_mask, unit_length
@@ -86,7 +85,11 @@ class Sgraf(Network):
         """v_r = n(W x_r + b) and v*. DataError for more regions than the network was made for."""
         regions = images.features.shape[1]
         if regions > self._regions:
-            raise DataError(messages.MORE_REGIONS(most=self._regions, got=regions))
+            raise DataError(
+                "VSE-N004", "network: sgraf normalises every region index by its own statistics and has those of "
+                "{most}, got {got} regions; ingest features with at most {most} regions, or train anew.",
+                most=self._regions, got=regions,
+            )
         mask = region_mask(images.counts, regions)
         vectors = unit_length(self.image_map(images.features), added=self._added).masked_fill(~mask[..., None], 0.0)
         whole = self.image_attention(vectors, mask)

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from vsetune.config.sources.trial_inputs import KEY
 from vsetune.errors import ConfigError
-from vsetune.networks import messages
 from vsetune.networks.parts.text_transformer import TextTransformer
 from vsetune.networks.tags.joint_encoder import EncoderShape, JointEncoder, TokenInputs
 from vsetune.networks.tags.spec import TagsSpec
@@ -36,14 +35,20 @@ class BertStart:
         config = cast(Any, read.body).config
         if config.model_type != "bert" or config.hidden_act != "gelu":
             found = f"{config.model_type} with {config.hidden_act}"
-            raise ConfigError(messages.OTHER_MODEL(key=KEY, model=model, got=found, need="a BERT with gelu"))
+            raise ConfigError(
+                "VSE-N011", "{key}: {model}: is a {got}; need {need}", key=KEY, model=model, got=found,
+                need="a BERT with gelu",
+            )
         shape = {
             "embedding_size": config.hidden_size, "layers": config.num_hidden_layers,
             "heads": config.num_attention_heads,
         }
         wrong = [f"{name}: {value}" for name, value in shape.items() if getattr(spec, name) != value]
         if wrong:
-            raise ConfigError(messages.OTHER_SHAPE(key=KEY, model=model, settings=", ".join(wrong)))
+            raise ConfigError(
+                "VSE-N012", "{key}: {model}: has another shape than network tags; set {settings}", key=KEY, model=model,
+                settings=", ".join(wrong),
+            )
         self.vocabulary_size, self.longest = int(config.vocab_size), int(config.max_position_embeddings)
         self.shape = EncoderShape(
             size=spec.embedding_size, layers=spec.layers, heads=spec.heads, inner=int(config.intermediate_size),

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vsetune.errors import DataError
-from vsetune.networks import messages
 from vsetune.networks.inputs import square_side
 
 _SPREAD, _AT_WIDTH = 0.02, 768
@@ -179,7 +178,10 @@ class TokenInputs(nn.Module):
         """(M, L, D). tokens: (M, L). DataError for captions longer than there are positions."""
         length, longest = tokens.shape[1], self.positions.num_embeddings
         if length > longest:
-            raise DataError(messages.LONG_CAPTION(where="network tags", most=longest, got=length))
+            raise DataError(
+                "VSE-N007", "{where} reads at most {most} ids, got a caption of {got}; cut the captions",
+                where="network tags", most=longest, got=length,
+            )
         return self._word(self.words(tokens) + self.positions.weight[:length])
 
     def of_ids(self, tokens: Tensor, places: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from vsetune.errors import DataError
-from vsetune.networks import messages
 from vsetune.networks.importing.imported import Recognised
 from vsetune.networks.importing.released_file import Released
 from vsetune.networks.tags.bert_start import LAYER
@@ -97,7 +96,11 @@ def _size(released: Released) -> dict[str, Any]:
     words = f"{_TEXT}.word_embeddings.weight"
     width = released.size(words, 1, 768)
     if width not in _SIZES:
-        raise DataError(messages.OTHER_WIDTH(path=released.path, name=words, got=width))
+        raise DataError(
+            "VSE-N047", "{path}: {name} is {got} wide, need 768 or 1024, UNITER base or large: a file shows neither "
+            "the attention heads nor the word pieces of other sizes; import one of these.", path=released.path,
+            name=words, got=width,
+        )
     return _SIZES[width]
 
 
@@ -110,9 +113,11 @@ def _word_heads(released: Released, replaced: str, corrected: str) -> dict[str, 
         predictions = f"{theirs}.predictions"
         decoder = released.tensors.get(f"{predictions}.decoder.weight")
         if decoder is not None and words is not None and not torch.equal(decoder, words):
-            raise DataError(messages.OWN_DECODER(
-                path=released.path, name=f"{predictions}.decoder.weight", words=f"{_TEXT}.word_embeddings.weight"
-            ))
+            raise DataError(
+                "VSE-N048", "{path}: {name} is not {words}, need a head of words that shares the word embeddings; no "
+                "network here has its own.", path=released.path, name=f"{predictions}.decoder.weight",
+                words=f"{_TEXT}.word_embeddings.weight",
+            )
         modules |= {
             f"{ours}.transform": f"{predictions}.transform.dense",
             f"{ours}.norm": f"{predictions}.transform.LayerNorm",

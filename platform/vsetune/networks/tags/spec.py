@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from vsetune.config.component_specs import NetworkSpec, PairCost
 from vsetune.config.sources.trial_inputs import NetworkReads, TextModel
 from vsetune.config.spec.base import Kind, Range, Score, tunable
-from vsetune.networks import messages
+from vsetune.errors import Problem
 
 _SIZES: dict[str, dict[str, int]] = {
     "tiny": {"embedding_size": 128, "layers": 2, "heads": 2},
@@ -151,6 +151,9 @@ class TagsSpec(NetworkSpec):
     def _heads_divide(self) -> TagsSpec:
         if self.embedding_size % self.heads:
             raise ValueError(
-                messages.INDIVISIBLE(name="embedding_size", size=self.embedding_size, count=self.heads, parts="heads")
+                Problem.of(
+                    "VSE-N024", "{name} {size} does not divide into {count} {parts}", name="embedding_size",
+                    size=self.embedding_size, count=self.heads, parts="heads",
+                )
             )
         return self

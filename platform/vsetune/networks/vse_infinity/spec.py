@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput, TextModel
 from vsetune.config.spec.base import Range, tunable
-from vsetune.networks import messages
+from vsetune.errors import Problem
 from vsetune.networks.parts.network_fields import BackboneSpec
 
 
@@ -70,5 +70,7 @@ class VseInfinitySpec(NetworkSpec):
     @model_validator(mode="after")
     def _pixels_are_a_grid(self) -> VseInfinitySpec:
         if self.image_input == "pixels" and self.image_mlp:
-            raise ValueError(messages.GRID_WITH_MLP())
+            raise ValueError(Problem.of(
+                "VSE-N022", "image_input pixels is grid mode, whose cells have no MLP; also set image_mlp: false"
+            ))
         return self

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vsetune.errors import ConfigError, DataError
-from vsetune.networks import messages
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import (
@@ -40,7 +39,10 @@ class Vsepp(Network):
     def __init__(self, spec: VseppSpec, *, regions: int, width: int, vocabulary_size: int) -> None:
         super().__init__(spec)
         if spec.image_input == "global" and regions > 1:
-            raise ConfigError(messages.SEVERAL_REGIONS(regions=regions))
+            raise ConfigError(
+                "VSE-N002", "network.image_input: global needs one vector per image, the data have {regions} regions; "
+                "use mean or flatten, or ingest global features.", regions=regions,
+            )
         self._spec = spec
         self._regions = regions
         self.backbone = Backbone(spec.backbone, gives="vector") if spec.image_input == "pixels" else None
@@ -85,7 +87,10 @@ class Vsepp(Network):
             return mean_of_items(features, region_mask(images.counts, features.shape[1]))
         fewest = int(images.counts_on_host.min())
         if features.shape[1] != self._regions or fewest != self._regions:
-            raise DataError(messages.FEWER_REGIONS(need=self._regions, got=fewest))
+            raise DataError(
+                "VSE-N003", "network.image_input: flatten needs {need} regions in every image, got one with {got}; use "
+                "mean, or ingest features with a fixed number of regions.", need=self._regions, got=fewest,
+            )
         return features.flatten(start_dim=1)
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput
 from vsetune.config.spec.base import Score
-from vsetune.networks import messages
+from vsetune.errors import Problem
 from vsetune.networks.parts.network_fields import BackboneSpec
 
 
@@ -57,5 +57,7 @@ class VseppSpec(NetworkSpec):
     @model_validator(mode="after")
     def _order_needs_absolute(self) -> VseppSpec:
         if self.similarity == "order" and not self.absolute:
-            raise ValueError(messages.ORDER_OF_SIGNED())
+            raise ValueError(Problem.of(
+                "VSE-N023", "similarity order compares embeddings without negative entries; also set absolute: true"
+            ))
         return self

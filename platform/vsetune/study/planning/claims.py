@@ -14,7 +14,6 @@ from vsetune.metrics.repeated_searches import FEWEST_REPEATS, Spread, detectable
 from vsetune.records.studies import Studies
 from vsetune.report.building import build
 from vsetune.report.comparing import means_of, units_of
-from vsetune.study import messages
 from vsetune.study.planning.planned_study import StudyPlan, searched_trials
 from vsetune.study.recorded_studies import study_of
 
@@ -100,7 +99,10 @@ def recorded_spread(study: str) -> tuple[Spread, Spread]:
             heights.append(height)
             paces.append(pace)
     if not heights:
-        raise UsageError(messages.NO_SPREAD(study=study))
+        raise UsageError(
+            "VSE-S085", "study {study}: no tuned loss has two searches with confirming seeds, so it shows no deviation "
+            "between searches; name a study with search.repeats of 2 or more", study=study,
+        )
     return _pooled(heights), _pooled(paces)
 
 

@@ -17,7 +17,6 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError
 from vsetune.report.search_budgets import SearchBudget
-from vsetune.study import messages
 from vsetune.study.cell_budget import CellBudget, at_once, epochs_of_cell
 from vsetune.study.node_types import (
     RAYS_SHARE,
@@ -324,7 +323,10 @@ def require_places(needs: Iterable[Needs], types: Sequence[NodeType], *, where: 
     for each in sorted(set(needs)):
         reason = refused(each, types, [])
         if reason is not None:
-            raise ConfigError(messages.NO_ROOM(where=f"{where}: resources", needs=reason, hint=advice))
+            raise ConfigError(
+                "VSE-S032", "{where}: one trial asks for {needs}; {hint}", where=f"{where}: resources", needs=reason,
+                hint=advice,
+            )
 
 
 def usd_per_hour(needs: Needs, types: Iterable[NodeType]) -> float | None:

@@ -12,7 +12,6 @@ from vsetune.config.sources.recipe import (
     ScenesSource,
     SourceSpec,
 )
-from vsetune.data import messages
 from vsetune.data.making.raw import RawDataset, RawSplit
 from vsetune.data.making.readers.caption_table import read_caption_table
 from vsetune.data.making.readers.feature_folder import read_feature_folder
@@ -59,9 +58,15 @@ def _read_by_plugin(source: SourceSpec) -> RawDataset:
     read = getattr(module, "read", None)
     place = f"layout {source.layout}: {getattr(module, '__file__', READER_FILE + '.py')}"
     if not callable(read):
-        raise ConfigError(messages.READER_WRONG(where=place, found="no function `read`"))
+        raise ConfigError(
+            "VSE-D047", "{where}: {found}, need a function `read(source)` that returns a RawDataset of splits",
+            where=place, found="no function `read`",
+        )
     with guarded(type(source)):
         raw = read(source)
     if not isinstance(raw, RawDataset) or not all(isinstance(each, RawSplit) for each in raw.splits.values()):
-        raise ConfigError(messages.READER_WRONG(where=place, found=f"read returned a {type(raw).__name__}"))
+        raise ConfigError(
+            "VSE-D047", "{where}: {found}, need a function `read(source)` that returns a RawDataset of splits",
+            where=place, found=f"read returned a {type(raw).__name__}",
+        )
     return raw

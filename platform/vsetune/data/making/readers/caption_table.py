@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from vsetune.config.sources.recipe import CaptionTableSource, expand_path
-from vsetune.data import messages
 from vsetune.data.making.raw import (
     FileImage,
     ImageBytes,
@@ -26,6 +25,7 @@ from vsetune.data.making.raw import (
     tar_images,
 )
 from vsetune.data.stored.plain_files import composed
+from vsetune.data.stored.storage import TABLE_LINE
 from vsetune.errors import DataError, one_line
 
 
@@ -76,7 +76,7 @@ def parse_captions(text: str, *, place: str, notes: list[str]) -> dict[str, list
             return _by_name((row[names[0]], row[captions[0]]) for _, row in itertools.islice(rows, 1, None))
     if "\t" in first:
         return _by_name(_tokens(text, place=place))
-    raise DataError(messages.TABLE_LINE(
+    raise DataError(TABLE_LINE(
         file=place, line=1, found=repr(first[:60]), need=f"the header image,caption or {_TOKENS}",
     ))
 
@@ -95,7 +95,7 @@ def _csv_rows(text: str, delimiter: str, *, columns: int | None, place: str) -> 
     try:
         for row in rows:
             if row and columns not in {None, len(row)}:
-                raise DataError(messages.TABLE_LINE(
+                raise DataError(TABLE_LINE(
                     file=place, line=rows.line_num, found=f"{len(row)} fields",
                     need=f"{columns} as in the header, a caption with {delimiter!r} in quotes",
                 ))
@@ -103,7 +103,7 @@ def _csv_rows(text: str, delimiter: str, *, columns: int | None, place: str) -> 
                 yield rows.line_num, row
             begins = rows.line_num + 1
     except csv.Error as error:
-        raise DataError(messages.TABLE_LINE(
+        raise DataError(TABLE_LINE(
             file=place, line=begins, found=f"no CSV ({one_line(error)})",
             need='captions with quotes or commas in quotes, quotes in them doubled ("")',
         )) from error
@@ -121,7 +121,7 @@ def _tokens(text: str, *, place: str) -> Iterator[tuple[str, str]]:
         caption, *more = fields[is_numbered:] or [""]
         if not fields or is_numbered != has_number or any(each.strip() for each in more):
             found = f"{1 + len(fields)} fields" if fields else "no tab"
-            raise DataError(messages.TABLE_LINE(file=place, line=number, found=found, need=f"{_TOKENS}, all alike"))
+            raise DataError(TABLE_LINE(file=place, line=number, found=found, need=f"{_TOKENS}, all alike"))
         yield _NUMBER.sub("", name.strip()) or name, _unquoted(caption)
 
 
@@ -141,7 +141,10 @@ def find_images(places: list[str]) -> dict[str, list[ImageBytes]]:
         paths = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
         existing = [Path(path) for path in paths if Path(path).exists()]
         if not existing:
-            raise DataError(messages.NOTHING_AT(key=key, path=pattern))
+            raise DataError(
+                "VSE-D049", "{key}: {path}: nothing there, need a folder or tar files; check the path.", key=key,
+                path=pattern,
+            )
         for path in existing:
             for name, image in _images_of(path):
                 found.setdefault(composed(name), []).append(image)
@@ -159,14 +162,18 @@ def _the_one(images: list[ImageBytes], name: str) -> ImageBytes:
     *others, image = images
     for other in others:
         if other.size != image.size or other.read() != image.read():
-            raise DataError(messages.IMAGE_AMBIGUOUS(image=name, one=other.place, other=image.place))
+            raise DataError(
+                "VSE-D056", "source.images: {image} is the name of two images, {one} and {other}; rename one there, in "
+                "the captions and in its list, or name other folders.", image=name, one=other.place, other=image.place,
+            )
     return image
 
 
 def _refuse_missing(names: list[str], places: Mapping[str, list[ImageBytes]], *, key: str) -> None:
     missing = [name for name in names if name not in places]
     if missing:
-        raise DataError(messages.IMAGES_MISSING(
-            where=key, missing=len(missing), listed=len(names), first=missing[0],
+        raise DataError(
+            "VSE-D057", "{where}: {missing} of {listed} images have no {need}, the first is {first}; complete the "
+            "source.", where=key, missing=len(missing), listed=len(names), first=missing[0],
             need="file of that name, without folders",
-        ))
+        )

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from vsetune.config.sources.recipe import FeatureFolderSource
-from vsetune.data import messages
 from vsetune.data.making.raw import (
     FeatureArrays,
     FileStamp,
@@ -24,6 +23,7 @@ from vsetune.data.making.raw import (
     require_text,
 )
 from vsetune.data.stored.plain_files import Flaw, caption_line, mapped_array
+from vsetune.data.stored.storage import MISFIT, NAME_TWICE, NOT_IN_IT, TABLE_LINE
 from vsetune.errors import DataError
 
 _MOST_REPEATS = 1000
@@ -34,7 +34,7 @@ def read_feature_folder(source: FeatureFolderSource) -> RawDataset:
     folder = require_folder(source.folder, key="source.folder")
     names = sorted(name.removesuffix("_ims.npy") for name in os.listdir(folder) if name.endswith("_ims.npy"))
     if not names:
-        raise DataError(messages.NOT_IN_IT(where=f"source.folder: {folder}", need="*_ims.npy"))
+        raise DataError(NOT_IN_IT(where=f"source.folder: {folder}", need="*_ims.npy"))
     notes: list[str] = []
     splits = {name: _read_split(folder, name, source, notes) for name in names}
     without = [name for name, split in splits.items() if split.arrays is not None and split.arrays.boxes is None]
@@ -65,7 +65,7 @@ def _read_split(folder: Path, name: str, source: FeatureFolderSource, notes: lis
 def _load(path: Path) -> np.ndarray:
     array = _mapped(path)
     if array.ndim not in {2, 3} or array.dtype.kind != "f" or array.size == 0:
-        raise DataError(messages.MISFIT(
+        raise DataError(MISFIT(
             where=path, found=f"{array.dtype} {array.shape}", need="floats (rows, width) or (rows, regions, width)",
             fix="save them so, with array.astype('float32').",
         ))
@@ -77,14 +77,16 @@ def _mapped(path: Path) -> np.ndarray:
         return mapped_array(path)
     except (Flaw, FileNotFoundError) as error:
         reason = error if isinstance(error, Flaw) else "no such file"
-        raise DataError(messages.NO_ARRAY(where=path, reason=reason, fix="fetch it again.")) from error
+        raise DataError(
+            "VSE-D011", "{where}: no plain array ({reason}); {fix}", where=path, reason=reason, fix="fetch it again."
+        ) from error
 
 
 def _captions(path: Path) -> list[str]:
     text = require_text(path, key="source.folder")
     captions = [caption_line(line) for line in text.removesuffix("\n").split("\n")]
     if not all(captions):
-        raise DataError(messages.TABLE_LINE(
+        raise DataError(TABLE_LINE(
             file=path, line=captions.index("") + 1, found="an empty line", need="one caption a line",
         ))
     return captions
@@ -100,7 +102,7 @@ def _layout(features: np.ndarray, captions: list[str], path: Path, wanted: int |
     elif lines % rows == 0 and wanted in {None, lines // rows}:
         return lines // rows, 1
     expected = f"captions_per_image {wanted}" if wanted else "a whole number of captions per row"
-    raise DataError(messages.MISFIT(
+    raise DataError(MISFIT(
         where=path, found=f"{rows} rows of features and {lines} captions", need=expected,
         fix="give one row per image, or each row repeated for every caption of its image.",
     ))
@@ -115,7 +117,7 @@ def _repeats(features: np.ndarray, path: Path) -> int:
             return each
     pairs = (features[row : row + 2] for row in np.unique(np.linspace(0, rows - 2, 20).astype(int)) if rows > 1)
     if times > 1 or any((first == second).all() for first, second in pairs):
-        raise DataError(messages.MISFIT(
+        raise DataError(MISFIT(
             where=path, found=f"{rows} rows of features for as many captions, some the same as the row before",
             need="each row equally often", fix="set source.captions_per_image: 1 if every row is an image of its own, "
             "or give one row per image with the same number of captions for each.",
@@ -141,13 +143,13 @@ def _boxes(path: Path, features: np.ndarray) -> np.ndarray | None:
     boxes = _mapped(path)
     expected = (*features.shape[:2], 4)
     if boxes.shape != expected or boxes.dtype.kind != "f":
-        raise DataError(messages.MISFIT(
+        raise DataError(MISFIT(
             where=path, found=f"{boxes.dtype} {boxes.shape}", need=f"floats {expected}",
             fix="fetch boxes and features again.",
         ))
     low, high = float(boxes.min()), float(boxes.max())
     if not (low >= 0 and high <= 1):
-        raise DataError(messages.MISFIT(
+        raise DataError(MISFIT(
             where=path, found=f"boxes from {low:g} to {high:g}", need="shares of the image from 0 to 1",
             fix="divide x by its width and y by its height.",
         ))
@@ -155,7 +157,11 @@ def _boxes(path: Path, features: np.ndarray) -> np.ndarray | None:
     if len(upside_down):
         at = tuple(upside_down[0])
         x1, y1, x2, y2 = map(float, boxes[at])
-        raise DataError(messages.BOX_UPSIDE_DOWN(file=path, row=at[0], region=at[1], x2=x2, y2=y2, x1=x1, y1=y1))
+        raise DataError(
+            "VSE-D060", "{file}: row {row}, region {region} ends at ({x2:g}, {y2:g}) and begins at ({x1:g}, {y1:g}), "
+            "need x1, y1, x2, y2; add x1 and y1 to a width and a height.", file=path, row=at[0], region=at[1], x2=x2,
+            y2=y2, x1=x1, y1=y1,
+        )
     return boxes
 
 
@@ -168,10 +174,10 @@ def _ids(folder: Path, name: str, *, images: int, stride: int) -> list[str]:
     if len(ids) == images * stride:
         ids = ids[::stride]
     if len(ids) != images:
-        raise DataError(messages.MISFIT(
+        raise DataError(MISFIT(
             where=path, found=f"{len(ids)} ids", need=f"one for each of {images} images", fix="write one a line.",
         ))
     if len(set(ids)) < len(ids):
         twice = Counter(ids).most_common(1)[0][0]
-        raise DataError(messages.NAME_TWICE(where=path, name=twice))
+        raise DataError(NAME_TWICE(where=path, name=twice))
     return ids

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from vsetune.config.sources.recipe import IaprSource, SplitShares, expand_path
-from vsetune.data import messages
 from vsetune.data.making.raw import (
     FileImage,
     RawDataset,
@@ -25,6 +24,7 @@ from vsetune.data.making.raw import (
 )
 from vsetune.data.stored import storage
 from vsetune.data.stored.plain_files import composed
+from vsetune.data.stored.storage import NAME_TWICE, NOT_IN_IT
 from vsetune.errors import DataError, one_line
 
 _TAG = r"<{0}>(.*?)</{0}>"
@@ -45,18 +45,21 @@ def read_iapr(source: IaprSource) -> RawDataset:
             continue
         place, description = parse_annotation(path)
         if not storage.is_inside(place):
-            raise DataError(messages.LEADS_OUT(file=f"{path}: IMAGE: {one_line(place)}"))
+            raise DataError(
+                "VSE-D008", "{file} leads out of its folder, need the name of a file in it",
+                file=f"{path}: IMAGE: {one_line(place)}",
+            )
         below = PurePosixPath(composed(place).removeprefix("images/"))
         if not below.name:
-            raise DataError(messages.NOT_IN_IT(where=path, need="<IMAGE>images/00/25.jpg</IMAGE>"))
+            raise DataError(NOT_IN_IT(where=path, need="<IMAGE>images/00/25.jpg</IMAGE>"))
         id_ = str(below.with_suffix(""))
         if id_ in captions:
-            raise DataError(messages.NAME_TWICE(where=path, name=f"IMAGE {one_line(place)}"))
+            raise DataError(NAME_TWICE(where=path, name=f"IMAGE {one_line(place)}"))
         captions[id_] = [description] if description else []
         inside = file_named(images, place)
         files[id_] = inside if inside.is_file() else file_named(images, place.removeprefix("images/"))
     if not captions:
-        raise DataError(messages.NOT_IN_IT(where=f"source.annotations: {annotations}", need=".eng files"))
+        raise DataError(NOT_IN_IT(where=f"source.annotations: {annotations}", need=".eng files"))
     notes: list[str] = []
     splits: dict[str, RawSplit] = {}
     for split, ids in _split_ids(source, captions, notes).items():
@@ -72,7 +75,7 @@ def parse_annotation(path: Path) -> tuple[str, str]:
     text = _readable(require_text(path, key="source.annotations", encoding="latin-1"))
     image = _tag(text, "IMAGE")
     if not image:
-        raise DataError(messages.NOT_IN_IT(where=path, need="<IMAGE>images/00/25.jpg</IMAGE>"))
+        raise DataError(NOT_IN_IT(where=path, need="<IMAGE>images/00/25.jpg</IMAGE>"))
     return image, _tag(text, "DESCRIPTION")
 
 
@@ -105,7 +108,7 @@ def _split_ids(source: IaprSource, captions: Mapping[str, list[str]], notes: lis
         ids = [name.removeprefix("images/").removesuffix(".jpg") for name in names]
         twice = next((id_ for id_, count in Counter(ids).items() if count > 1), None)
         if twice is not None:
-            raise DataError(messages.NAME_TWICE(where=f"{key}: {list_path}", name=twice))
+            raise DataError(NAME_TWICE(where=f"{key}: {list_path}", name=twice))
         splits[split] = ids
     listed = {id_ for ids in splits.values() for id_ in ids}
     outside = [id_ for id_ in captions if id_ not in listed]
@@ -127,11 +130,14 @@ def draw_splits(ids: list[str], shares: SplitShares) -> dict[str, list[str]]:
 def _refuse_missing(ids: list[str], files: Mapping[str, Path], *, split: str) -> None:
     unknown = [id_ for id_ in ids if id_ not in files]
     if unknown:
-        raise DataError(messages.IMAGES_MISSING(
-            where=f"split {split}", missing=len(unknown), listed=len(ids), first=unknown[0], need="annotation",
-        ))
+        raise DataError(
+            "VSE-D057", "{where}: {missing} of {listed} images have no {need}, the first is {first}; complete the "
+            "source.", where=f"split {split}", missing=len(unknown), listed=len(ids), first=unknown[0],
+            need="annotation",
+        )
     missing = [files[id_] for id_ in ids if not files[id_].is_file()]
     if missing:
-        raise DataError(messages.IMAGES_MISSING(
-            where=f"split {split}", missing=len(missing), listed=len(ids), first=missing[0], need="file",
-        ))
+        raise DataError(
+            "VSE-D057", "{where}: {missing} of {listed} images have no {need}, the first is {first}; complete the "
+            "source.", where=f"split {split}", missing=len(missing), listed=len(ids), first=missing[0], need="file",
+        )

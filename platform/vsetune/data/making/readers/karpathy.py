@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from vsetune.config.sources.recipe import KarpathySource, expand_path
-from vsetune.data import messages
 from vsetune.data.making.raw import (
     FileImage,
     RawDataset,
@@ -19,7 +18,10 @@ from vsetune.data.making.raw import (
 )
 from vsetune.data.stored import storage
 from vsetune.data.stored.plain_files import is_text, parse_json
-from vsetune.errors import DataError, one_line
+from vsetune.data.stored.storage import NAME_TWICE, NOT_IN_IT
+from vsetune.errors import DataError, Message, one_line
+
+_ENTRY_VALUE = Message("VSE-D059", "{where}: {key} is {found}, need {need}; fix the file.")
 
 
 def read_karpathy(source: KarpathySource) -> RawDataset:
@@ -39,7 +41,7 @@ def read_karpathy(source: KarpathySource) -> RawDataset:
                 continue
             split = "train"
         if name in captions:
-            raise DataError(messages.NAME_TWICE(where=f"{path}: images.{number}", name=name))
+            raise DataError(NAME_TWICE(where=f"{path}: images.{number}", name=name))
         names.setdefault(split, []).append(name)
         captions[name] = texts
         files[name] = _file(folder, entry, name, where=f"{path}: images.{number}")
@@ -57,42 +59,42 @@ def _entries(path: Path) -> list[Any]:
     plain = parse_json(text, where=f"source.captions: {path}", fix="fetch the file again.")
     entries = plain.get("images") if isinstance(plain, dict) else None
     if not isinstance(entries, list) or not entries:
-        raise DataError(messages.NOT_IN_IT(where=f"source.captions: {path}", need="list `images`"))
+        raise DataError(NOT_IN_IT(where=f"source.captions: {path}", need="list `images`"))
     return entries
 
 
 def _fields(entry: Any, *, where: str) -> tuple[str, str, list[str]]:
     """(split, file name, captions). A missing `sentences` list is an image without captions."""
     if not isinstance(entry, dict):
-        raise DataError(messages.ENTRY_VALUE(where=where, key="entry", found=_shown(entry), need="an object"))
+        raise DataError(_ENTRY_VALUE(where=where, key="entry", found=_shown(entry), need="an object"))
     split, name = _text(entry, "split", where=where), _text(entry, "filename", where=where)
     sentences = entry.get("sentences", [])
     if not isinstance(sentences, list):
-        raise DataError(messages.ENTRY_VALUE(where=where, found=_shown(sentences), key="sentences", need="a list"))
+        raise DataError(_ENTRY_VALUE(where=where, found=_shown(sentences), key="sentences", need="a list"))
     return split, name, [_caption(each, where=where, number=number) for number, each in enumerate(sentences)]
 
 
 def _caption(sentence: Any, *, where: str, number: int) -> str:
     if not isinstance(sentence, dict):
-        raise DataError(messages.ENTRY_VALUE(
+        raise DataError(_ENTRY_VALUE(
             where=where, key=f"sentences.{number}", found=_shown(sentence), need="an object with raw",
         ))
     if "raw" not in sentence:
-        raise DataError(messages.ENTRY_VALUE(
+        raise DataError(_ENTRY_VALUE(
             where=f"{where}: sentences.{number}", key="raw", found="missing", need="an object with raw",
         ))
     if not is_text(sentence["raw"]):
-        raise DataError(messages.ENTRY_VALUE(where=where, found=_shown(sentence["raw"]), key="raw", need="text"))
+        raise DataError(_ENTRY_VALUE(where=where, found=_shown(sentence["raw"]), key="raw", need="text"))
     return str(sentence["raw"])
 
 
 def _text(entry: dict[str, Any], key: str, *, where: str) -> str:
     if key not in entry:
-        raise DataError(messages.ENTRY_VALUE(
+        raise DataError(_ENTRY_VALUE(
             where=where, key=key, found="missing", need="split, filename and sentences with raw",
         ))
     if not is_text(entry[key]) or not entry[key]:
-        raise DataError(messages.ENTRY_VALUE(where=where, key=key, found=_shown(entry[key]), need="text"))
+        raise DataError(_ENTRY_VALUE(where=where, key=key, found=_shown(entry[key]), need="text"))
     return str(entry[key])
 
 
@@ -104,7 +106,10 @@ def _file(folder: Path, entry: dict[str, Any], name: str, *, where: str) -> Path
     below = _text(entry, "filepath", where=where) if entry.get("filepath") else ""
     plain, whole = name.replace("\\", "/"), f"{below or '.'}/{name}".replace("\\", "/")
     if not storage.is_inside(plain) or not storage.is_inside(whole):
-        raise DataError(messages.LEADS_OUT(file=f"{where}: {one_line(whole)}"))
+        raise DataError(
+            "VSE-D008", "{file} leads out of its folder, need the name of a file in it",
+            file=f"{where}: {one_line(whole)}",
+        )
     inside = file_named(folder, whole)
     return inside if inside.is_file() else file_named(folder, plain)
 
@@ -112,7 +117,8 @@ def _file(folder: Path, entry: dict[str, Any], name: str, *, where: str) -> Path
 def _refuse_missing(files: dict[str, Path], table: Path) -> None:
     missing = [path for path in files.values() if not path.is_file()]
     if missing:
-        raise DataError(messages.IMAGES_MISSING(
-            where=f"source.images: {table.name}", missing=len(missing), listed=len(files), first=missing[0],
+        raise DataError(
+            "VSE-D057", "{where}: {missing} of {listed} images have no {need}, the first is {first}; complete the "
+            "source.", where=f"source.images: {table.name}", missing=len(missing), listed=len(files), first=missing[0],
             need="file",
-        ))
+        )
