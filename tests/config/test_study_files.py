@@ -115,6 +115,16 @@ def test_an_unknown_key_comes_with_advice(changes: dict[str, Any], hint: str) ->
     assert (line.code, line.fields["hint"]) == ("VSE-C001", hint)
 
 
+@pytest.mark.parametrize(("key", "typo"), [("losses", "lossses"), ("networks", "network_s")])
+def test_a_misspelled_key_is_one_mistake(tmp_path: Path, key: str, typo: str) -> None:
+    path = tmp_path / "f.yaml"
+    shipped = (STUDIES[0].parent / "quickstart.yaml").read_text(encoding="utf-8")
+    path.write_text(shipped.replace(f"\n{key}:", f"\n{typo}:"), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_study(path)
+    assert [(each.code, each.fields["key"]) for each in caught.value.problems] == [("VSE-C001", typo)]
+
+
 @pytest.mark.parametrize(("changes", "expected"), [
     ({"baseline": "lsh"}, "VSE-C044"), ({"losses": [{"name": "lseh"}]}, "VSE-C044"),
     ({"losses": [{"name": "lmh"}, {"name": "lmh"}]}, "VSE-C008"), ({"seeds": [1, 1]}, "VSE-C008"),

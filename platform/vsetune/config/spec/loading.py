@@ -67,10 +67,21 @@ def describe_problems(error: ValidationError, *, where: str, places: Places | No
             of_key += problems_in(item["ctx"]["error"])
         else:  # of a union, every branch adds its need
             needs.setdefault((location, _short(item["input"])), {})[_need(item)] = None
+    for location in [place for place in found if _is_renamed(place, found)]:
+        del found[location]
     for (location, got), of_value in needs.items():
         found[location].append(Problem.of("VSE-C003", "got {got}, need {need}", got=got, need=_either([*of_value])))
     lines = [_placed(each, where, _key_path(location)) for location, of_key in found.items() for each in of_key]
     return list(dict.fromkeys(lines))
+
+
+def _is_renamed(location: tuple[int | str, ...], found: Mapping[tuple[int | str, ...], list[Problem]]) -> bool:
+    """Whether the key is missing because an unknown one beside it is a misspelling of it: one mistake, told once."""
+    hint = f"did you mean {location[-1]}?" if location else None
+    beside = [each for place, of_key in found.items() if place[:-1] == location[:-1] for each in of_key]
+    return [each.code for each in found[location]] == ["VSE-C002"] and any(
+        each.code == "VSE-C001" and each.fields.get("hint") == hint for each in beside
+    )
 
 
 def problems_in(error: Exception) -> list[Problem]:
