@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import subprocess
 
 import headless_browser
 import pytest
@@ -97,7 +98,8 @@ def test_points_of_equal_losses_are_both_seen(browser, attempt, tmp_path):
     assert abs(one[1] - two[1]) < 1
 
 
-def test_paper_has_the_charts_that_nobody_scrolled_to(browser, attempt, tmp_path):
+@pytest.mark.parametrize("drawn", [DRAWN, "true"], ids=["once drawn", "at once"])
+def test_paper_has_the_charts_that_nobody_scrolled_to(browser, attempt, tmp_path, drawn):
     runs = [attempt(loss, [40, 60, 50 + seed], seed=seed, gap=1.0, network=network) for loss in ("lmh", "mine")
             for network in ("vsepp", "scan", "pvse") for seed in range(3)]
     file = tmp_path / "board.html"
@@ -105,9 +107,20 @@ def test_paper_has_the_charts_that_nobody_scrolled_to(browser, attempt, tmp_path
     sizes = []
     for height in (500, 14000):
         tab = browser.tab(height=height)
-        tab.open(file.as_uri())
-        tab.wait(DRAWN)
+        tab.open(file.as_uri(), until=drawn)
         paper = tab.do("Page.printToPDF", printBackground=True)["data"]
         sizes.append(len(base64.b64decode(paper)))
         assert tab.problems == []
     assert sizes[0] == pytest.approx(sizes[1], rel=0.02)
+
+
+def test_a_browser_that_looks_once_sees_the_charts(attempt, tmp_path):
+    file = tmp_path / "board.html"
+    runs = [attempt(loss, [40, 60, 50], gap=1.0) for loss in ("lmh", "mine")]
+    file.write_text(to_html(build(runs, baseline="lmh")), encoding="utf-8")
+    command = [headless_browser.PROGRAM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1280,4000"]
+    command += ["--dump-dom", file.as_uri()]
+    loaded = subprocess.run(command, check=True, capture_output=True, timeout=120).stdout
+    figures = loaded.partition(b"<script")[0].count(b"<figure")
+    assert figures > 1
+    assert loaded.count(b'class="marks"') == figures

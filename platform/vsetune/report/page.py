@@ -74,7 +74,7 @@ def to_html(
         "page.html.j2", title=wording.page_title(found.boards), is_several=found.is_several,
         parts=_parts(found, columns), baselines=list(dict.fromkeys(board.baseline for board in found.boards)),
         has_runs=runs is not None, has_curves=any(row.seeds for board in found.boards for row in board.rows),
-        data=_in_script(page_data(found, columns, runs)), live=live, library=vega.packed_library(),
+        data=_in_script(page_data(found, columns, runs)), live=live, library=vega.chart_library(),
     )
 
 

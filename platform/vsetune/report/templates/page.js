@@ -119,4 +119,5 @@ window.addEventListener("hashchange", () => {
 });
 live.start();
 window.addEventListener("beforeprint", () => sections.made.forEach((figure) => figure.isConnected && sections.draw(figure)));
-requestAnimationFrame(() => setTimeout(() => { sections.start(); document.documentElement.dataset.ready = "yes"; }));
+sections.start();
+document.documentElement.dataset.ready = "yes";

@@ -1,19 +1,5 @@
-// Draws charts with Vega-Lite, which is unpacked when the first of them comes into view.
+// Draws charts with Vega-Lite.
 const drawing = {
-  library: null,
-
-  load() {
-    this.library ??= (async () => {
-      const packed = Uint8Array.from(atob(document.getElementById("chart-library").textContent), (c) => c.charCodeAt(0));
-      const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-      const script = document.createElement("script");
-      script.textContent = `(() => {${await new Response(unpacked).text()}})();`;
-      document.head.append(script);
-      return window.vegaEmbed;
-    })();
-    return this.library;
-  },
-
   isDark() {
     const chosen = document.documentElement.dataset.theme;
     return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -56,14 +42,13 @@ const drawing = {
 
   /** Replaces the content of an element by the chart; the element keeps its height meanwhile. */
   async draw(place, spec) {
-    const embed = await this.load();
     const made = element("div", { class: "drawn", "aria-hidden": "true" });
     place.style.minHeight = `${place.clientHeight}px`;
     place.replaceChildren(made);
     const options = {
       mode: "vega-lite", logLevel: 1, ast: true, actions: false, renderer: "svg", tooltip: { theme: "custom" }, config: this.config(place.clientWidth),
     };
-    await embed(made, {
+    await vegaEmbed(made, {
       width: "container", autosize: { type: "fit-x", contains: "padding", resize: true }, ...spec,
     }, options);
     place.style.minHeight = "";
