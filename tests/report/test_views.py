@@ -12,7 +12,7 @@ from board_attempts import NEW
 from rich.console import Console
 
 from vsetune.metrics.efficiency import SeedDifference
-from vsetune.report import wording
+from vsetune.report import vega, wording
 from vsetune.report.building import build
 from vsetune.report.charts import band, curve_charts, height_chart, loss_colours
 from vsetune.report.export import curves_to_csv, to_csv, to_json, to_latex, to_markdown
@@ -100,10 +100,17 @@ def rows_of(page):
     return [attributes for tag, attributes in Page(page).tags if tag == "tr" and "class" in attributes]
 
 
+def without_chart_library(page: str) -> str:
+    """The page without the one script that is not ours. It names addresses; the policy of the page forbids to load them."""
+    ours = page.replace(vega.chart_library(), "")
+    assert len(page) - len(ours) == len(vega.chart_library()), "the library, once"
+    return ours
+
+
 def test_the_page_loads_nothing_and_everything_plotted_has_a_rule_in_its_style(board):
-    page = to_html(board)
+    page = without_chart_library(to_html(board))
     assert "default-src 'none'" in page
-    assert not re.search(r"https?://|@import|url\(", page)
+    assert re.findall(r"https?://|@import|url\(", page) == []
     for tag, attributes in Page(page).tags:
         assert tag not in {"img", "link", "iframe", "object"}, tag
         assert not {"src", "xlink:href"} & attributes.keys(), (tag, attributes)
@@ -112,8 +119,8 @@ def test_the_page_loads_nothing_and_everything_plotted_has_a_rule_in_its_style(b
 
 
 def test_the_page_escapes_what_people_wrote(hostile):
-    page = to_html(hostile)
-    assert "<img" not in page
+    page = without_chart_library(to_html(hostile))
+    assert page.count("<img") == 0
     assert page.count("</script>") == 3
     tags = Page(page).tags
     assert not [attributes for _, attributes in tags if any(name.startswith("on") for name in attributes)]
