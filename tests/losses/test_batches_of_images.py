@@ -55,13 +55,6 @@ def test_batches_of_images_equal_plain_loops(spec, seed, make_images) -> None:
     close(gradient(value, similarity).sum(), 0.0, 1e-12)
 
 
-@pytest.mark.parametrize("spec", IMAGE_SPECS, ids=repr)
-def test_one_caption_per_image_is_a_batch_of_pairs(spec, random_pairs, make_pairs, make_images) -> None:
-    similarity, _, _ = random_pairs(3, 8)
-    as_images = build_loss(spec)(make_images(similarity, torch.arange(8))).value
-    assert torch.equal(as_images, build_loss(spec)(make_pairs(similarity)).value)
-
-
 def test_an_image_query_is_active_if_it_is_for_one_of_its_captions(several, several_owner, make_images) -> None:
     output = build_loss(LmhSpec(margin=0.09))(make_images(several, several_owner))
     assert output.selection.active_images.tolist() == [True, True, False]

@@ -11,8 +11,7 @@ from loss_values import close, square
 from refusals import refused
 from sklearn.exceptions import ConvergenceWarning
 
-from vsetune.losses.parts.products import clamped_squared_distances
-from vsetune.losses.semantic_center.centers import cluster_centers, repulsion
+from vsetune.losses.semantic_center.centers import cluster_centers
 
 X = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([[0.8, 0.6], [0.0, 1.0], [-0.6, 0.8]], dtype=torch.float64)
@@ -105,20 +104,6 @@ def test_repulsion_acts_in_every_step_and_is_worked_out_anew_in_some(
     assert values == pytest.approx([100 - gap**2 for gap in seen], abs=1e-9)
 
 
-@pytest.mark.parametrize("every", [1, 3])
-def test_repulsion_drives_crowded_centres_apart(every, make_center_loss, random_embedded_pairs, center_step) -> None:
-    loss = make_center_loss(centers="quantised", quantised_centers=4, delta=0.5, repulsion_every=every, **CENTER_ONLY)
-    loss.centers.table.data.mul_(0.01)
-    crowd = loss(random_embedded_pairs(11)).parts["repulsion"].item()
-    assert crowd == pytest.approx(6.0, abs=0.01)
-    left = []
-    for _ in range(50):
-        center_step(loss, random_embedded_pairs(11))
-        left.append(repulsion(loss.centers.table, delta=0.5).item())
-    assert sum(left[30:]) / 20 < 0.35 * crowd
-    assert clamped_squared_distances(loss.centers.table, loss.centers.table).max() < 10
-
-
 @pytest.mark.parametrize("centers", ["concepts", "quantised"])
 @pytest.mark.parametrize("start", ["first_seen", "normal"])
 def test_centres_stay_on_the_sphere_on_request(
@@ -177,14 +162,6 @@ def test_quantised_centres_start_from_the_seen_concepts(make_center_loss, traine
     for name in ("image_classifier", "caption_classifier"):
         assert torch.equal(getattr(second, name).weight, getattr(first, name).weight)
         assert not getattr(second, name).weight.requires_grad
-
-
-def test_as_many_quantised_centres_as_concepts_are_the_concepts(make_center_loss, trained_concepts) -> None:
-    first = trained_concepts()
-    second = make_center_loss(concepts=8, centers="quantised", quantised_centers=8)
-    second.continue_from(first)
-    distances = clamped_squared_distances(second.centers.table, first.centers.table)
-    assert distances.amin(dim=0).max() < 1e-6
 
 
 def test_a_random_start_ignores_the_concepts(make_center_loss, trained_concepts) -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from loss_values import close, gradient, square
-from torch import Tensor, nn
+from torch import nn
 
 from vsetune.losses.parts.products import clamped_squared_distances
 from vsetune.losses.semantic_center.centers import (
@@ -56,21 +56,6 @@ def test_worked_example_of_quantised_centres(delta, image, caption, repelling, t
     ]
     close(torch.stack(parts), [image, caption, repelling])
     assert sum(parts).item() == pytest.approx(total, abs=1e-6)
-
-
-def test_terms_agree_with_finite_differences() -> None:
-    generator = torch.Generator().manual_seed(1)
-    items, centers, logits = (
-        torch.randn(*shape, generator=generator, dtype=torch.float64, requires_grad=True)
-        for shape in [(5, 3), (4, 3), (5, 4)]
-    )
-
-    def soft(items: Tensor, centers: Tensor, logits: Tensor) -> Tensor:
-        return soft_hinges(items, centers, logits.softmax(dim=1), delta=1.5).values
-
-    assert torch.autograd.gradcheck(soft, (items, centers, logits))
-    assert torch.autograd.gradcheck(lambda c: repulsion(c, delta=4.0), (centers,))
-    assert torch.autograd.gradcheck(lambda i, c: concept_hinges(i, c, delta=1.5), (items[:4].detach(), centers))
 
 
 def test_the_entropy_of_the_mean_assignment_tells_balance_from_collapse() -> None:

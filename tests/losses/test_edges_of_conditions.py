@@ -30,13 +30,6 @@ def test_released_uniformity_takes_128_samples_as_they_are(random_embedded_pairs
     assert build_loss(spec)(inputs).parts["uniformity"].item() == pytest.approx(uniformity(both).item(), abs=1e-12)
 
 
-@pytest.mark.parametrize("train_classifiers", [True, False])
-def test_centres_alone_are_one_group_of_parameters(train_classifiers, make_center_loss) -> None:
-    groups = make_center_loss(train_classifiers=train_classifiers).parameter_groups()
-    assert len(groups) == 1 + train_classifiers
-    assert all(group.parameters for group in groups)
-
-
 @pytest.mark.parametrize("one_by_one", [0, 128])
 def test_the_first_negative_left_out_does_not_count_however_close_it_is(one_by_one, monkeypatch) -> None:
     """Two of four negatives are used; the third is the next smaller float."""

@@ -6,9 +6,7 @@ import math
 
 import pytest
 import torch
-from loss_values import gradient
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from vsetune.losses.info_nce.loss import info_nce, smoothed_terms, softmax_terms
 from vsetune.losses.info_nce.spec import InfoNceSpec
@@ -56,16 +54,6 @@ def test_worked_value_at_temperature_one(e) -> None:
     assert info_nce(e, EYE, ~EYE, sum_inside=False, label_smoothing=0).item() == pytest.approx(0.969955, abs=1e-6)
 
 
-def test_worked_gradient_of_e_is_softmax_minus_identity(e, make_pairs) -> None:
-    result = gradient(build_loss(InfoNceSpec(softmax_temperature=0.1))(make_pairs(e)).value, e)
-    expected = [[-0.560475, 1.290173, 0.011540], [0.182504, -2.737872, 1.580356], [0.038894, 0.637641, -0.442760]]
-    torch.testing.assert_close(result, torch.tensor(expected, dtype=torch.float64), atol=1e-6, rtol=0)
-    logits = e.detach() / 0.1
-    formula = (logits.softmax(1) + logits.softmax(0) - 2 * torch.eye(3)) / (2 * 3 * 0.1)
-    torch.testing.assert_close(result, formula)
-    assert result.sum().item() == pytest.approx(0, abs=1e-12)
-
-
 def test_several_positives_outside_and_inside_the_logarithm(several, several_owner, make_images) -> None:
     logits, matches = several / 0.1, SEVERAL_POSITIVES
     assert direction(logits, matches, ~matches) == pytest.approx(1.131281, abs=1e-6)
@@ -80,38 +68,37 @@ def test_several_positives_outside_and_inside_the_logarithm(several, several_own
 
 @pytest.mark.parametrize("variant", ["decided", "diagonal"])
 @pytest.mark.parametrize("positives", ["outside", "inside"])
-@pytest.mark.parametrize("seed", range(3))
-def test_pairs_equal_plain_loops_on_duplicate_images(variant, positives, seed, random_pairs, make_pairs) -> None:
-    similarity, ids, _ = random_pairs(seed, 9)
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_pairs_equal_plain_loops_on_duplicate_images(
+    variant, positives, label_smoothing, random_pairs, make_pairs
+) -> None:
+    similarity, ids, _ = random_pairs(1, 9)
     eye = torch.eye(9, dtype=torch.bool)
     negatives = ~eye if variant == "diagonal" else ids[:, None] != ids[None, :]
     expected = 0.0
     for s, p, n in ((similarity, eye, negatives), (similarity.T, eye, negatives.T)):
-        expected += plain_direction(s.tolist(), p.tolist(), n.tolist(), 0.2, positives == "inside") / 2
-    spec = InfoNceSpec(softmax_temperature=0.2, variant=variant, positives=positives)
+        rows = s.tolist(), p.tolist(), n.tolist()
+        expected += plain_direction(*rows, 0.2, positives == "inside", label_smoothing) / 2
+    spec = InfoNceSpec(
+        softmax_temperature=0.2, variant=variant, positives=positives, label_smoothing=label_smoothing
+    )
     assert build_loss(spec)(make_pairs(similarity, ids)).value.item() == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize("seed", range(4))
-def test_any_positives_negatives_and_ignored_pairs_equal_plain_loops(inside, seed) -> None:
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("seed", range(2))
+def test_any_positives_negatives_and_ignored_pairs_equal_plain_loops(inside, smoothing, seed) -> None:
     generator = torch.Generator().manual_seed(seed)
     similarity = torch.rand(6, 9, generator=generator, dtype=torch.float64)
     kind = torch.randint(3, (6, 9), generator=generator)
     kind[0], kind[1] = 0, 1  # a row without positives, a row without negatives
     positives, negatives = kind == 1, kind == 0
-    expected = plain_direction(similarity.tolist(), positives.tolist(), negatives.tolist(), 0.3, inside)
-    assert direction(similarity / 0.3, positives, negatives, sum_inside=inside) == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize("spec", [
-    InfoNceSpec(), InfoNceSpec(positives="inside"), InfoNceSpec(variant="diagonal"), InfoNceSpec(label_smoothing=0.1),
-    InfoNceSpec(label_smoothing=0.1, positives="inside"),
-])
-def test_gradients_agree_with_finite_differences(spec, random_pairs, make_pairs) -> None:
-    similarity, ids, _ = random_pairs(4, 6)
-    loss = build_loss(spec)
-    assert torch.autograd.gradcheck(lambda s: loss(make_pairs(s, ids)).value, similarity)
+    settings = {"sum_inside": inside, "label_smoothing": smoothing}
+    terms, valid = smoothed_terms(similarity / 0.3, positives, negatives, **settings)
+    expected = plain_direction(similarity.tolist(), positives.tolist(), negatives.tolist(), 0.3, inside, smoothing)
+    assert terms[~valid].tolist() == [0] * int((~valid).sum())
+    assert (terms.sum() / valid.sum()).item() == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_learned_temperature_starts_where_the_fixed_one_stands(e, make_pairs) -> None:
@@ -121,15 +108,6 @@ def test_a_learned_temperature_starts_where_the_fixed_one_stands(e, make_pairs) 
     assert list(fixed.parameters()) == []
     assert set(learned.state_dict()) == {"epoch", "log_scale"}
     assert fixed(make_pairs(e)).parts["temperature"].item() == pytest.approx(0.07)
-
-
-def test_a_learned_temperature_gets_the_gradient_of_the_formula(e, make_pairs) -> None:
-    loss = build_loss(InfoNceSpec(learned=True))
-    loss(make_pairs(e)).value.backward()
-    scale = loss.log_scale.item()
-    shifted = [e * math.exp(scale + h) for h in (-1e-5, 1e-5)]
-    ends = [info_nce(logits, EYE, ~EYE, sum_inside=False, label_smoothing=0).item() for logits in shifted]
-    assert loss.log_scale.grad.item() == pytest.approx((ends[1] - ends[0]) / 2e-5, abs=1e-4)
 
 
 def test_a_learned_scale_is_capped_at_100_and_can_come_back(e, make_pairs) -> None:
@@ -154,61 +132,3 @@ def test_a_query_without_negatives_has_no_part_in_the_mean_of_its_direction() ->
     first_caption = -math.log(math.exp(1.0) / (math.exp(1.0) + math.exp(0.5)))
     second_image = -math.log(math.exp(3.0) / (math.exp(3.0) + math.exp(0.5)))
     assert value.item() == pytest.approx((second_image + first_caption) / 2)
-
-
-def test_selection_is_marked_as_a_proxy(e, make_pairs) -> None:
-    selection = build_loss(InfoNceSpec())(make_pairs(e)).selection
-    assert selection.is_proxy
-    assert selection.active_images is None
-    assert torch.equal(selection.scores, e)
-    assert torch.equal(selection.negatives, ~EYE)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
-@pytest.mark.parametrize("seed", range(3))
-def test_smoothed_pairs_equal_torchs_cross_entropy(smoothing, seed, random_pairs, make_pairs) -> None:
-    similarity, _, _ = random_pairs(seed, 7)
-    targets = torch.arange(7)
-    expected = sum(
-        cross_entropy(logits / 0.2, targets, label_smoothing=smoothing) / 2 for logits in (similarity, similarity.T)
-    )
-    expected_gradient = gradient(expected, similarity)
-    for positives in ("outside", "inside"):
-        spec = InfoNceSpec(softmax_temperature=0.2, label_smoothing=smoothing, positives=positives)
-        value = build_loss(spec)(make_pairs(similarity)).value
-        assert value.item() == pytest.approx(expected.item(), abs=1e-12)
-        torch.testing.assert_close(gradient(value, similarity), expected_gradient)
-
-
-@pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize("seed", range(4))
-def test_smoothing_spreads_over_candidates_that_are_not_ignored(inside, seed) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    similarity = torch.rand(6, 9, generator=generator, dtype=torch.float64)
-    kind = torch.randint(3, (6, 9), generator=generator)
-    kind[0], kind[1] = 0, 1  # a row without positives, a row without negatives
-    positives, negatives = kind == 1, kind == 0
-    terms, valid = smoothed_terms(
-        similarity / 0.3, positives, negatives, sum_inside=inside, label_smoothing=0.2
-    )
-    expected = plain_direction(similarity.tolist(), positives.tolist(), negatives.tolist(), 0.3, inside, 0.2)
-    assert terms[~valid].tolist() == [0] * int((~valid).sum())
-    assert (terms.sum() / valid.sum()).item() == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize("positives", ["outside", "inside"])
-def test_smoothing_several_captions_per_image_equals_plain_loops(
-    positives, several, several_owner, make_images
-) -> None:
-    expected = 0.0
-    for s, p in ((several, SEVERAL_POSITIVES), (several.T, SEVERAL_POSITIVES.T)):
-        expected += plain_direction(s.tolist(), p.tolist(), (~p).tolist(), 0.1, positives == "inside", 0.1) / 2
-    spec = InfoNceSpec(softmax_temperature=0.1, positives=positives, label_smoothing=0.1)
-    assert build_loss(spec)(make_images(several, several_owner)).value.item() == pytest.approx(expected, abs=1e-9)
-
-
-def test_without_smoothing_the_terms_are_exactly_the_plain_ones(e) -> None:
-    for inside in (False, True):
-        plain, _ = softmax_terms(e / 0.1, EYE, ~EYE, sum_inside=inside)
-        smoothed, _ = smoothed_terms(e / 0.1, EYE, ~EYE, sum_inside=inside, label_smoothing=0.0)
-        assert torch.equal(plain, smoothed)

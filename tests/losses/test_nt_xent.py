@@ -66,35 +66,3 @@ def test_value_equals_plain_loops_on_duplicate_images(variant, seed) -> None:
     inputs = random_batch(seed, 8)
     value = build_loss(NtXentSpec(softmax_temperature=0.2, variant=variant))(inputs).value
     assert value.item() == pytest.approx(plain_value(inputs, 0.2, variant), abs=1e-9)
-
-
-@pytest.mark.parametrize("spec", [NtXentSpec(), NtXentSpec(variant="diagonal", learned=True)])
-def test_gradients_agree_with_finite_differences(spec) -> None:
-    start, loss = random_batch(1, 5), build_loss(spec).double()
-    tensors = [start.images.vectors.clone().requires_grad_(), start.captions.vectors.clone().requires_grad_()]
-    assert torch.autograd.gradcheck(lambda a, b: loss(batch(a, b, start.image_ids)).value, tensors)
-
-
-def test_items_of_the_same_image_get_no_gradient_from_one_another() -> None:
-    ids = torch.tensor([0, 0, 1])
-    logits = torch.rand(6, 6, dtype=torch.float64, requires_grad=True)
-    nt_xent_terms(logits, ids, same_image_rule="decided")[0].sum().backward()
-    both = torch.cat([ids, ids])
-    partner = torch.eye(6, dtype=torch.bool).roll(3, dims=1)
-    assert torch.equal(logits.grad != 0, (both[:, None] != both[None, :]) | partner)
-
-
-def test_collapse_gives_the_logarithm_of_the_number_of_others() -> None:
-    vectors = unit(1, 64, dtype=torch.float32).expand(8, 64).clone().requires_grad_()
-    value = build_loss(NtXentSpec())(batch(vectors, vectors)).value
-    value.backward()
-    assert value.item() == pytest.approx(math.log(15), abs=1e-4)
-    assert vectors.grad.isfinite().all()
-
-
-def test_selection_is_marked_as_a_proxy() -> None:
-    inputs = random_batch(0, 5)
-    selection = build_loss(NtXentSpec())(inputs).selection
-    assert selection.is_proxy
-    assert torch.equal(selection.scores, inputs.similarity)
-    assert torch.equal(selection.negatives, inputs.image_ids[:, None] != inputs.image_ids[None, :])

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from vsetune.losses.loss_base import Items, LossInputs
 from vsetune.losses.loss_building import build_loss
-from vsetune.losses.pcme.loss import draw_samples
 from vsetune.losses.pcme_pp.loss import closed_form_distances, pseudo_positives
 from vsetune.losses.pcme_pp.spec import PcmePpSpec
 from vsetune.losses.plain_loss import plain_loss
@@ -36,14 +35,6 @@ def test_a_distance_by_hand() -> None:
     caption = Items(vectors[1:], torch.tensor([[math.log(3.0), 0.0]], dtype=torch.float64))
     # |mu - mu'|^2 = 2; variances 1 + 4 of the image, 9 + 1 of the caption
     assert closed_form_distances(image, caption).item() == pytest.approx(17.0, abs=1e-12)
-
-
-def test_the_distance_is_the_mean_squared_distance_of_samples() -> None:
-    inputs = random_batch(0, pairs=2, size=3)
-    torch.manual_seed(0)
-    images, captions = (draw_samples(items, 60_000) for items in (inputs.images, inputs.captions))
-    sampled = (images[:, None] - captions[None]).square().sum(dim=-1).mean(dim=-1)
-    torch.testing.assert_close(closed_form_distances(inputs.images, inputs.captions), sampled, rtol=0.03, atol=0)
 
 
 def plain_value(inputs: LossInputs, spec: PcmePpSpec) -> float:
@@ -119,38 +110,6 @@ def test_points_have_no_spread_and_no_divergence() -> None:
     assert output.value.item() == pytest.approx(almost.value.item(), abs=1e-9)
 
 
-def test_gradients_agree_with_finite_differences() -> None:
-    start = random_batch(1, pairs=4, size=3)
-    loss = build_loss(PcmePpSpec(scale=0.5, shift=2, kl_weight=0.2, pseudo_weight=0.4)).double()
-    tensors = [start.images.vectors, start.images.log_scales, start.captions.vectors, start.captions.log_scales]
-
-    def value(a: Tensor, b: Tensor, c: Tensor, d: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        inputs = batch(Items(a, b), Items(c, d), start.image_ids)
-        return torch.func.functional_call(loss, {"scale": scale, "shift": shift}, (inputs,)).value
-
-    tensors += [torch.tensor(0.5, dtype=torch.float64), torch.tensor(2.0, dtype=torch.float64)]
-    assert torch.autograd.gradcheck(value, [tensor.clone().requires_grad_() for tensor in tensors])
-
-
-def test_its_hard_negatives_are_those_of_the_similarity_not_of_its_own_distance() -> None:
-    inputs = random_batch(0, 5)
-    selection = build_loss(PcmePpSpec())(inputs).selection
-    assert selection is not None
-    assert selection.is_proxy
-    assert torch.equal(selection.scores, inputs.similarity)
-
-
 def test_scores_without_embeddings_are_refused() -> None:
     with refused("VSE-L003", loss="pcme_pp"):
         plain_loss("pcme_pp")(torch.eye(4))
-
-
-def test_scale_and_shift_learn_with_the_networks_optimizer() -> None:
-    loss = build_loss(PcmePpSpec(scale=4, shift=6))
-    (group,) = loss.parameter_groups()
-    assert group.sgd_rate is None
-    assert [parameter.item() for parameter in group.parameters] == [4, 6]
-    output = loss(random_batch(0, pairs=4))
-    output.value.backward()
-    assert loss.scale.grad.item() != 0
-    assert (output.parts["scale"].item(), output.parts["shift"].item()) == (4, 6)

@@ -65,14 +65,6 @@ def test_worked_sum_mode_and_squared_kernel() -> None:
     assert output.selection is None
 
 
-def test_worked_diversity_of_each_item() -> None:
-    residuals = double(IMAGE_RESIDUALS)
-    found = [diversity(residuals[k : k + 1]).item() for k in range(3)]
-    assert found == pytest.approx([0.212132, 0, 0.339411], abs=1e-6)
-    assert diversity(residuals).item() == pytest.approx(0.183848, abs=1e-6)
-    assert diversity(double(CAPTION_RESIDUALS)).item() == pytest.approx(0.282843, abs=1e-6)
-
-
 def plain_similarity(images: list, captions: list) -> list[list[float]]:
     return [
         [max(sum(p * q for p, q in zip(v, t, strict=True)) for v in image for t in caption) for caption in captions]
@@ -126,23 +118,6 @@ def test_value_equals_plain_loops_on_duplicate_images(variant, negatives, kernel
     every_image, every_caption = inputs.images.vectors.flatten(0, 1), inputs.captions.vectors.flatten(0, 1)
     expected += 0.7 * plain_discrepancy(every_image.tolist(), every_caption.tolist(), kernel)
     assert build_loss(spec)(inputs).value.item() == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize("spec", [PvseSpec(), PvseSpec(negatives="sum", kernel="squared"), PvseSpec(margin=1.5)])
-def test_gradients_agree_with_finite_differences(spec) -> None:
-    loss, start = build_loss(spec), random_batch(1, pairs=4, count=2, size=3)
-    tensors = [start.images.vectors, start.images.residuals, start.captions.vectors, start.captions.residuals]
-
-    def value(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
-        return loss(batch(Items(a, residuals=b), Items(c, residuals=d), start.image_ids)).value
-
-    assert torch.autograd.gradcheck(value, [tensor.clone().requires_grad_() for tensor in tensors])
-
-
-def test_exchanging_images_and_captions_changes_nothing() -> None:
-    inputs, loss = random_batch(3, pairs=6, count=2), build_loss(PvseSpec())
-    swapped = batch(inputs.captions, inputs.images, inputs.image_ids)
-    assert loss(swapped).value.item() == pytest.approx(loss(inputs).value.item(), abs=1e-12)
 
 
 def test_one_embedding_per_item_leaves_the_mean_hinge_alone(e, make_pairs) -> None:
@@ -204,36 +179,3 @@ def test_equal_sets_have_no_discrepancy_and_no_gradient_at_distance_zero(kernel,
     value.backward()
     assert value.item() == pytest.approx(0, abs=1e-6)
     assert torch.equal(collapsed.grad, torch.zeros_like(collapsed))
-
-
-def test_warm_up_epochs_use_all_negatives_and_keep_the_other_terms() -> None:
-    inputs, loss = worked_batch(), build_loss(PvseSpec(warmup_epochs=1))
-    warming = loss(inputs)
-    assert warming.value.item() == build_loss(PvseSpec(negatives="sum"))(inputs).value.item()
-    assert warming.parts["discrepancy"].item() == pytest.approx(0.043958, abs=1e-6)
-    restarted = build_loss(PvseSpec(warmup_epochs=1))
-    loss.start_epoch(1)
-    restarted.load_state_dict(loss.state_dict())
-    assert restarted(inputs).value.item() == pytest.approx(0.381775, abs=1e-6)
-
-
-def test_selection_holds_the_hardest_negatives_and_the_active_queries() -> None:
-    selection = build_loss(PvseSpec())(worked_batch()).selection
-    assert not selection.is_proxy
-    assert selection.active_images.tolist() == [True, True, False]
-    assert selection.active_captions.tolist() == [True, True, True]
-    assert torch.equal(selection.negatives, ~torch.eye(3, dtype=torch.bool))
-
-
-@pytest.mark.parametrize("negatives", ["max", "sum"])
-@pytest.mark.parametrize("ids", [[4], [4, 4], [4, 4, 4]])
-def test_a_batch_without_negatives_has_no_ranking_term_and_finite_gradients(negatives, ids) -> None:
-    vectors = [unit(len(ids), 2, 16, seed=k, dtype=torch.float32).requires_grad_() for k in range(2)]
-    residuals = [unit(len(ids), 2, 16, seed=k, dtype=torch.float32).requires_grad_() for k in (3, 4)]
-    inputs = batch(
-        Items(vectors[0], residuals=residuals[0]), Items(vectors[1], residuals=residuals[1]), torch.tensor(ids)
-    )
-    output = build_loss(PvseSpec(negatives=negatives))(inputs)
-    output.value.backward()
-    assert output.parts["ranking"].item() == 0
-    assert all(tensor.grad.isfinite().all() for tensor in (*vectors, *residuals))

@@ -53,18 +53,6 @@ def test_all_captions_of_an_image_are_its_pairs(several, several_owner, make_ima
     assert loss(make_images(several, several_owner)).value.item() == pytest.approx(total / 3, abs=1e-9)
 
 
-def test_gradients_of_similarity_scale_and_bias_agree_with_finite_differences(random_pairs, make_pairs) -> None:
-    similarity, ids, _ = random_pairs(1, 5)
-    loss = build_loss(SiglipSpec(scale=3.0, bias=-1.0)).double()
-
-    def value(scores, log_scale, bias):
-        state = {"log_scale": log_scale, "bias": bias}
-        return torch.func.functional_call(loss, state, (make_pairs(scores, ids),)).value
-
-    start = [similarity, *(parameter.detach().clone().requires_grad_() for parameter in loss.parameters())]
-    assert torch.autograd.gradcheck(value, start)
-
-
 def test_scale_and_bias_of_the_network_are_taken_where_asked() -> None:
     held = {"logit_scale": torch.tensor(4.7), "logit_bias": torch.tensor(-12.5)}
     own, taken = build_loss(SiglipSpec()), build_loss(SiglipSpec(start="network"))
@@ -75,10 +63,3 @@ def test_scale_and_bias_of_the_network_are_taken_where_asked() -> None:
     assert taken.bias.item() == -12.5
     assert taken.shared_parameters() == {"logit_scale": taken.log_scale, "logit_bias": taken.bias}
     build_loss(SiglipSpec(start="network")).take_network_parameters({})
-
-
-def test_scale_and_bias_learn_with_the_networks_optimizer_unless_fixed() -> None:
-    (group,) = build_loss(SiglipSpec()).parameter_groups()
-    assert group.sgd_rate is None
-    assert len(group.parameters) == 2
-    assert build_loss(SiglipSpec(learned=False)).parameter_groups() == []
