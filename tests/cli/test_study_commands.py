@@ -44,6 +44,8 @@ def test_the_page_of_a_search_is_written_under_the_home(vsetune, opened, home) -
     page = home / "searches" / "tiny.html"
     assert said.out.strip() == str(page)
     assert "41.5" in page.read_text()
+    assert "Winner: vsepp.lmh-c000-s0: M-Recall 41.50 % at epoch 1.00, open, with loss.margin 0.2" in said.err
+    assert "best M-Recall (x: failed)" in said.err
 
 
 def test_a_study_is_planned_by_real_steps_of_its_cell(vsetune, study, home) -> None:

@@ -12,6 +12,7 @@ from rich.table import Column, Table
 from vsetune.cli import study_plan, study_watch
 from vsetune.cli.options import Cluster, Json, StudyFile, StudyName, StudyOrFile, flag, place_to_write
 from vsetune.cli.output import (
+    FittingTable,
     coded,
     complain,
     counted,
@@ -36,6 +37,7 @@ from vsetune.study.stopping import sigterm_like_ctrl_c
 from vsetune.study.study_file import load_study
 
 if TYPE_CHECKING:
+    from vsetune.study.explaining import ExplainedCell
     from vsetune.study.preparation import PreparedStudy
     from vsetune.study.run import StudyOutcome, Trouble
 
@@ -97,9 +99,9 @@ def explain_study(
     study: StudyName,
     output: Annotated[Path | None, place_to_write(help="page to write; default: under VSETUNE_HOME/searches")] = None,
 ) -> None:
-    """Say what the search of a study, running or ended, has found, and write a web page on it: importances of its
-    settings, what each was tried at, the best so far, where the epochs went, why trials were stopped."""
-    from vsetune.study.explaining import explain, findings, to_html
+    """Show for every cell how much each searched setting matters, with M-Recall over its range; a web page has the
+    same with a chart for each setting. The study may still run."""
+    from vsetune.study.explaining import explain, to_html
 
     studies = Studies()
     attempts = studies.attempts(study)
@@ -111,12 +113,32 @@ def explain_study(
     with stderr.status("weighing the settings"):
         explained = explain(studies.record(study), attempts)
         page = to_html(explained)
-    for line in findings(explained):
-        inform(line)
+    if explained.remark:
+        inform(explained.remark)
+    for cell in explained.cells:
+        inform(f"{cell.name}. {cell.finding}")
+        if cell.trials and cell.domains:
+            stderr.print(_importances(cell))
+        if cell.trials and cell.importances.remark:
+            inform(cell.importances.remark)
     path = output or home() / "searches" / f"{study}.html"
     write_text(path, page)
     keep_in_home(path)
     results.out(str(path.absolute()))
+
+
+def _importances(cell: ExplainedCell) -> FittingTable:
+    """A row for each searched setting: its importance, and M-Recall over its range."""
+    from vsetune.study.explaining import sketch
+
+    shares = cell.importances.shares
+    return FittingTable(
+        ["setting", Column("importance", justify="right"), "best M-Recall (x: failed)"],
+        [
+            [name, f"{100 * shares[name]:.0f} %" if name in shares else "?", sketch(cell, name)]
+            for name in cell.settings
+        ],
+    )
 
 
 @app.command(epilog="Example: vsetune study validate studies/quickstart.yaml")

@@ -81,14 +81,6 @@ def excess_of(constraints: ConstraintSpec, summary: Mapping[str, float]) -> floa
     return max((each.measured / each.most - 1 for each in _limits(constraints, summary)), default=0.0)
 
 
-def broken_limits(constraints: ConstraintSpec, summary: Mapping[str, float]) -> list[str]:
-    """The limits that a trial exceeds, in words: `12.0 seconds per epoch, at most 10`."""
-    return [
-        f"{each.measured:.3g} {each.words}, at most {each.most:g}"
-        for each in _limits(constraints, summary) if each.measured > each.most
-    ]
-
-
 def broken_for_good(constraints: ConstraintSpec, summary: Mapping[str, float]) -> str:
     """The first limit that a running trial exceeds, as the reason to stop it; empty where it continues.
 
@@ -109,7 +101,6 @@ def _above(measured: float, limit: float) -> str:
 
 class _Limit(NamedTuple):
     setting: str
-    words: str
     measured: float
     most: float
 
@@ -117,12 +108,12 @@ class _Limit(NamedTuple):
 def _limits(constraints: ConstraintSpec, summary: Mapping[str, float]) -> list[_Limit]:
     """The limits of a study whose quantity the summary of an attempt has."""
     table = (
-        ("seconds_per_epoch", "seconds per epoch", "seconds_per_epoch", 1.0, constraints.seconds_per_epoch),
-        ("peak_memory_gib", "GiB of memory", "peak_memory_bytes", float(GIB), constraints.peak_memory_gib),
+        ("seconds_per_epoch", "seconds_per_epoch", 1.0, constraints.seconds_per_epoch),
+        ("peak_memory_gib", "peak_memory_bytes", float(GIB), constraints.peak_memory_gib),
     )
     return [
-        _Limit(setting, words, summary[key] / unit, most)
-        for setting, words, key, unit, most in table if most is not None and key in summary
+        _Limit(setting, summary[key] / unit, most)
+        for setting, key, unit, most in table if most is not None and key in summary
     ]
 
 

@@ -16,7 +16,7 @@ STOPPED = "patience: best 43.0 of epoch 2, below the median 51.0 of 4 others at 
 CONFIG = {
     "study": "demo", "data": {"path": "data/scenes"}, "networks": [{"name": "vsepp"}],
     "losses": [{"name": "lmh"}, {"name": "lseh", "search": {"margin": {"low": 0.1, "high": 0.3}}}],
-    "training": {"epochs": 6}, "budget": {"device_seconds_per_cell": 2000},
+    "training": {"epochs": 6},
     "scheduler": {"kind": "patience"},
     "search": {"configurations": 8, "training": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}},
 }
@@ -36,13 +36,11 @@ def store(study: StudyRecord) -> StudyWriter:
 
 @pytest.fixture
 def add(store: StudyWriter) -> Callable[..., None]:
-    """add(number, recalls, status): a trial of vsepp.lseh, one validation an epoch of 30 s; None leaves it running.
-    lost: epochs that earlier attempts trained in vain."""
+    """add(number, recalls, status): a trial of vsepp.lseh, one validation an epoch of 30 s; None leaves it running."""
 
     def add(
         number: int, recalls: Sequence[float], status: str | None = "finished", *, error: str | None = None,
-        attempt: int = 1, cell: str = "vsepp.lseh", seed: int = 0, phase: str = "search", lost: int = 0,
-        **changes: Any,
+        attempt: int = 1, cell: str = "vsepp.lseh", seed: int = 0, phase: str = "search", **changes: Any,
     ) -> None:
         rate = 1e-4 * 1.4 ** (number % 12)
         configuration = {"loss.margin": 0.1 + 0.02 * (number % 9), "training.learning_rate": rate}
@@ -53,13 +51,12 @@ def add(store: StudyWriter) -> Callable[..., None]:
         )))
         store.record_points(run, [
             as_written(ValidationPoint(
-                100 * epoch, float(epoch), 100 * epoch, recall, 20.0 * epoch, {"device_seconds": 30.0 * (lost + epoch)},
+                100 * epoch, float(epoch), 100 * epoch, recall, 20.0 * epoch, {"device_seconds": 30.0 * epoch},
             ))
             for epoch, recall in enumerate(recalls, 1)
         ])
-        summary = {"epochs": float(len(recalls)), "device_seconds": 30.0 * (lost + len(recalls)), "wasted_epochs": lost}
         if status is not None:
-            store.finish_attempt(run, status, summary=summary, error=error)  # type: ignore[arg-type]
+            store.finish_attempt(run, status, summary={"epochs": float(len(recalls))}, error=error)  # type: ignore[arg-type]
 
     return add
 
@@ -68,7 +65,7 @@ def add(store: StudyWriter) -> Callable[..., None]:
 def searched(store: StudyWriter, add: Callable[..., None]) -> StudyWriter:
     """4 finished, 3 stopped for 2 kinds of reasons, 1 failed, 1 running; the first was killed after an epoch before."""
     add(0, [20.0], "killed", error="its process died", **{"loss.margin": 0.2})
-    add(0, [30, 40, 45, 48, 49, 50], attempt=2, lost=1, **{"loss.margin": 0.2})
+    add(0, [30, 40, 45, 48, 49, 50], attempt=2, **{"loss.margin": 0.2})
     for number, best in ((1, 52.0), (2, 55.5), (3, 51.0)):
         add(number, [best - 20, best - 10, best - 4, best - 1, best, best - 0.5])
     add(4, [30, 43, 41, 40], "pruned", error=STOPPED)

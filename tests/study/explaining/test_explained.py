@@ -1,4 +1,4 @@
-"""A search in the numbers, charts and words of its page."""
+"""A search in importances and slices: on its page and in the terminal."""
 
 from __future__ import annotations
 
@@ -10,17 +10,9 @@ import pytest
 
 from vsetune.config.spec.base import Choices, Range
 from vsetune.records.events import StudyRecord
-from vsetune.study.explaining import explain, findings, to_html
-from vsetune.study.explaining.explained import has_levelled, seen_domain
-from vsetune.study.explaining.search_charts import (
-    MOST_PLOTTED,
-    best_so_far,
-    charts_of,
-    front_points,
-    leaders_of,
-    place_of,
-    plotted_trials,
-)
+from vsetune.study.explaining import explain, sketch, to_html
+from vsetune.study.explaining.explained import has_levelled, place_of, seen_domain
+from vsetune.study.explaining.explained_page import MOST_PLOTTED, slices_of
 
 HOSTILE = '<img src=x onerror="alert(1)">'
 
@@ -35,57 +27,9 @@ def cell(explained):
     return next(cell for cell in explained.cells if cell.name == "vsepp.lseh")
 
 
-def test_the_budget_is_split_by_outcome_without_confirming_runs(cell) -> None:
-    account = cell.account
-    assert dict(account.trials) == {"finished": 4, "stopped": 3, "failed": 1, "open": 1}
-    assert dict(account.epochs) == {"finished": 24.0, "stopped": 9.0, "failed": 1.0, "open": 2.0}
-    assert (account.given, account.spent, account.left, account.lost) == (48.0, 36.0, 12.0, 1.0)
-
-
-def test_reasons_are_counted_by_the_rule_that_gave_them_with_examples(cell) -> None:
-    found = [(ending.outcome, ending.kind, ending.count, ending.epoch) for ending in cell.endings]
-    assert found == [("stopped", "patience", 2, 4.0), ("stopped", "asha", 1, 1.0), ("failed", "errors", 1, 1.0)]
-    names = [name for name, _ in cell.endings[0].examples]
-    assert names == ["vsepp.lseh-c004-s0", "vsepp.lseh-c005-s0"]
-    assert "below the median 51.0" in cell.endings[0].examples[0][1]
-
-
-def test_importances_learn_from_trials_that_finished_or_that_patience_saw_level_off(cell) -> None:
-    assert [trial.name[-7:-3] for trial in cell.trials if has_levelled(trial)] == [f"c00{n}" for n in range(6)]
-    assert cell.importances.trials == 6
-
-
-def test_the_best_so_far_counts_the_epochs_of_all_trials_before_it(cell) -> None:
-    steps = best_so_far(cell.trials)
-    assert steps[:2] == [(1.0, 30.0), (2.0, 40.0)]
-    assert steps[-1] == (17.0, 55.5)
-    assert cell.winner.name == "vsepp.lseh-c002-s0"
-
-
-def test_the_front_has_no_trial_that_breaks_a_constraint(cell) -> None:
-    soon, late = (replace(cell.trials[0], name=name, breaks=()) for name in ("soon", "late"))
-    soon = replace(soon, curve=((1.0, 40.0), (2.0, 50.0), (3.0, 51.0)))
-    late = replace(late, curve=((1.0, 30.0), (2.0, 50.0), (3.0, 55.0), (4.0, 54.0)))
-    barred = replace(soon, name="barred", curve=((1.0, 90.0),), breaks=("9 seconds per epoch, at most 8",))
-    points = front_points([soon, late, barred])
-    assert [(epoch, height, trial.name) for epoch, height, trial in points] == [
-        (1.0, 40.0, "soon"), (2.0, 50.0, "soon"), (3.0, 55.0, "late"),
-    ]
-    assert [(each.trial.name, each.since, each.until) for each in leaders_of(points)] == [
-        ("soon", 1.0, 2.0), ("late", 3.0, 3.0),
-    ]
-
-
-def test_the_objective_and_broken_constraints_are_shown(study, store, searched) -> None:
-    search = study.config["search"] | {"objective": "area_under_curve", "constraints": {"seconds_per_epoch": 8}}
-    attempts = [
-        replace(each, summary={**each.summary, "seconds_per_epoch": 9.0, "constraint_excess": 0.125})
-        if "c002-s0" in each.start.trial else each for each in store.attempts()
-    ]
-    page = to_html(explain(replace(study, config=study.config | {"search": search}), attempts))
-    assert "searched for <strong>area_under_curve</strong>; at most <strong>seconds_per_epoch 8</strong>" in page
-    assert "breaks a constraint and cannot be the winner" in page
-    assert "9 seconds per epoch, at most 8" in page
+def begun(study, store):
+    (cell,) = [cell for cell in explain(study, store.attempts()).cells if cell.trials]
+    return cell
 
 
 def titles(chart: str) -> list[str]:
@@ -93,42 +37,80 @@ def titles(chart: str) -> list[str]:
     return re.findall("<title>(.*?)</title>", chart)
 
 
+def test_a_cell_says_its_winner_and_what_became_of_its_trials(cell) -> None:
+    assert cell.finding == (
+        "Winner: vsepp.lseh-c002-s0: M-Recall 55.50 % at epoch 5.00, finished, with loss.margin 0.14, "
+        "training.learning_rate 0.000196; 9 trials (4 finished, 3 pruned, 1 failed, 1 open)."
+    )
+
+
+def test_importances_learn_from_trials_that_finished_or_that_patience_saw_level_off(cell) -> None:
+    assert [trial.start.trial[-7:-3] for trial in cell.trials if has_levelled(trial)] == [f"c00{n}" for n in range(6)]
+    assert cell.importances.trials == 6
+
+
+def test_the_setting_that_matters_most_comes_first(store, add, study) -> None:
+    for number in range(12):
+        add(number, [40.0 + 2 * number])
+    cell = begun(study, store)
+    assert cell.settings == ["training.learning_rate", "loss.margin"]
+    assert sum(cell.importances.shares.values()) == pytest.approx(1.0)
+    page = to_html(explain(study, store.attempts()))
+    shares = [f"{100 * share:.0f} %" for share in cell.importances.shares.values()]
+    assert re.findall(r'<td class="number">(\d+ %)</td>', page) == shares
+    assert list(slices_of(cell)) == cell.settings
+
+
 def test_a_slice_has_every_trial_with_the_winner_on_top_and_failures_at_the_lower_edge(cell) -> None:
-    slices = charts_of(cell).slices
+    slices = slices_of(cell)
     assert slices.keys() == {"loss.margin", "training.learning_rate"}
     marks = titles(slices["loss.margin"])
     assert len(marks) == 9
     assert marks[-1].startswith("vsepp.lseh-c002-s0: M-Recall 55.50 % at epoch 5.00")
-    edge = re.findall(r'<path transform="translate\([\d.]+,150\)"[^>]*><title>(.*?):', slices["loss.margin"])
-    assert edge == ["vsepp.lseh-c006-s0", "vsepp.lseh-c007-s0"]
+    edge = re.findall(r'<path transform="translate\([\d.]+,150\)"[^>]*><title>(.*?), with', slices["loss.margin"])
+    assert edge == [
+        "vsepp.lseh-c006-s0: M-Recall 5.00 % at epoch 1.00, pruned (asha: 5.0 % at epoch 1, needs 30.0 % (4 earlier "
+        "trials))",
+        "vsepp.lseh-c007-s0: no result, failed (loss is not finite at step 140)",
+    ]
 
 
-def test_every_trial_with_a_result_is_a_line_through_all_settings(cell) -> None:
-    charts = charts_of(cell)
-    lines = re.findall(r'<path d="(M[^"]*)"[^>]*><title>(.*?):', charts.parallel)
-    assert [path.count("L") for path, _ in lines] == [2] * 8
-    assert (lines[-1][1], charts.has_gaps) == ("vsepp.lseh-c002-s0", False)
+def test_a_trial_that_breaks_a_constraint_says_that_it_cannot_win(searched, study) -> None:
+    attempts = [
+        replace(each, summary={**each.summary, "constraint_excess": 0.125}) if "c002-s0" in each.start.trial else each
+        for each in searched.attempts()
+    ]
+    (cell,) = [cell for cell in explain(study, attempts).cells if cell.trials]
+    assert "Winner: vsepp.lseh-c001-s0" in cell.finding
+    (mark,) = [words for words in titles(slices_of(cell)["loss.margin"]) if "c002-s0" in words]
+    assert "finished, breaks a constraint and cannot win, with" in mark
 
 
-def test_a_setting_that_a_trial_does_not_have_leaves_a_gap(store, add, study) -> None:
+def test_the_terminal_sketches_a_slice_from_one_end_to_the_other(store, add, study) -> None:
+    for margin, best, status in ((0.1, 40.0, "finished"), (0.2, 60.0, "finished"), (0.3, 1.0, "failed")):
+        add(round(100 * margin), [best], status, **{"loss.margin": margin})
+    cell = begun(study, store)
+    assert sketch(cell, "loss.margin") == "0.1 ▁...█..x 0.3"
+    words = replace(cell, domains={"loss.margin": Choices(choices=[0.2, 0.1, 0.5])})
+    assert sketch(words, "loss.margin") == "0.2 █▁. 0.5"
+
+
+def test_a_trial_without_a_setting_has_no_mark_in_its_slice(store, add, study) -> None:
     for number in range(3):
         add(number, [40.0 + number])
-    plain = store.attempts()
-    del plain[1].start.configuration["loss.margin"]
-    (cell,) = [cell for cell in explain(study, plain).cells if cell.trials]
-    charts = charts_of(cell)
-    assert charts.has_gaps
-    assert [len(titles(each)) for each in charts.slices.values()] == [2, 3]
+    attempts = store.attempts()
+    del attempts[1].start.configuration["loss.margin"]
+    (cell,) = [cell for cell in explain(study, attempts).cells if cell.trials]
+    assert [len(titles(each)) for each in slices_of(cell).values()] == [2, 3]
 
 
-def test_too_many_trials_are_thinned_but_never_the_best(store, add, study) -> None:
+def test_of_too_many_trials_the_latest_and_the_winner_are_plotted(store, add, study) -> None:
     for number in range(MOST_PLOTTED + 50):
-        add(number, [float(number % 97)], "pruned")
-    (cell,) = [cell for cell in explain(study, store.attempts()).cells if cell.trials]
-    plotted = plotted_trials(cell.trials)
-    assert len(plotted) == MOST_PLOTTED
-    assert {trial.name for trial in cell.trials if trial.best == 96.0} <= {trial.name for trial in plotted}
-    assert f"{MOST_PLOTTED} of {MOST_PLOTTED + 50} trials are plotted" in to_html(explain(study, store.attempts()))
+        add(number, [99.0 if number == 3 else float(number % 97)], "pruned")
+    marks = titles(slices_of(begun(study, store))["loss.margin"])
+    assert len(marks) == MOST_PLOTTED + 1
+    assert "c003-s0" in marks[-1]
+    assert f"The latest {MOST_PLOTTED} trials." in to_html(explain(study, store.attempts()))
 
 
 @pytest.mark.parametrize(("domain", "value", "place"), [
@@ -145,14 +127,14 @@ def test_a_range_that_nobody_knows_is_what_the_trials_span() -> None:
     assert seen_domain([0.3, 0.1]) == Range(low=0.1, high=0.3)
     assert seen_domain([3, 5]) == Range(low=3, high=5, integer=True)
     assert seen_domain(["b", "a", "b"]) == Choices(choices=["b", "a"])
+    assert len(seen_domain([f"word {number}" for number in range(300)]).choices) == 300  # more than a file may list
 
 
 def test_a_study_that_cannot_be_read_here_is_explained_by_its_trials(searched) -> None:
     found = explain(StudyRecord("demo", "beef", {"study": "demo", "new_in_9": 1}), searched.attempts())
     assert "cannot be read here" in found.remark
     (cell,) = found.cells
-    assert (cell.account.given, cell.account.left) == (None, None)
-    assert len(charts_of(cell).slices) == 2
+    assert len(slices_of(cell)) == 2
     assert "cannot be read here" in to_html(found)
 
 
@@ -169,29 +151,11 @@ class Page(HTMLParser):
 def test_the_page_stands_alone_and_has_every_cell(explained) -> None:
     page = to_html(explained)
     assert "default-src 'none'" in page
-    assert not re.search(r"https?://|@import|url\(|<script", page)
-    links = [attributes["href"] for tag, attributes in Page(page).tags if "href" in attributes]
-    assert links == ["#cell-0"]
+    assert not re.search(r"https?://|@import|url\(|<script|href=", page)
+    assert re.findall("<h2[^>]*>(.*?)</h2>", page) == ["vsepp.lmh", "vsepp.lseh"]
     text = " ".join(page.split())
-    said = (
-        "9 trials in 1 cell.", "No trial yet: vsepp.lmh.", "early stopping <strong>patience</strong>",
-        "9 trials (4 finished, 3 stopped, 1 failed, 1 open) trained 36.0 epochs of 48.0 (not over); 12.0 are left; "
-            "1,110 of 2,000 device-seconds.",
-        "Best: M-Recall 55.5 % at epoch 5.00, by vsepp.lseh-c002-s0", "at least 10 trials",
-        "1.0 epochs were lost to interruptions", "loss is not finite at step 140", "1 trial below",
-    )
+    said = ("<p>No trial yet.</p>", "Winner: vsepp.lseh-c002-s0", "at least 10 trials", "loss is not finite")
     assert [words for words in said if words not in text] == []
-
-
-def test_a_search_that_trained_more_than_given_says_why_and_has_no_negative_rest(store, add, study) -> None:
-    for number in range(8):
-        add(number, [10, 20, 30, 40, 41, 42])
-    add(8, [10, 11], "pruned", error="patience: 11.0 below 43.0")
-    (cell,) = [cell for cell in explain(study, store.attempts()).cells if cell.trials]
-    assert (cell.account.spent, cell.account.left) == (50.0, 0.0)
-    text = " ".join(to_html(explain(study, store.attempts())).split())
-    assert "trained 50.0 epochs of 48.0 (a begun trial is finished); 1,500 of 2,000 device-seconds." in text
-    assert '>0.0 <span class="soft">a begun trial is finished</span></td>' in text
 
 
 def test_names_and_errors_are_escaped(store, add, study) -> None:
@@ -200,37 +164,6 @@ def test_names_and_errors_are_escaped(store, add, study) -> None:
     assert "&lt;img src=x" in page
     assert "<img" not in page
     assert not [attributes for _, attributes in Page(page).tags if any(name.startswith("on") for name in attributes)]
-
-
-def test_what_was_found_is_said_first_on_the_page_and_in_the_terminal(explained) -> None:
-    said = findings(explained)
-    assert said == [
-        "vsepp.lseh: best M-Recall 55.5 % by trial 3 of 9, with loss.margin 0.14, training.learning_rate 0.000196.",
-        "No trial yet: vsepp.lmh.",
-    ]
-    text = " ".join(to_html(explained).split())
-    assert text.index(said[0]) < text.index(said[1]) < text.index("9 trials in 1 cell.")
-
-
-def test_the_setting_that_matters_most_and_ends_of_ranges_are_among_what_was_found(store, add, study) -> None:
-    for number in range(12):
-        add(number, [40.0 + 2 * number], **({"training.learning_rate": 1e-2} if number == 11 else {}))
-    said, _ = findings(explain(study, store.attempts()))
-    assert re.search(r"; training\.learning_rate matters most \(\d+ %, of 12 trials\)", said)
-    assert said.endswith("; training.learning_rate is at the high end of what was searched.")
-
-
-def test_nothing_that_is_empty_is_on_the_page(store, add, study) -> None:
-    """A trial without a result: no charts, no importances, no columns of outcomes that no trial had."""
-    add(0, [], "failed", error="loss is not finite at step 140")
-    page = to_html(explain(study, store.attempts()))
-    assert findings(explain(study, store.attempts()))[0] == "vsepp.lseh: the only trial has no result that counts."
-    headings = re.findall(r"<h[23][^>]*>(.*?)</h[23]>", page)
-    assert headings == ["Where the epochs went", "vsepp.lseh", "Why trials ended early"]
-    columns = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', page)
-    assert columns[:4] == ["Cell", "Best M-Recall", "Failed", "Given"]
-    assert "First setting" not in columns
-    assert '<div class="pair">' not in page
 
 
 SEARCHED = {
@@ -250,11 +183,12 @@ OF_OTHERS = {"training.schedule": (None, "linear", 1, True), "loss.terms": ([1, 
 
 
 @pytest.mark.parametrize("is_readable", [True, False])
-@pytest.mark.parametrize("results", [
-    {"finished": 12, "pruned": 2, "failed": 1}, {"finished": 1}, {"failed": 2}, {"pruned": 2}, {None: 1}, {},
-], ids=["many", "one trial", "failed alone", "stopped alone", "running alone", "none"])
-def test_every_kind_of_setting_and_of_result_has_a_page(results, is_readable, store, add, study) -> None:
-    """Every second trial lacks the settings that only some configurations need."""
+@pytest.mark.parametrize(("results", "step"), [
+    ({"finished": 12, "pruned": 2, "failed": 1}, 1.0), ({"finished": 12}, 0.0), ({"finished": 1}, 1.0),
+    ({"failed": 2}, 1.0), ({"pruned": 2}, 1.0), ({None: 1}, 1.0), ({}, 1.0),
+], ids=["many", "equal values", "one trial", "failed alone", "pruned alone", "running alone", "none"])
+def test_every_kind_of_setting_and_of_result_has_a_page(results, step, is_readable, store, add, study) -> None:
+    """Every second trial lacks the setting that only some configurations need. step: from one M-Recall to the next."""
     searches: dict[str, dict[str, object]] = {"loss": {}, "network": {}, "training": {}}
     for name, (domain, _) in SEARCHED.items():
         part, _, setting = name.partition(".")
@@ -267,7 +201,7 @@ def test_every_kind_of_setting_and_of_result_has_a_page(results, is_readable, st
     tried = {name: values for name, (_, values) in SEARCHED.items()} | ({} if is_readable else OF_OTHERS)
     made = [status for status, count in results.items() for _ in range(count)]
     for number, status in enumerate(made):
-        recalls = [] if status in ("failed", None) else [10.0 + number, 20.0 + number % 5]
+        recalls = [] if status in ("failed", None) else [10.0, 20.0 + step * number]
         add(number, recalls, status, **{name: values[number % len(values)] for name, values in tried.items()})
     attempts = store.attempts()
     for attempt in attempts[::2]:
@@ -275,10 +209,8 @@ def test_every_kind_of_setting_and_of_result_has_a_page(results, is_readable, st
     explained = explain(replace(study, config=config if is_readable else {"study": "demo", "new": 1}), attempts)
     assert bool(explained.remark) != is_readable
     page = to_html(explained)
-    has_result = bool({"finished", "pruned"} & results.keys())
-    assert all((f"<strong>{name}</strong>" in page) == has_result for name in tried if name != "loss.variant")
-    assert ("(log)" in page) == (is_readable and has_result)
-
-
-def test_more_values_than_a_file_may_list_are_still_choices_of_a_study_that_cannot_be_read() -> None:
-    assert len(seen_domain([f"word {number}" for number in range(300)]).choices) == 300
+    has_marks = bool({"finished", "pruned", "failed"} & results.keys())
+    assert all((f"<strong>{name}</strong>" in page) == has_marks for name in tried if name != "loss.variant")
+    assert ("(log)" in page) == (is_readable and has_marks)
+    sketches = [sketch(cell, name) for cell in explained.cells if cell.trials for name in cell.domains]
+    assert any("x" in each.split()[1] for each in sketches) == (results == {"failed": 2})

@@ -1,7 +1,6 @@
-"""Report on the search of a study: its trials, their cost, the importance of settings, and why trials were stopped."""
+"""The search of a study: how much each setting matters, and slices of M-Recall over each setting."""
 
-from vsetune.study.explaining.explained import ExplainedCell, ExplainedStudy, explain
+from vsetune.study.explaining.explained import ExplainedCell, ExplainedStudy, explain, sketch
 from vsetune.study.explaining.explained_page import to_html
-from vsetune.study.explaining.found import findings
 
-__all__ = ["ExplainedCell", "ExplainedStudy", "explain", "findings", "to_html"]
+__all__ = ["ExplainedCell", "ExplainedStudy", "explain", "sketch", "to_html"]

@@ -1,114 +1,107 @@
-"""The search of a study as one self-contained HTML page: it has no scripts, makes no requests and escapes names."""
+"""The search of a study as one self-contained HTML page: it has no scripts, makes no requests and escapes names.
+
+Slices are Vega-Lite, rendered to SVG here. Their colours are those of the page's style sheet, so that they follow a
+dark screen. The words of a trial are the `title` of its mark.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
+from markupsafe import Markup
+
+from vsetune.config.spec.base import Choices
+from vsetune.records.events import AttemptRecord
 from vsetune.report.page_templates import render
+from vsetune.report.vega import svg
 from vsetune.report.wording import fixed
 from vsetune.study.explaining.explained import (
-    OUTCOMES,
-    Account,
     ExplainedCell,
     ExplainedStudy,
-    TriedTrial,
-    settings_text,
+    best_of,
+    in_words,
+    outcome_of,
+    place_of,
+    recall_range,
+    text_of,
 )
-from vsetune.study.explaining.found import findings
-from vsetune.study.explaining.search_charts import MOST_PLOTTED, SearchCharts, charts_of, recall_range
 
-_FEW_TRIALS, _MOST_NAMED = 30, 3
-
-
-@dataclass(frozen=True)
-class _Section:
-    """A cell as the page shows it. anchor: its id. bar: (outcome, per cent of the longest bar). budget: the same share
-    of its epoch budget, None where it is not known. charts: None where no trial has a result."""
-
-    cell: ExplainedCell
-    anchor: str
-    lead: str
-    notes: list[str]
-    bar: Sequence[tuple[str, float]]
-    budget: float | None
-    charts: SearchCharts | None
+MOST_PLOTTED = 400
+"""Most trials in a slice, the latest ones and the winner; a page with more marks opens slowly."""
+_LOOKS = {
+    "finished": ("circle", "var(--c1)", "var(--c1)", [1, 0], 40),
+    "pruned": ("circle", "var(--c5)", "none", [1, 0], 40),
+    "open": ("circle", "var(--soft)", "none", [2, 2], 40),
+    "failed": ("M-1,-1L1,1M1,-1L-1,1", "var(--c4)", "none", [1, 0], 40),
+    "below": ("triangle-down", "var(--soft)", "var(--soft)", [1, 0], 40),
+    "winner": ("circle", "var(--ink)", "var(--c1)", [1, 0], 90),
+}
+"""Shape, stroke, fill, dashes and size of the marks of trials. below: under the lower edge."""
+_CHANNELS = ("shape", "stroke", "fill", "strokeDash", "size")
 
 
 def to_html(explained: ExplainedStudy) -> str:
     """The whole page as text. It needs no network and no JavaScript."""
-    begun = [cell for cell in explained.cells if cell.trials]
-    longest = max((_length(cell.account) for cell in begun), default=0.0) or 1.0
     return render(
-        "explained.html.j2", "vsetune.study.explaining",
-        explained=explained, fixed=fixed, found=findings(explained),
-        outcomes=[each for each in OUTCOMES if any(cell.account.trials[each] for cell in begun)],
-        has_budget=any(cell.account.budget for cell in begun),
-        has_importances=any(cell.importances.shares for cell in begun),
-        headline=f"{_trials(sum(len(cell.trials) for cell in begun))} in {len(begun)} cell{'s'[:len(begun) != 1]}.",
-        sections=[_section(cell, number, longest) for number, cell in enumerate(begun)],
+        "explained.html.j2", "vsetune.study.explaining", explained=explained, fixed=fixed, most=MOST_PLOTTED,
+        slices={cell.name: slices_of(cell) for cell in explained.cells},
     )
 
 
-def _section(cell: ExplainedCell, number: int, longest: float) -> _Section:
-    account = cell.account
-    bar = [(outcome, 100 * account.epochs[outcome] / longest) for outcome in OUTCOMES if account.epochs[outcome]]
-    budget = None if account.given is None else 100 * account.given / longest
-    return _Section(cell, f"cell-{number}", _lead(cell), _notes(cell), bar, budget, charts_of(cell))
+def slices_of(cell: ExplainedCell) -> dict[str, Markup]:
+    """A chart for each setting, the most important first; none while no trial has a result or has failed."""
+    plotted = [
+        trial for trial in cell.trials[-MOST_PLOTTED:] if best_of(trial) is not None or trial.status == "failed"
+    ]
+    if cell.winner is not None and cell.winner not in plotted:
+        plotted.append(cell.winner)
+    return {name: _slice(cell, name, plotted) for name in cell.settings} if plotted else {}
 
 
-def _length(account: Account) -> float:
-    return max(account.spent, account.given or 0.0)
+def _slice(cell: ExplainedCell, name: str, plotted: list[AttemptRecord]) -> Markup:
+    """A setting's value in every trial that has one, against the best M-Recall."""
+    domain, recalls = cell.domains[name], recall_range(cell.trials)
+    x: dict[str, Any]
+    if isinstance(domain, Choices):
+        places = [text_of(choice) for choice in domain.choices]
+        x = {"type": "ordinal", "sort": None, "axis": {"labelAngle": 0}, "scale": {"domain": places, "type": "point"}}
+    else:
+        x = {
+            "type": "quantitative", "axis": {"tickCount": 5, "grid": False, "tickMinStep": int(domain.integer)},
+            "scale": {
+                "type": "log" if domain.log else "linear", "domain": [domain.low, domain.high], "nice": False,
+                "zero": False, "clamp": True, "padding": 6,
+            },
+        }
+    y = {
+        "field": "y", "type": "quantitative", "title": "M-Recall (%)", "axis": {"tickCount": 5},
+        "scale": {"domain": recalls, "zero": False, "nice": False, "clamp": True},
+    }
+    values = [(trial, trial.start.configuration[name]) for trial in plotted if name in trial.start.configuration]
+    marks = [
+        {"x": text_of(value) if isinstance(domain, Choices) else value, "words": in_words(trial)}
+        | _height(cell, trial, recalls[0])
+        for trial, value in values if place_of(domain, value) is not None
+    ]
+    marks.sort(key=lambda mark: {"finished": 1, "winner": 2}.get(mark["kind"], 0))  # the last one is drawn on top
+    looks = {
+        channel: {
+            "field": "kind", "type": "nominal", "legend": None,
+            "scale": {"type": "ordinal", "domain": [*_LOOKS], "range": [*looks]},
+        }
+        for channel, looks in zip(_CHANNELS, zip(*_LOOKS.values(), strict=True), strict=True)
+    }
+    spec = {
+        "width": 280, "height": 150, "data": {"values": marks},
+        "mark": {"type": "point", "strokeWidth": 1.6, "opacity": 1},
+        "encoding": {"x": {"field": "x", "title": None, **x}, "y": y, "description": {"field": "words"}, **looks},
+    }
+    return svg(spec, f"Best M-Recall of {len(marks)} trials of {cell.name} over {name}.")
 
 
-def _lead(cell: ExplainedCell) -> str:
-    """Epochs, budget and best trial of a cell in a few sentences."""
-    counts = ", ".join(f"{cell.account.trials[each]} {each}" for each in OUTCOMES if cell.account.trials[each])
-    text = f"{_trials(len(cell.trials))} ({counts}) trained {fixed(cell.account.spent, 1)} epochs"
-    budget = cell.account.budget
-    if budget is not None:
-        text += f" of {fixed(budget.epochs, 1)}{f' ({budget.why})' if budget.why else ''}"
-        text += f"; {fixed(budget.left, 1)} are left" if budget.left else ""
-    if cell.space.device_seconds is not None:
-        seconds = fixed(cell.account.device_seconds, 0), fixed(cell.space.device_seconds, 0)
-        text += f"; {seconds[0]} of {seconds[1]} device-seconds"
-    if cell.winner is None or cell.winner.best is None:
-        return f"{text}. None has a result{' that keeps the constraints' if _breaking(cell) else ''}."
-    picked = "Best"
-    if cell.winner.value is not None and cell.winner.value != cell.winner.best:
-        picked = f"Picked for {fixed(abs(cell.winner.value), 2)} {'epochs' if cell.winner.value < 0 else 'of area'}"
-    return (
-        f"{text}. {picked}: M-Recall {fixed(cell.winner.best, 1)} % at epoch {fixed(cell.winner.best_epoch, 2)}, by "
-        f"{cell.winner.name} with {settings_text(cell.winner)}."
-    )
-
-
-def _notes(cell: ExplainedCell) -> list[str]:
-    """Notes for reading the charts of a cell."""
-    notes = [f"{end.sentence(cell.name)}." for end in cell.range_ends]
-    low, _ = recall_range(cell.trials) or (-math.inf, 0.0)
-    below = sum(trial.best is not None and trial.best < low for trial in cell.trials)
-    if len(cell.trials) > MOST_PLOTTED:
-        notes.append(f"{MOST_PLOTTED} of {len(cell.trials)} trials are plotted: the best, and a sample of others.")
-    if below:
-        notes.append(f"{_trials(below)} below {fixed(low, 1)} % {'is' if below == 1 else 'are'} at the lower edge.")
-    if cell.importances.shares and cell.importances.trials < _FEW_TRIALS:
-        notes.append(f"Importances from {cell.importances.trials} trials are a hint, not a measurement.")
-    breaking = _breaking(cell)
-    if breaking:
-        named = "; ".join(f"{trial.name}: {', '.join(trial.breaks)}" for trial in breaking[:_MOST_NAMED])
-        more = f"; and {len(breaking) - _MOST_NAMED} more" if len(breaking) > _MOST_NAMED else ""
-        verb = "breaks" if len(breaking) == 1 else "break"
-        notes.append(f"{_trials(len(breaking))} {verb} a constraint and cannot be the winner ({named}{more}).")
-    if cell.account.lost:
-        notes.append(f"{fixed(cell.account.lost, 1)} epochs were lost to interruptions and are in no budget.")
-    return notes
-
-
-def _breaking(cell: ExplainedCell) -> list[TriedTrial]:
-    return [trial for trial in cell.trials if trial.breaks]
-
-
-def _trials(count: int) -> str:
-    return f"{count} trial{'' if count == 1 else 's'}"
+def _height(cell: ExplainedCell, trial: AttemptRecord, lowest: float) -> dict[str, Any]:
+    """Failed trials are at the lower edge, so that a range where all fail is visible."""
+    best = best_of(trial)
+    height = lowest if best is None else best.m_recall
+    kind = "winner" if trial is cell.winner else "below" if height < lowest else outcome_of(trial)
+    return {"y": height, "kind": kind}
