@@ -21,7 +21,7 @@ from torch import Tensor
 
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import rank_averages
-from vsetune.metrics.recall import owner_scores
+from vsetune.metrics.recalls import owner_scores
 from vsetune.metrics.score_blocks import EmbeddingScores
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 

@@ -6,25 +6,23 @@
     study = vsetune.open_study("quickstart")                      # board, curves, attempts, figure
     study.trial("vsepp.info_nce-c000-s0").search("a big blue star")
     vsetune.train(loss="info_nce", data="data/flickr8k")          # one training, in this process
-    loss = vsetune.losses.lmh(margin=0.2)                         # a torch module for any training loop
+    loss = vsetune.losses.LMH(margin=0.2)                         # a torch module for any training loop
 
 Names are imported when they are first used, so that `import vsetune` stays fast; see docs/python.md.
 """
 
-from __future__ import annotations
-
-import importlib
 import sys
 
 if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:  # `python -m vsetune....`: a statistics.py of the user's folder,
     sys.path.append(sys.path.pop(0))  # which Python puts first, would replace Python's own
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from vsetune import losses, metrics, networks
+from vsetune.lazy_names import lazy_names
 from vsetune.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from vsetune import losses, metrics, networks
     from vsetune.api.charts import Figure
     from vsetune.api.recorded import RecordedStudy, Trial, open_study, studies
     from vsetune.api.retrieval import Embedded, Found
@@ -67,8 +65,6 @@ _PLACES = {
     "vsetune.networks.network_base": ("Network",),
 }
 """Module of every public name."""
-_NAMES = {name: place for place, names in _PLACES.items() for name in names}
-_PACKAGES = ("losses", "metrics", "networks")
 
 __all__ = [  # noqa: RUF022
     "Study", "train", "Training", "open_study", "studies", "RecordedStudy", "Trial", "Found", "Embedded", "Figure",
@@ -77,15 +73,8 @@ __all__ = [  # noqa: RUF022
     "UsageError", "ConfigError", "DataError", "StorageError", "AttemptError", "NumericError",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return importlib.import_module(f"vsetune.{name}")
-    if name not in _NAMES:
-        raise AttributeError(f"module 'vsetune' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-    found = getattr(importlib.import_module(_NAMES[name]), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _PLACES)[0]
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from loss_values import unit
+from loss_values import LOSS_CLASSES, unit
 from torch import Tensor, nn
 
 import vsetune
@@ -39,7 +39,7 @@ def made(name: str, settings: dict[str, Any]) -> PlainLoss:
     torch.manual_seed(0)
     if name == "sum":
         return PlainLoss(SumSpec.model_validate(settings), **SIZES)
-    loss: PlainLoss = getattr(vsetune.losses, name)(**SIZES, **settings)
+    loss: PlainLoss = LOSS_CLASSES[name](**SIZES, **settings)
     return loss
 
 
@@ -85,8 +85,8 @@ def test_captions_in_another_order_are_the_same_pairs(name: str, settings: dict[
 def test_a_perfect_retrieval_in_another_order_costs_nothing() -> None:
     scores = torch.zeros(6, 6)
     scores[ROWS, torch.arange(6)] = 1
-    assert vsetune.losses.lmh()(scores=scores, caption_rows=ROWS).item() == 0
-    assert vsetune.losses.lmh()(scores=scores).item() == pytest.approx(12 * 1.2)
+    assert vsetune.losses.LMH()(scores=scores, caption_rows=ROWS).item() == 0
+    assert vsetune.losses.LMH()(scores=scores).item() == pytest.approx(12 * 1.2)
 
 
 @pytest.mark.parametrize(("owners", "pairs"), [([0, 0, 1, 2, 2, 3], 4), ([0, 0, 2, 3], 4), ([1, 0], 3)], ids=str)
@@ -120,7 +120,7 @@ def test_as_many_captions_as_images_are_no_pairs_where_an_image_has_two() -> Non
         own = scores[i, j]
         by_hand += max(0.0, max(float(0.2 + scores[i, k] - own) for k in range(4) if rows[k] != i))
         by_hand += max(0.0, max(float(0.2 + scores[k, j] - own) for k in range(4) if k != i))
-    assert vsetune.losses.lmh()(scores=scores, caption_rows=torch.tensor(rows)).item() == pytest.approx(by_hand)
+    assert vsetune.losses.LMH()(scores=scores, caption_rows=torch.tensor(rows)).item() == pytest.approx(by_hand)
 
 
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from loss_values import close, unit
+from loss_values import LOSS_CLASSES, close, unit
 
 import vsetune
-from vsetune.config.component_specs import LOSSES
+from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.data.stored.dataset import Dataset
 from vsetune.losses.plain_loss import PlainLoss
@@ -55,7 +55,7 @@ def test_a_loss_gives_the_number_of_the_trainer(name: str, images: str, with_dat
         theirs = learner.network.encode_captions(words).vectors
         scores = learner.network.similarity(*(vsetune.Encoded(each) for each in (ours, theirs)))
     sizes = {"embedding_size": 16, "images": learner.context.concepts}
-    plain: PlainLoss = getattr(vsetune.losses, name)(**sizes)
+    plain: PlainLoss = LOSS_CLASSES[name](**sizes)
     plain.loss.load_state_dict(learner.loss.state_dict())
     more = {
         "image_ids": batch.image_ids, "caption_rows": batch.caption_rows, "semantic_vectors": batch.semantic_vectors,
@@ -71,7 +71,7 @@ def test_a_loss_gives_the_number_of_the_trainer(name: str, images: str, with_dat
 
 def test_scores_alone_give_the_number_of_embeddings() -> None:
     images, captions = (unit(6, 5, seed=seed) for seed in (1, 2))
-    loss = vsetune.losses.lmh(margin=0.3)
+    loss = vsetune.losses.LMH(margin=0.3)
     scores = images @ captions.T
     matched = scores.diagonal()
     by_hand = 0.0
@@ -89,22 +89,26 @@ def test_scores_alone_give_the_number_of_embeddings() -> None:
 
 def test_it_is_a_module_with_gradient_schedule_and_settings() -> None:
     images, captions = (unit(4, 3, seed=seed).requires_grad_() for seed in (1, 2))
-    loss = vsetune.losses.info_nce(softmax_temperature=0.1, learned=True)
+    loss = vsetune.losses.InfoNCE(softmax_temperature=0.1, learned=True)
     loss(images, captions).backward()
     assert images.grad.abs().sum() > 0
     assert [name for name, _ in loss.named_parameters()] == ["loss.log_scale"]
-    warming = vsetune.losses.lmh(warmup_epochs=1)
+    warming = vsetune.losses.LMH(warmup_epochs=1)
     first = warming(images, captions).item()
     warming.start_epoch(1)
     assert warming(images, captions).item() < first
-    assert "margin=0.25" in repr(vsetune.losses.lmh(margin=0.25))
+    assert "margin=0.25" in repr(vsetune.losses.LMH(margin=0.25))
 
 
-@pytest.mark.parametrize("components", ["losses", "networks"])
-def test_the_help_of_every_name_is_its_own(components) -> None:
+@pytest.mark.parametrize(("components", "registry"), [("losses", LOSSES), ("networks", NETWORKS)])
+def test_the_help_of_every_class_shows_its_settings(components, registry) -> None:
     package = getattr(vsetune, components)
-    for name in dir(package):
-        assert f"vsetune.{components}.{name}(" in pydoc.render_doc(getattr(package, name))
+    for name in package.__all__[:-1]:
+        spec, found = registry[getattr(package, name).component], pydoc.plain(pydoc.render_doc(getattr(package, name)))
+        assert spec.source in found
+        for setting, field in spec.model_fields.items():
+            assert setting == "name" or f"{setting} = {field.default!r}: {field.description}" in found
+            assert setting == "name" or f"{setting}: " in found.partition("\n\n")[2].partition("\n")[2].split("\n")[0]
 
 
 def test_several_embeddings_are_compared_by_their_closest_pair() -> None:
@@ -112,7 +116,7 @@ def test_several_embeddings_are_compared_by_their_closest_pair() -> None:
     scores = torch.stack([
         torch.stack([max((images[i] @ captions[j].T).flatten()) for j in range(3)]) for i in range(3)
     ])
-    loss = vsetune.losses.pvse(diversity_weight=0, discrepancy_weight=0)
+    loss = vsetune.losses.PVSE(diversity_weight=0, discrepancy_weight=0)
     close(loss(images, captions), loss(scores))
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from loss_values import unit
-from refusals import fits, problems_of
+from loss_values import LOSS_CLASSES, unit
+from refusals import fits, problems_of, refused
 from torch import Tensor
 
 import vsetune
@@ -70,7 +70,7 @@ RANKED: list[tuple[dict[str, Any], Any]] = [
 
 def loss_of(name: str, **settings: Any) -> PlainLoss:
     torch.manual_seed(0)
-    loss: PlainLoss = PlainLoss(SUM, **SIZES) if name == "sum" else getattr(vsetune.losses, name)(**SIZES, **settings)
+    loss: PlainLoss = PlainLoss(SUM, **SIZES) if name == "sum" else LOSS_CLASSES[name](**SIZES, **settings)
     return loss
 
 
@@ -140,17 +140,25 @@ def test_a_memory_refuses_what_a_loss_refuses(name: str) -> None:
 
 
 def test_losses_without_sizes_or_with_settings_of_other_names() -> None:
-    require_one_line(vsetune.losses.semantic_center, {}, "VSE-L005", ConfigError)
-    require_one_line(vsetune.losses.lmh, {"memory_size": 4}, "VSE-L005", ConfigError)
+    require_one_line(vsetune.losses.SemanticCenter, {}, "VSE-L005", ConfigError)
+    require_one_line(vsetune.losses.LMH, {"memory_size": 4}, "VSE-L005", ConfigError)
     require_one_line(
-        vsetune.losses.order(), {"images": IMAGES, "captions": CAPTIONS}, "VSE-L022", ConfigError
+        vsetune.losses.Order(), {"images": IMAGES, "captions": CAPTIONS}, "VSE-L022", ConfigError
     )
-    with pytest.raises(ConfigError, match="vsetune.losses.lmh: margn"):
-        vsetune.losses.lmh(margn=0.2)
+    with pytest.raises(ConfigError, match="vsetune.losses.LMH: margn"):
+        vsetune.losses.LMH(margn=0.2)
+    with pytest.raises(ConfigError, match=r"vsetune.losses.named\('lmh'\): margn"):
+        vsetune.losses.named("lmh", margn=0.2)
+    with refused("VSE-C004", name="lmg", kind="loss"):
+        vsetune.losses.named("lmg")
+    with refused("VSE-C004", name="vsep", kind="network"):
+        vsetune.networks.named("vsep", width=8, vocabulary_size=9)
+    with refused("VSE-N008", size="vocabulary_size"):
+        vsetune.networks.VSEpp(width=8, vocabulary_size=0)
 
 
 def test_wide_scores_say_how_they_are_read() -> None:
-    require_one_line(vsetune.losses.lmh(), {"images": torch.zeros(4, 8)}, "VSE-L023", ConfigError)
+    require_one_line(vsetune.losses.LMH(), {"images": torch.zeros(4, 8)}, "VSE-L023", ConfigError)
 
 
 def test_typical_refusals_in_words() -> None:

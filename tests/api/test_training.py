@@ -90,16 +90,14 @@ def encoded(vectors: np.ndarray) -> vsetune.Encoded:
 
 def test_keywords_give_the_curve_of_the_study_and_the_network_of_its_best_validation(with_data) -> None:
     of_study = vsetune.train(small_study(), cell="vsepp.lmh", progress=False)
-    of_words = vsetune.train(
-        network=SMALL, loss=vsetune.losses.lmh(), data=DATA, progress=False, **TRAINING
-    )
+    of_words = vsetune.train(network=SMALL, loss=vsetune.losses.LMH, data=DATA, progress=False, **TRAINING)
     assert [*of_words.curve["m_recall"]] == [*of_study.curve["m_recall"]]
     embedded = of_words.embed("validation")
     scores = of_words.network.similarity(encoded(embedded.images), encoded(embedded.captions))
     assert vsetune.metrics.recall(scores, torch.from_numpy(embedded.owner)).m_recall == pytest.approx(
         of_words.summary["best_m_recall"], abs=1e-6
     )
-    other = vsetune.train(network=SMALL, loss=vsetune.losses.lmh(margin=0.05), data=DATA, progress=False, **TRAINING)
+    other = vsetune.train(network=SMALL, loss=vsetune.losses.LMH(margin=0.05), data=DATA, progress=False, **TRAINING)
     assert other.trial.loss.to_plain()["margin"] == 0.05
     assert [*other.curve["train_loss"]] != [*of_words.curve["train_loss"]]
     assert "M-Recall" in repr(other)
@@ -139,7 +137,7 @@ def test_a_loss_of_a_notebook_is_written_to_a_plugin_and_trained(with_data, note
     study = small_study(study="with_smooth", losses=["lmh", cells.Smooth])
     assert study.cells == ["vsepp.lmh", "vsepp.smooth"]
     assert study.spec.plugins == [str(folder)]
-    assert isinstance(vsetune.losses.smooth(margin=0.1), vsetune.PlainLoss)
+    assert isinstance(vsetune.losses.named("smooth", margin=0.1), vsetune.PlainLoss)
 
 
 def test_classes_and_keywords_that_cannot_be_trained_are_refused(with_data, notebook) -> None:
@@ -150,7 +148,7 @@ def test_classes_and_keywords_that_cannot_be_trained_are_refused(with_data, note
     cells = notebook.run("class Bare(vsetune.Loss):\n    pass\n")
     with refused("VSE-A002", name="Bare", base="LossSpec"):
         vsetune.train(loss=cells.Bare, **keys)
-    sourceless = type("Sourceless", (vsetune.Loss,), {"__annotations__": {"spec": vsetune.losses.lmh().spec.__class__}})
+    sourceless = type("Sourceless", (vsetune.Loss,), {"__annotations__": {"spec": vsetune.losses.LMH().spec.__class__}})
     with refused("VSE-A001", name="Sourceless"):
         vsetune.train(loss=sourceless, **keys)
     with refused("VSE-A004", key="losses[0]", got="int"):

@@ -25,7 +25,7 @@ from repeated_studies import SEARCHED, cells_of, study_of
 import vsetune as api
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.metrics.ranks import QueryRanks, RetrievalRanks
-from vsetune.metrics.recall import RetrievalScores, scores_of_ranks
+from vsetune.metrics.recalls import RetrievalScores, scores_of_ranks
 from vsetune.records.events import ValidationPoint
 from vsetune.records.mlflow_export import MlflowExport
 from vsetune.records.studies import folder_of_study

@@ -15,7 +15,7 @@ from vsetune.losses.loss_base import Items, LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.losses.pcme_pp.loss import closed_form_distances, pseudo_positives
 from vsetune.losses.pcme_pp.spec import PcmePpSpec
-from vsetune.losses.plain_loss import plain_loss
+from vsetune.losses.plain_loss import PlainLoss
 
 
 def batch(images: Items, captions: Items, ids: Tensor) -> LossInputs:
@@ -112,4 +112,4 @@ def test_points_have_no_spread_and_no_divergence() -> None:
 
 def test_scores_without_embeddings_are_refused() -> None:
     with refused("VSE-L003", loss="pcme_pp"):
-        plain_loss("pcme_pp")(torch.eye(4))
+        PlainLoss(PcmePpSpec())(torch.eye(4))

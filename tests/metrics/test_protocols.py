@@ -10,7 +10,7 @@ from refusals import refused
 from torch import Tensor
 from whole_scores import fold_scores, retrieval_scores
 
-from vsetune.metrics.recall import (
+from vsetune.metrics.recalls import (
     COCO_TEST_1K,
     COCO_TEST_5K,
     FIRST_CAPTION,

@@ -11,7 +11,7 @@ from refusals import refused
 from torch import Tensor
 from whole_scores import fold_scores, matrix_scores, relevance_matrix_scores, retrieval_scores
 
-from vsetune.metrics.recall import RetrievalScores, matrix_recalls, mean_rank, median_rank, recall_at_k
+from vsetune.metrics.recalls import RetrievalScores, mean_rank, median_rank, recall, recall_at_k
 
 
 def product(rows: Tensor, columns: Tensor) -> Tensor:
@@ -34,9 +34,9 @@ def test_scores_of_f(f, owner) -> None:
 
 
 def test_captions_without_owners_are_shared_out_in_the_order_of_the_images(f) -> None:
-    assert matrix_recalls(f) == matrix_scores(f, torch.tensor([0, 0, 1, 1, 2, 2]))
+    assert recall(f) == matrix_scores(f, torch.tensor([0, 0, 1, 1, 2, 2]))
     with refused("VSE-M016", images=3, captions=5):
-        matrix_recalls(f[:, :5])
+        recall(f[:, :5])
 
 
 def test_recall_at_two_of_f() -> None:

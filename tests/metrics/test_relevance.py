@@ -12,7 +12,7 @@ from whole_scores import matrix_scores, relevance_matrix_scores
 
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import retrieval_ranks
-from vsetune.metrics.recall import recalls_among
+from vsetune.metrics.recalls import recalls_among
 from vsetune.metrics.score_blocks import MatrixScores, OtherScores
 
 

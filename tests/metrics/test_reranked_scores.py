@@ -15,7 +15,7 @@ from whole_scores import matrix_scores
 
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import retrieval_ranks
-from vsetune.metrics.recall import owner_scores
+from vsetune.metrics.recalls import owner_scores
 from vsetune.metrics.score_blocks import MatrixScores, RerankedScores, proposed_pairs
 
 BLOCK_SHAPES = [(1, 1), (2, 100), (3, 4), (100, 100)]

@@ -7,7 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import vsetune
+from vsetune.losses.loss_classes import NamedLoss
 from vsetune.losses.parts.pairing import Candidates, Pools
+
+LOSS_CLASSES: dict[str, type[NamedLoss]] = {
+    each.component: each for each in (getattr(vsetune.losses, name) for name in vsetune.losses.__all__)
+    if isinstance(each, type)
+}
+"""The classes of `vsetune.losses` by their names in study files."""
 
 
 def close(actual: Any, expected: Any, tolerance: float = 1e-6) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from vsetune.metrics.recall import RelevanceScores, RetrievalScores, owner_fold_scores, owner_scores, pair_scores
+from vsetune.metrics.recalls import RelevanceScores, RetrievalScores, owner_fold_scores, owner_scores, pair_scores
 from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, Similarity
 
 

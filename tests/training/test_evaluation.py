@@ -17,7 +17,7 @@ from vsetune.data.captions import semantic_sources
 from vsetune.data.stored.dataset import Dataset, evaluated_split
 from vsetune.data.stored.manifest import VOCABULARY_FILE
 from vsetune.data.stored.shards import split_records
-from vsetune.metrics.recall import RankingProtocol
+from vsetune.metrics.recalls import RankingProtocol
 from vsetune.networks.network_base import evaluating
 from vsetune.report.seed_results import CXC, CXC_AMONG, ECCV
 from vsetune.storage.hashes import sha256_hex

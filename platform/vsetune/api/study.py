@@ -160,10 +160,12 @@ def with_written(plain: Mapping[str, Any]) -> dict[str, Any]:
     def entry(given: Any, key: str, kind: str) -> Any:
         if isinstance(given, str):
             return {"name": given}
-        given = getattr(given, "spec", given)  # of `vsetune.losses.lmh(...)`
+        given = getattr(given, "spec", given)  # of a loss
         if isinstance(given, LossSpec | NetworkSpec):
             settings = given.model_dump(mode="json", exclude_unset=True, exclude={"name"})
             return {"name": given.name, "fixed": settings}
+        if isinstance(given, type) and hasattr(given, "component"):  # one of `vsetune.losses`
+            return {"name": given.component}
         if isinstance(given, type):
             name, folder = written(given, kind)
             folders.append(str(folder))

@@ -68,7 +68,7 @@ def train(
 
     study: a study file, or a `Study`, whose `cell` (`network.loss`, by default the first) is trained at its default
     settings, as by `vsetune train`. Without a study: network, loss: a name, an entry as in a study file
-    (`{"name": "lmh", "fixed": {"margin": 0.1}}`), `vsetune.losses.lmh(margin=0.1)`, or a class. data: the folder of a
+    (`{"name": "lmh", "fixed": {"margin": 0.1}}`), `vsetune.losses.LMH(margin=0.1)`, or a class. data: the folder of a
     data set, or the `data` of a study file. training: keys of `training` in a study file (`epochs`, `batch_size`,
     `learning_rate`). seed: by default the first of the study, or 0. device: `auto`, `cpu`, `cuda`, `cuda:N`.
 

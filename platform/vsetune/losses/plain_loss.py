@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vsetune.config.component_specs import LOSSES, LossSpec
-from vsetune.config.spec.loading import parse_spec
+from vsetune.config.component_specs import LossSpec
 from vsetune.errors import ConfigError
 from vsetune.losses.loss_base import Items, LossContext, LossInputs, LossOutput, Selection
 from vsetune.losses.loss_building import build_loss
@@ -20,7 +18,7 @@ from vsetune.metrics.vectors import unit_length
 
 
 class PlainLoss(nn.Module):
-    """A loss of vsetune outside of it, made by `vsetune.losses.NAME(...)`.
+    """A loss of vsetune outside of it, the base of the classes in `vsetune.losses`.
 
     spec: its settings, with formula (`spec.equation`) and paper (`spec.source`). Losses with a schedule (warm-up, a
     growing margin, a memory) advance it where the loop calls `start_epoch` before and `after_step` after its steps;
@@ -28,7 +26,7 @@ class PlainLoss(nn.Module):
 
     Example:
 
-        loss = vsetune.losses.lmh(margin=0.2)
+        loss = vsetune.losses.LMH(margin=0.2)
         value = loss(images, captions, image_ids=ids)    # (n, d), (n, d), (n,) int64
         value.backward()
     """
@@ -168,17 +166,6 @@ class PlainLoss(nn.Module):
         both = len(images), len(captions)
         given.shape("scores", scores, f"{both}, as the embeddings", fits=scores.shape == both)
         return images, captions, scores
-
-
-def plain_loss(
-    name: str, *, embedding_size: int | None = None, images: int | None = None, **settings: Any
-) -> PlainLoss:
-    """The loss of this name in study files. settings: its hyperparameters; the others have their defaults.
-
-    embedding_size, images: see `PlainLoss`. ConfigError lists every wrong setting.
-    """
-    spec = parse_spec({"name": name, **settings}, LOSSES[name], where=f"vsetune.losses.{name}")
-    return PlainLoss(spec, embedding_size=embedding_size, images=images)
 
 
 def _cosines(images: Tensor, captions: Tensor) -> Tensor:

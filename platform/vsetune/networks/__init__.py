@@ -2,55 +2,39 @@
 `spec.py` (hyperparameters, source; no torch), `network.py`, and further modules of this network, such as the names of
 released weights (`released.py`). `network_building.build_network` makes one.
 
-Outside of vsetune, `vsetune.networks.NAME(width=..., vocabulary_size=...)` makes one, see `plain_network`.
+Outside of vsetune every network is a class, and `named` makes one by its name in study files, also that of a plugin:
+
+    network = vsetune.networks.VSEpp(width=2048, vocabulary_size=8000, embedding_size=512)
+    images = network.encode_images(vsetune.ImageInputs(features, counts)).vectors    # (n, 1, 2048), (n,) -> (n, d)
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from vsetune.config.callable_modules import components_by_name
+from vsetune.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from vsetune.networks.network_base import Network
-
-    cgmn: Callable[..., Network]
-    dual_encoder: Callable[..., Network]
-    gsmn: Callable[..., Network]
-    malali_keller: Callable[..., Network]
-    mse: Callable[..., Network]
-    pcme: Callable[..., Network]
-    pvse: Callable[..., Network]
-    scan: Callable[..., Network]
-    sgraf_saf: Callable[..., Network]
-    sgraf_sgr: Callable[..., Network]
-    tags: Callable[..., Network]
-    vse_infinity: Callable[..., Network]
-    vsepp: Callable[..., Network]
-    vsrn: Callable[..., Network]
-
-
-def _maker(name: str) -> Callable[..., Any]:
-    """The function that makes the network of a name."""
-
-    def make(**settings: Any) -> Network:
-        from vsetune.networks.plain_network import plain_network
-
-        return plain_network(name, **settings)
-
-    make.__doc__ = (
-        f"`vsetune.networks.{name}(width=..., vocabulary_size=..., **settings)` makes this network as a torch module: "
-        f"`help(vsetune.Network)` says how to call it, `vsetune networks show {name}` prints its settings."
+    from vsetune.networks.network_classes import (
+        CGMN,
+        GSMN,
+        MSE,
+        PCME,
+        PVSE,
+        SAF,
+        SCAN,
+        SGR,
+        TAGS,
+        VSRN,
+        DualEncoder,
+        MalaliKeller,
+        VSEInfinity,
+        VSEpp,
+        named,
     )
-    return make
 
+__all__ = [
+    "CGMN", "GSMN", "MSE", "PCME", "PVSE", "SAF", "SCAN", "SGR", "TAGS", "VSRN", "DualEncoder", "MalaliKeller",
+    "VSEInfinity", "VSEpp", "named",
+]
 
-def _names() -> Iterable[str]:
-    from vsetune.config.component_specs import NETWORKS
-
-    return NETWORKS
-
-
-__getattr__, __dir__ = components_by_name(__name__, Path(__file__).parent, names=_names, maker=_maker)
+if not TYPE_CHECKING:  # torch is imported with the first network that is used
+    __getattr__, __dir__ = lazy_names(__name__, {"vsetune.networks.network_classes": __all__})

@@ -25,16 +25,22 @@ def build_network(
     read, and with its `architecture` (see `weights_follow`) none of their files need to exist. ConfigError when the
     spec does not fit the data, or has no network, and where a plugin's code fails.
     """
+    network: type[Network] = NETWORKS.class_of(type(spec))
+    build: Callable[..., Network] = network
+    sizes = sizes_of(network, spec, regions=regions, width=width, vocabulary_size=vocabulary_size)
+    with nullcontext() if pretrained else weights_follow(architecture), guarded(type(spec)):
+        return build(spec, **sizes)
+
+
+def sizes_of(
+    network: type[Network], spec: NetworkSpec, *, regions: int, width: int, vocabulary_size: int
+) -> dict[str, int]:
+    """The sizes of the data that the network's constructor takes. ConfigError for one below 1."""
     for name, size in (("regions", regions), ("width", width), ("vocabulary_size", vocabulary_size)):
         if size < 1 and (name != "width" or spec.reads.pixels is None):
             raise ConfigError(
                 "VSE-N008", "network: {size} of the data is {got}, need at least 1; check the data set.", size=name,
                 got=size,
             )
-    network: type[Network] = NETWORKS.class_of(type(spec))
-    build: Callable[..., Network] = network
     sizes = {"width": width, "vocabulary_size": vocabulary_size}
-    if network.needs_regions:
-        sizes["regions"] = regions
-    with nullcontext() if pretrained else weights_follow(architecture), guarded(type(spec)):
-        return build(spec, **sizes)
+    return sizes | ({"regions": regions} if network.needs_regions else {})

@@ -28,7 +28,7 @@ from vsetune.metrics.ranks import (
     rank_averages,
     retrieval_ranks,
 )
-from vsetune.metrics.recall import (
+from vsetune.metrics.recalls import (
     COCO_TEST_1K,
     COCO_TEST_5K,
     FIRST_CAPTION,

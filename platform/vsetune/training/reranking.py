@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
-from vsetune.metrics.recall import RetrievalScores, owner_scores
+from vsetune.metrics.recalls import RetrievalScores, owner_scores
 from vsetune.metrics.score_blocks import RerankedScores, Scores, check_top, proposed_pairs
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.training.processes import ALONE, Processes

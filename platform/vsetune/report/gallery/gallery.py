@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from vsetune.config.study.evaluation_settings import GallerySpec
 from vsetune.data.looking.show import Picture, read_pictures
 from vsetune.data.stored.manifest import SplitInfo
-from vsetune.metrics.recall import RetrievalScores, owner_scores
+from vsetune.metrics.recalls import RetrievalScores, owner_scores
 from vsetune.networks.network_base import evaluating
 from vsetune.report.gallery.heat_maps import HeatMap, caption_pairs, heat_maps
 from vsetune.report.gallery.rankings import (

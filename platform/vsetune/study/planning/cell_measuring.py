@@ -29,7 +29,7 @@ from vsetune.config.study.training import TrainingSpec, TrialSpec, phase_starts
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.data.stored.dataset import Dataset, evaluated_split, further_tests
 from vsetune.errors import one_line
-from vsetune.metrics.recall import owner_scores
+from vsetune.metrics.recalls import owner_scores
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.storage.addresses import mask_output

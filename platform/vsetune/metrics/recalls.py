@@ -84,7 +84,7 @@ def owner_scores(scores: Scores, owner: Tensor, *, among: Sharing = ALONE) -> Re
     return scores_of_ranks(retrieval_ranks(scores, positives, among=among), candidates=min(images, captions))
 
 
-def matrix_recalls(scores: Tensor, image_ids: Tensor | None = None) -> RetrievalScores:
+def recall(scores: Tensor, image_ids: Tensor | None = None) -> RetrievalScores:
     """The recalls of a matrix of scores, in per cent, with ranks and their sum (`rsum`, at most 600).
 
     scores: (n, m) of images (rows) and captions (columns), larger is closer. image_ids: (m,) int64, the row of each
