@@ -147,6 +147,6 @@ def test_a_test_set_that_no_study_has_is_refused_in_every_format(vsetune, runs, 
 def test_the_notes_have_what_the_board_leaves_out(vsetune, runs) -> None:
     said = vsetune("leaderboard", "notes", "demo")
     assert (said.code, said.err) == (0, "")
-    for words in ("Protocol: ", "What the data support", "vsepp lseh, search by search: ", "ignore smaller"):
+    for words in ("Protocol: ", "What the data support", "vsepp lseh: search by search ", "Columns"):
         assert words in " ".join(said.out.split())
     vsetune("leaderboard", "notes").refused("VSE-X002", "leaderboard notes")

@@ -53,7 +53,8 @@ def test_a_wheel_needs_no_checkout(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "first results" in done.stderr
-    assert "the data support that info_nce" in done.stdout  # 7 points higher than lsh over ten seeds, each by 4 or more
+    # 7 points higher than lsh over ten seeds, each by 4 or more
+    assert "info_nce reaches +" in " ".join(done.stdout.split())
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
     assert list(empty.iterdir()) == []
     again = subprocess.run(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 from typing import Any
 
@@ -120,40 +119,16 @@ def test_csv_has_the_numbers_of_json_to_the_last_digit(board):
             assert line[name] == comparison.get(key, "")
 
 
-def test_every_comparison_has_a_sentence_with_the_numbers_of_json(board):
-    rows = [row for row in json.loads(to_json(board))["rows"] if row["comparison"]]
-    assert rows
-    for row in rows:
-        (sentence,) = [
-            each for each in findings(board)
-            if re.match(rf"{row['network']} ([\w, ]*, )?{row['loss']}(,[\w, ]*)? against", each)
-        ]
-        assert_same(_without_method(sentence), _in_words(row), 3)
-
-
-def _without_method(sentence: str) -> str:
-    """The numbers of a sentence, without the length of training and a p-value that is but bounded."""
-    unread = r"p < 0\.001| within \d+ epochs| \(95 % of the mean best of lmh\)"
-    return re.sub(unread, "", sentence.partition(" against ")[2])
-
-
-def _in_words(row: dict[str, Any]) -> list[float]:
-    """The numbers that JSON has for a sentence, rounded as the sentence rounds them, in its order."""
-    comparison, numbers = row["comparison"], numbers_of(row)
-    gain, pace = (_rounded(*numbers[title]) for title in (
-        "M-Recall over the baseline", "epochs to target over baseline's",
-    ))
-    target = _rounded([comparison["epochs"]["target"]], 1)
-    if "one search" in (comparison["height"], comparison["epochs_answer"]):
-        return [*gain, *pace, *target]
-    of_height, of_epochs = ([p] if p >= 0.001 else [] for p in (comparison["height_p"], comparison["epochs_p"]))
-    missed = [] if comparison["epochs"]["percent"] is None else [
-        count for side in ("missed", "baseline_missed") if (count := comparison["epochs"][side])
-    ]
-    found = (comparison["units"], *gain, *of_height, *target, *pace, *of_epochs, *missed)
-    return [float(each) for each in found]
-
-
-def _rounded(values: list[float], digits: int) -> list[float]:
-    return [value if math.isinf(value) else math.floor(abs(value) * 10**digits + 0.5) / 10**digits
-            * math.copysign(1, value) for value in values]
+def test_the_sentences_of_a_comparison_have_the_words_of_its_cells(board):
+    compared = [row for row in board.rows if row.comparison]
+    titles = ("M-Recall over the baseline", "epochs to target over baseline's")
+    for row in compared:
+        said = " ".join(each for each in findings(board) if each.startswith(f"{row.network} {row.loss} "))
+        cells = {column.title: column.words(row) for column in columns_of("page", COLUMNS, board.rows)}
+        assert all(cells[title] in said for title in titles), said
+        found = row.comparison
+        assert_same(said.partition("epochs to ")[2].partition(" %")[0], [found.epochs.target], 1)
+        for p_value, answer in ((found.height_p, found.height), (found.epochs_p, found.epochs_answer)):
+            is_tested = answer in ("supported", "contradicted", "undecided")
+            assert (f"p = {p_value:.3f}" in said or (p_value < 0.001 and "p < 0.001" in said)) == is_tested
+    assert compared

@@ -88,7 +88,7 @@ def test_other_protocols_and_a_baseline_without_its_target_are_not_put_beside(at
     ]
     table = renamed(paper_table("lseh_table3"), {"LMH2": "top_f"})
     cells = lines_of(fill(table, [StudyAttempts("demo", "lmh", made)]))["VSE++", "measured"].cells
-    assert "still rising" in " ".join(cells[3].notes)
+    assert "was still improving" in " ".join(cells[3].notes)
     assert not cells[3].counts, "it enters no average"
     assert cells[7].values == ()
     assert "batch_size" in " ".join(cells[7].notes)

@@ -103,7 +103,7 @@ def test_board_and_study_name_the_cell_and_the_reason(logs: Logs) -> None:
     assert "less_than_budget" in flags["lseh"]
     assert "cannot_draw" not in flags["lmh"]
     (told,) = (note for note in notes(board) if WHY in note)
-    assert "vsepp lseh: no valid configuration for cell vsepp.lseh" in told
+    assert "vsepp lseh (no valid configuration for cell vsepp.lseh" in told
     studies = Studies()
     view = observe(studies, studies.record("tiny"))
     assert [(cell, WHY in why) for cell, why in view.cannot_draw.items()] == [("vsepp.lseh", True)]

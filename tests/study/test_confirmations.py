@@ -88,7 +88,7 @@ def test_the_headline_is_the_winner_over_those_seeds_and_the_others_stand_beside
     assert [each.best_m_recall for each in row.contenders] == pytest.approx([46.2, 40.2])
     assert "runner_up_ahead" in row.flags
     told = (
-        "vsepp lmh, run again together with its winner: runner-up 46.2 ± 0.2 over the seeds 0, 2, 4 (the winner 45.2); "
+        "vsepp lmh: run again together with its winner: runner-up 46.2 ± 0.2 over the seeds 0, 2, 4 (the winner 45.2); "
     )
     assert any(note.startswith(told) for note in notes(board))
 

@@ -190,7 +190,7 @@ def test_a_board_has_the_range_of_every_searched_setting_and_its_source() -> Non
         "loss.margin 0.05 to 0.4 (the default range; VSE++: 0.2)",
         "training.learning_rate 0.001 to 0.01, log (default 0.0001 to 0.003, log; VSE++: 2e-4)",
     )
-    assert "vsepp lmh searched loss.margin 0.05 to 0.4 (the default range" in " ".join(notes(board))
+    assert "vsepp lmh: searched loss.margin 0.05 to 0.4 (the default range" in " ".join(notes(board))
 
 
 def test_each_of_several_searches_has_its_own_ends(record: StudyRecord) -> None:

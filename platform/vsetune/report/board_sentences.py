@@ -1,59 +1,55 @@
-"""Sentences of a board on what its data support.
+"""What the data of a board support, and what it takes to know more.
 
-A loss is called higher or faster only after a passed test.
+Each loss has one of three sentences on its M-Recall. Separated by a passed test: `lseh reaches +1.3 [0.8, 1.8] points
+M-Recall over lmh`. Not separated: the interval that leaves it open. Cannot be said: the reason. Another one of the same
+three forms is on its epochs to the target.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import statistics
+from collections.abc import Sequence
 
 from vsetune.metrics.repeated_searches import FEWEST_REPEATS
 from vsetune.metrics.seed_statistics import MEAN_SEEDS
-from vsetune.report.comparing import FOR_LONG_TAILS, units_of
-from vsetune.report.rows import ALPHA, Answer, Comparison, Leaderboard, Row
-from vsetune.report.wording import (
-    collapse,
-    collapsed,
-    fixed,
-    gain,
-    pace,
-)
+from vsetune.report.comparing import units_of
+from vsetune.report.rows import Comparison, Leaderboard, Row
+from vsetune.report.wording import collapse, collapsed, counted, fixed, gain, new_study_file, pace
+
+_DECIDED = ("supported", "contradicted")
+_MOST = 6
+"""Claims of one network that a headline has in full."""
 
 
-def headline(leaderboard: Leaderboard) -> list[str]:
-    """Of each data set and network up to three sentences on the supported claims, or one on the searches or seeds that
-    an answer needs. Collapses stand first."""
-    return [*collapses(leaderboard), *(
-        _headline(dataset, network, rows, leaderboard.baseline) for dataset, network, rows in leaderboard.groups()
+def headline(board: Leaderboard) -> list[str]:
+    """Collapses, then a sentence per data set and network: its separated losses, or why there are none."""
+    return [*collapses(board), *(
+        f"{network} on {dataset}: {_headline(rows, board.baseline)}." for dataset, network, rows in board.groups()
         if not any(row.collapse for row in rows)
     )]
 
 
-def collapses(leaderboard: Leaderboard) -> list[str]:
+def collapses(board: Leaderboard) -> list[str]:
     """A sentence per data set and network whose baseline collapsed, and one where seeds of other losses collapsed."""
     lines = []
-    for dataset, network, rows in leaderboard.groups():
+    for dataset, network, rows in board.groups():
         place = f"{network} on {dataset}"
         row = next((row for row in rows if row.collapse), None)
         if row is not None:
-            words = collapse(row).replace("the baseline", f"the baseline {leaderboard.baseline}", 1)
+            words = collapse(row).replace("the baseline", f"the baseline {board.baseline}", 1)
             lines.append(f"{place}: {words}. Nothing is compared with it.")
         fallen = [f"{row.loss}: {collapsed(row)}" for row in rows if row.collapsed_seeds and row.collapse is None]
         lines += [f"{place}: {'; '.join(fallen)}. These seeds count in all numbers."] if fallen else []
     return lines
 
 
-def findings(leaderboard: Leaderboard) -> list[str]:
-    """Two sentences per comparison with the baseline, then the tests used. Losses of a network with
-    equal sentences share them."""
-    compared = [row for row in leaderboard.rows if row.comparison is not None]
-    losses: dict[tuple[str, str, str], list[str]] = {}
-    for row in compared:
-        if row.comparison is not None:
-            words = _finding(row, row.comparison, leaderboard)
-            losses.setdefault((row.dataset, row.network, words), []).append(row.loss)
-    lines = [f"{network} {', '.join(names)} {words}" for (_, network, words), names in losses.items()]
-    return [*lines, *_method(compared)]
+def findings(board: Leaderboard) -> list[str]:
+    """A sentence on M-Recall and one on epochs of every compared loss, or one on why neither can be compared."""
+    return [
+        f"{network} {sentence}." for _, network, rows in board.groups() for row in rows
+        for sentence in _findings(row, rows, board.baseline)
+    ]
 
 
 def is_ahead(row: Row) -> bool:
@@ -66,191 +62,114 @@ def is_claimed(rows: Sequence[Row]) -> bool:
     return any(row.comparison is not None and "supported" in row.comparison.answers for row in rows)
 
 
-def _headline(dataset: str, network: str, rows: Sequence[Row], baseline: str) -> str:
-    place = f"{network} on {dataset}"
+def _headline(rows: Sequence[Row], baseline: str) -> str:
     if not any(row.seeds for row in rows):
-        failed = all("all_failed" in row.flags for row in rows)
-        return f"{place}: no result{', every trial failed' if failed else ' yet'}."
+        return "no result, every trial failed" if all("all_failed" in row.flags for row in rows) else "no result yet"
     compared = [row for row in rows if row.comparison is not None]
     if not compared:
-        untrained = [row.loss for row in rows if not row.is_trained]
-        if untrained and not any(row.not_comparable for row in rows):
-            return f"{place}: {', '.join(untrained)} {'was' if len(untrained) == 1 else 'were'} not trained."
-        why = "can be compared" if any(row.not_comparable for row in rows) else "shares a seed"
-        return f"{place}: no loss {why} with {baseline}."
-    claims = _claims(compared, baseline)
+        return f"no loss can be compared with {baseline}"
+    claims = [(row.loss, claim) for row in compared for claim in _claims(row, baseline)]
     if claims:
-        return f"{place}: the data support that {' '.join(claims)}"
-    answers = [row.comparison.answers for row in compared if row.comparison]
-    if all("one search" in each for each in answers):
-        return f"{place}: {_one_search(compared, rows, 'which tuned loss is higher')}"
-    if all("too few seeds" in each for each in answers):
-        return f"{place}: {_too_few([row.comparison for row in compared if row.comparison], baseline)}"
-    return f"{place}: the data do not yet separate any loss from {baseline}."
+        rest = dict.fromkeys(loss for loss, _ in claims[_MOST:])
+        return "; ".join([*(claim for _, claim in claims[:_MOST]), *(
+            [f"more on {', '.join(rest)} in the notes"] if rest else []
+        )])
+    reason = _why_none(compared, rows)
+    return f"no loss is separated from {baseline}{': ' if reason else ' yet'}{reason}"
 
 
-def _one_search(compared: Sequence[Row], rows: Sequence[Row], claim: str) -> str:
-    """`one search of each loss: the board cannot say ...`, with the number of searches of every loss with too few.
+def _claims(row: Row, baseline: str) -> list[str]:
+    """The separated claims on a row."""
+    found = row.comparison
+    claims = [] if found is None else [
+        (found.height, _on_m_recall(row, found, baseline)), (found.epochs_answer, _on_epochs(row, found, baseline)),
+    ]
+    return [claim for answer, claim in claims if answer in _DECIDED]
 
-    rows: of their network and data set, with the baseline.
+
+def _why_none(compared: Sequence[Row], rows: Sequence[Row]) -> str:
+    """Why no claim can be made on any of these compared rows; empty where one can. rows: of their network and data set.
     """
-    involved = [row for row in rows if row.is_tuned and (row.is_baseline or row in compared)]
-    counts = {row.loss: len(units_of(row)) for row in involved}
-    short = {loss: count for loss, count in counts.items() if count < FEWEST_REPEATS}
-    counted = {_count_of_searches(count) for count in short.values()}
-    if len(counted) == 1 and len(short) == len(compared) + 1:
-        state = f"{counted.pop()} of each loss" if any(short.values()) else "no loss has a confirming seed"
-    else:
-        state = ", ".join(f"{_count_of_searches(count)} of {loss}" for loss, count in short.items())
-    return f"{state}: the board cannot say {claim}."
+    found = [row.comparison for row in compared if row.comparison is not None]
+    if all("one search" in each.answers for each in found):
+        counts = {row.loss: len(units_of(row)) for row in rows if row.is_tuned and (row.is_baseline or row in compared)}
+        few = ", ".join(f"{loss} {count}" for loss, count in counts.items() if count < FEWEST_REPEATS)
+        return f"fewer than {FEWEST_REPEATS} searches with confirming seeds ({few})"
+    if all("search failed" in each.answers for each in found):
+        return "every trial of a search failed"
+    if all("too few seeds" in each.answers for each in found):
+        units, needed = max((min(each.units, each.baseline_units), _fewest(each)) for each in found)
+        return f"{counted(units, 'seed')} of each loss, and a test needs {needed}"
+    return ""
 
 
-def _count_of_searches(count: int) -> str:
-    return {0: "no confirming seed", 1: "one search"}.get(count, f"{count} searches")
-
-
-def _too_few(comparisons: Sequence[Comparison], baseline: str) -> str:
-    """`no winner over lmh yet: each loss has 1 seed, and a test needs 2.`"""
-    units, fewest = max((min(each.units, each.baseline_units), fewest_units(each)) for each in comparisons)
-    return f"no winner over {baseline} yet: each loss has {_seeds(units)}, and a test needs {fewest}."
-
-
-def fewest_units(comparison: Comparison) -> int:
+def _fewest(comparison: Comparison) -> int:
     """Fewest observations of each loss for a claim."""
     return FEWEST_REPEATS if comparison.by_search else MEAN_SEEDS
 
 
-def _claims(rows: Sequence[Row], baseline: str) -> list[str]:
-    """At most three sentences: `lseh (+1.3 [0.8, 1.8] points, −12.0 % epochs to 57.2 %) is higher and faster than lmh.`
-
-    Each loss is in one of them, with all of its claims; losses that do not fit are only named.
-    """
-    by_claims: dict[tuple[int, int], list[Row]] = {}
-    for row in rows:
-        if row.comparison is not None and row.comparison.answers & _SIGNS.keys():
-            signs = (_SIGNS.get(row.comparison.height, 0), _SIGNS.get(row.comparison.epochs_answer, 0))
-            by_claims.setdefault(signs, []).append(row)
-    groups = sorted(by_claims.items(), key=lambda each: (-sum(each[0]), -each[0][0]))
-    shown = groups if len(groups) <= _SENTENCES else groups[:_SENTENCES - 1]
-    lines = [_claim(*signs, found, baseline) for signs, found in shown]
-    rest = [row.loss for _, found in groups[len(shown):] for row in found]
-    return [*lines, f"{', '.join(rest)} differ{'s' if len(rest) == 1 else ''} from {baseline} too."] if rest else lines
-
-
-_SIGNS: Mapping[Answer, int] = {"supported": 1, "contradicted": -1}
-_SENTENCES = 3
-
-
-def _claim(height: int, epochs: int, rows: Sequence[Row], baseline: str) -> str:
-    """One sentence on losses with the same claims. height, epochs: 1 for a better loss, -1 for a worse one, 0 for no
-    claim."""
-    words = [*(["higher"] if height > 0 else ["lower"] if height else []),
-             *(["faster"] if epochs > 0 else ["slower"] if epochs else [])]
-    names = ", ".join(
-        f"{row.loss} ({', '.join([*([_gain(row)] if height else []), *([_pace(row)] if epochs else [])])})"
-        for row in rows
-    )
-    joined = (" and " if height == epochs else " but ").join(words)
-    limit = _within(rows) if height else ""
-    return f"{names} {'is' if len(rows) == 1 else 'are'} {joined} than {baseline}{limit}."
-
-
-def _pace(row: Row) -> str:
-    assert row.comparison is not None
-    return f"{pace(row.comparison)} epochs to {fixed(row.comparison.epochs.target, 1)} %"
-
-
-def _gain(row: Row) -> str:
-    return f"{gain(row)} points"
-
-
-def _finding(row: Row, comparison: Comparison, leaderboard: Leaderboard) -> str:
-    baseline, amounts = leaderboard.baseline, _amounts(row, comparison)
-    rows = next(rows for *_, rows in leaderboard.groups() if row in rows)
-    if "one search" in comparison.answers:
-        return f"against {baseline}, {_one_search([row], rows, f'whether it is higher or faster{amounts}')}"
-    if "search failed" in comparison.answers:
-        return f"against {baseline}: no claim is made, since every trial of a search failed{amounts}."
-    if "too few seeds" in comparison.answers:
-        count = _seeds(min(comparison.units, comparison.baseline_units))
-        return f"against {baseline}, {count}: a test takes {_seeds(fewest_units(comparison))}{amounts}."
-    said = f"{_on_height(row, comparison)} {_on_epochs(comparison, baseline)}"
-    return f"against {baseline}, {_observations(row, comparison, rows)}: {said}"
-
-
-def _amounts(row: Row, comparison: Comparison) -> str:
-    """` (+1.3 points of M-Recall, −12.0 % epochs to 57.2 %)`; empty without seeds to compare."""
-    return f" ({_gain(row)} of M-Recall, {_pace(row)})" if comparison.m_recall is not None else ""
-
-
-def _observations(row: Row, comparison: Comparison, rows: Sequence[Row]) -> str:
-    """`7 seeds`, `3 searches of each loss`, or `3 searches against 5 seeds` of the baseline."""
-    if not comparison.by_search:
-        return _seeds(comparison.units)
-    is_baseline_tuned = any(each.is_baseline and each.is_tuned for each in rows)
-    ours = f"{comparison.units} {'searches' if row.is_tuned else 'seeds'}"
-    theirs = f"{comparison.baseline_units} {'searches' if is_baseline_tuned else 'seeds'}"
-    return f"{ours} of each loss" if ours == theirs else f"{ours} against {theirs}"
-
-
-def _on_height(row: Row, comparison: Comparison) -> str:
-    amount, p_value, within = f"{_gain(row)} of M-Recall", _p(comparison.height_p), _within([row])
-    match comparison.height:
-        case "supported":
-            return f"the data support that it is higher{within}, {amount}, {p_value}."
-        case "contradicted":
-            return f"the data support that it is lower{within}, {amount}, {p_value}."
-        case "undecided":
-            return f"the data cannot yet tell whether it is higher, {amount}, {p_value}."
-    return "no claim is made about its best M-Recall, since seeds were stopped at their target."
-
-
-def _on_epochs(comparison: Comparison, baseline: str) -> str:
-    """On epochs to the target, with the seeds that never reach it."""
-    found = comparison.epochs
-    target = f"{fixed(found.target, 1)} % ({100 * found.share:.3g} % of the mean best of {baseline})"
-    sides = ((found.missed, "its seeds"), (found.baseline_missed, f"the seeds of {baseline}"))
-    missed = [f"never reached by {count} of {whose}" for count, whose in sides if count and found.percent is not None]
-    evidence = f"{pace(comparison)}, {_p(comparison.epochs_p)}" + "".join(f", {each}" for each in missed)
-    match comparison.epochs_answer:
-        case "supported":
-            return f"The data support that it needs fewer epochs to {target}: {evidence}."
-        case "contradicted":
-            return f"The data support that it needs more epochs to {target}: {evidence}."
-    return f"The data cannot yet tell whether it needs fewer epochs to {target}: {evidence}."
-
-
-def _method(compared: Sequence[Row]) -> list[str]:
-    tested = [
-        row.comparison for row in compared
-        if row.comparison and row.comparison.answers & {"supported", "contradicted", "undecided"}
-    ]
-    if not tested:
+def _findings(row: Row, rows: Sequence[Row], baseline: str) -> list[str]:
+    found = row.comparison
+    if found is None:
         return []
-    kinds = {
-        f"paired seeds by Student's t (p times {FOR_LONG_TAILS:g}, which allows for long tails)":
-            not all(each.by_search for each in tested),
-        "tuned losses by Welch's t over the means of searches (of a loss that was not tuned, over its seeds)":
-            any(each.by_search for each in tested),
-    }
-    used = ", ".join(words for words, is_used in kinds.items() if is_used)
+    if reason := _why_none([row], rows):
+        measured = "" if found.m_recall is None else (
+            f"; measured: {gain(row)} points M-Recall, {pace(found)} epochs to {_target(found)}"
+        )
+        return [f"{row.loss} cannot be compared with {baseline}: {reason}{measured}"]
+    units = _units(row, found, rows)
+    more = f"; {2 * found.units} {'searches' if found.by_search else 'seeds'} narrow this by about 30 %"
+    missed = "".join(
+        f", {count} of {whose} never reach it"
+        for count, whose in ((found.epochs.missed, "its seeds"), (found.epochs.baseline_missed, f"those of {baseline}"))
+        if count and found.epochs.percent is not None
+    )
     return [
-        f"Tests: {used}; epochs by their logarithms. P-values are corrected after Holm over "
-        f"{len(compared)} comparison{'s' if len(compared) > 1 else ''} of each kind, at {fixed(100 * ALPHA, 0)} %, "
-        "and intervals of differences alike: one excludes 0 where its claim is decided, and only there. No claim is "
-        "made about other validation images."
+        f"{sentence} ({units}, {_p(p_value)}{more_words}){more if answer == 'undecided' else ''}"
+        for sentence, answer, p_value, more_words in (
+            (_on_m_recall(row, found, baseline), found.height, found.height_p, ""),
+            (_on_epochs(row, found, baseline), found.epochs_answer, found.epochs_p, missed),
+        )
     ]
 
 
-def _seeds(count: int) -> str:
-    return f"{count} seed" if count == 1 else f"{count} seeds"
+def _on_m_recall(row: Row, found: Comparison, baseline: str) -> str:
+    if found.height in _DECIDED:
+        return f"{row.loss} reaches {gain(row)} points M-Recall over {baseline}{_within(row)}"
+    if found.height == "undecided":
+        return f"{row.loss} is not separated from {baseline} in M-Recall: {gain(row)} points"
+    return f"{row.loss} cannot be compared with {baseline} in M-Recall: seeds were stopped at their target"
 
 
-def _within(rows: Sequence[Row]) -> str:
-    """` within 6 epochs` where a loss or its baseline was still improving at the end: more epochs may reverse it."""
-    if not any({"rising", "baseline_rising"} & set(row.flags) for row in rows):
+def _on_epochs(row: Row, found: Comparison, baseline: str) -> str:
+    is_known, to = found.epochs.percent is not None, f"epochs to {_target(found)}"
+    if found.epochs_answer in _DECIDED:
+        amount, rest = (pace(found), "") if is_known else ("more", f": {pace(found)}")
+        return f"{row.loss} takes {amount} {to} against {baseline}{rest}"
+    if is_known:
+        return f"{row.loss} is not separated from {baseline} in {to}: {pace(found)}"
+    return f"{row.loss} cannot be compared with {baseline} in {to}: {pace(found)}"
+
+
+def _target(found: Comparison) -> str:
+    return f"{fixed(found.epochs.target, 1)} % M-Recall"
+
+
+def _units(row: Row, found: Comparison, rows: Sequence[Row]) -> str:
+    """`7 seeds`, `3 searches`, or `3 searches against 5 seeds` of the baseline."""
+    if not found.by_search:
+        return counted(found.units, "seed")
+    is_baseline_tuned = any(each.is_baseline and each.is_tuned for each in rows)
+    ours = f"{found.units} {'searches' if row.is_tuned else 'seeds'}"
+    theirs = f"{found.baseline_units} {'searches' if is_baseline_tuned else 'seeds'}"
+    return ours if ours == theirs else f"{ours} against {theirs}"
+
+
+def _within(row: Row) -> str:
+    """` within 6 epochs` where the loss or its baseline was still improving at the end: more epochs may reverse it."""
+    if not {"rising", "baseline_rising"} & set(row.flags):
         return ""
-    longest = max(seed.curve[-1][0] for row in rows for seed in row.headline)
+    longest = max(seed.curve[-1][0] for seed in row.headline)
     return f" within {longest:g} epoch{'' if longest == 1 else 's'}"
 
 
@@ -266,13 +185,112 @@ _PROTOCOL_WORDS = {
 }
 
 
-def protocol_line(leaderboard: Leaderboard) -> str:
+def protocol_line(board: Leaderboard) -> str:
     """The protocol of the board in one sentence, with every value of entries that differ between groups."""
-    seen: dict[str, list[str]] = {}
-    for row in leaderboard.rows:
+    seen: dict[str, dict[str, None]] = {}
+    for row in board.rows:
         for key, value in row.protocol.items():
-            shown = str(value) if value is not None else "end of epoch"
-            if key in _PROTOCOL_WORDS and shown not in seen.setdefault(key, []):
-                seen[key].append(shown)
+            seen.setdefault(key, {})["end of epoch" if value is None else str(value)] = None
     parts = [f"{word} {' / '.join(seen[key])}" for key, word in _PROTOCOL_WORDS.items() if key in seen]
-    return "Protocol: " + ", ".join(parts) + "." if parts else "Protocol: not recorded."
+    return f"Protocol: {', '.join(parts) or 'not recorded'}."
+
+
+def to_know(board: Leaderboard) -> list[str]:
+    """What further conclusions would take, each with its command; one that several networks share once."""
+    places: dict[str, list[str]] = {}
+    for dataset, network, rows in board.groups():
+        for step in _steps(rows, board.baseline):
+            places.setdefault(step, []).append(f"{network} on {dataset}")
+    is_one = len(board.groups()) == 1
+    return [step if is_one else f"{', '.join(of)}: {step}" for step, of in places.items()]
+
+
+def more(board: Leaderboard) -> list[str]:
+    """Commands that show the rest. Several studies share a board by data set, so each names its own."""
+    named = " ".join(dict.fromkeys(row.study for row in board.rows))
+    return [
+        *([] if any(row.is_tuned for row in board.rows) else [
+            f"search: {{configurations: 8, repeats: {FEWEST_REPEATS}}} in a study file, then vsetune study run FILE: "
+            "each loss at its own best settings",
+        ]),
+        f"vsetune leaderboard notes {named}: definitions, caveats, every search",
+        f"vsetune leaderboard export {named}: the page, with curves",
+    ]
+
+
+def _steps(rows: Sequence[Row], baseline: str) -> list[str]:
+    reference = next((row for row in rows if row.is_baseline), rows[0])
+    if any(row.collapse for row in rows):
+        return [
+            f"{baseline} needs a warm-up (warmup_epochs: 1, of losses on the hardest negative) or a smaller learning "
+            f"rate in a new study; or another baseline: vsetune leaderboard show {reference.study} --baseline LOSS"
+        ]
+    compared = [row for row in rows if row.comparison is not None]
+    if not compared:
+        return []
+    return [*_more_units(compared, reference, rows), *_longer_searches(rows), *_longer(reference)]
+
+
+def _more_units(compared: Sequence[Row], reference: Row, rows: Sequence[Row]) -> list[str]:
+    """The searches or seeds that claims on these rows need; for open ones twice as many."""
+    found = [row.comparison for row in compared if row.comparison is not None]
+    answers = {answer for each in found for answer in each.answers}
+    if "one search" in answers and any({"incomplete", "search_missing"} & set(row.flags) for row in rows):
+        return ["the study is not over: vsetune study run FILE --resume"]
+    by_search = "one search" in answers
+    if by_search:
+        needed = FEWEST_REPEATS
+    elif "too few seeds" in answers:
+        needed = max(map(_fewest, found))
+    elif "undecided" in answers:
+        by_search, needed = any(each.by_search for each in found), 2 * max(each.units for each in found)
+    else:
+        return []
+    if by_search:
+        return [
+            f"{needed} searches of each tuned loss: search.repeats: {needed} in the study file, then vsetune study run "
+            "FILE --resume"
+        ]
+    studies = dict.fromkeys([reference.study, *(row.study for row in compared)])
+    commands = " && ".join(f"vsetune study confirm {study} --seeds {needed}" for study in studies)
+    return [f"{needed} seeds of each loss: {commands}"]
+
+
+def _longer_searches(rows: Sequence[Row]) -> list[str]:
+    """Losses whose searches have not levelled off: half of the configurations would have ended lower by more than the
+    difference from the baseline and the deviation of seeds (docs/statistics.md)."""
+    sizes = {
+        row.loss: abs(row.comparison.m_recall) for row in rows
+        if row.comparison is not None and row.comparison.m_recall is not None
+        and row.comparison.height not in ("cut short", "search failed")
+    }
+    found = []
+    for row in rows:
+        lost, size = lost_by_half(row), min(sizes.values(), default=None) if row.is_baseline else sizes.get(row.loss)
+        deviation = row.best_m_recall_std if row.spread is None else row.spread.seed
+        if lost is not None and size is not None and deviation is not None and lost > max(size, deviation):
+            found.append(f"{row.loss} {fixed(lost, 1)}")
+    return [
+        "longer searches (twice search.configurations in a copy of the study file under another name): with half of "
+        f"the configurations the best would have been lower, by points: {', '.join(found)}"
+    ] if found else []
+
+
+def lost_by_half(row: Row) -> float | None:
+    """Points that half of the configurations of its search were expected to end below all, mean over its searches; None
+    without a search, and for one of fewer than four trials or for another objective than M-Recall."""
+    known = [pick.tuning.lost_by_half for pick in row.repeats if pick.tuning is not None]
+    lost = [each for each in known if each is not None]
+    return statistics.fmean(lost) if lost and len(lost) == len(row.repeats) else None
+
+
+def _longer(row: Row) -> list[str]:
+    """The command that trains a baseline which still rose twice as long."""
+    if "baseline_rising" not in row.flags or not row.is_baseline:
+        return []
+    last = max(epoch for seed in row.headline for epoch, _ in seed.curve)
+    file = new_study_file(row.study, row.cell.partition(".")[0], "longer")
+    return [
+        f"whether it lasts: vsetune leaderboard repeat {row.study}/{row.cell} --all --epochs {math.ceil(2 * last)} "
+        f"--output {file}, then vsetune study run {file}"
+    ]

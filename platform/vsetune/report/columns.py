@@ -14,9 +14,12 @@ from typing import Any, Literal
 
 from vsetune.config.spec.base import known_name
 from vsetune.config.study.evaluation_settings import has_all_crisscrossed
+from vsetune.metrics.repeated_searches import FEWEST_REPEATS
+from vsetune.metrics.seed_statistics import MEAN_SEEDS, MEDIAN_SEEDS
 from vsetune.records.events import AttemptStatus
 from vsetune.report import wording
-from vsetune.report.rows import Row
+from vsetune.report.comparing import FOR_LONG_TAILS
+from vsetune.report.rows import ALPHA, Row
 from vsetune.report.seed_results import CXC, CXC_AMONG, ECCV, FURTHER, RECALLS, TEST
 
 Value = str | int | float | None
@@ -426,3 +429,26 @@ COLUMNS: tuple[Column, ...] = (
          kind="text"),
     _csv("not_comparable", "Why the row is not compared; empty if it is", kind="text"),
 )
+
+LEGEND = (
+    "M-Recall in per cent on the validation split, ± over seeds or searches; [low, high]: 95 % interval, of a "
+    "difference that of its test, corrected for all comparisons; i2t: image to text, t2i: text to image.",
+    "Target: 95 % of the baseline's mean best, unless --target-share gives another share; −40 %: 40 % fewer epochs "
+    "than the baseline; >: more than, <: less than.",
+)
+"""What the numbers of the tables mean, the same below every board."""
+MORE_LEGEND = (
+    "Of a tuned loss with several searches ± and interval are over the means of searches. With one search they are "
+    "over its seeds: another search may differ more.",
+    f"Intervals are over finished seeds that chose no configuration: of mean M-Recall from {MEAN_SEEDS} seeds or "
+    f"{FEWEST_REPEATS} searches on (Student's t), of median epochs and Difference from {MEDIAN_SEEDS} seeds on (order "
+    "statistics). Difference is relative to the baseline's own best (LSEH Eq. 10), and is not tested.",
+    f"Tests: paired seeds by Student's t (p times {FOR_LONG_TAILS:g}, which allows for long tails); tuned losses by "
+    "Welch's t over the means of searches (of a loss that was not tuned, over its seeds); epochs by their logarithms. "
+    f"P-values are corrected after Holm over all comparisons of the board of each kind, at {100 * ALPHA:g} %, and "
+    "intervals of differences alike: one excludes 0 where its claim is decided, and only there. No claim is made about "
+    "other validation images.",
+    "Epochs to level end at the first validation within 2.77 standard deviations of the best; the deviation is that of "
+    "one validation of the noisiest loss.",
+)
+"""The same at more length, for notes."""

@@ -10,9 +10,8 @@ from typing import Any
 
 from vsetune.report import wording
 from vsetune.report.board_notes import flag_marks, marks, notes
-from vsetune.report.board_sentences import collapses, findings, headline, protocol_line
+from vsetune.report.board_sentences import collapses, findings, headline, protocol_line, to_know
 from vsetune.report.columns import COLUMNS, Column, columns_of
-from vsetune.report.next_steps import to_know
 from vsetune.report.rows import Boards, Leaderboard, Shown, boards_of
 from vsetune.report.table_text import (
     NEEDS_BOOKTABS,

@@ -11,10 +11,9 @@ from markupsafe import Markup
 
 from vsetune.report import board_notes, charts, vega, wording
 from vsetune.report import board_sentences as sentences
-from vsetune.report.board_sentences import is_ahead
+from vsetune.report.board_sentences import is_ahead, to_know
 from vsetune.report.columns import COLUMNS, OF_SEVERAL, Column, columns_of
 from vsetune.report.export import TEXTS, across_to_plain, finite_of, to_plain
-from vsetune.report.next_steps import to_know
 from vsetune.report.page_templates import environment, render
 from vsetune.report.rows import Boards, Leaderboard, Row, Shown, boards_of
 from vsetune.report.shown_runs import ShownRuns
@@ -118,8 +117,7 @@ def _shown_boards(found: Boards, columns: Sequence[Column]) -> list[ShownBoard]:
             baseline=board.baseline, protocol=sentences.protocol_line(board),
             columns=columns_of("page", columns, board.rows), lines=_lines(board), is_alone=len(board.groups()) == 1,
             headline=sentences.headline(board), collapses=sentences.collapses(board),
-            findings=sentences.findings(board), to_know=to_know(board),
-            notes=board_notes.notes(board),
+            findings=sentences.findings(board), to_know=to_know(board), notes=board_notes.notes(board),
         )
         for place, board in enumerate(found.boards)
     ]

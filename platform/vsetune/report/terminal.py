@@ -13,22 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from vsetune.report.board_notes import CAVEATS, caveats, flag_marks, marks, notes
-from vsetune.report.board_sentences import collapses, findings, headline, is_ahead, protocol_line
-from vsetune.report.columns import BY_IMPORTANCE, COLUMNS, Column, columns_of
-from vsetune.report.next_steps import more, to_know
+from vsetune.report.board_sentences import collapses, findings, headline, is_ahead, more, protocol_line, to_know
+from vsetune.report.columns import BY_IMPORTANCE, COLUMNS, LEGEND, Column, columns_of
 from vsetune.report.rows import Leaderboard, Row
 from vsetune.report.table_text import WordTable, tuning_table
 
 _UNLIMITED = 10_000
 _NAMES = ("data", "network", "loss")
-_LEGEND = {
-    "best_m_recall": "M-Recall in per cent, ± over seeds or searches, [low, high]: 95 % interval",
-    "m_recall_gain": "[low, high] of a difference: interval of its test, corrected for all comparisons",
-    "epochs_percent": "target: 95 % of the baseline's mean best, unless --target-share gives another share; −40 %: "
-    "40 % fewer epochs than the baseline; >: more than, <: less than",
-    "i2t_r1": "i2t: image to text",
-}
-"""Words of the legend, by the column that needs them."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +41,7 @@ class LeaderboardView:
         for dataset, network, rows in board.groups():
             yield Text(f"\n{network} on {dataset}", style="bold")
             yield _table(board, rows, columns, gap)
-        legend = [words for key, words in _LEGEND.items() if key in {column.key for column in columns}]
-        yield Text("\n".join([*(["; ".join(legend) + "."] if legend else []), *caveats(board)]), style="dim")
+        yield Text("\n".join([*LEGEND, *caveats(board)]), style="dim")
         so_far = [sentence for sentence in headline(board) if sentence not in collapsed]
         steps = (("To know", to_know(board)), ("More", more(board))) if self.is_over else ()
         for title, lines in (("So far", so_far), *steps):
@@ -70,6 +60,7 @@ class NotesView:
         yield Text(f"{board.study}: losses compared with {board.baseline}", style="bold")
         for title, lines in (
             ("Protocol", [protocol_line(board)]), ("What the data support", findings(board)), ("Notes", notes(board)),
+            ("Columns", [f"{each.title}: {each.explanation}" for each in columns_of("terminal", COLUMNS, board.rows)]),
         ):
             if lines:
                 yield Text(f"\n{title}", style="bold")

@@ -28,6 +28,11 @@ def fixed(value: float | None, digits: int) -> str:
     return f"{abs(rounded) if rounded == 0 else rounded:,f}".replace("-", "−")
 
 
+def counted(number: int, what: str) -> str:
+    """`1 seed`, `3 seeds`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def epochs(value: Epochs | None) -> str:
     if value is None:
         return NOTHING
@@ -141,7 +146,7 @@ def collapsed(row: Row) -> str:
         return ""
     seeds = len(row.headline)
     bound = fixed(100 * collapse_bound(row.collapsed_seeds, seeds), 0)
-    found = f"{row.collapsed_seeds} of {seeds} seed{'' if seeds == 1 else 's'} collapsed"
+    found = f"{row.collapsed_seeds} of {counted(seeds, 'seed')} collapsed"
     return f"{found}; of more seeds up to {bound} % may (95 % bound)"
 
 
