@@ -26,7 +26,7 @@ from vsetune.metrics.repeated_searches import (
     spread,
     welch,
 )
-from vsetune.metrics.seed_statistics import Epochs
+from vsetune.metrics.seed_statistics import Epochs, holm
 
 RECALLS = st.lists(st.floats(0, 100).map(lambda value: round(value, 3)), min_size=FEWEST_REPEATS, max_size=8)
 
@@ -37,8 +37,24 @@ def test_welch_is_that_of_scipy(ours: list[float], theirs: list[float]) -> None:
     if min(np.ptp(ours), np.ptp(theirs)) < 0.01:
         return  # scipy warns of equal values
     expected = scipy.stats.ttest_ind(ours, theirs, equal_var=False)
-    low, high = expected.confidence_interval()
-    assert (effect.p, effect.low, effect.high) == pytest.approx((expected.pvalue, low, high), rel=1e-6, abs=1e-9)
+    freedom = min(expected.df, 2 * (min(len(ours), len(theirs)) - 1))
+    p = 2 * scipy.stats.t.sf(abs(expected.statistic), freedom)
+    half = scipy.stats.t.ppf(0.975, freedom) * abs(effect.difference / expected.statistic) if effect.difference else None
+    assert effect.p == pytest.approx(p, rel=1e-6, abs=1e-9)
+    assert half is None or effect.high - effect.difference == pytest.approx(half, rel=1e-6, abs=1e-9)
+    if len(ours) == len(theirs):
+        low, high = expected.confidence_interval()
+        assert (effect.p, effect.low, effect.high) == pytest.approx((expected.pvalue, low, high), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize(("few", "many"), [(3, 10), (3, 20), (5, 10)])
+def test_few_searches_against_many_seeds_are_seldom_told_apart(few: int, many: int) -> None:
+    """Three equal losses by searches against a baseline by seeds. Satterthwaite's degrees alone: 9.9, 11.9, 5.5 %."""
+    chance, false = np.random.default_rng(0), 0
+    for _ in range(1000):
+        baseline = chance.normal(0, 0.5, many)
+        false += min(holm([welch(chance.normal(0, 0.7, few), baseline).p for _ in range(3)])) < 0.05
+    assert false / 1000 <= 0.085
 
 
 def test_fewer_than_three_searches_claim_nothing() -> None:
