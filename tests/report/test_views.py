@@ -101,7 +101,7 @@ def rows_of(page):
 
 
 def without_chart_library(page: str) -> str:
-    """The page without the one script that is not ours: it names addresses, which the policy of the page forbids to load."""
+    """The page without the one script that is not ours; it names addresses, which the policy of the page forbids."""
     ours = page.replace(vega.chart_library(), "")
     assert len(page) - len(ours) == len(vega.chart_library()), "the library, once"
     return ours
