@@ -50,17 +50,14 @@ def test_the_page_of_a_search_is_written_under_the_home(vsetune, opened, home) -
 
 def test_a_study_is_planned_by_real_steps_of_its_cell(vsetune, study, home) -> None:
     file = study(search={"configurations": 3}, seeds=[0, 1], training={"epochs": 2, "batch_size": 40})
-    said = vsetune("study", "plan", str(file), "--seconds-per-cell", "0.3", "--workers", "2", "--json")
+    said = vsetune("study", "plan", str(file), "--seconds-per-cell", "30", "--workers", "2", "--json")
     assert said.code == 0
     plan = json.loads(said.out)
     (cell,) = plan["cells"]
     assert (plan["trials"], plan["epochs"], plan["usd"], plan["workers"]) == (4, 8.0, None, 2)
-    assert cell["search"]["loss.margin"].keys() >= {"low", "high"}
     times = cell["times"]
-    assert (times["steps_per_epoch"], times["encoded_share"], times["scored_share"]) == (3, 1.0, 1.0)
-    assert min(times[name] for name in ("step", "opening", "validation", "test", "checkpoint", "first_start")) > 0
-    assert times["steps_timed"] >= 2
-    assert 0 < times["worked_share"] <= 1
+    assert (times["steps_per_epoch"], times["steps_timed"], times["scored_share"]) == (3, 2, 1.0)
+    assert min(times[name] for name in ("start", "step", "validation", "test", "worked_share")) > 0
     assert times["peak_memory_bytes"] > 2**26
     assert plan["device_hours"] == pytest.approx(4 * cell["trial_seconds"] / 3600)
     assert "tiny: about 4 trials, 8 epochs, " in said.lines[-1]
@@ -70,14 +67,20 @@ def test_a_study_is_planned_by_real_steps_of_its_cell(vsetune, study, home) -> N
     assert left == {"banks", "locks"}  # nothing left behind but the arrays that the study will read
 
 
-def test_a_cell_that_cannot_be_measured_is_a_line_and_exit_code_1(vsetune, study, monkeypatch) -> None:
-    monkeypatch.setattr("sys.executable", "/bin/false")
+@pytest.mark.parametrize(("ends", "why"), [("exit 3", "exit code 3"), ("kill -9 $$", "it was killed (out of memory?)")])
+def test_a_cell_that_cannot_be_measured_is_a_line_and_exit_code_1(
+    ends, why, vsetune, study, tmp_path, monkeypatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{ends}\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
     said = vsetune("study", "plan", str(study()))
     assert said.code == 1
     assert "vsepp.lmh" in said.out
     (line,) = [line for line in said.lines if line.startswith("failed ")]
     assert "cell vsepp.lmh: " in line
-    assert "exit code 1" in line
+    assert why in line
     assert "without 1 cell" in said.lines[-1]
 
 
@@ -86,8 +89,8 @@ def test_a_gpu_of_this_machine_that_no_trial_uses_is_a_warning_with_the_line_to_
     command, vsetune, study, monkeypatch
 ) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")  # nothing is measured
-    for place in ("planned_study", "measured_plan"):
-        monkeypatch.setattr(f"vsetune.study.planning.{place}.this_machine", machine_with_a_gpu)
+    monkeypatch.setattr("vsetune.study.node_types.this_machine", machine_with_a_gpu)
+    monkeypatch.setattr("vsetune.study.planning.planned_study.this_machine", machine_with_a_gpu)
     (line,) = [line for line in vsetune("study", command, str(study())).lines if line.startswith("warning ")]
     assert "`resources: {gpus: 1}`" in line
     quiet = vsetune("study", command, str(study(resources={"gpus": 0.5})))

@@ -35,7 +35,7 @@ def claims(points: float | None = None, per_cent: float | None = None, **changes
     study = study_of(losses=LOSSES, **changes)
     cells = resolve_cells(study, where="test")
     plan = SimpleNamespace(
-        cells=[SimpleNamespace(cell=cell.name, trial=SimpleNamespace(total=1800.0)) for cell in cells]
+        cells=[SimpleNamespace(cell=cell.name, trial_seconds=1800.0) for cell in cells]
     )
     return claims_of(study, cells, cast("Any", plan), points=points, per_cent=per_cent, spread=SPREAD)
 

@@ -1,4 +1,4 @@
-"""What is timed of a cell before a study runs: steps in every phase, a validation or a part of it, a checkpoint."""
+"""What is timed of a cell before a study runs: steps in the middle of its training, a validation or a part of it."""
 
 from __future__ import annotations
 
@@ -10,37 +10,30 @@ import torch
 
 from vsetune.data.stored.dataset import Dataset
 from vsetune.study.planning import cell_measuring
-from vsetune.study.planning.cell_measuring import measure_cell, time_validation
-from vsetune.training import validation
+from vsetune.study.planning.cell_measuring import measure_cell, time_evaluation
 from vsetune.training.attempt import Attempt
 from vsetune.training.step import Learner
 
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(("network", "training"), [
-    ("scan", {"epochs": 0.4}), ("vsepp", {"epochs": 5, "phases": [{"epochs": 2.5}, {"learning_rate_factor": 0.1}]}),
+@pytest.mark.parametrize(("network", "training", "steps"), [
+    ("scan", {"epochs": 0.4}, 2), ("vsepp", {"epochs": 0}, 0),
+    ("vsepp", {"epochs": 5, "phases": [{"epochs": 2.5}, {"learning_rate_factor": 0.1}]}, 8),
 ])
-def test_every_number_of_a_cell_is_measured_and_nothing_is_left(
-    network: str, training: dict[str, Any], make_trial: Any, small: Any, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_every_number_of_a_cell_is_measured(
+    network: str, training: dict[str, Any], steps: int, make_trial: Any, small: Any, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cell_measuring, "_MOST", 8)  # of six an epoch
-    trial = make_trial(network=small(network), **training)
-    times = measure_cell(trial, device=CPU, seconds=30.0, folder=tmp_path)
-    assert times.steps_per_epoch == 6
-    assert times.steps_timed == 8 * max(1, len(trial.training.phases))
-    assert min(times.first_start, times.opening, times.step, times.validation, times.test, times.checkpoint) > 0
-    assert 0 <= times.start <= times.first_start
-    assert (times.encoded_share, times.scored_share, times.is_scaled) == (1.0, 1.0, False)
+    times = measure_cell(make_trial(network=small(network), **training), device=CPU, seconds=30.0)
+    assert (times.steps_per_epoch, times.steps_timed, times.scored_share) == (6, steps, 1.0)
+    assert min(times.start, times.validation, times.test) > 0
+    assert (times.step > 0) is (steps > 0)
     assert times.peak_memory_bytes is None or times.peak_memory_bytes > 2**26
-    assert list(tmp_path.iterdir()) == []
 
 
-def test_the_times_of_a_cell_are_of_the_steps_of_an_attempt(
-    make_trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Steps, epochs and phases are those an attempt takes: the same losses at the same places."""
+def test_the_steps_are_those_of_an_attempt(make_trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same losses at the same places."""
     trial = make_trial(epochs=1)
     seen: list[float] = []
     taken = Learner.step
@@ -53,21 +46,19 @@ def test_the_times_of_a_cell_are_of_the_steps_of_an_attempt(
     monkeypatch.setattr(Learner, "step", step)
     Attempt(trial, tmp_path / "attempt", device="cpu", threads=1).advance()
     own, seen[:] = list(seen), []
-    monkeypatch.setattr(cell_measuring, "_WARM_UP", 6)
-    measure_cell(trial, device=CPU, seconds=60.0, folder=tmp_path)
-    assert seen[:6] == own
+    measure_cell(trial, device=CPU, seconds=60.0)
+    assert seen == own
 
 
-def test_part_of_a_validation_is_scaled_to_the_whole(
+def test_a_network_that_scores_pairs_is_validated_on_some_images(
     make_trial: Any, small: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validation, "_IMAGES_PER_BATCH", 4)  # of 12, with 24 captions
-    for name in ("vsepp", "scan"):
+    monkeypatch.setattr(cell_measuring, "_SCORED_IMAGES", 4)  # of 12, with 24 captions
+    for name, share in (("vsepp", 1), ("scan", 1 / 9)):
         trial = make_trial(network=small(name))
         dataset = Dataset.open(trial.data.path)
         network = Learner.build(trial, dataset, CPU).network
-        part = time_validation(network, dataset, trial, CPU, seconds=0.0)
-        assert (part.encoded_share, part.scored_share) == (pytest.approx(1 / 3), pytest.approx(1 / 9))
-        whole = time_validation(network, dataset, trial, CPU, seconds=60.0)
-        assert (whole.encoded_share, whole.scored_share) == (1.0, 1.0)
+        validation, test, scored = time_evaluation(network, dataset, trial, CPU)
+        assert scored == pytest.approx(share)
+        assert test == pytest.approx(validation)  # both splits are of one size
         assert network.training

@@ -90,14 +90,13 @@ class Study:
     def plan(self, *, seconds_per_cell: float = 10.0, workers: int | None = None) -> StudyPlan:
         """Hours, epochs, memory and money that the study takes, from a few real steps of every cell on this machine.
 
-        seconds_per_cell: of steps and validation that are timed. workers: trials at a time; None: as many as this
+        seconds_per_cell: of the steps that are timed. workers: trials at a time; None: as many as this
         machine, or the cluster of $VSETUNE_CLUSTER, has room for. Scenes are generated if they are missing. Errors as
         of `vsetune study plan`. `plan.hours`, `plan.cells`: see `StudyPlan`.
         """
-        from vsetune.study.planning.measured_plan import measured_plan
+        from vsetune.study.planning.planned_study import plan_study
 
-        prepared = self._prepared()
-        return measured_plan(prepared, where=self.where, seconds_per_cell=seconds_per_cell, workers=workers).plan
+        return plan_study(self._prepared(), where=self.where, seconds_per_cell=seconds_per_cell, workers=workers)
 
     def run(self, *, address: str | None = None, progress: bool = True) -> RecordedStudy:
         """Runs every trial to its end and returns the recorded study, with its board.

@@ -149,9 +149,8 @@ def validate(
     """Check a study file without running anything: every problem at once, then its cells."""
     from vsetune.search.space_gaps import gaps_of
     from vsetune.study.cell_budget import epochs_of_cell
-    from vsetune.study.node_types import known_node_types, unused_gpus
+    from vsetune.study.node_types import known_node_types, this_machine, unused_gpus
     from vsetune.study.observed import promised_trials
-    from vsetune.study.planning.planned_study import this_machine
 
     study = load_study(file)
     cells = resolve_cells(study, where=str(file))

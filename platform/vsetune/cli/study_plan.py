@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,29 +18,23 @@ from vsetune.cli.output import (
     interruptible,
     print_json,
     results,
-    searched_text,
     stderr,
 )
-from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import StudySpec
 
 if TYPE_CHECKING:
-    from vsetune.study.planning.cell_times import Progress
     from vsetune.study.planning.claims import Claims
     from vsetune.study.planning.planned_study import CellPlan, StudyPlan
 
 
 app = typer.Typer()
 
-_WIDE = 120
-"""Width of a terminal in which the table has room for the searched settings; otherwise they stand below it."""
-
 
 @app.command("plan", epilog="Example: vsetune study plan studies/quickstart.yaml --points 1")
 def plan_study(
     file: StudyFile,
     seconds_per_cell: Annotated[
-        float, typer.Option(min=0.1, max=3600, help="of steps and validation that are timed of every cell")
+        float, typer.Option(min=0.1, max=3600, help="of the steps that are timed of every cell")
     ] = 10.0,
     workers: Annotated[
         int | None, typer.Option(
@@ -63,77 +56,62 @@ def plan_study(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Estimate the cost of a study before it runs: cells, spaces, epochs, hours, money, memory.
+    """Estimate the cost of a study before it runs: trials, epochs, hours, money, memory.
 
-    Takes a few real training steps of every cell at its defaults on this machine and times a validation, of a part of
-    the split where all of it takes too long; the rest is arithmetic: the budget of the cell, its confirming seeds, what
-    trials occupy and how many run at a time. Money needs the prices of a cluster file ($VSETUNE_CLUSTER). Nothing is
-    recorded; generated data are made if the study asks for them and they are missing.
+    Takes a few real training steps and one validation of every cell at its defaults on this machine; the rest is
+    arithmetic: the budget of the cell, its confirming seeds, how many trials run at a time. Left out are trials that
+    `scheduler` stops early and what `evaluation` asks for beside recalls. Money needs the prices of a cluster file
+    ($VSETUNE_CLUSTER). Nothing is recorded; generated data are made if the study asks for them and they are missing.
 
     Exit codes: 0, 1 some cell could not be measured, 2 the input is wrong.
     """
     from vsetune.study.planning.claims import ASSUMED, claims_of, recorded_spread
-    from vsetune.study.planning.measured_plan import measured_plan
+    from vsetune.study.planning.planned_study import plan_study
     from vsetune.study.preparation import prepare_study
 
     spread = ASSUMED if like is None else recorded_spread(like)
     with interruptible("nothing was recorded"):
         prepared = prepare_study(file, stderr)
-        study = prepared.spec
+        cells = [cell for cell in prepared.cells if cell.repeat == 1]
         with stderr.status("measuring") as status:
-            measured = measured_plan(
+            plan = plan_study(
                 prepared, where=str(file), seconds_per_cell=seconds_per_cell, workers=workers,
-                on_progress=lambda progress, cells: status.update(_progress_text(progress, cells)),
+                on_progress=status.update,
             )
-    plan, cells = measured.plan, measured.cells
-    claims = claims_of(study, cells, plan, points=points, per_cent=percent, spread=spread)
+    claims = claims_of(prepared.spec, cells, plan, points=points, per_cent=percent, spread=spread)
     if as_json:
-        print_json(_plain(plan, cells, measured.measured_at_once) | {"claims": asdict(claims)})
+        print_json(asdict(plan) | {"claims": asdict(claims)})
     else:
-        spaces = {cell.name: searched_text(cell) for cell in cells}
-        is_wide = results.width >= _WIDE
-        results.print(_table(plan, spaces if is_wide else None))
-        for name, space in () if is_wide else spaces.items():
-            results.print(f"{name}: {space}", soft_wrap=True)
-    for line in measured.unused:
-        complain("warning", line)
+        results.print(_table(plan))
     for line in plan.remarks:
-        inform(line)
+        complain("warning", line)
     for name, problem in plan.unmeasured.items():
         complain("failed", as_problem(problem).at(f"cell {name}"))
     if any(cell.domains for cell in cells):
         inform("trials: searches x configurations + confirming seeds; hours: of a cell's trials one after another")
-        inform("\n".join(_claim_lines(study, claims, points=points, percent=percent, like=like)))
+        inform("\n".join(_claim_lines(prepared.spec, claims, points=points, percent=percent, like=like)))
     inform(_summary(plan))
     raise typer.Exit(1 if plan.unmeasured else 0)
 
 
-def _progress_text(progress: Progress, cells: int) -> str:
-    return f"measuring: {progress.ended} of {cells} cells; now {', '.join(progress.running) or 'none'}"
-
-
-def _table(plan: StudyPlan, spaces: Mapping[str, str] | None) -> FittingTable:
-    """spaces: what is searched, by cell; None leaves the column out."""
-    right = ["trials", "epochs", "s per\nstep", "s per\nvali-\ndation", "hours", "vali-\ndating", "GiB"]
-    right += [] if plan.usd is None else ["$"]
-    left: list[Column | str] = ["cell", *([] if spaces is None else [Column("searched", overflow="fold")])]
-    numbers = {row.cell: [*_numbers(row), *([] if plan.usd is None else [f"{row.usd:.2f}"])] for row in plan.cells}
-    shown = numbers | {name: ["?"] * len(right) for name in plan.unmeasured}
+def _table(plan: StudyPlan) -> FittingTable:
+    right = ["trials", "epochs", "s per\nstep", "s per\nvali-\ndation", "hours", "vali-\ndating", "GiB", "$"]
+    numbers = {row.cell: _numbers(row) for row in plan.cells}
+    numbers |= {name: ["?"] * (len(right) - 1) + [""] for name in plan.unmeasured}
     return FittingTable(
-        [*left, *(Column(name, justify="right") for name in right)],
-        [[name, *([] if spaces is None else [spaces[name]]), *row] for name, row in shown.items()],
-        title=f"{plan.study}: {counted(len(shown), 'cell', 'cells')}",
+        ["cell", *(Column(name, justify="right") for name in right)], [[name, *row] for name, row in numbers.items()],
+        title=f"{plan.study}: {counted(len(numbers), 'cell', 'cells')}",
     )
 
 
 def _numbers(row: CellPlan) -> list[str]:
-    times, peak = row.times, row.memory_bytes
     searches = f"{row.repeats} x {row.searches // row.repeats}" if row.repeats > 1 else str(row.searches)
-    trials = f"{searches} + {row.confirmations}" if row.confirmations else searches
     return [
-        trials, f"{row.epochs:g}", f"{times.step:.3g}", f"{times.validation:.3g}{'*' if times.is_scaled else ''}",
-        f"{row.hours:.3g}", f"{100 * row.trial.validating / row.trial.total:.0f} %",
-        "" if peak is None else f"{peak / 2**30:.2f}",
+        f"{searches} + {row.confirmations}" if row.confirmations else searches, f"{row.epochs:g}",
+        f"{row.times.step:.3g}", f"{row.times.validation:.3g}", f"{row.hours:.3g}",
+        f"{100 * row.validations * row.times.validation / row.trial_seconds:.0f} %",
+        "" if row.memory_bytes is None else f"{row.memory_bytes / 2**30:.2f}",
+        "" if row.usd is None else f"{row.usd:.2f}",
     ]
 
 
@@ -142,9 +120,10 @@ def _summary(plan: StudyPlan) -> str:
     money = "no price known" if plan.usd is None else f"${plan.usd:.2f}"
     missing = counted(len(plan.unmeasured), "cell", "cells")
     without = f", without {missing} that could not be measured" if plan.unmeasured else ""
+    duration = f"{plan.hours:.1f} hours" if plan.hours >= 2 else f"{60 * plan.hours:.1f} minutes"
     return (
-        f"{plan.study}: about {plan.trials} trials, {plan.epochs:g} epochs, {_duration(plan.hours)} with "
-        f"{plan.workers} trials at a time ({plan.device_hours:.2f} hours of trials), {money}{without}"
+        f"{plan.study}: about {plan.trials} trials, {plan.epochs:g} epochs, {duration} with {plan.workers} trials at a "
+        f"time ({plan.device_hours:.2f} hours of trials), {money}{without}"
     )
 
 
@@ -177,13 +156,3 @@ def _claim_lines(
         f"{asked}: search.repeats: {wanted.repeats} and {wanted.seeds + 1} seeds: {wanted.trials} trials, "
         f"{wanted.epochs:g} epochs{hours}"
     )]
-
-
-def _duration(hours: float) -> str:
-    return f"{hours:.1f} hours" if hours >= 2 else f"{60 * hours:.1f} minutes"
-
-
-def _plain(plan: StudyPlan, cells: Sequence[Cell], at_once: int) -> dict[str, object]:
-    spaces = {cell.name: {name: domain.to_plain() for name, domain in cell.domains.items()} for cell in cells}
-    rows = [asdict(row) | {"trial_seconds": row.trial.total, "search": spaces[row.cell]} for row in plan.cells]
-    return asdict(plan) | {"cells": rows, "measured_at_once": at_once}

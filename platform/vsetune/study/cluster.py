@@ -23,10 +23,10 @@ import ray
 from ray._private import ray_constants
 
 from vsetune.config.study.resources import Needs, ResourceSpec
-from vsetune.errors import ConfigError, Message, UsageError, one_line
+from vsetune.errors import Message, UsageError, one_line
 from vsetune.storage.paths import make_folders_absolute
 from vsetune.study.capacity import Capacity, connected_nodes
-from vsetune.study.node_types import known_node_types, own_cpus, refused
+from vsetune.study.node_types import known_node_types, own_cpus, require_places
 from vsetune.study.stopping import StopRequest
 from vsetune.version import PACKAGE_FOLDER, REVISION_VARIABLE, git_revision
 
@@ -180,13 +180,8 @@ def capacity_of(resources: ResourceSpec, needs: Iterable[Needs]) -> Capacity:
     """
     types = known_node_types()
     nodes = [node for _, node in connected_nodes()]
-    for each in sorted(set(needs)):
-        reason = refused(each, types, nodes)
-        if reason is not None:
-            hint = "lower `resources`, or add a node that has room for it"
-            raise ConfigError(
-                "VSE-S032", "{where}: one trial asks for {needs}; {hint}", where="resources", needs=reason, hint=hint
-            )
+    advice = "lower `resources`, or add a node that has room for it"
+    require_places(needs, types, nodes, where="resources", advice=advice)
     return Capacity(connected_nodes, types, limit=resources.concurrent_trials)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +28,7 @@ TYPE_LABELS = ("vsetune.io/node-type", "ray.io/node-group")
 """The second is KubeRay's label of the pods of a group."""
 _OF_THE_LAUNCHER = Path("~/ray_bootstrap_config.yaml")
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "": 1}
+THIS_MACHINE = "this machine"
 RAYS_SHARE = 0.7
 """Share of memory that Ray leaves for trials; the rest is its object store."""
 
@@ -97,6 +99,34 @@ def _limit(text: str) -> float:
     return number if number >= 0 else math.inf
 
 
+def this_machine() -> NodeType:
+    """This machine with the resources that Ray would find here."""
+    resources = {"CPU": float(own_cpus()), "memory": RAYS_SHARE * own_memory()[1]}
+    if _has_driver_of_gpus():
+        resources |= _gpus()
+    return NodeType(THIS_MACHINE, resources, most=1, usd_per_hour=None)
+
+
+def _has_driver_of_gpus() -> bool:
+    """Whether torch could find a GPU here. Loading torch to ask takes longer than all else that a command asks of this
+    machine, so a Linux without a driver's device (NVIDIA, its WSL, AMD) does not ask."""
+    if not sys.platform.startswith("linux"):
+        return True
+    return any(Path("/dev").glob("nvidia*")) or any(Path(device).exists() for device in ("/dev/dxg", "/dev/kfd"))
+
+
+def _gpus() -> dict[str, float]:
+    """The GPUs that torch finds, by Ray's names."""
+    import torch
+
+    resources = {}
+    if torch.cuda.is_available():
+        resources["GPU"] = float(torch.cuda.device_count())
+        for word in torch.cuda.get_device_name().replace("-", " ").split():
+            resources[f"accelerator_type:{word}"] = 1.0  # Ray names one of them
+    return resources
+
+
 def type_of(labels: Mapping[str, str]) -> str:
     """The type of a node with these labels; empty if none of them gives it."""
     return next((labels[name] for name in TYPE_LABELS if labels.get(name)), "")
@@ -151,6 +181,18 @@ def refused(needs: Needs, types: Iterable[NodeType], nodes: Iterable[Mapping[str
         return f"{needs}; no node type has room for it: {'; '.join(map(str, types))}"
     there = "; ".join(dict.fromkeys(_beside(node, needs) for node in nodes)) or "none"
     return f"{needs}; the nodes of the cluster have: {there}"
+
+
+def require_places(
+    needs: Iterable[Needs], types: Sequence[NodeType], nodes: Sequence[Mapping[str, float]], *, where: str, advice: str,
+) -> None:
+    """ConfigError, which ends with the advice, if some trial can never be placed. needs: of every cell."""
+    for each in sorted(set(needs)):
+        reason = refused(each, types, nodes)
+        if reason is not None:
+            raise ConfigError(
+                "VSE-S032", "{where}: one trial asks for {needs}; {hint}", where=where, needs=reason, hint=advice
+            )
 
 
 def trials_that_types_allow(types: Iterable[NodeType], needs: Needs) -> int:

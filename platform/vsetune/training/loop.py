@@ -1,4 +1,4 @@
-"""The steps of one trial and the numbers collected from them. Attempts, the calibration of a plan and the nightly
+"""The steps of one trial and the numbers collected from them. Attempts, the measurement of a plan and the nightly
 timing all train through it."""
 
 from __future__ import annotations

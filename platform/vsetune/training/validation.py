@@ -30,7 +30,6 @@ from vsetune.training.frozen_vectors import frozen_vectors, trained_reads, with_
 from vsetune.training.processes import ALONE, Processes
 
 OnBatch = Callable[[], None]
-Enough = Callable[[], bool]
 
 _IMAGES_PER_BATCH = 128
 """Images encoded at once, with all their captions; bounds memory, and changes scores only by rounding."""
@@ -90,14 +89,14 @@ def split_scores(
 
 def encode_split(
     network: Network, dataset: Dataset, split: str, *, trial: TrialSpec, device: torch.device,
-    images: int | None = None, on_batch: OnBatch | None = None, enough: Enough | None = None,
-    processes: Processes = ALONE, every_caption: bool = True,
+    images: int | None = None, on_batch: OnBatch | None = None, processes: Processes = ALONE,
+    every_caption: bool = True,
 ) -> EncodedSplit:
     """Every image and caption of a split, encoded without gradient, with the network in evaluation mode.
 
     images: only this many of the split, evenly spaced, with all their captions. on_batch: called after each batch.
-    enough: called after each batch; True skips the rest, to time a part. processes: those that encode it together, each
-    its share of the batches. every_caption: False: of a network that scores pairs, only the groups of this process.
+    processes: those that encode it together, each its share of the batches. every_caption: False: of a network that
+    scores pairs, only the groups of this process.
     """
     reads, info = trained_reads(trial.network), dataset.split(split)
     chosen = None if images is None else evenly_spread(images, info.images)
@@ -125,8 +124,6 @@ def encode_split(
                 owners.append(moved.image_ids[moved.caption_rows])
                 if on_batch is not None:
                     on_batch()
-                if enough is not None and enough():
-                    break
         return _Read(words, torch.cat(owners))
 
     with evaluating(network), tower_precision(trial.training, device):

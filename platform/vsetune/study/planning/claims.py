@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import StudySpec
@@ -14,7 +15,8 @@ from vsetune.metrics.repeated_searches import FEWEST_REPEATS, Spread, detectable
 from vsetune.records.studies import Studies
 from vsetune.report.building import build
 from vsetune.report.comparing import means_of, units_of
-from vsetune.study.planning.planned_study import StudyPlan, searched_trials
+from vsetune.study.observed import promised_trials
+from vsetune.study.planning.planned_study import StudyPlan
 from vsetune.study.recorded_studies import study_of
 
 POWER = 0.8
@@ -60,23 +62,20 @@ def claims_of(
     fifth fewer; of both the dearer one counts. spread: of M-Recall, in points, and of log epochs."""
     tests = max(1, sum(cell.loss_name != study.baseline for cell in cells))
     level = 1 - _ALPHA / tests  # the first step of Holm's correction
-    wanted = [points, None if per_cent is None else -math.log1p(-per_cent / 100)]
 
-    def found(repeats: int, seeds: int) -> list[float]:
-        return [detectable(each, repeats=repeats, seeds=seeds, power=POWER, level=level) for each in spread]
+    def found(repeats: int, seeds: int) -> tuple[float, float]:
+        height, pace = (detectable(each, repeats=repeats, seeds=seeds, power=POWER, level=level) for each in spread)
+        return height, 100 * -math.expm1(-pace)
 
-    repeats, seeds = study.search.repeats, len(study.seeds) - 1
-    is_able = repeats >= FEWEST_REPEATS and seeds > 0
-    height, pace = found(repeats, seeds) if is_able else (None, None)
-    designs = [
+    seeds, wanted = len(study.seeds) - 1, [math.inf if each is None else each for each in (points, per_cent)]
+    is_able = study.search.repeats >= FEWEST_REPEATS and seeds > 0
+    designs = [] if wanted == [math.inf, math.inf] else [
         _design(study, cells, plan, repeats, seeds)
         for repeats in range(FEWEST_REPEATS, _MOST_REPEATS + 1) for seeds in range(1, _MOST_SEEDS + 1)
-        if all(need is None or least <= need for need, least in zip(wanted, found(repeats, seeds), strict=True))
-    ] if any(need is not None for need in wanted) else []
-    return Claims(
-        height, None if pace is None else 100 * -math.expm1(-pace),
-        min(designs, key=lambda design: design.epochs, default=None), spread,
-    )
+        if all(least <= need for least, need in zip(found(repeats, seeds), wanted, strict=True))
+    ]
+    height, pace = found(study.search.repeats, seeds) if is_able else (None, None)
+    return Claims(height, pace, min(designs, key=lambda design: design.epochs, default=None), spread)
 
 
 def recorded_spread(study: str) -> tuple[Spread, Spread]:
@@ -84,42 +83,31 @@ def recorded_spread(study: str) -> tuple[Spread, Spread]:
     study. UsageError if no loss of it has two confirmed searches and two seeds in one of them."""
     studies = Studies()
     board = build(studies.attempts(study), baseline=study_of(studies.record(study)).baseline)
-    heights: list[Spread] = []
-    paces: list[Spread] = []
+    found: list[tuple[Spread, Spread]] = []
     for _, _, rows in board.groups():
-        baseline = next((row for row in rows if row.is_baseline), rows[0])
-        best = means_of(units_of(baseline))
-        for units in [units_of(row) for row in rows if row.is_tuned]:
+        best = means_of(units_of(next((row for row in rows if row.is_baseline), rows[0])))
+        for units in [units_of(row) for row in rows if row.is_tuned and best]:
+            target = TARGET_SHARE * fmean(best)
             height = spread([[seed.best_m_recall for seed in unit] for unit in units])
-            if height is None or not best:
-                continue
-            target = TARGET_SHARE * sum(best) / len(best)
             pace = spread([[math.log(epochs_to_target(seed.curve, target).value) for seed in unit] for unit in units])
-            assert pace is not None, "as many seeds as for M-Recall"
-            heights.append(height)
-            paces.append(pace)
-    if not heights:
+            found += [] if height is None or pace is None else [(height, pace)]
+    if not found:
         raise UsageError(
             "VSE-S085", "study {study}: no tuned loss has two searches with confirming seeds, so it shows no deviation "
             "between searches; name a study with search.repeats of 2 or more", study=study,
         )
-    return _pooled(heights), _pooled(paces)
-
-
-def _pooled(spreads: Sequence[Spread]) -> Spread:
-    count = len(spreads)
-    search, seed = (
-        math.sqrt(sum(getattr(each, part) ** 2 for each in spreads) / count) for part in ("search", "seed")
+    height, pace = (
+        Spread(*(math.sqrt(fmean(getattr(each, part) ** 2 for each in of_losses)) for part in ("search", "seed")))
+        for of_losses in zip(*found, strict=True)
     )
-    return Spread(search, seed)
+    return height, pace
 
 
 def _design(study: StudySpec, cells: Sequence[Cell], plan: StudyPlan, repeats: int, seeds: int) -> Design:
-    hours = {cell.cell: cell.trial.total / 3600 for cell in plan.cells}
-    trials = {
-        cell.name: repeats * (searched_trials(study, cell) + seeds) if cell.domains else repeats * (1 + seeds)
-        for cell in cells
-    }
+    search = study.search.model_copy(update={"repeats": repeats})
+    changed = study.model_copy(update={"search": search, "seeds": list(range(seeds + 1))})
+    hours = {cell.cell: cell.trial_seconds / 3600 for cell in plan.cells}
+    trials = {cell.name: promised_trials(changed, [cell]) for cell in cells}
     return Design(
         repeats, seeds, sum(trials.values()), sum(trials[cell.name] * cell.training["epochs"] for cell in cells),
         sum(trials[name] * hours[name] for name in trials) if hours.keys() >= trials.keys() else None,
