@@ -21,6 +21,7 @@ PACKAGE = SOURCE / "vsetune"
 
 OWNERS = {
     "ray": ["study/"],
+    "cloudpickle": ["api/notebook_classes.py"],
     "mlflow": ["records/mlflow_"],
     "optuna": ["search/"],
     "webdataset": ["data/"],

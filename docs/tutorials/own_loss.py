@@ -57,7 +57,7 @@ training
 # %% [markdown]
 # ## Compared over three seeds
 #
-# The class goes into a study as it is. It is written to a plugin folder, so that the workers of the study have it too.
+# The class goes into a study as it is. It is pickled with the study, so that its workers have it too.
 # `warmup_epochs: 3` trains three epochs with the sum of hinges first.
 
 # %%

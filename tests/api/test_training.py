@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-import linecache
+import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +17,12 @@ import pytest
 import torch
 from refusals import refused
 from small_study import DATA, SMALL, TRAINING, small_study
+from trials_here import without_ray
 from typer.testing import CliRunner
 
 import vsetune
 from vsetune.cli.main import app
+from vsetune.config.plugins import load_plugin
 from vsetune.training.attempt import Attempt
 
 CELL = '''
@@ -48,20 +52,38 @@ class Smooth(vsetune.Loss):
         terms = hinges(inputs.similarity, self.spec.margin) + hinges(inputs.similarity.T, self.spec.margin)
         return vsetune.LossOutput(value=FACTOR * terms.mean())
 '''
+NETWORK = '''
+class TinySpec(vsetune.NetworkSpec):
+    """Regions and words, averaged."""
+    source: ClassVar[str] = "a notebook"
+    name: Literal["tiny"] = "tiny"
+    embedding_size: int = vsetune.tunable(7, vsetune.Range(low=4, high=8), ge=1, description="size of the joint space")
+
+class Tiny(vsetune.Network):
+    spec: TinySpec
+
+    def __init__(self, spec, *, width, vocabulary_size):
+        super().__init__(spec)
+        self.images = torch.nn.Linear(width, spec.embedding_size)
+        self.words = torch.nn.Embedding(vocabulary_size, spec.embedding_size)
+
+    def encode_images(self, images):
+        return vsetune.Encoded(torch.nn.functional.normalize(self.images(images.features.mean(dim=1)), dim=1))
+
+    def encode_captions(self, captions):
+        return vsetune.Encoded(torch.nn.functional.normalize(self.words(captions.words).mean(dim=1), dim=1))
+'''
 
 
 class Notebook:
     """Cells that run one after another in one module without a file, as IPython does it."""
 
     def __init__(self) -> None:
-        self.module, self._count = ModuleType("cells_of_a_notebook"), 0
+        self.module = ModuleType("cells_of_a_notebook")
         sys.modules[self.module.__name__] = self.module
 
     def run(self, cell: str) -> Any:
-        self._count += 1
-        name = f"<cell {self._count}>"
-        linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
-        exec(compile(cell, name, "exec"), vars(self.module))
+        exec(cell, vars(self.module))
         return self.module
 
 
@@ -123,34 +145,66 @@ def test_a_training_that_was_interrupted_goes_on(with_data, monkeypatch) -> None
     assert [*rest.curve["m_recall"]] == [*whole.curve["m_recall"]]
 
 
-def test_a_loss_of_a_notebook_is_written_to_a_plugin_and_trained(with_data, notebook) -> None:
+def test_a_loss_of_a_notebook_is_pickled_into_a_plugin_and_trained(with_data, notebook) -> None:
     notebook.run(CELL)
     cells = notebook.run("FACTOR = 2.0\n" + SECOND)
     keys = {"network": SMALL, "data": DATA, "progress": False, **TRAINING}
     first = vsetune.train(loss=cells.Smooth, **keys)
-    folder = with_data / "written" / "loss_smooth"
-    assert "SHARPNESS = 8.0" in (folder / "loss.py").read_text()
-    assert "softplus as soft" in (folder / "loss.py").read_text()
     cells = notebook.run("FACTOR = 4.0\n" + SECOND)
     second = vsetune.train(loss={"name": cells.Smooth, "fixed": {"margin": 0.2}}, **keys)
     assert second.curve["train_loss"][0] == pytest.approx(2 * first.curve["train_loss"][0], rel=0.2)
     study = small_study(study="with_smooth", losses=["lmh", cells.Smooth])
     assert study.cells == ["vsepp.lmh", "vsepp.smooth"]
-    assert study.spec.plugins == [str(folder)]
+    assert study.spec.plugins == [str(with_data / "written" / "loss_smooth")]
     assert isinstance(vsetune.losses.named("smooth", margin=0.1), vsetune.PlainLoss)
+
+
+def test_classes_of_a_notebook_work_in_a_process_that_never_saw_it(with_data, notebook) -> None:
+    notebook.run(CELL)
+    cells = notebook.run(f"FACTOR = 3.0\n{SECOND}{NETWORK}")
+    folders = small_study(study="elsewhere", losses=["lmh", cells.Smooth], networks=[cells.Tiny]).spec.plugins
+    code = (
+        "import sys, torch, vsetune; from pathlib import Path; from vsetune.config.plugins import load_plugins; "
+        "load_plugins(sys.argv[1:], base=Path()); "
+        "tiny = vsetune.networks.named('tiny', width=2, vocabulary_size=5); "
+        "images = tiny.encode_images(vsetune.ImageInputs(torch.eye(2)[:, None], torch.tensor([1, 1]))); "
+        "print(vsetune.losses.named('smooth', margin=0.1)(torch.eye(4)).item(), images.vectors.shape[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *folders], capture_output=True, text=True, check=True)
+    value, size = done.stdout.split()
+    assert float(value) == pytest.approx(vsetune.losses.named("smooth", margin=0.1)(torch.eye(4)).item())
+    assert (float(value) > 0, int(size)) == (True, 7)
+
+
+def test_a_study_goes_on_with_the_class_that_it_began_with(with_data, notebook, monkeypatch, caplog) -> None:
+    without_ray(monkeypatch)
+    notebook.run(CELL)
+    cells = notebook.run("FACTOR = 2.0\n" + SECOND)
+    keys = {"study": "goes_on", "losses": [cells.Smooth], "baseline": "smooth", "seeds": [0]}
+    began = small_study(**keys).run(progress=False)
+    assert "goes on" not in caplog.text
+    scores = torch.eye(4)
+    value = vsetune.losses.named("smooth")(scores)
+    cells = notebook.run("FACTOR = 4.0\n" + SECOND)
+    study = small_study(**keys | {"losses": [cells.Smooth]})
+    (line,) = [record.getMessage() for record in caplog.records if "goes on with the class" in record.getMessage()]
+    (folder,) = study.spec.plugins
+    assert folder in line
+    assert Path(folder).is_relative_to(with_data / "runs" / "goes_on" / "plugins")
+    assert vsetune.losses.named("smooth")(scores) == value
+    assert len(study.resume(progress=False).attempts) == len(began.attempts)
+    small_study(**keys | {"study": "new_name", "losses": [cells.Smooth]})
+    assert vsetune.losses.named("smooth")(scores) == 2 * value
 
 
 def test_classes_and_keywords_that_cannot_be_trained_are_refused(with_data, notebook) -> None:
     cells = notebook.run(CELL + "import threading\nFACTOR = threading.Lock()\n" + SECOND)
     keys = {"network": SMALL, "data": DATA, **TRAINING}
-    with refused("VSE-A003", used="FACTOR", kind="lock"):
+    with refused("VSE-A003", name="Smooth"):
         vsetune.train(loss=cells.Smooth, **keys)
     cells = notebook.run("class Bare(vsetune.Loss):\n    pass\n")
     with refused("VSE-A002", name="Bare", base="LossSpec"):
         vsetune.train(loss=cells.Bare, **keys)
-    sourceless = type("Sourceless", (vsetune.Loss,), {"__annotations__": {"spec": vsetune.losses.LMH().spec.__class__}})
-    with refused("VSE-A001", name="Sourceless"):
-        vsetune.train(loss=sourceless, **keys)
     with refused("VSE-A004", key="losses[0]", got="int"):
         vsetune.train(loss=3, **keys)
     with refused("VSE-A008"):
@@ -159,3 +213,13 @@ def test_classes_and_keywords_that_cannot_be_trained_are_refused(with_data, note
         vsetune.train(small_study(), epochs=3)
     with pytest.raises(vsetune.UsageError, match="vsepp.lmh"):
         vsetune.train(small_study(), cell="vsepp.lmg", progress=False)
+
+
+def test_a_pickle_of_another_python_is_refused(with_data, notebook, tmp_path: Path) -> None:
+    cells = notebook.run(f"{CELL}FACTOR = 2.0\n{SECOND}")
+    (folder,) = small_study(study="another", losses=["lmh", cells.Smooth]).spec.plugins
+    other = shutil.copytree(folder, tmp_path / "other")
+    file = other / "spec.py"
+    file.write_text(re.sub(r'python="[0-9.]+"', 'python="3.9"', file.read_text()))
+    with refused("VSE-A009", python="3.9"):
+        load_plugin(str(other), base=tmp_path)

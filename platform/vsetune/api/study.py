@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from vsetune.api.written_components import written
+from vsetune.api.notebook_classes import plugin_of_class
 from vsetune.config.component_specs import LossSpec, NetworkSpec
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
 from vsetune.storage.whole_files import write_text
-from vsetune.study.study_file import load_study, parse_sweep
+from vsetune.study.study_file import load_study, parse_sweep, study_folder
 
 if TYPE_CHECKING:
     import pandas
@@ -32,8 +32,9 @@ class Study:
     """A comparison of losses and networks on one data set: what a study file says, with the same keys.
 
     content, keys: the keys of a study file (docs/studies.md), as one mapping, as keywords or both. In `networks` and
-    `losses` an entry may be a name, a mapping as in a file, or a class written in this notebook, which is then written
-    to a plugin folder (`vsetune.train` says how); `name` of a mapping may be a class as well.
+    `losses` an entry may be a name, a mapping as in a file, or a class of this notebook, which is then pickled
+    into a plugin folder (`vsetune.train` says how); `name` of a mapping may be a class as well. A study that has begun
+    goes on with the class that it began with.
 
     spec: the checked settings. ConfigError lists every problem.
 
@@ -47,7 +48,7 @@ class Study:
     """
 
     def __init__(self, content: Mapping[str, Any] | None = None, /, **keys: Any) -> None:
-        plain = with_written({**copy.copy(dict(content or {})), **keys})
+        plain = with_plugins({**copy.copy(dict(content or {})), **keys})
         self.where = f"study {plain.get('study', '')}".strip()
         self.spec: StudySpec = parse_sweep(plain, StudySpec, where=self.where, base=Path.cwd())
 
@@ -151,7 +152,7 @@ class Study:
         return open_study(self.name)
 
 
-def with_written(plain: Mapping[str, Any]) -> dict[str, Any]:
+def with_plugins(plain: Mapping[str, Any]) -> dict[str, Any]:
     """The content of a study file, where names and classes of networks and losses became entries, and classes plugins.
     """
     folders: list[str] = []
@@ -166,9 +167,9 @@ def with_written(plain: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(given, type) and hasattr(given, "component"):  # one of `vsetune.losses`
             return {"name": given.component}
         if isinstance(given, type):
-            name, folder = written(given, kind)
-            folders.append(str(folder))
-            return {"name": name}
+            plugin = plugin_of_class(given, kind, study_folder(plain))
+            folders.append(str(plugin.source))
+            return {"name": plugin.name}
         if isinstance(given, Mapping):
             return {**given, **(entry(given["name"], key, kind) if isinstance(given.get("name"), type) else {})}
         need = f"a name, a mapping or a class of a {kind}"

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from vsetune.api.recorded import Queryable, curve_table
-from vsetune.api.study import Study, with_written
+from vsetune.api.study import Study, with_plugins
 from vsetune.config.spec.base import known_name
 from vsetune.config.study.cells import build_trial
 from vsetune.config.study.resources import Needs
@@ -73,9 +73,9 @@ def train(
     `learning_rate`). seed: by default the first of the study, or 0. device: `auto`, `cpu`, `cuda`, `cuda:N`.
 
     A class may stand in a cell of a notebook: a subclass of `vsetune.Loss` or `vsetune.Network` annotated with its
-    settings, `spec: MySpec`, a subclass of `vsetune.LossSpec` or `vsetune.NetworkSpec`. It is written to a plugin
-    folder under VSETUNE_HOME/written, by `inspect.getsource`, with the functions, numbers and imports that it uses, and
-    loaded from there, so that workers of a study can load it too.
+    settings, `spec: MySpec`, a subclass of `vsetune.LossSpec` or `vsetune.NetworkSpec`. It is pickled into a
+    plugin folder under VSETUNE_HOME/written by cloudpickle, with everything of the notebook that it uses, and loaded
+    from there, so that workers of a study can load it too. A pickle is code: load only your own.
 
     progress: a bar in the terminal or below the cell. Ctrl-C raises KeyboardInterrupt; resume: goes on from the last
     checkpoint of the same training instead of starting anew. ConfigError, DataError: settings and data do not fit.
@@ -155,7 +155,7 @@ def _asked(
         return study if isinstance(study, Study) else Study.from_file(study)
     if data is None:
         raise UsageError("VSE-A008", "train: got no data set, need `data=`, its folder, or a study file")
-    content = with_written({
+    content = with_plugins({
         "study": "train", "data": {"path": data} if isinstance(data, str) else dict(data), "networks": [network],
         "losses": [loss], "training": dict(training),
     })

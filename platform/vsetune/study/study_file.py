@@ -127,7 +127,7 @@ def _load_plugins(content: Mapping[str, Any], base: Path) -> None:
         require_different_names([*installed, *load_plugins(references, base=base)])
     except MissingPlugin as error:
         missing = error
-    folder, unknown = _study_folder(content), _unknown_names(content)
+    folder, unknown = study_folder(content), _unknown_names(content)
     kept = load_kept_by_name(unknown, folder) if unknown and folder is not None else []
     if kept:
         names = ", ".join(sorted(plugin.key for plugin in kept))
@@ -151,7 +151,7 @@ def _names_in(content: Any) -> Iterator[str]:
                     yield each["name"]
 
 
-def _study_folder(content: Mapping[str, Any]) -> Path | None:
+def study_folder(content: Mapping[str, Any]) -> Path | None:
     """The folder of the study; None if the file has no valid name of a study."""
     name = content.get("study")
     if not isinstance(name, str) or re.fullmatch(r"[\w-]+", name) is None:
