@@ -25,7 +25,7 @@ from vsetune.quality.checks import (
     raised,
     sound_ranges,
 )
-from vsetune.quality.loss_batches import saved_and_loaded
+from vsetune.quality.loss_batches import saved_and_loaded, seeded
 from vsetune.quality.network_learning import (
     REGIONS,
     WORDS,
@@ -208,8 +208,7 @@ def _start(network: NetworkSubject, seed: int) -> tuple[dict[str, Tensor], float
     """(parameters, first loss) of a training with this seed."""
     built = network.fresh(seed=seed).train()
     state = {name: value.clone() for name, value in built.state_dict().items()}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return state, float(loss_of(built, network.draw(4)).detach())
 
 

@@ -16,6 +16,7 @@ from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, TrainingItems
 from vsetune.networks.network_building import build_network
 from vsetune.quality.checks import Subject, Verdict, equal_gradients, fails, holds, unless_declared
+from vsetune.quality.loss_batches import seeded
 
 _PAIRS, _STEPS, _SUMMED_STEPS, _DROP_AT, _RATE, _CLIP = 32, 200, 60, 150, 5e-3, 2.0
 _SMALL_STEP = 1e-6
@@ -97,8 +98,7 @@ def learns_pairs_by_heart(network: NetworkSubject) -> Verdict:
     drawn = images, replace(captions, tokens=tokens, lengths=torch.full((_PAIRS,), WORDS))
     optimizer = torch.optim.Adam(built.parameters(), lr=_RATE)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [_DROP_AT])  # lets running statistics settle
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         for step in range(_STEPS):
             loss = loss_of(built, drawn, hardest=step > _SUMMED_STEPS)
             optimizer.zero_grad()
@@ -116,8 +116,7 @@ def learns_pairs_by_heart(network: NetworkSubject) -> Verdict:
 
 def _loss_again(built: Network, drawn: Drawn, *, hardest: bool = True) -> Tensor:
     """`loss_of` with the same random numbers on each call, so that the same words are dropped."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         return loss_of(built, drawn, hardest=hardest)
 
 
@@ -148,8 +147,7 @@ class NetworkSubject(Subject[NetworkSpec]):
 
     def fresh(self, *, seed: int = 0, regions: int | None = None, **changes: Any) -> Network:
         """The network at the start of a training, in float64."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             built = build_network(
                 self.resolved(**changes), regions=regions or self.regions, width=WIDTH, vocabulary_size=VOCABULARY
             )
