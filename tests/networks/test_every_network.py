@@ -15,7 +15,7 @@ from vsetune.config.component_specs import NETWORKS
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.quality.checks import Check, Result
 from vsetune.quality.network_checks import NETWORK_CHECKS
-from vsetune.quality.network_learning import NetworkSubject, learns_pairs_by_heart, scores
+from vsetune.quality.network_learning import NetworkSubject, in_float32, learns_pairs_by_heart, scores
 
 NEEDS_EVERY_REGION = ("vsepp image_input=flatten", "vsepp image_input=global")
 READS_ORDER = ("vsrn", "cgmn", "sgraf", "vsepp image_input=flatten")
@@ -44,6 +44,36 @@ def test_thirty_two_random_pairs_are_learned_by_heart(name: str) -> None:
     # samples of a Gaussian make PCME's scores noisy; its means are what must be told apart
     found = learns_pairs_by_heart(NetworkSubject(NETWORKS[name], {"similarity": "mean"} if name == "pcme" else {}))
     assert found.result is Result.HOLDS, found.note
+
+
+@every_case
+def test_scores_and_gradients_in_float32_are_those_of_float64(case: str) -> None:
+    outcomes = []
+    for dtype in (torch.float64, torch.float32):
+        network, drawn = CASES[case].trained().to(dtype), CASES[case].draw(4)
+        found = scores(network, drawn if dtype == torch.float64 else in_float32(drawn))
+        learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        upstream = torch.linspace(-1, 1, 16).view(4, 4).to(found)
+        gradients = torch.autograd.grad(found, learned, upstream, materialize_grads=True)
+        assert found.dtype == dtype
+        outcomes.append([found.detach(), *gradients])
+    for wide, narrow in zip(*outcomes, strict=True):
+        torch.testing.assert_close(narrow.double(), wide, rtol=1e-3, atol=1e-3 * max(1.0, float(wide.abs().max())))
+
+
+@pytest.mark.parametrize(("case", "words", "images"), [
+    ("vsepp", "words", "image_map"), ("vsrn", "words", "region_map"), ("cgmn", "words", "region_map"),
+    ("sgraf_sgr", None, "local_map"),
+])
+def test_parameters_start_as_published(case: str, words: str | None, images: str) -> None:
+    network = CASES[case].fresh(embedding_size=64, word_size=30)
+    start, mapped = dict(network.named_parameters()), network.get_submodule(images)
+    if words is not None:
+        assert 0.09 < start[f"{words}.weight"].abs().max() <= 0.1
+        assert start[f"{words}.weight"][0].any()
+    bound = (6 / sum(mapped.weight.shape)) ** 0.5
+    assert 0.9 * bound < mapped.weight.abs().max() <= bound
+    assert not mapped.bias.any()
 
 
 @every_case

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from plain_networks import assert_same_with_gradients
 
 from vsetune.networks.gsmn import network as module
 from vsetune.networks.gsmn.matching import BoxKernels, matches, word_links
@@ -147,24 +148,14 @@ def loop_scores(built, images, captions):
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 @pytest.mark.parametrize("options", VARIANTS)
-def test_scores_and_gradients_equal_plain_loops(options, dtype, tolerance):
-    built = make(**options).to(dtype)
-    images, captions = draw_images(3), draw_captions(4)
-    images = ImageInputs(images.features.to(dtype), images.counts, images.boxes.to(dtype))
-    weights = torch.randn(3, 4, dtype=dtype)
+def test_scores_and_gradients_equal_plain_loops(options):
+    built, images, captions = make(**options), draw_images(3), draw_captions(4)
     fast, slow = scores_of(built, images, captions), loop_scores(built, images, captions)
-    torch.testing.assert_close(fast, slow, rtol=tolerance, atol=tolerance)
-    found, expected = (
-        torch.autograd.grad((weights * scores).sum(), list(built.parameters()), materialize_grads=True)
-        for scores in (fast, slow)
-    )
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+    assert_same_with_gradients(built, [fast], [slow])
 
 
-@pytest.mark.parametrize("options", VARIANTS)
+@pytest.mark.parametrize("options", [VARIANTS[0], VARIANTS[3]])
 def test_tiles_steps_and_what_is_kept_change_neither_scores_nor_gradients(options, monkeypatch):
     built = make(**options)
     images, captions = draw_images(), draw_captions(6)
@@ -198,18 +189,7 @@ def test_steps_keep_their_size_and_are_cut_to_their_longest_caption(monkeypatch)
     assert seen == [(9, 1), (7, 1), (5, 1), (3, 3)]
 
 
-@pytest.mark.parametrize("count", [0, 1])
-@pytest.mark.parametrize("options", VARIANTS)
-def test_an_image_with_one_region_or_none_and_a_caption_of_one_id_give_finite_values_and_gradients(options, count):
-    built = make(**options)
-    captions = CaptionInputs(torch.tensor([[7]]), torch.tensor([1]), torch.zeros(1, 1, 1, dtype=torch.bool))
-    score = scores_of(built, draw_images(1, counts=[count]), captions)
-    score.sum().backward()
-    assert torch.isfinite(score).all()
-    assert all(torch.isfinite(value.grad).all() for value in built.parameters() if value.grad is not None)
-
-
-@pytest.mark.parametrize("options", VARIANTS)
+@pytest.mark.parametrize("options", [VARIANTS[0], VARIANTS[-1]])
 def test_regions_and_their_boxes_may_be_permuted_and_all_boxes_moved(options):
     built = make(**options)
     images, captions = draw_images(counts=[4, 4, 4, 4]), draw_captions()

@@ -6,44 +6,16 @@ import math
 
 import pytest
 import torch
+from plain_networks import assert_same_with_gradients, draw, encode, make
 
-from vsetune.losses.loss_base import Items, LossContext, LossInputs
-from vsetune.losses.loss_building import build_loss
-from vsetune.losses.pcme.spec import PcmeSpec
+from vsetune.losses.loss_base import Items
 from vsetune.losses.pcme_pp.loss import closed_form_distances
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.pcme import network as pcme
-from vsetune.networks.pcme.network import Pcme, match_log_odds, samples, sums_of_samples
+from vsetune.networks.pcme.network import match_log_odds
 from vsetune.networks.pcme.spec import PcmeNetworkSpec
 
-REGIONS, WIDTH, WORDS = 6, 7, 30
 SMALL = {"embedding_size": 8, "word_size": 5, "samples": 3}
-SIMILARITIES = ["matmul", "match_probability", "mean"]
-
-
-def make(spec, *, seed=0):
-    torch.manual_seed(seed)
-    network = Pcme(spec, width=WIDTH, vocabulary_size=WORDS).double()
-    with torch.no_grad():  # LayerNorm and biases away from their start
-        for value in network.parameters():
-            value.add_(torch.rand_like(value) * 0.3)
-    return network.eval()
-
-
-def draw(batch, *, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    counts = torch.randint(1, REGIONS + 1, (batch,), generator=generator)
-    features = torch.randn(batch, REGIONS, WIDTH, generator=generator, dtype=torch.float64)
-    features = features * (torch.arange(REGIONS) < counts[:, None])[..., None]
-    lengths = torch.randint(1, 10, (batch,), generator=generator)
-    tokens = torch.randint(1, WORDS, (batch, 9), generator=generator)
-    tokens = tokens.masked_fill(torch.arange(9) >= lengths[:, None], 0)
-    return ImageInputs(features, counts), CaptionInputs(tokens, lengths)
-
-
-def encode(network, drawn):
-    return network.encode_images(drawn[0]), network.encode_captions(drawn[1])
 
 
 def loop_attended(attention, items):
@@ -117,91 +89,18 @@ def loop_similarity(network, images, captions, similarity):
     ])
 
 
-@pytest.mark.parametrize("end_state", ["legacy", "final"])
-@pytest.mark.parametrize("similarity", SIMILARITIES)
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
-def test_gaussians_similarities_and_gradients_equal_plain_loops(end_state, similarity, dtype, tolerance):
+@pytest.mark.parametrize(("end_state", "similarity"), [
+    ("legacy", "matmul"), ("final", "matmul"), ("legacy", "match_probability"), ("final", "mean"),
+])
+def test_gaussians_similarities_and_gradients_equal_plain_loops(end_state, similarity):
     spec = PcmeNetworkSpec(**SMALL, end_state=end_state, similarity=similarity, match_scale=1.5, match_shift=2.0)
-    network = make(spec).to(dtype)
-    images, captions = draw(4)
-    images = ImageInputs(images.features.to(dtype), images.counts)
-    fast, slow = encode(network, (images, captions)), loop_encoded(network, images, captions, end_state)
-    for one, other in zip(fast, slow, strict=True):
-        torch.testing.assert_close(one.vectors, other.vectors, rtol=tolerance, atol=tolerance)
-        torch.testing.assert_close(one.log_scales, other.log_scales, rtol=tolerance, atol=tolerance)
-    scores = network.similarity(*fast), loop_similarity(network, *slow, similarity)
-    torch.testing.assert_close(*scores, rtol=tolerance, atol=tolerance)
-    weights = torch.randn(4, 4, dtype=dtype)
-    gradients = [
-        torch.autograd.grad(
-            (weights * score).sum() + sum(item.log_scales.sin().sum() for item in items), list(network.parameters())
-        )
-        for score, items in zip(scores, (fast, slow), strict=True)
-    ]
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
-
-
-def test_means_have_unit_length_and_spreads_are_free():
-    network = make(PcmeNetworkSpec(**SMALL))
-    for batch in (1, 2, 5):
-        for encoded in encode(network, draw(batch)):
-            assert encoded.vectors.shape == encoded.log_scales.shape == (batch, 8)
-            torch.testing.assert_close(encoded.vectors.norm(dim=1), torch.ones(batch).double())
-            assert not torch.allclose(encoded.log_scales.norm(dim=1), torch.ones(batch).double())
-
-
-def test_scores_are_identical_after_saving_and_loading(tmp_path):
-    spec = PcmeNetworkSpec(**SMALL, similarity="match_probability")
     network, drawn = make(spec), draw(4)
-    network.take_loss_parameters({"match_scale": torch.tensor(7.0), "match_shift": torch.tensor(3.0)})
-    torch.save(network.state_dict(), tmp_path / "network.pt")
-    restored = make(spec, seed=5)
-    restored.load_state_dict(torch.load(tmp_path / "network.pt", weights_only=True))
-    assert torch.equal(*(one.similarity(*encode(one, drawn)) for one in (network, restored)))
-
-
-def random_pairs():
-    images = ImageInputs(torch.randn(32, 4, 16), torch.full((32,), 4))
-    return images, CaptionInputs(torch.randint(5, 50, (32, 6)), torch.full((32,), 6))
-
-
-def assert_learned(similarity):
-    assert (similarity.argmax(dim=1) == torch.arange(32)).all()
-    assert (similarity.argmax(dim=0) == torch.arange(32)).all()
-
-
-def trained_with_its_own_loss(similarity, *, steps):
-    """(similarity in evaluation mode, what the loss gave at each step), after steps of Adam on 32 random pairs."""
-    torch.manual_seed(0)
-    spec = PcmeNetworkSpec(embedding_size=32, word_size=16, similarity=similarity)
-    network, drawn, values = Pcme(spec, width=16, vocabulary_size=50), random_pairs(), []
-    loss = build_loss(PcmeSpec(scale=5, shift=5), LossContext(embedding_size=32, concepts=32))
-    optimizer = torch.optim.Adam([*network.parameters(), *loss.parameters()], lr=5e-3)
-    ids = torch.arange(32)
-    for _ in range(steps):
-        found, texts = encode(network, drawn)
-        items = {
-            "images": Items(found.vectors, log_scales=found.log_scales),
-            "captions": Items(texts.vectors, log_scales=texts.log_scales),
-        }
-        similarity_matrix = network.similarity(found, texts)
-        output = loss(LossInputs(similarity_matrix, ids, ids, ids, **items))
-        optimizer.zero_grad()
-        output.value.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 2.0)
-        optimizer.step()
-        values.append(output.value.item())
-    network.eval().take_loss_parameters({"match_scale": loss.scale, "match_shift": loss.shift})
-    return network.similarity(*encode(network, drawn)), values
-
-
-def test_steps_lower_pcmes_own_loss():
-    _, values = trained_with_its_own_loss("match_probability", steps=16)
-    assert values[-1] < 0.8 * values[0]
-
-
-WIDTH, WORDS = 7, 30
+    fast, slow = encode(network, drawn), loop_encoded(network, *drawn, end_state)
+    scores = network.similarity(*fast), loop_similarity(network, *slow, similarity)
+    assert_same_with_gradients(network, *(
+        [score, *(part for item in items for part in (item.vectors, item.log_scales))]
+        for score, items in zip(scores, (fast, slow), strict=True)
+    ))
 
 
 def gaussians(batch, *, seed=0):
@@ -210,23 +109,9 @@ def gaussians(batch, *, seed=0):
     return Encoded(means / means.norm(dim=1, keepdim=True), log_scales=0.3 * log_scales - 1)
 
 
-def test_without_spread_all_samples_are_the_mean_and_matmul_is_their_number_squared_times_the_cosine():
-    network = make(PcmeNetworkSpec(**SMALL))
-    images, captions = gaussians(4), gaussians(5, seed=1)
-    narrow = [Encoded(item.vectors, log_scales=torch.full_like(item.vectors, -50)) for item in (images, captions)]
-    torch.testing.assert_close(network.similarity(*narrow), 9 * images.vectors @ captions.vectors.T)
-
-
-def test_the_sum_of_the_samples_is_the_one_of_the_drawn_samples():
-    items = gaussians(4)
-    for noise in (torch.randn(3, 8).double(), torch.randn(4, 3, 8).double()):
-        drawn = samples(items.vectors, items.log_scales, noise).sum(dim=1)
-        torch.testing.assert_close(sums_of_samples(items.vectors, items.log_scales, noise), drawn, rtol=0, atol=1e-12)
-
-
 def test_evaluation_repeats_its_noise_and_another_seed_draws_other_noise():
     items = gaussians(4), gaussians(5, seed=1)
-    first, again, other = (make(PcmeNetworkSpec(**SMALL, sample_seed=seed), seed=seed) for seed in (3, 3, 4))
+    first, again, other = (make(PcmeNetworkSpec(**SMALL, sample_seed=seed)) for seed in (3, 3, 4))
     torch.manual_seed(11)
     scores = first.similarity(*items)
     assert torch.equal(first.similarity(*items), scores)
@@ -284,7 +169,7 @@ def test_extreme_logits_stay_finite_in_float32(shift):
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("numbers", [1, 40, 200])
+@pytest.mark.parametrize("numbers", [1, 40])
 def test_the_size_of_the_blocks_does_not_matter(numbers, training, monkeypatch):
     network = make(PcmeNetworkSpec(**SMALL, similarity="match_probability")).train(training)
     items = gaussians(5), gaussians(7, seed=1)

@@ -67,18 +67,6 @@ def test_the_best_sentences_of_every_caption_are_kept_highest_first() -> None:
     assert best_sentences(scores[:0], owners[:0], 2).tolist() == []
 
 
-def test_every_sentence_that_is_kept_scores_at_least_as_high_as_every_other_one_of_its_caption() -> None:
-    generator = torch.Generator().manual_seed(0)
-    scores, owners = torch.rand(200, generator=generator), torch.randint(7, (200,), generator=generator)
-    kept = set(best_sentences(scores, owners, 11).tolist())
-    for owner in range(7):
-        mine = [row for row in range(200) if owners[row] == owner]
-        inside = [float(scores[row]) for row in mine if row in kept]
-        outside = [float(scores[row]) for row in mine if row not in kept]
-        assert len(inside) == 11
-        assert min(inside) >= max(outside)
-
-
 STARTS = torch.tensor([[0, 1, 2, 2, 4, 5, 6]])
 
 

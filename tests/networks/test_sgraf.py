@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
 from typing import Any
 
 import pytest
@@ -18,10 +17,8 @@ from vsetune.networks.sgraf import network as sgraf
 from vsetune.networks.sgraf import similarity_reasoning
 from vsetune.networks.sgraf.network import Sgraf
 from vsetune.networks.sgraf.similarity_reasoning import (
-    AttentionFiltration,
     GraphReasoning,
     normalize_regions,
-    similarity_vectors,
 )
 from vsetune.networks.sgraf.spec import SgrafSafSpec, SgrafSgrSpec
 
@@ -147,58 +144,53 @@ def loop_scores(network: Sgraf, images: ImageInputs, captions: CaptionInputs) ->
     ], dim=1)
 
 
-@pytest.mark.parametrize(("kind", "options"), [
-    ("saf", {}), ("saf", {"gate_statistics": "pooled"}), ("saf", {"normalize_filtered": False, "map_bias": False}),
-    ("sgr", {}), ("sgr", {"steps": 1}), ("sgr", {"map_bias": False}),
-    ("saf", {"norm": "released"}), ("sgr", {"norm": "released"}),
+@pytest.mark.parametrize(("kind", "options", "training", "numbers_per_block"), [
+    *((kind, {}, training, numbers) for kind in SPECS for training in (False, True) for numbers in (1, 2**22)),
+    *((kind, options, True, 200) for kind, options in (
+        ("saf", {"gate_statistics": "pooled"}), ("saf", {"normalize_filtered": False, "map_bias": False}),
+        ("sgr", {"steps": 1}), ("sgr", {"map_bias": False}), ("saf", {"norm": "released"}),
+        ("sgr", {"norm": "released"}),
+    )),
 ])
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
-@pytest.mark.parametrize("numbers_per_block", [1, 200, 2**22])
 def test_scores_gradients_and_running_statistics_equal_plain_loops(
-    kind: str, options: dict[str, Any], training: bool, dtype: torch.dtype, tolerance: float, numbers_per_block: int,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, options: dict[str, Any], training: bool, numbers_per_block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sgraf, "_NUMBERS_PER_BLOCK_CPU", numbers_per_block)
     monkeypatch.setattr(similarity_reasoning, "_NUMBERS_PER_TILE_CPU", numbers_per_block)
     monkeypatch.setattr(sgraf, "_MOST_KEPT", numbers_per_block)
     monkeypatch.setattr(similarity_reasoning, "_MOST_KEPT", numbers_per_block)
-    network, (images, captions) = make(kind, **options).to(dtype).train(training), batch()
-    images = ImageInputs(images.features.to(dtype).requires_grad_(), images.counts)
+    network, (images, captions) = make(kind, **options).train(training), batch()
     slow_network = copy.deepcopy(network)
     slow, fast = loop_scores(slow_network, images, captions), scores(network, images, captions)
-    torch.testing.assert_close(fast, slow, rtol=tolerance, atol=tolerance)
     for (name, ours), loops in zip(network.named_buffers(), slow_network.buffers(), strict=True):
         if not name.endswith("num_batches_tracked"):
-            torch.testing.assert_close(ours, loops, rtol=tolerance, atol=tolerance, msg=name)
-    upstream = torch.linspace(-1, 1, 15, dtype=dtype).view(3, 5)
-    names = [name for name, _ in network.named_parameters()]
-    ours = torch.autograd.grad(fast, [images.features, *network.parameters()], upstream)
-    loops = torch.autograd.grad(slow, [images.features, *slow_network.parameters()], upstream)
-    for name, one, other in zip(["features", *names], ours, loops, strict=True):
-        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, msg=name)
+            torch.testing.assert_close(ours, loops, rtol=1e-9, atol=1e-9, msg=name)
+    upstream = torch.linspace(-1, 1, 15, dtype=torch.float64).view(3, 5)
+    assert_equal_gradients(network, slow_network, fast, slow, upstream)
 
 
-@pytest.mark.parametrize(("kind", "options"), [("saf", {}), ("sgr", {}), ("sgr", {"norm": "released"})])
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("pairs", [[], [(1, 2)], [(0, 0), (2, 0), (2, 4)], [(0, 4), (1, 1), (2, 1), (2, 3)]])
+def assert_equal_gradients(network: Sgraf, slow_network: Sgraf, fast: Tensor, slow: Tensor, upstream: Tensor) -> None:
+    """Scores, and the gradients of two networks with equal parameters."""
+    torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-9)
+    ours = torch.autograd.grad(fast, list(network.parameters()), upstream)
+    loops = torch.autograd.grad(slow, list(slow_network.parameters()), upstream)
+    for (name, _), one, other in zip(network.named_parameters(), ours, loops, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, msg=name)
+
+
+@pytest.mark.parametrize("kind", SPECS)
+@pytest.mark.parametrize("pairs", [[], [(1, 2)], [(0, 4), (1, 1), (2, 1), (2, 3)]])
 def test_gradients_of_a_few_scores_equal_those_of_plain_loops(
-    kind: str, options: dict[str, Any], training: bool, pairs: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+    kind: str, pairs: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vsetune.networks.parts.cpu.pairs._FEW", 0.9)
-    network, (images, captions) = make(kind, **options).train(training), batch()
+    network, (images, captions) = make(kind).train(), batch()
     slow_network = copy.deepcopy(network)
     upstream = torch.zeros(3, 5, dtype=torch.float64)
     for number, pair in enumerate(pairs):
         upstream[pair] = 1.0 - 0.4 * number
-    leaf = images.features.requires_grad_()
-    again = ImageInputs(leaf, images.counts)
-    ours = torch.autograd.grad(scores(network, again, captions), [leaf, *network.parameters()], upstream)
-    loops = torch.autograd.grad(
-        loop_scores(slow_network, again, captions), [leaf, *slow_network.parameters()], upstream
-    )
-    for one, other in zip(ours, loops, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    fast, slow = scores(network, images, captions), loop_scores(slow_network, images, captions)
+    assert_equal_gradients(network, slow_network, fast, slow, upstream)
 
 
 def test_frozen_maps_get_no_gradient_and_the_rest_its_own() -> None:
@@ -209,17 +201,6 @@ def test_frozen_maps_get_no_gradient_and_the_rest_its_own() -> None:
     scores(network, images, captions)[1, 2].backward()
     assert network.local_map.weight.grad is None
     torch.testing.assert_close(network.gru.weight_ih_l0.grad, whole[0])
-
-
-@pytest.mark.parametrize("numbers_per_tile", [1, 2**20])
-@pytest.mark.parametrize("is_kept", [False, True])
-def test_similarity_vectors_pass_gradcheck(
-    numbers_per_tile: int, is_kept: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(similarity_reasoning, "_NUMBERS_PER_TILE_CPU", numbers_per_tile)
-    sizes = ((3, 4, 2), (3, 2, 5), (4, 5), (6, 5), (6,))
-    tensors = [torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in sizes]
-    assert torch.autograd.gradcheck(partial(similarity_vectors, is_kept=is_kept), tensors)
 
 
 def test_region_indices_are_the_channels_of_torchs_batch_normalisation_when_all_regions_are_real() -> None:
@@ -260,37 +241,3 @@ def test_the_order_of_word_states_changes_nothing_that_of_regions_only_after_tra
         row[:length] = row[:length].flip(0)
     again = trained.similarity(regions, Encoded(turned, LENGTHS, whole=words.whole))
     torch.testing.assert_close(again, trained.similarity(regions, words), rtol=0, atol=1e-12)
-
-
-def test_gates_and_rows_of_edges_sum_to_one_over_real_nodes() -> None:
-    torch.manual_seed(0)
-    nodes, is_node = torch.randn(2, 3, 4, 6), torch.arange(4) < torch.tensor([[4], [2], [3]])
-    filtration, graph = AttentionFiltration(6), GraphReasoning(6, 1)
-    gates = filtration.gates(torch.randn(2, 3, 4), is_node, torch.zeros(1), torch.ones(1))
-    edges = graph.steps[0].edges(nodes, is_node, readers=4).view(2, 3, 4, 4)
-    for found in (gates, *edges.unbind(dim=2)):
-        torch.testing.assert_close(found.sum(dim=-1), torch.ones(2, 3))
-        assert (found[~is_node.expand(2, 3, 4)] == 0).all()
-
-
-@BOTH
-def test_dropout_acts_in_training_only_and_follows_the_global_seed(kind: str) -> None:
-    network, (images, captions) = make(kind, dropout=0.4), batch()
-    assert torch.equal(scores(network, images, captions), scores(network, images, captions))
-    network.train()
-
-    def draw(seed: int) -> Tensor:
-        torch.manual_seed(seed)
-        return scores(copy.deepcopy(network), images, captions)
-
-    assert torch.equal(draw(1), draw(1))
-    assert not torch.allclose(draw(1), draw(2))
-
-
-def test_maps_start_xavier_uniform_and_without_bias() -> None:
-    torch.manual_seed(0)
-    network = Sgraf(SgrafSgrSpec(embedding_size=64), regions=6, width=100, vocabulary_size=30)
-    bound = (6 / (64 + 256)) ** 0.5
-    assert 0.99 * bound < network.local_map.weight.abs().max() <= bound
-    assert (network.image_attention.local.bias == 0).all()
-    assert network._spec.score == "probability"

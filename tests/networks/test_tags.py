@@ -144,17 +144,6 @@ def test_narrow_layers_start_with_the_gain_of_a_layer_of_berts_base() -> None:
     assert spreads == pytest.approx({64: 0.02 * 768**0.5, 768: 0.02 * 768**0.5, 1024: 0.02 * 32}, rel=0.05)
 
 
-@pytest.mark.parametrize("is_frozen", [False, True])
-def test_a_weight_that_changes_before_the_gradient_of_few_pairs_is_refused_as_by_autograd(is_frozen: bool) -> None:
-    network = make(dropout=0.0).train()
-    weight = network.matching.pooled.weight.requires_grad_(not is_frozen)
-    found = scores(network)
-    with torch.no_grad():
-        weight.add_(1.0)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        found[0, 0].backward()
-
-
 def test_where_few_states_ask_attention_without_keys_and_values_is_the_same() -> None:
     torch.manual_seed(0)
     layer = EncoderLayer(EncoderShape(size=32, layers=1, heads=2, inner=64, dropout=0.0)).double()

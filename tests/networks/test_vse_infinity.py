@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from vsetune.data.stored.vocabulary import MASK
-from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.vse_infinity.network import MASK_TOKEN, drop_cells, drop_regions, drop_words
+from vsetune.networks.inputs import ImageInputs
+from vsetune.networks.vse_infinity.network import drop_cells, drop_regions, drop_words
 from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
 SPEC = VseInfinitySpec(embedding_size=8, word_size=5, pooling_size=4, augment=False)
@@ -13,10 +13,6 @@ SPEC = VseInfinitySpec(embedding_size=8, word_size=5, pooling_size=4, augment=Fa
 
 def image_vectors(network, features, counts):
     return network.encode_images(ImageInputs(features, counts)).vectors
-
-
-def caption_vectors(network, tokens, lengths):
-    return network.encode_captions(CaptionInputs(tokens, lengths)).vectors
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -47,23 +43,6 @@ def test_the_released_batch_norm_counts_the_zeros_behind_shorter_images(network,
         torch.testing.assert_close(mlp.norm.running_var, 0.9 + 0.1 * column.var(dim=0))
         plain = network(SPEC).train()
         assert not torch.allclose(image_vectors(plain, drawn["features"], counts), found, atol=1e-6)
-
-
-def test_augmentation_acts_in_training_only_and_follows_the_global_seed(network, inputs):
-    built, drawn = network(SPEC.model_copy(update={"augment": True})), inputs(4)
-    images, captions = (drawn["features"], drawn["region_counts"]), (drawn["tokens"], drawn["lengths"])
-    assert torch.equal(image_vectors(built, *images), image_vectors(built, *images))
-    assert torch.equal(caption_vectors(built, *captions), caption_vectors(built, *captions))
-    built.train()
-    built.region_mlp.eval()
-
-    def draw(seed):
-        torch.manual_seed(seed)
-        return torch.cat((image_vectors(built, *images), caption_vectors(built, *captions)))
-
-    assert torch.equal(draw(1), draw(1))
-    assert not torch.allclose(draw(1)[:4], draw(2)[:4])
-    assert not torch.allclose(draw(1)[4:], draw(2)[4:])
 
 
 def test_regions_are_dropped_at_the_given_rate_and_never_all():
@@ -105,7 +84,3 @@ def test_at_least_one_word_of_a_caption_stays():
     _, lengths = drop_words(torch.full((2000, 2), 9), torch.tensor([1, 2] * 1000), probability=0.999,
                             vocabulary_size=50)
     assert lengths.min() == 1
-
-
-def test_the_mask_word_is_the_one_of_the_vocabulary():
-    assert MASK_TOKEN == MASK

@@ -47,17 +47,6 @@ def test_a_caption_is_the_pooled_map_of_the_last_states_of_all_its_pieces(bert: 
         torch.testing.assert_close(vectors(network)[row], pooled / pooled.norm(), rtol=1e-9, atol=1e-9)
 
 
-@torch.no_grad()
-def test_padding_and_the_rest_of_the_batch_do_not_matter(bert: str) -> None:
-    network, together = make(bert), vectors(make(bert))
-    wide = torch.nn.functional.pad(TOKENS, (0, 7), value=9)
-    torch.testing.assert_close(vectors(network, wide), together, rtol=1e-9, atol=1e-9)
-    for row in range(3):
-        alone = vectors(network, TOKENS[row : row + 1], LENGTHS[row : row + 1])
-        torch.testing.assert_close(alone[0], together[row], rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(together.norm(dim=1), torch.ones(3, dtype=torch.float64))
-
-
 def test_its_own_dropout_acts_in_training_alone(bert: str) -> None:
     network = make(bert, augment=False)
     assert torch.equal(vectors(network), vectors(network))

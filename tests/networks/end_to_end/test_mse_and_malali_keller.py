@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from plain_networks import assert_same_with_gradients, draw, linear, loop_gru, unit
 from torch import Tensor
 
 from vsetune.config.component_specs import NetworkSpec
@@ -30,47 +31,9 @@ def make(name: str, image_input: str = "pixels", **settings: Any) -> Network:
     return build_network(spec, regions=6, width=7, vocabulary_size=30).double().eval()
 
 
-def unit(vector: Tensor) -> Tensor:
-    return vector / vector.norm()
-
-
 @pytest.fixture(params=SPECS)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-def captions(inputs: Any) -> CaptionInputs:
-    drawn = inputs(5)
-    return CaptionInputs(drawn["tokens"], drawn["lengths"])
-
-
-def assert_same_with_gradients(network: Network, fast: Tensor, slow: list[Tensor], tolerance: float) -> None:
-    """Values, and gradients of every parameter through a random weighting of them."""
-    expected = torch.stack(slow)
-    torch.testing.assert_close(fast, expected, rtol=tolerance, atol=tolerance)
-    torch.manual_seed(1)
-    weights = torch.randn_like(expected)
-    found, wanted = (
-        torch.autograd.grad((weights * each).sum(), list(network.parameters()), materialize_grads=True)
-        for each in (fast, expected)
-    )
-    assert any(gradient.abs().max() > 0.01 for gradient in wanted)
-    for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
-
-
-def loop_gru(gru: Any, suffix: str, words: Tensor) -> Tensor:
-    """State after the last of these words, gate by gate."""
-    input_weight, weight, input_bias, bias = (
-        getattr(gru, f"{name}_{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    )
-    state = weight.new_zeros(gru.hidden_size)
-    for word in words:
-        inner, outer = (input_weight @ word + input_bias).chunk(3), (weight @ state + bias).chunk(3)
-        reset, update = (inner[0] + outer[0]).sigmoid(), (inner[1] + outer[1]).sigmoid()
-        state = (1 - update) * (inner[2] + reset * outer[2]).tanh() + update * state
-    return state
 
 
 def loop_words(network: Any, captions: CaptionInputs) -> list[Tensor]:
@@ -80,81 +43,51 @@ def loop_words(network: Any, captions: CaptionInputs) -> list[Tensor]:
     ]
 
 
-both_dtypes = pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
-both_modes = pytest.mark.parametrize("training", [False, True])
-
-
-@both_dtypes
-@both_modes
-def test_an_image_is_the_mapped_unit_average_of_the_last_map(
-    name: str, training: bool, dtype: torch.dtype, tolerance: float, photographs: Any
-) -> None:
+@pytest.mark.parametrize("training", [False, True])
+def test_an_image_is_the_mapped_unit_average_of_the_last_map(name: str, training: bool, photographs: Any) -> None:
     frozen = RANDOM | {"batch_norm": "frozen"}  # so that the CNN may read photographs one by one in training too
-    network, images = make(name, backbone=frozen).to(dtype).train(training), photographs(3)
+    network, images = make(name, backbone=frozen).train(training), photographs(3)
     tower, slow = network.image_vectors, []
     for pixels in images.pixels:
         cells = tower.backbone(pixels)[0].flatten(start_dim=1).unbind(dim=1)
-        slow.append(unit(tower.image_map.weight @ unit(sum(cells) / len(cells)) + tower.image_map.bias))
-    assert_same_with_gradients(network, network.encode_images(images).vectors, slow, tolerance)
+        slow.append(unit(linear(tower.image_map, unit(sum(cells) / len(cells)))))
+    assert_same_with_gradients(network, [network.encode_images(images).vectors], [torch.stack(slow)])
 
 
-@both_dtypes
-@both_modes
-def test_stored_regions_stand_for_the_cnn_by_their_mean(
-    name: str, training: bool, dtype: torch.dtype, tolerance: float, inputs: Any
-) -> None:
-    network, features = make(name, "features").to(dtype).train(training), inputs(3)["features"].to(dtype)
+def test_stored_regions_stand_for_the_cnn_by_their_mean(name: str) -> None:
+    network, (images, _) = make(name, "features"), draw(3)
     tower, slow = network.image_vectors, []
     assert tower.backbone is None
-    for image, count in zip(features, (6, 2, 1), strict=True):
+    for image, count in zip(images.features, images.counts.tolist(), strict=True):
         average = sum(image[region] for region in range(count)) / count
-        slow.append(unit(tower.image_map.weight @ unit(average) + tower.image_map.bias))
-    fast = network.encode_images(ImageInputs(features, torch.tensor([6, 2, 1]))).vectors
-    assert_same_with_gradients(network, fast, slow, tolerance)
+        slow.append(unit(linear(tower.image_map, unit(average))))
+    assert_same_with_gradients(network, [network.encode_images(images).vectors], [torch.stack(slow)])
 
 
-@both_dtypes
-@both_modes
-def test_a_caption_of_mse_is_the_last_state_of_its_gru(
-    training: bool, dtype: torch.dtype, tolerance: float, captions: CaptionInputs
-) -> None:
-    network = make("mse").to(dtype).train(training)
-    slow = [unit(loop_gru(network.gru, "l0", words)) for words in loop_words(network, captions)]
-    assert_same_with_gradients(network, network.encode_captions(captions).vectors, slow, tolerance)
+def last(gru: Any, words: Tensor) -> Tensor:
+    return loop_gru(gru, words)[-1]
 
 
-@both_dtypes
-@both_modes
-def test_a_caption_of_mse_with_both_directions_is_the_sum_of_their_end_states(
-    training: bool, dtype: torch.dtype, tolerance: float, captions: CaptionInputs
-) -> None:
-    network = make("mse", text="bi_sum").to(dtype).train(training)
-    assert network.gru.hidden_size == 8
-    slow = [
-        unit(loop_gru(network.gru, "l0", words) + loop_gru(network.gru, "l0_reverse", words.flip(0)))
-        for words in loop_words(network, captions)
-    ]
-    assert_same_with_gradients(network, network.encode_captions(captions).vectors, slow, tolerance)
+def last_backwards(gru: Any, words: Tensor) -> Tensor:
+    return loop_gru(gru, words.flip(0), "_l0_reverse")[-1]
+
+
+@pytest.mark.parametrize(("of", "settings", "size", "read"), [
+    ("mse", {}, 8, last),
+    ("mse", {"text": "bi_sum"}, 8, lambda gru, words: last(gru, words) + last_backwards(gru, words)),
+    ("malali_keller", {}, 4, lambda gru, words: torch.cat((last(gru, words), last_backwards(gru, words)))),
+], ids=["last state", "sum of both end states", "both end states side by side"])
+def test_a_caption_is_what_its_gru_ends_with(of: str, settings: dict[str, Any], size: int, read: Any) -> None:
+    network, (_, captions) = make(of, **settings), draw(4)
+    assert network.gru.hidden_size == size
+    slow = torch.stack([unit(read(network.gru, words)) for words in loop_words(network, captions)])
+    assert_same_with_gradients(network, [network.encode_captions(captions).vectors], [slow])
 
 
 def test_mse_reads_captions_in_one_direction_and_says_so_as_before() -> None:
     assert MseSpec().text == "gru"
     assert "text" not in MseSpec().to_plain()
     assert MseSpec.model_validate(MseSpec(text="bi_sum").to_plain()).text == "bi_sum"
-
-
-@both_dtypes
-@both_modes
-def test_a_caption_of_malali_and_keller_is_both_end_states_side_by_side(
-    training: bool, dtype: torch.dtype, tolerance: float, captions: CaptionInputs
-) -> None:
-    network = make("malali_keller").to(dtype).train(training)
-    assert network.gru.hidden_size == 4
-    slow = [
-        unit(torch.cat((loop_gru(network.gru, "l0", words), loop_gru(network.gru, "l0_reverse", words.flip(0)))))
-        for words in loop_words(network, captions)
-    ]
-    assert_same_with_gradients(network, network.encode_captions(captions).vectors, slow, tolerance)
 
 
 @torch.no_grad()
