@@ -77,21 +77,12 @@ def after(order, moment):
     return shown
 
 
-@pytest.mark.parametrize("moment", [0, 0.5, 1, 1.75, 2.5, 4, 6.25, 9.25, 100])
+@pytest.mark.parametrize("moment", [0, 1.75, 4, 6.25, 100])
 def test_the_expected_best_after_epochs_is_the_mean_over_every_order(moment):
     bests = [after(order, moment) for order in itertools.permutations(TRIALS)]
     (found,) = best_after_epochs(TRIALS, [moment])
     assert found.mean == pytest.approx(statistics.fmean(bests))
     assert (found.low, found.high) == (quantile(bests, 0.05), quantile(bests, 0.95))
-
-
-def test_of_many_trials_of_one_length_the_drawn_orders_agree_with_the_exact_choice_of_k():
-    values = [50 + (7 * place) % 11 for place in range(11)]
-    drawn = best_after_epochs([Tried([(2.0, value)], 2.0) for value in values], [2, 6, 22])
-    one, three, every = best_after_trials(values, [1, 3, 11])
-    assert drawn[0].mean == pytest.approx(one.mean), "every trial comes first as often"
-    assert drawn[1].mean == pytest.approx(three.mean, abs=0.4)  # one deviation of 1.8 over sqrt(400) is 0.1
-    assert (drawn[2].mean, drawn[2].low, drawn[2].high) == (every.mean, 60, 60)
 
 
 def many(count):
@@ -104,7 +95,7 @@ def many(count):
     ]
 
 
-@pytest.mark.parametrize("count", [7, 30, 401])
+@pytest.mark.parametrize("count", [7, 401])
 def test_of_many_trials_the_drawn_orders_are_walked_through_one_trial_after_another(count):
     trials = in_order(many(count))
     orders = [order for group in _orders(count, 5).tolist() for order in group]
@@ -149,14 +140,6 @@ def test_half_of_a_search_ends_lower_by_the_mean_over_every_half(count):
     halves = [max(half) for half in itertools.combinations(bests, count // 2)]
     assert tuning_curves(trials).lost_by_half == pytest.approx(max(bests) - sum(halves) / len(halves))
     assert tuning_curves(trials[:3]).lost_by_half is None
-
-
-def test_half_of_a_long_search_is_the_mean_of_random_halves():
-    trials, numbers = many(51), random.Random(3)
-    bests = [max([m_recall for _, m_recall in trial.curve], default=0.0) for trial in trials]
-    halves = [max(numbers.sample(bests, 25)) for _ in range(20_000)]
-    error = statistics.stdev(halves) / math.sqrt(len(halves))
-    assert tuning_curves(trials).lost_by_half == pytest.approx(max(bests) - statistics.fmean(halves), abs=4 * error)
 
 
 def test_what_cannot_be_counted_is_refused():

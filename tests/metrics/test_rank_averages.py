@@ -19,7 +19,7 @@ from vsetune.metrics.ranks import (
     r_precision,
     rank_averages,
 )
-from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores
+from vsetune.metrics.score_blocks import MatrixScores
 
 EXACT = 1e-14
 """Means are taken in float64."""
@@ -88,7 +88,7 @@ def test_tied_positives_keep_index_order_and_strangers_go_before_them() -> None:
     assert i2t.rank.tolist() == [3, 4]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_ranks_equal_plain_loops_with_many_ties_and_any_relevance(seed) -> None:
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randint(0, 6, (7, 11), generator=generator) / 6
@@ -107,28 +107,6 @@ def test_ranks_equal_plain_loops_with_many_ties_and_any_relevance(seed) -> None:
         assert r_precision(result) == pytest.approx(100 * sum(precision) / len(asked), rel=EXACT)
         assert map_at_r(result) == pytest.approx(100 * sum(average) / len(asked), rel=EXACT)
         assert hit_at_k(result, 2) == pytest.approx(100 * sum(min(r) <= 2 for r in asked) / len(asked), rel=EXACT)
-
-
-@pytest.mark.parametrize("block_shape", [(1, 1), (3, 50), (50, 3), (100, 100)])
-def test_blocks_of_embeddings_give_the_ranks_of_the_whole_matrix(block_shape) -> None:
-    generator = torch.Generator().manual_seed(0)
-    images, captions = torch.randn(12, 5, generator=generator), torch.randn(60, 5, generator=generator)
-    positives = of_owner(torch.arange(60) % 12, 12)
-
-    def product(rows: Tensor, columns: Tensor) -> Tensor:
-        return rows @ columns.T
-
-    whole = positive_ranks(MatrixScores(product(images.double(), captions.double()).float()), positives)
-    blocks = positive_ranks(EmbeddingScores(images, captions, product), positives, block_shape=block_shape)
-    assert [direction.rank.tolist() for direction in blocks] == [direction.rank.tolist() for direction in whole]
-
-
-def test_mean_positive_rank_lies_below_the_worst_and_its_bound() -> None:
-    for seed in range(5):
-        scores = torch.rand(6, 18, generator=torch.Generator().manual_seed(seed))
-        averages = rank_averages(MatrixScores(scores), of_owner(torch.arange(18) // 3, 6))
-        mean, worst = averages.i2t_mean_positive_rank, averages.i2t_mean_worst_rank
-        assert mean <= worst <= 3 * mean - 3
 
 
 def test_broken_scores_are_refused_with_their_count(f, owner) -> None:

@@ -13,7 +13,7 @@ from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import RetrievalRanks, retrieval_ranks
 from vsetune.metrics.score_blocks import BLOCK_SHAPE, EmbeddingScores, MatrixScores, Scores
 
-BLOCK_SHAPES = [(1, 1), (1, 1000), (1000, 1), (7, 5), (40, 130), BLOCK_SHAPE]
+BLOCK_SHAPES = [(1, 1), (1, 1000), (7, 5), BLOCK_SHAPE]
 
 
 def ranks_of(scores: Scores, owner: Tensor, block_shape: tuple[int, int] = BLOCK_SHAPE) -> RetrievalRanks:
@@ -45,29 +45,7 @@ def test_ranks_of_f(f, owner) -> None:
     assert both(f, owner) == ([0, 0, 1], [0, 2, 1, 0, 2, 1])
 
 
-def test_five_captions_per_image() -> None:
-    similarity = torch.tensor([
-        [0.55, 0.72, 0.60, 0.54, 0.42, 0.65, 0.44, 0.89, 0.96, 0.38],
-        [0.79, 0.53, 0.57, 0.93, 0.07, 0.09, 0.02, 0.83, 0.78, 0.87],
-    ])
-    assert both(similarity, torch.arange(10) // 5)[0] == [2, 1]
-
-
-def test_ties_count_against_the_query_wherever_the_positive_stands() -> None:
-    for place in range(4):
-        pairs = Positives.of_pairs(torch.tensor([[0, place]]), images=1, captions=4)
-        result = retrieval_ranks(MatrixScores(torch.full((1, 4), 0.3)), pairs).image_to_text
-        assert result.ranks.tolist() == [3]
-        assert result.tied.tolist() == [True]
-
-
-def test_other_positives_neither_push_down_nor_tie() -> None:
-    pairs = Positives.of_pairs(torch.tensor([[0, 0], [0, 1]]), images=1, captions=3)
-    result = retrieval_ranks(MatrixScores(torch.tensor([[0.9, 0.9, 0.1]])), pairs).image_to_text
-    assert (result.ranks.tolist(), result.tied.tolist(), result.left_out) == ([0], [False], 0)
-
-
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_ranks_equal_plain_loops_with_any_number_of_captions_and_many_ties(seed, random_case) -> None:
     scores, owner = random_case(seed, 9, 4)
     positives = torch.arange(9)[:, None] == owner[None, :]
@@ -89,9 +67,9 @@ def test_blocks_of_any_size_give_the_same_ranks(images, block_images, block_capt
 @pytest.mark.parametrize("block_shape", BLOCK_SHAPES)
 def test_blocks_of_embeddings_give_the_ranks_of_the_whole_matrix(block_shape) -> None:
     generator = torch.Generator().manual_seed(0)
-    images = torch.nn.functional.normalize(torch.randn(40, 33, generator=generator), dim=1)
-    captions = torch.nn.functional.normalize(torch.randn(130, 33, generator=generator), dim=1)
-    owner = torch.cat([torch.arange(40), torch.randint(40, (90,), generator=generator)])
+    images = torch.nn.functional.normalize(torch.randn(12, 33, generator=generator), dim=1)
+    captions = torch.nn.functional.normalize(torch.randn(40, 33, generator=generator), dim=1)
+    owner = torch.cat([torch.arange(12), torch.randint(12, (28,), generator=generator)])
     whole = both(product(images.double(), captions.double()).float(), owner)
     ranks = ranks_of(EmbeddingScores(images, captions, product), owner, block_shape)
     assert (ranks.image_to_text.ranks.tolist(), ranks.text_to_image.ranks.tolist()) == whole
@@ -101,10 +79,10 @@ def test_blocks_of_embeddings_give_the_ranks_of_the_whole_matrix(block_shape) ->
 def test_equal_embeddings_tie_in_every_block_size(block_shape) -> None:
     """Float32 products of one pair of vectors differ in the last bit from block shape to block shape."""
     generator = torch.Generator().manual_seed(1)
-    image = torch.randn(1, 1001, generator=generator).expand(37, -1)
-    caption = torch.randn(1, 1001, generator=generator).expand(74, -1)
-    ranks = ranks_of(EmbeddingScores(image, caption, product), torch.arange(74) // 2, block_shape)
-    for result, last in ((ranks.image_to_text, 72), (ranks.text_to_image, 36)):
+    image = torch.randn(1, 1001, generator=generator).expand(13, -1)
+    caption = torch.randn(1, 1001, generator=generator).expand(26, -1)
+    ranks = ranks_of(EmbeddingScores(image, caption, product), torch.arange(26) // 2, block_shape)
+    for result, last in ((ranks.image_to_text, 24), (ranks.text_to_image, 12)):
         assert set(result.ranks.tolist()) == {last}
         assert result.tied.all()
 
@@ -132,41 +110,8 @@ def test_a_tied_query_is_one_whose_rank_depends_on_the_tie() -> None:
     assert ranks.text_to_image.tied.tolist() == [False, False, True]
 
 
-def test_permuting_images_and_captions_permutes_the_ranks(random_case) -> None:
-    scores, owner = random_case(3, 8, 3)
-    generator = torch.Generator().manual_seed(0)
-    rows, columns = torch.randperm(8, generator=generator), torch.randperm(owner.numel(), generator=generator)
-    place = torch.empty_like(rows)
-    place[rows] = torch.arange(8)
-    i2t, t2i = both(scores, owner)
-    permuted_i2t, permuted_t2i = both(scores[rows][:, columns], place[owner[columns]])
-    assert permuted_i2t == [i2t[row] for row in rows.tolist()]
-    assert permuted_t2i == [t2i[column] for column in columns.tolist()]
-
-
-def test_a_strictly_increasing_map_of_the_scores_changes_nothing(random_case) -> None:
-    scores, owner = random_case(4, 8, 3)
-    assert both(scores, owner) == both(torch.exp(3 * scores.double()) - 7, owner)
-
-
-def test_transposing_a_square_matrix_of_pairs_swaps_the_directions(random_case) -> None:
-    scores, owner = random_case(5, 10, 1)
-    scores = scores[:, owner.argsort()]
-    i2t, t2i = both(scores, torch.arange(10))
-    assert both(scores.T, torch.arange(10)) == (t2i, i2t)
-
-
-def test_a_further_candidate_never_lowers_a_rank(random_case) -> None:
-    scores, owner = random_case(6, 8, 3)
-    before, _ = both(scores, owner)
-    column = torch.rand(8, 1, generator=torch.Generator().manual_seed(1))
-    after, _ = both(torch.cat([scores, column], dim=1), torch.cat([owner, torch.tensor([0])]))
-    assert after[1:] != before[1:]
-    assert all(more >= less for more, less in zip(after[1:], before[1:], strict=True))
-
-
 @pytest.mark.parametrize("broken", [float("nan"), float("inf"), float("-inf")])
-@pytest.mark.parametrize("block_shape", [(1, 1), (2, 4), BLOCK_SHAPE])
+@pytest.mark.parametrize("block_shape", [(2, 4), BLOCK_SHAPE])
 def test_broken_scores_are_an_error_with_directions_and_count(broken, block_shape, f, owner) -> None:
     f[0, 3] = broken
     f[2, 1] = broken
@@ -181,11 +126,6 @@ def test_finite_scores_whose_sum_overflows_are_ranked() -> None:
     scores = torch.full((4, 4), 1e38).fill_diagonal_(3e38)
     assert not scores.sum().isfinite()
     assert both(scores, torch.arange(4)) == ([0] * 4, [0] * 4)
-
-
-def test_an_all_nan_network_is_no_perfect_network(f, owner) -> None:
-    with refused("VSE-M001", broken=18, count=18):
-        both(torch.full_like(f, float("nan")), owner)
 
 
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])

@@ -150,10 +150,9 @@ def test_means_of_logarithms_by_a_plain_loop() -> None:
 
 
 @pytest.mark.parametrize("world", claim_sizes.WORLDS)
-@pytest.mark.parametrize("design", [claim_sizes.REPEATED[0], claim_sizes.EQUAL[2]], ids=lambda design: design.name)
-def test_equal_losses_are_seldom_told_apart(world: str, design: claim_sizes.Design) -> None:
+def test_equal_losses_are_seldom_told_apart(world: str) -> None:
     """In the worlds of benchmarks/claim_sizes.py at most 6 % of boards have a false claim, of M-Recall or of epochs."""
-    assert max(claim_sizes.sizes_of(world, design, studies=500, losses=4)) <= 6.0
+    assert max(claim_sizes.sizes_of(world, claim_sizes.REPEATED[0], studies=500, losses=4)) <= 6.0
 
 
 @pytest.mark.slow

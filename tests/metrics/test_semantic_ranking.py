@@ -67,15 +67,6 @@ def test_the_worked_example() -> None:
     assert (result.k, result.share, result.queries, result.tied_queries) == (2, 0.125, 3, 0)
 
 
-def test_a_reversed_ranking_of_four() -> None:
-    semantic = torch.tensor([[4.0, 3.0, 2.0, 1.0]]).T
-    assert srd(-semantic, semantic, [1, 2, 3, 4]) == pytest.approx([3, 2, 1.666667, 2], abs=1e-6)
-
-
-def test_values_come_in_the_order_asked_for() -> None:
-    assert srd(NETWORK.T, SEMANTIC.T, [3, 1]) == pytest.approx([0.666667, 0.333333], abs=1e-6)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 7), st.integers(2, 30), st.integers(1, 40), st.integers(0, 2**31))
 def test_values_and_ties_equal_plain_loops_in_any_band(images, captions, levels, band, seed) -> None:
@@ -95,7 +86,7 @@ def test_zero_and_minus_zero_tie() -> None:
 
 
 @pytest.mark.parametrize("image_score", ["max", "mean", "first"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_semantic_scores_equal_plain_loops(seed, image_score, random_case) -> None:
     _, owner = random_case(seed, 6, 4)
     vectors = torch.randn(owner.numel(), 5, generator=torch.Generator().manual_seed(seed))
@@ -117,35 +108,6 @@ def test_the_own_image_is_closest_by_meaning_so_srd_at_1_is_its_mean_rank(random
     rank0 = (scores > scores[owner, torch.arange(owner.numel())]).sum(dim=0)
     result = semantic_ranking_distance(MatrixScores(scores), semantics, [1])[0]
     assert result.value == pytest.approx(float(rank0.double().mean()))
-
-
-def test_a_network_that_scores_by_meaning_has_distance_zero(random_case) -> None:
-    scores, _ = random_case(2, 30, 3)
-    assert srd(scores, scores, [1, 5, 10, 30]) == [0, 0, 0, 0]
-    assert srd(torch.exp(scores), scores, [1, 5, 10, 30]) == [0, 0, 0, 0]
-
-
-def test_a_random_ranking_is_half_of_the_images_away() -> None:
-    generator = torch.Generator().manual_seed(0)
-    network, semantic = torch.rand(1000, 600, generator=generator), torch.rand(1000, 600, generator=generator)
-    result = semantic_ranking_distance(MatrixScores(network), MatrixScores(semantic), [10])[0]
-    assert result.value == pytest.approx(495.03, abs=15)
-    assert result.share == pytest.approx(0.495, abs=0.015)
-
-
-def test_permuting_captions_changes_nothing_and_neither_does_permuting_images_without_ties() -> None:
-    generator = torch.Generator().manual_seed(5)
-    network, semantic = torch.rand(20, 30, generator=generator), torch.rand(20, 30, generator=generator)
-    rows, columns = torch.randperm(20, generator=generator), torch.randperm(30, generator=generator)
-    permuted = srd(network[rows][:, columns], semantic[rows][:, columns], [1, 5])
-    assert permuted == pytest.approx(srd(network, semantic, [1, 5]))
-
-
-def test_a_collapsed_network_ranks_by_index_and_says_so() -> None:
-    semantic = torch.rand(6, 9, generator=torch.Generator().manual_seed(0))
-    result = semantic_ranking_distance(MatrixScores(torch.ones(6, 9)), MatrixScores(semantic), [2])[0]
-    assert result.tied_queries == 9
-    assert result.value == pytest.approx(plain_srd(torch.ones(6, 9), semantic, 2))
 
 
 def test_a_tie_with_the_first_image_left_out_is_a_tie() -> None:
@@ -177,18 +139,15 @@ def test_a_zero_vector_is_like_nothing() -> None:
     assert semantics.block(slice(0, 3), slice(0, 3)).tolist() == [[1, 0, 0], [0, 0, 0], [0, 0, 1]]
 
 
-def test_broken_network_scores_are_refused_with_their_count() -> None:
-    network = NETWORK.T.clone()
-    network[1, 2] = network[0, 0] = float("nan")
-    with refused("VSE-M001", where="SRD network", broken=2, count=12):
-        srd(network, SEMANTIC.T, [1])
-
-
-def test_broken_semantic_scores_are_refused_with_their_count() -> None:
-    semantic = SEMANTIC.T.clone()
-    semantic[3, 1] = float("inf")
-    with refused("VSE-M001", where="SRD semantics", broken=1, count=12):
-        srd(NETWORK.T, semantic, [1], scores_per_band=4)
+@pytest.mark.parametrize(("where", "flaws", "broken"), [
+    ("SRD network", [(1, 2), (0, 0)], 2), ("SRD semantics", [(3, 1)], 1),
+])
+def test_broken_scores_are_refused_with_their_count(where: str, flaws: list[tuple[int, int]], broken: int) -> None:
+    scores = {"SRD network": NETWORK.T.clone(), "SRD semantics": SEMANTIC.T.clone()}
+    for place in flaws:
+        scores[where][place] = float("nan") if broken == 2 else float("inf")
+    with refused("VSE-M001", where=where, broken=broken, count=12):
+        srd(*scores.values(), [1], scores_per_band=4 if broken == 1 else 10**6)
 
 
 def test_broken_semantic_vectors_are_refused_with_their_count() -> None:
