@@ -81,21 +81,18 @@ def gallery(
     images: Annotated[int | None, _number("images", "images sampled as queries")] = None,
     top: Annotated[int | None, _number("top", "items shown of each ranking")] = None,
     written: Annotated[int | None, _number("written", "images with sentences that it writes, if it does")] = None,
-    corrected: Annotated[int | None, _number("corrected", "wrong captions it corrects, likewise")] = None,
     seed: Annotated[int | None, _number("seed", "of the samples")] = None,
     output: Annotated[Path | None, place_to_write(help="page to write; default: under VSETUNE_HOME/galleries")] = None,
     device: Device = "auto",
 ) -> None:
     """Write a web page of what a trial's best network retrieves: queries with their top items, the hardest negatives
-    of the split, and heat maps of where in the image it looks. For a network that writes sentences (tags) also its
-    sentences, the words it finds wrong, and the captions it corrects. The page is stored with the run, in gallery/."""
+    of the split, and heat maps of where in the image it looks. For a network that writes sentences (tags) also
+    these. The page is stored with the run, in gallery/."""
     from vsetune.data.stored.dataset import evaluated_split
     from vsetune.report.gallery.gallery import make_gallery
     from vsetune.report.gallery.gallery_page import to_html
 
-    given = {
-        "captions": captions, "images": images, "top": top, "written": written, "corrected": corrected, "seed": seed,
-    }
+    given = {"captions": captions, "images": images, "top": top, "written": written, "seed": seed}
     wanted = parse_spec(
         {name: value for name, value in given.items() if value is not None}, GallerySpec, where="trial gallery",
     )

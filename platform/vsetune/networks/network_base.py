@@ -110,7 +110,7 @@ class Network(nn.Module, ABC):
         return None
 
     def sentence_writing(self) -> SentenceWriting | None:
-        """The writing and correction of sentences, for display; None for a network that does neither."""
+        """The writing of sentences, for display; None for a network that writes none."""
         return None
 
     def auxiliary_losses(self, items: TrainingItems) -> dict[str, Tensor]:

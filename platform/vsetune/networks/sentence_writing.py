@@ -1,4 +1,4 @@
-"""Sentences written by a network, and the words that it finds wrong in a sentence, for display.
+"""Sentences written by a network, for display.
 
 One image at a time. Letters of shapes: C sentences, L ids.
 """
@@ -34,24 +34,6 @@ class WrittenSentences:
     scores: Tensor
 
 
-@dataclass(frozen=True)
-class WordFindings:
-    """The judgement of a network on the words of C sentences, beside one image.
-
-    scores: (C,). is_judged: (C, L) bool, False for start, end, padding and ids that are never masked; there the other
-    fields are meaningless. unchanged: (C, L) probability that a word was not replaced; None without such a head.
-    mended: (C, L) ids, the word that it would write. certainty, present: (C, L) probabilities of that word and of the
-    present one; all three None without such a head.
-    """
-
-    scores: Tensor
-    is_judged: Tensor
-    unchanged: Tensor | None = None
-    mended: Tensor | None = None
-    certainty: Tensor | None = None
-    present: Tensor | None = None
-
-
 class SentenceWriting(ABC):
     """Requires a network in evaluation mode; its results have no gradient, and it changes no parameter.
 
@@ -67,7 +49,3 @@ class SentenceWriting(ABC):
 
         Uses torch's global generator. Without `siblings` no other caption of the image is known.
         """
-
-    @abstractmethod
-    def judge_words(self, image: Encoded, sentences: CaptionInputs) -> WordFindings:
-        """Judgement on the words of any number of sentences, beside one image."""

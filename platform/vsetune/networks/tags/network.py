@@ -19,7 +19,7 @@ from vsetune.networks.network_building import register
 from vsetune.networks.parts.cpu.pairs import scores_of_few
 from vsetune.networks.parts.network_devices import hand_derived
 from vsetune.networks.parts.text_transformer import Architecture, weights_are_wanted
-from vsetune.networks.sentence_writing import SentenceWriting, Verdict, WordFindings, WrittenSentences
+from vsetune.networks.sentence_writing import SentenceWriting, Verdict, WrittenSentences
 from vsetune.networks.tags.bert_start import BertStart
 from vsetune.networks.tags.generator import (
     FINDINGS,
@@ -343,31 +343,6 @@ class TagsWriting(SentenceWriting):
             verdicts[place] = "kept"
         return verdicts
 
-    @torch.no_grad()
-    def judge_words(self, image: Encoded, sentences: CaptionInputs) -> WordFindings:
-        """See `SentenceWriting`."""
-        network, tokens = self._network, sentences.tokens
-        is_judged = network.ids.may_change(sentences)
-        is_read = is_judged.clone()
-        is_read[:, 0] = True  # whose state is scored
-        rows = torch.zeros(len(tokens), dtype=torch.int64, device=tokens.device)
-        states = network.word_states(image, network.encode_captions(sentences), rows, is_read)
-        of_words = is_judged[is_read]
-        scores = network._scores(states[is_read.nonzero()[:, 1] == 0])
-        unchanged = mended = certainty = present = None
-        if network.replaced_words is not None:
-            found = network.replaced_words(states[of_words]).softmax(dim=1)[:, 1]
-            unchanged = _placed(found, is_judged)
-        if network.corrected_words is not None:
-            logits = network.corrected_words(states[of_words], network.inputs.words.weight)
-            ordinary = network.ids.ordinary(logits.device)
-            chances = torch.zeros_like(logits).index_copy(1, ordinary, logits[:, ordinary].softmax(dim=1))
-            best = chances.max(dim=1)
-            mended = torch.where(is_judged, _placed(best.indices, is_judged), tokens)
-            certainty = _placed(best.values, is_judged)
-            present = _placed(chances.gather(1, tokens[is_judged][:, None])[:, 0], is_judged)
-        return WordFindings(scores, is_judged, unchanged, mended, certainty, present)
-
 
 def _lacks(network: Tags, spec: TagsSpec) -> list[str]:
     lines = []
@@ -381,10 +356,6 @@ def _lacks(network: Tags, spec: TagsSpec) -> list[str]:
             "Its training did not teach the head that writes to guess (mlm_weight 0): unless it started from weights "
             "with such a head, words are drawn at random."
         )
-    if network.replaced_words is None:
-        lines.append("It has no head that finds replaced words (wod_weight 0).")
-    if network.corrected_words is None:
-        lines.append("It has no head that mends them (woc_weight 0).")
     return lines
 
 
@@ -393,8 +364,3 @@ def _items(network: Tags, image: Encoded, caption: CaptionInputs) -> TrainingIte
     row = caption.lengths.new_zeros(1)
     negatives = torch.zeros(1, 1, dtype=torch.bool, device=row.device)
     return TrainingItems(image, network.encode_captions(caption), caption, row, negatives)
-
-
-def _placed(values: Tensor, places: Tensor) -> Tensor:
-    """(C, L), the values where `places` is True, row after row; 0 elsewhere."""
-    return values.new_zeros(places.shape).masked_scatter(places, values)

@@ -20,7 +20,7 @@ from vsetune.report.gallery.rankings import (
     hardest_negatives,
     image_rankings,
 )
-from vsetune.report.gallery.written_sentences import SentenceFindings, choose, sentence_findings
+from vsetune.report.gallery.written_sentences import GallerySentences, chosen_captions, written_sentences
 from vsetune.training.trained import TrainedTrial
 from vsetune.training.validation import Report, encode_split, split_scores
 
@@ -31,7 +31,7 @@ class Gallery:
     whole split whose hardest negative outranks the true item by the widest gap. heat: by caption, over its own image.
 
     pictures: by index in the split, every image that the gallery refers to. owner: image of each caption of the split.
-    sentences: written and corrected by the network; None for a network that does neither.
+    sentences: written by the network; None for a network that does not write.
     """
 
     split: str
@@ -43,7 +43,7 @@ class Gallery:
     heat: dict[int, HeatMap]
     pictures: dict[int, Picture]
     owner: list[int]
-    sentences: SentenceFindings | None = None
+    sentences: GallerySentences | None = None
 
     def picture_of(self, caption: int) -> Picture:
         """The image that a caption belongs to."""
@@ -81,10 +81,10 @@ def make_gallery(
     )
     owner = encoded.owner.tolist()
     shown = set(_images_shown(by_caption, by_image, hard_captions, hard_images, owner))
-    chosen = choose(owner, len(encoded.images), wanted, hard_images, by_image)
     writes = network.sentence_writing() is not None
-    pictures = read_pictures(dataset, split, shown | chosen.images if writes else shown, size=wanted.thumbnail)
-    sentences = sentence_findings(trained, split, wanted, chosen, encoded=encoded, pictures=pictures)
+    chosen = chosen_captions(owner, len(encoded.images), wanted) if writes else {}
+    pictures = read_pictures(dataset, split, shown | set(chosen), size=wanted.thumbnail)
+    sentences = written_sentences(trained, split, wanted, chosen, encoded=encoded, pictures=pictures)
     return Gallery(split, found, by_caption, by_image, hard_captions, hard_images, heat, pictures, owner, sentences)
 
 

@@ -59,8 +59,7 @@ def _shown(gallery: Gallery) -> list[int]:
     captions = [gallery.owner[ranking.query] for ranking in gallery.captions]
     captions += [item.index for ranking in gallery.captions for item in _candidates(ranking)]
     written = [] if gallery.sentences is None else [each.image for each in gallery.sentences.written]
-    corrected = [] if gallery.sentences is None else [each.image for each in gallery.sentences.corrections]
-    return sorted({*hard, *captions, *written, *corrected, *(ranking.query for ranking in gallery.images)})
+    return sorted({*hard, *captions, *written, *(ranking.query for ranking in gallery.images)})
 
 
 def _candidates(ranking: Ranking) -> list[Candidate]:
