@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from logged_studies import Logs, logs
 
 from vsetune.config.spec.loading import parse_spec
@@ -118,11 +119,13 @@ def test_confirmation_waits_for_the_search_of_its_cell(logs: Logs) -> None:
     driver.run(first, 30.0)
     assert driver.ledger.next() == "wait"
     driver.run(second, 20.0)
+    assert driver.ledger.has_work()
     confirmation = driver.next()
     assert (confirmation.phase, confirmation.trial.seed, confirmation.number) == ("confirm", 8, 0)
     assert confirmation.configuration == first.configuration
     driver.run(confirmation, 25.0)
     assert driver.ledger.next() == "done"
+    assert not driver.ledger.has_work()
 
 
 def test_a_restart_hands_out_interrupted_trials_first_and_repeats_no_finished_one(logs: Logs) -> None:
@@ -188,14 +191,6 @@ def test_winners_that_were_confirmed_are_not_trained_again_when_failed_trials_ar
     assert [each for each in recorded() if each.start.number == 1] == attempts
 
 
-def test_a_trial_that_never_opened_can_still_be_closed_as_failed(logs: Logs) -> None:
-    driver = Driver(make_study(), logs)
-    trial = driver.next().trial.trial
-    driver.ledger.close(trial, "failed", summary={}, error="its process died")
-    (attempt,) = recorded()
-    assert (attempt.status, attempt.error, attempt.start.number) == ("failed", "its process died", 1)
-
-
 def open_first(driver: Driver, m_recall: float = 11.0) -> str:
     trial = driver.next().trial.trial
     driver.ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
@@ -203,8 +198,11 @@ def open_first(driver: Driver, m_recall: float = 11.0) -> str:
     return trial
 
 
-def test_an_interrupted_trial_goes_on_after_growing_pauses_and_then_is_left_open(logs: Logs) -> None:
-    study = make_study(losses=[{"name": "lmh"}], seeds=[7], search={"configurations": 1}, resources={"retries": 4})
+@pytest.mark.parametrize("retries", [0, 4])
+def test_an_interrupted_trial_goes_on_after_growing_pauses_and_then_is_left_open(logs: Logs, retries: int) -> None:
+    study = make_study(
+        losses=[{"name": "lmh"}], seeds=[7], search={"configurations": 1}, resources={"retries": retries},
+    )
     driver = Driver(study, logs)
     trial = open_first(driver)
     pauses = []
@@ -214,7 +212,8 @@ def test_an_interrupted_trial_goes_on_after_growing_pauses_and_then_is_left_open
         assert driver.ledger.next() == "wait"
         driver.now += 0.1
         assert driver.next().trial.trial == trial
-    assert pauses == [2.0, 4.0, 8.0, 16.0]
+    assert pauses == [2.0, 4.0, 8.0, 16.0][:retries]
+    assert driver.ledger.trials[trial].is_left_open
     assert driver.ledger.next() == "done"
     assert driver.ledger.has_work()
     assert [each.status for each in recorded()] == ["killed"]
@@ -321,4 +320,6 @@ def test_the_winner_is_the_best_finished_trial_even_if_a_stopped_one_was_better(
     driver = Driver(make_study(losses=[{"name": "lmh"}], search={"configurations": 3}), logs)
     for m_recall, status in ((50.0, "pruned"), (30.0, "finished"), (90.0, "failed"), (20.0, "finished")):
         driver.run(driver.next(), m_recall, status=status)
-    assert driver.next().number == 1
+    best, repeated = driver.ledger.trials["vsepp.lmh-c001-s7"].assignment, driver.next()
+    assert (repeated.number, repeated.configuration, repeated.phase) == (1, best.configuration, "confirm")
+    assert (repeated.trial.trial, repeated.trial.seed) == ("vsepp.lmh-c001-s8", 8)

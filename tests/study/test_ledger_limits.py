@@ -148,25 +148,19 @@ def test_a_restart_lets_failed_trials_rest_unless_told_otherwise() -> None:
     assert retrying.next() == retrying.trials[trial].assignment
 
 
-def test_an_attempt_that_showed_nothing_has_zero_epochs() -> None:
-    study = Study()
-    trial = study.next()
-    study.open(trial)
-    study.ledger.interrupted(trial, "worker died")
-    (record,) = study.writer.attempts()
-    assert (record.status, record.summary, record.error) == ("killed", {"epochs": 0.0}, "worker died")
-
-
 def test_an_interrupted_attempt_keeps_the_totals_it_last_reported() -> None:
     study = Study()
-    trial = study.next()
+    silent, trial = study.next(), study.next()
+    study.open(silent)
     study.open(trial)
     study.ledger.record_point(trial, point(1, 10.0), summary={"device_seconds": 4.0})
     study.ledger.record_point(trial, point(2, 12.0), summary={"device_seconds": 8.0})
-    study.ledger.interrupted(trial, "worker died")
-    (record,) = study.writer.attempts()
-    assert record.summary["device_seconds"] == 8.0
-    assert (record.summary["epochs"], record.summary["best_m_recall"]) == (2.0, 12.0)
+    for each in (silent, trial):
+        study.ledger.interrupted(each, "worker died")
+    first, second = study.writer.attempts()
+    assert (first.status, first.summary, first.error) == ("killed", {"epochs": 0.0}, "worker died")
+    assert second.summary["device_seconds"] == 8.0
+    assert (second.summary["epochs"], second.summary["best_m_recall"]) == (2.0, 12.0)
 
 
 def test_a_trial_interrupted_before_it_opened_leaves_no_attempt_and_is_handed_out_again() -> None:
@@ -179,19 +173,6 @@ def test_a_trial_interrupted_before_it_opened_leaves_no_attempt_and_is_handed_ou
     assert study.next() == "wait"
     study.now = 2.0
     assert study.next() == trial
-
-
-@pytest.mark.parametrize("retries", [0, 2])
-def test_a_trial_is_tried_again_as_often_as_the_study_says(retries: int) -> None:
-    study = Study(resources={"retries": retries}, search={"configurations": 1})
-    trial = study.next()
-    for _ in range(retries):
-        assert study.ledger.interrupted(trial, "memory") is not None
-        study.now += 100
-        assert study.next() == trial
-    assert study.ledger.interrupted(trial, "memory") is None
-    assert study.ledger.trials[trial].is_left_open
-    assert study.next() == "done"
 
 
 @pytest.mark.parametrize("steps", [
@@ -234,27 +215,23 @@ def test_a_trial_that_waits_for_the_log_is_not_handed_out_where_its_cell_has_no_
     assert study.next() == FIRST
 
 
-def test_a_study_with_a_running_trial_does_not_end_because_the_log_is_silent() -> None:
+def test_a_study_with_a_running_trial_does_not_end_because_the_log_is_silent_and_hears_it_later() -> None:
     study = Study()
     trial = study.next()
     study.open(trial)
-    study.writer.is_away = True
-    assert study.next() == "wait"
-    study.now = 700.0
-    assert study.next() == "wait"
-    study.ledger.close(trial, "finished", summary={})
-    study.now = 705.0
-    assert study.next() == "done"
-
-
-def test_a_log_that_answers_after_more_than_ten_minutes_is_heard_while_a_trial_still_runs() -> None:
-    study = Study()
-    study.open(study.next())
     study.writer.is_away = True
     for study.now in (0.0, 700.0):
         assert study.next() == "wait"
     study.writer.is_away, study.now = False, 705.0
     assert study.next() == FIRST.replace("c000", "c001")
+    study.open(FIRST.replace("c000", "c001"))
+    study.writer.is_away = True
+    for study.now in (710.0, 1500.0):
+        assert study.next() == "wait"
+    for each in (trial, FIRST.replace("c000", "c001")):
+        study.ledger.close(each, "finished", summary={})
+    study.now = 1505.0
+    assert study.next() == "done"
 
 
 @pytest.mark.parametrize(("budget", "trials"), [
@@ -289,11 +266,13 @@ def test_what_stopped_trials_leave_over_goes_to_further_configurations() -> None
     assert (trained, study.ledger.promised()) == (12, 6)
 
 
-def test_a_failed_trial_has_had_its_chance() -> None:
+def test_a_failed_trial_has_had_its_chance_even_where_it_never_opened() -> None:
     study = Study(search={"configurations": 2})
     for _ in range(2):
-        study.ledger.close(study.next(), "failed", summary={}, error="loss is NaN")
+        study.ledger.close(study.next(), "failed", summary={}, error="its process died")
     assert study.next() == "done"
+    assert [(each.status, each.error, each.start.number) for each in study.writer.attempts()] == 2 * [
+        ("failed", "its process died", 1)]
 
 
 def test_running_trials_are_accounted_for_whole() -> None:
@@ -393,26 +372,6 @@ def test_a_cell_without_anything_to_search_has_one_configuration_and_every_seed(
     assert [number for number, _, _ in study.search.told] == [0], "confirmations are not the search's business"
 
 
-def test_work_is_left_while_a_confirmation_is_to_come() -> None:
-    study = Study(search={"configurations": 1}, seeds=[7, 8])
-    assert study.ledger.has_work()
-    study.finish(study.next())
-    assert study.ledger.has_work()
-    study.finish(study.next())
-    assert not study.ledger.has_work()
-
-
-def test_the_winner_is_repeated_with_its_number_and_configuration() -> None:
-    study = Study(search={"configurations": 3}, seeds=[7, 8])
-    for m_recall in (10.0, 40.0, 20.0):
-        study.finish(study.next(), m_recall)
-    repeated = study.ledger.next()
-    assert isinstance(repeated, Assignment)
-    best = study.ledger.trials["vsepp.lmh-c001-s7"].assignment
-    assert (repeated.number, repeated.configuration, repeated.phase) == (1, best.configuration, "confirm")
-    assert (repeated.trial.trial, repeated.trial.seed) == ("vsepp.lmh-c001-s8", 8)
-
-
 def test_ctrl_c_ends_running_attempts_and_no_others() -> None:
     study = Study()
     first, second, third = study.next(), study.next(), study.next()
@@ -448,25 +407,17 @@ def test_what_the_code_raises_at_the_same_place_twice_fails_the_trial() -> None:
     assert study.next() == "done"
 
 
-def test_the_first_time_is_known_to_a_later_driver() -> None:
+@pytest.mark.parametrize("opens", [True, False])
+def test_the_first_time_is_known_to_a_later_driver(opens: bool) -> None:
     study = Study(search={"configurations": 1})
     trial = study.next()
-    interrupted_in_step(study, trial, 40)
-    study.ledger = study.restarted()
-    study.ledger.recover()
-    assert study.next() == trial
-    interrupted_in_step(study, trial, 40)
-    assert study.ledger.trials[trial].status == "failed"
-
-
-def test_the_first_time_is_known_also_where_the_attempt_had_not_opened() -> None:
-    study = Study(search={"configurations": 1})
-    trial = study.next()
-    assert study.ledger.interrupted(trial, MISSING.format(step=0)) == 2.0
-    study.ledger = study.restarted()
-    study.ledger.recover()
-    assert study.next() == trial
-    assert study.ledger.interrupted(trial, MISSING.format(step=0)) is None
+    for _ in range(2):
+        if opens:
+            study.open(trial, study.ledger.trials[trial].number + 1)
+        study.ledger.interrupted(trial, MISSING.format(step=40))
+        study.ledger = study.restarted()
+        study.ledger.recover()
+        assert study.next() == ("done" if study.ledger.trials[trial].is_closed else trial)
     assert [each.status for each in study.writer.attempts()] == ["killed", "failed"]
 
 
