@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from driven_ledgers import begin, point, run_through
 from logged_studies import begun
 
 from simulation.simulated_search import Course, VirtualClock, VirtualCluster
@@ -14,7 +15,6 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
-from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.report.building import build
 from vsetune.report.selection import trials_of, winner_of
@@ -108,9 +108,7 @@ def test_a_trial_that_breaks_a_constraint_is_never_the_winner() -> None:
     ledger = study.ledger()
     for slow in (3.0, 1.0):
         name = ledger.next().trial.trial
-        ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
-        ledger.record_point(name, ValidationPoint(1, 6.0, 1, 10 * slow, 1.0))
-        ledger.close(name, "finished", summary={"seconds_per_epoch": slow})
+        run_through(ledger, name, [(6, 10 * slow)], seconds_per_epoch=slow)
     first, second = study.writer.attempts()
     assert first.summary["constraint_excess"] == 0.5
     assert winner_of([(first,), (second,)]) is second
@@ -130,13 +128,13 @@ def test_what_a_stopped_trial_that_breaks_a_constraint_leaves_over_goes_to_other
         while assignment.trial.cell != "vsepp.lmh":  # the other cell's are left running
             assignment = ledger.next()
         name, epoch = assignment.trial.trial, 1.0 if seconds > 2 else 6.0
-        ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
+        begin(ledger, name)
         summary = {"epochs": epoch, "seconds_per_epoch": seconds}
         heard = {"event": "point", "point": {"epoch": epoch, "m_recall": 50.0 * seconds}, "summary": summary}
         config = {"trial": assignment.trial.to_plain(), "phase": "search"}
         is_stopped = scheduler.on_trial_result(None, SimpleNamespace(config=config), as_result(heard)) == "STOP"
         assert is_stopped == (seconds > 2)
-        report = {"event": "point", "point": asdict(ValidationPoint(1, epoch, 1, 20.0 * seconds, 1.0)), "done": True,
+        report = {"event": "point", "point": asdict(point(epoch, 20.0 * seconds)), "done": True,
                   "summary": summary, "is_finished": not is_stopped}
         record_report(ledger, name, report, stopped_by=scheduler.reasons.get(name, ""))
     attempts = [each for each in study.writer.attempts() if each.start.loss == "lmh"]

@@ -6,19 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from driven_ledgers import cells_of, ledger_of, point, run_through
 from logged_studies import Logs, begun, logs
 
 from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.events import ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
 from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.observed import observe
-from vsetune.study.study_records import logged_search
 
 __all__ = ["logs"]
 
@@ -35,8 +33,7 @@ class Cells:
 
     def __init__(self, *, strict: str, plain: Mapping[str, Any] = PLAIN, takes_defaults: bool) -> None:
         self.study = parse_spec(dict(plain), StudySpec, where="test")
-        self.cells = resolve_cells(self.study, where="test")
-        self._defaults = {cell.name: cell.defaults() for cell in self.cells}
+        self._defaults = {cell.name: cell.defaults() for cell in cells_of(self.study)}
         self._strict, self._takes_defaults, self.is_strict = strict, takes_defaults, True
         self.writer = StudyWriter()
 
@@ -47,20 +44,14 @@ class Cells:
 
     def ledger(self, *, retry_failed: bool = False) -> StudyLedger:
         """As a process has it that starts or resumes the study."""
-        begun(self.writer, self.study)
-        search = logged_search(self.writer, self.cells, self.study.search, refuses=self._refuses)
-        ledger = StudyLedger(self.study, self.cells, self.writer, search)
-        ledger.recover(retry_failed=retry_failed)
-        return ledger
+        return ledger_of(self.study, self.writer, retry_failed=retry_failed, refuses=self._refuses)
 
     def run(self, ledger: StudyLedger, *, most: int = 99) -> list[str]:
         """Names of the trials in the order in which they were handed out, each finished before the next."""
         names: list[str] = []
         while len(names) < most and not isinstance(assignment := ledger.next(), str):
             names.append(assignment.trial.trial)
-            ledger.open_attempt(names[-1], number=1, environment={}, protocol={}, inherited=[])
-            ledger.record_point(names[-1], ValidationPoint(1, 2.0, 1, 40.0, 1.0))
-            ledger.close(names[-1], "finished", summary={})
+            run_through(ledger, names[-1], [(2, 40.0)])
         return names
 
 
@@ -144,7 +135,7 @@ def test_a_driver_that_died_before_the_failed_trial_was_recorded_records_it_when
                 continue
             known = made.writer.start_attempt(attempt.start)
             if attempt.status != "failed":
-                made.writer.record_points(known, [ValidationPoint(1, 2.0, 1, 40.0, 1.0)])
+                made.writer.record_points(known, [point(2, 40.0)])
                 made.writer.finish_attempt(known, "finished", summary=attempt.summary, error=None)
         ledger = made.ledger()
         assert made.run(ledger) == []

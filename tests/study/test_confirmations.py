@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from logged_studies import begun
+from driven_ledgers import ledger_of, run_through
+from tiny_studies import tiny_study
 
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import resolve_cells
-from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.study.confirmations import Confirming
 from vsetune.study.ledger import StudyLedger
-from vsetune.study.study_records import logged_search
 from vsetune.study.trials import Assignment
 
 REACHED = {"vsepp.lmh-c000": 40.0, "vsepp.lmh-c001": 45.0, "vsepp.lmh-c002": 44.0}
@@ -26,33 +22,20 @@ class Driver:
     """`confirm(n)` is a new process each time; what it trains ends at `reached` plus a tenth of the seed."""
 
     def __init__(self, **changes: Any) -> None:
-        plain = {
-            "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
-            "training": {"epochs": 2}, "search": {"configurations": 3}, "scheduler": {"kind": "none"}, "seeds": [1, 4],
-        }
-        self.study = parse_spec(plain | changes, StudySpec, where="test")
-        self.cells = resolve_cells(self.study, where="test")
-        self.writer = StudyWriter()
-        self.reached = dict(REACHED)
+        plain = {"training": {"epochs": 2}, "search": {"configurations": 3}, "seeds": [1, 4]}
+        self.study, self.writer, self.reached = tiny_study(**plain | changes), StudyWriter(), dict(REACHED)
 
     def ledger(self, seeds: int | None) -> StudyLedger:
-        begun(self.writer, self.study)
-        search = logged_search(self.writer, self.cells, self.study.search)
         confirming = None if seeds is None else Confirming(seeds, contenders=True)
-        ledger = StudyLedger(self.study, self.cells, self.writer, search, confirming=confirming)
-        ledger.recover()
-        return ledger
+        return ledger_of(self.study, self.writer, confirming=confirming)
 
     def train(self, ledger: StudyLedger, most: int = 100) -> list[str]:
         names: list[str] = []
         while len(names) < most and isinstance(assignment := ledger.next(), Assignment):
             name, seed = assignment.trial.trial, assignment.trial.seed
             names.append(name)
-            ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
             height = self.reached.get(name.rpartition("-")[0], 30.0) + seed / 10
-            for epoch in (1, 2):
-                ledger.record_point(name, ValidationPoint(epoch, float(epoch), epoch, height - 2 + epoch, 1.0))
-            ledger.close(name, "finished", summary={"epochs": 2.0})
+            run_through(ledger, name, [(1, height - 1), (2, height)], epochs=2.0)
         return names
 
 

@@ -6,17 +6,14 @@ import random
 from typing import Any
 
 import pytest
-from logged_studies import begun
+from driven_ledgers import ledger_of
 
 from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.report.building import build
 from vsetune.report.rows import Row
-from vsetune.study.ledger import StudyLedger
-from vsetune.study.study_records import logged_search
 from vsetune.study.trials import Assignment
 
 WHOLE, GIVEN, WORKERS = 12.0, 40.0, 5
@@ -36,7 +33,6 @@ class Cluster:
             "scheduler": {"kind": "patience", "grace_epochs": 1},
             "budget": {"epochs_per_cell": GIVEN}, "resources": {"retries": 1}, "seeds": [0],
         }, StudySpec, where="test")
-        self.cells = resolve_cells(self.study, where="test")
         self.chance, self.now = random.Random(seed), 0.0
         self.writer = StudyWriter()
         self.fates: dict[str, tuple[str, int]] = {}
@@ -44,10 +40,7 @@ class Cluster:
 
     def start(self) -> None:
         self.running: list[str] = []
-        begun(self.writer, self.study)
-        search = logged_search(self.writer, self.cells, self.study.search)
-        self.ledger = StudyLedger(self.study, self.cells, self.writer, search, clock=lambda: self.now)
-        self.ledger.recover()
+        self.ledger = ledger_of(self.study, self.writer, clock=lambda: self.now)
 
     def run(self) -> None:
         while self.ledger.has_work():

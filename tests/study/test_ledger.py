@@ -5,26 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from driven_ledgers import begin, ledger_of, point, run_through
 from logged_studies import Logs, logs
+from tiny_studies import tiny_study
 
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.events import AttemptRecord, ValidationPoint
+from vsetune.records.events import AttemptRecord
 from vsetune.records.studies import Studies
-from vsetune.study.ledger import StudyLedger
-from vsetune.study.study_records import logged_search
 from vsetune.study.trials import Assignment
 
 __all__ = ["logs"]
 
 
-def make_study(**changes: Any) -> StudySpec:
-    plain = {
-        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}],
-        "losses": [{"name": "lmh"}, {"name": "lseh"}], "search": {"configurations": 2}, "seeds": [7, 8],
-    }
-    return parse_spec(plain | changes, StudySpec, where="test")
+def make_study(*losses: str, **changes: Any) -> StudySpec:
+    named = [{"name": name} for name in losses or ("lmh", "lseh")]
+    return tiny_study(*named, **{"search": {"configurations": 2}, "seeds": [7, 8]} | changes)
 
 
 class Driver:
@@ -32,11 +27,8 @@ class Driver:
 
     def __init__(self, study: StudySpec, logs: Logs, *, retry_failed: bool = False) -> None:
         self.now = 0.0
-        cells = resolve_cells(study, where="test")
         self.writer = logs.opened(study)
-        self.search = logged_search(self.writer, cells, study.search)
-        self.ledger = StudyLedger(study, cells, self.writer, self.search, clock=lambda: self.now)
-        self.ledger.recover(retry_failed=retry_failed)
+        self.ledger = ledger_of(study, self.writer, retry_failed=retry_failed, clock=lambda: self.now)
 
     def next(self) -> Assignment:
         assignment = self.ledger.next()
@@ -45,9 +37,9 @@ class Driver:
 
     def run(self, assignment: Assignment, m_recall: float, *, number: int = 1, status: Any = "finished") -> str:
         trial = assignment.trial.trial
-        self.ledger.open_attempt(trial, number=number, environment={}, protocol={}, inherited=[])
-        self.ledger.record_point(trial, point(1, m_recall))
-        self.ledger.close(trial, status, summary={"epochs": 1.0, "device_seconds": 10.0})
+        run_through(
+            self.ledger, trial, [(1, m_recall)], number=number, status=status, epochs=1.0, device_seconds=10.0,
+        )
         return trial
 
     def run_all(self, m_recall: float = 10.0) -> list[str]:
@@ -56,10 +48,6 @@ class Driver:
             assert isinstance(assignment, Assignment)
             names.append(self.run(assignment, m_recall + len(names)))
         return names
-
-
-def point(step: int, m_recall: float) -> ValidationPoint:
-    return ValidationPoint(step=step, epoch=float(step), pairs_seen=step, m_recall=m_recall, train_seconds=1.0)
 
 
 def recorded() -> list[AttemptRecord]:
@@ -93,7 +81,7 @@ def test_cells_without_a_place_are_left_out_and_waited_for(logs: Logs) -> None:
     lmh = driver.run(driver.next(), 10.0)
     lseh = driver.next().trial.trial
     assert (lmh, lseh) == ("vsepp.lmh-c000-s7", "vsepp.lseh-c000-s7")
-    driver.ledger.open_attempt(lseh, number=1, environment={}, protocol={}, inherited=[])
+    begin(driver.ledger, lseh)
     driver.ledger.interrupted(lseh, "its node left")
     driver.now = 10.0
     names = []
@@ -113,7 +101,7 @@ def test_cells_without_a_place_are_left_out_and_waited_for(logs: Logs) -> None:
 
 
 def test_confirmation_waits_for_the_search_of_its_cell(logs: Logs) -> None:
-    driver = Driver(make_study(losses=[{"name": "lmh"}]), logs)
+    driver = Driver(make_study("lmh"), logs)
     first, second = driver.next(), driver.next()
     assert driver.ledger.next() == "wait"
     driver.run(first, 30.0)
@@ -132,15 +120,13 @@ def test_a_restart_hands_out_interrupted_trials_first_and_repeats_no_finished_on
     driver = Driver(make_study(), logs)
     finished = driver.run(driver.next(), 10.0)
     interrupted = driver.next()
-    driver.ledger.open_attempt(interrupted.trial.trial, number=1, environment={}, protocol={}, inherited=[])
+    begin(driver.ledger, interrupted.trial.trial)
     driver.ledger.record_point(interrupted.trial.trial, point(1, 11.0))
     asked_only = driver.next()
 
     again = Driver(make_study(), logs)
     assert [again.next().trial for _ in range(2)] == [asked_only.trial, interrupted.trial]
-    again.ledger.open_attempt(
-        interrupted.trial.trial, number=2, environment={}, protocol={}, inherited=[point(1, 11.0)]
-    )
+    begin(again.ledger, interrupted.trial.trial, point(1, 11.0), number=2)
     again.ledger.close(interrupted.trial.trial, "finished", summary={"epochs": 1.0})
     again.run(asked_only, 12.0)
     names = {finished, interrupted.trial.trial, asked_only.trial.trial, *again.run_all(20.0)}
@@ -155,7 +141,7 @@ def test_a_result_in_the_log_that_the_search_missed_is_told_on_restart(logs: Log
     driver = Driver(make_study(), logs)
     assignment = driver.next()
     trial = assignment.trial.trial
-    driver.ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
+    begin(driver.ledger, trial)
     driver.ledger.record_point(trial, point(1, 10.0))
     (attempt,) = recorded()
     driver.writer.finish_attempt(attempt.attempt_id, "finished", summary={"epochs": 1.0}, error=None)  # it dies here
@@ -168,9 +154,9 @@ def test_a_result_in_the_log_that_the_search_missed_is_told_on_restart(logs: Log
 def test_a_worker_that_died_gets_a_second_attempt_and_the_first_is_marked_killed(logs: Logs) -> None:
     driver = Driver(make_study(), logs)
     trial = driver.next().trial.trial
-    driver.ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
+    begin(driver.ledger, trial)
     driver.ledger.record_point(trial, point(1, 10.0))
-    driver.ledger.open_attempt(trial, number=2, environment={}, protocol={}, inherited=[point(1, 10.0)])
+    begin(driver.ledger, trial, point(1, 10.0), number=2)
     driver.ledger.record_point(trial, point(2, 12.0))
     first, second = recorded()
     assert (first.status, second.status) == ("killed", "running")
@@ -179,12 +165,12 @@ def test_a_worker_that_died_gets_a_second_attempt_and_the_first_is_marked_killed
 
 def test_winners_that_were_confirmed_are_not_trained_again_when_failed_trials_are(logs: Logs) -> None:
     """While a failed trial of a search runs again the search is not over, and its winner not known."""
-    driver = Driver(make_study(losses=[{"name": "lmh"}]), logs)
+    driver = Driver(make_study("lmh"), logs)
     winner = driver.run(driver.next(), 10.0)
     failed = driver.run(driver.next(), 10.0, status="failed")
     assert driver.run_all() == [winner.replace("-s7", "-s8")]
     attempts = recorded()
-    retrying = Driver(make_study(losses=[{"name": "lmh"}]), logs, retry_failed=True)
+    retrying = Driver(make_study("lmh"), logs, retry_failed=True)
     assert retrying.run(retrying.next(), 5.0, number=2) == failed
     assert retrying.run_all() == []
     assert not retrying.ledger.has_work()
@@ -193,7 +179,7 @@ def test_winners_that_were_confirmed_are_not_trained_again_when_failed_trials_ar
 
 def open_first(driver: Driver, m_recall: float = 11.0) -> str:
     trial = driver.next().trial.trial
-    driver.ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
+    begin(driver.ledger, trial)
     driver.ledger.record_point(trial, point(1, m_recall))
     return trial
 
@@ -201,7 +187,7 @@ def open_first(driver: Driver, m_recall: float = 11.0) -> str:
 @pytest.mark.parametrize("retries", [0, 4])
 def test_an_interrupted_trial_goes_on_after_growing_pauses_and_then_is_left_open(logs: Logs, retries: int) -> None:
     study = make_study(
-        losses=[{"name": "lmh"}], seeds=[7], search={"configurations": 1}, resources={"retries": retries},
+        "lmh", seeds=[7], search={"configurations": 1}, resources={"retries": retries},
     )
     driver = Driver(study, logs)
     trial = open_first(driver)
@@ -222,7 +208,7 @@ def test_an_interrupted_trial_goes_on_after_growing_pauses_and_then_is_left_open
 
 
 def test_a_trial_that_was_asked_to_leave_its_machine_goes_on_at_once_however_often(logs: Logs) -> None:
-    driver = Driver(make_study(losses=[{"name": "lmh"}], resources={"retries": 0}), logs)
+    driver = Driver(make_study("lmh", resources={"retries": 0}), logs)
     trial = open_first(driver)
     for _ in range(3):
         assert driver.ledger.interrupted(trial, "preempted: its machine will go", was_asked=True) == 0.0
@@ -236,14 +222,14 @@ def test_a_new_validation_starts_the_count_of_interruptions_anew(logs: Logs) -> 
         assert driver.ledger.interrupted(trial, "memory: none left") == 2.0
         driver.now += 2.0
         assert driver.next().trial.trial == trial
-        driver.ledger.open_attempt(trial, number=number, environment={}, protocol={}, inherited=[])
+        begin(driver.ledger, trial, number=number)
         driver.ledger.record_point(trial, point(number, 11.0))
     assert [each.status for each in recorded()] == ["killed"] * 4 + ["running"]
 
 
 def test_validations_that_an_earlier_attempt_had_come_to_do_not_keep_a_trial_going(logs: Logs) -> None:
     """It goes on from a checkpoint before them, and dies after them again and again."""
-    study = make_study(losses=[{"name": "lmh"}], seeds=[7], search={"configurations": 1}, resources={"retries": 3})
+    study = make_study("lmh", seeds=[7], search={"configurations": 1}, resources={"retries": 3})
     driver = Driver(study, logs)
     trial, pauses = open_first(driver), []
     for epoch in (2, 3):
@@ -252,9 +238,7 @@ def test_validations_that_an_earlier_attempt_had_come_to_do_not_keep_a_trial_goi
         pauses.append(pause)
         driver.now += pause
         assert driver.next().trial.trial == trial
-        driver.ledger.open_attempt(
-            trial, number=len(pauses) + 1, environment={}, protocol={}, inherited=[point(1, 11.0)]
-        )
+        begin(driver.ledger, trial, point(1, 11.0), number=len(pauses) + 1)
         for epoch in (2, 3):
             driver.ledger.record_point(trial, point(epoch, 12.0))
     assert pauses == [2.0, 4.0, 8.0]
@@ -262,7 +246,7 @@ def test_validations_that_an_earlier_attempt_had_come_to_do_not_keep_a_trial_goi
 
     later = Driver(study, logs)  # another process counts anew, from what it finds
     assert later.next().trial.trial == trial
-    later.ledger.open_attempt(trial, number=5, environment={}, protocol={}, inherited=[point(1, 11.0)])
+    begin(later.ledger, trial, point(1, 11.0), number=5)
     assert [later.ledger.interrupted(trial, "memory: none left") for _ in range(2)] == [2.0, 4.0]
 
 
@@ -282,15 +266,13 @@ def test_a_cell_with_an_interrupted_trial_is_not_asked_and_the_others_are(logs: 
 def test_an_interrupted_study_asks_what_an_undisturbed_one_asks(logs: Logs) -> None:
     asked: dict[str, dict[str, Any]] = {}
     for name, is_disturbed in (("undisturbed", False), ("disturbed", True)):
-        study = make_study(study=name, losses=[{"name": "lmh"}], search={"configurations": 8}, seeds=[7])
+        study = make_study("lmh", study=name, search={"configurations": 8}, seeds=[7])
         driver = Driver(study, logs)
         while (assignment := driver.ledger.next()) not in ("done", "wait"):
             assert isinstance(assignment, Assignment)
             m_recall = 100 * float(assignment.configuration["loss.margin"])
             if is_disturbed:
-                driver.ledger.open_attempt(
-                    assignment.trial.trial, number=1, environment={}, protocol={}, inherited=[]
-                )
+                begin(driver.ledger, assignment.trial.trial)
                 driver = Driver(study, logs)  # killed in the middle of every trial
                 assignment = driver.next()
                 driver.run(assignment, m_recall, number=2)
@@ -304,20 +286,20 @@ def test_an_interrupted_study_asks_what_an_undisturbed_one_asks(logs: Logs) -> N
 
 def test_work_that_a_crash_lost_is_not_charged_to_the_budget(logs: Logs) -> None:
     study = make_study(
-        losses=[{"name": "lmh"}], budget={"epochs_per_cell": 3}, search={"configurations": 5}, seeds=[7],
+        "lmh", budget={"epochs_per_cell": 3}, search={"configurations": 5}, seeds=[7],
         training={"epochs": 2},
     )
     driver = Driver(study, logs)
     for _ in range(3):
         trial = driver.next().trial.trial
-        driver.ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
+        begin(driver.ledger, trial)
         driver.ledger.record_point(trial, point(1, 11.0))
         driver.ledger.close(trial, "pruned", summary={"epochs": 1.0, "wasted_epochs": 2.0})
     assert driver.ledger.next() == "done"
 
 
 def test_the_winner_is_the_best_finished_trial_even_if_a_stopped_one_was_better(logs: Logs) -> None:
-    driver = Driver(make_study(losses=[{"name": "lmh"}], search={"configurations": 3}), logs)
+    driver = Driver(make_study("lmh", search={"configurations": 3}), logs)
     for m_recall, status in ((50.0, "pruned"), (30.0, "finished"), (90.0, "failed"), (20.0, "finished")):
         driver.run(driver.next(), m_recall, status=status)
     best, repeated = driver.ledger.trials["vsepp.lmh-c001-s7"].assignment, driver.next()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from driven_ledgers import begin, point, run_through
 from logged_studies import begun
+from tiny_studies import tiny_study
 
-from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
-from vsetune.records.events import TARGET_REACHED, ValidationPoint
+from vsetune.records.events import TARGET_REACHED
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.cell_budget import MOST_TRIALS
@@ -49,11 +50,8 @@ class Study:
     """A study of one cell in memory, with a clock that is set by hand."""
 
     def __init__(self, **changes: Any) -> None:
-        plain = {
-            "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
-            "search": {"configurations": 3, "at_once": 3}, "seeds": [7],
-        }
-        spec = parse_spec(plain | changes, StudySpec, where="test")
+        losses = changes.pop("losses", [])
+        spec = tiny_study(*losses, **{"search": {"configurations": 3, "at_once": 3}, "seeds": [7]} | changes)
         self.now = 0.0
         self.writer = OfflineWriter()
         begun(self.writer, spec)
@@ -71,17 +69,11 @@ class Study:
         """The ledger of another process on the same log and search, not recovered yet."""
         return StudyLedger(self.ledger.study, list(self.ledger.cells.values()), self.writer, self.search)
 
-    def open(self, trial: str, number: int = 1, *points: ValidationPoint) -> None:
-        self.ledger.open_attempt(trial, number=number, environment={}, protocol={}, inherited=points)
+    def open(self, trial: str, number: int = 1) -> None:
+        begin(self.ledger, trial, number=number)
 
-    def finish(self, trial: str, m_recall: float = 20.0, summary: Mapping[str, float] | None = None) -> None:
-        self.open(trial)
-        self.ledger.record_point(trial, point(1, m_recall))
-        self.ledger.close(trial, "finished", summary=summary or {})
-
-
-def point(step: int, m_recall: float) -> ValidationPoint:
-    return ValidationPoint(step=step, epoch=float(step), pairs_seen=step, m_recall=m_recall, train_seconds=1.0)
+    def finish(self, trial: str, **summary: float) -> None:
+        run_through(self.ledger, trial, [(1, 20.0)], **summary)
 
 
 def test_pauses_double_up_to_a_minute() -> None:
@@ -245,16 +237,14 @@ def test_a_cell_asks_until_either_budget_is_used_up(budget: dict[str, float], tr
     study = Study(budget=budget, search={"configurations": 4}, training={"epochs": 1})
     asked = 0
     while (trial := study.next()) != "done":
-        study.finish(trial, summary={"epochs": 1.0, "device_seconds": 10.0})
+        study.finish(trial, epochs=1.0, device_seconds=10.0)
         asked += 1
     assert asked == trials
 
 
 def stop(study: Study, trial: str, epochs: int) -> None:
-    study.open(trial)
-    for epoch in range(1, epochs + 1):
-        study.ledger.record_point(trial, point(epoch, 20.0))
-    study.ledger.close(trial, "pruned", summary={"epochs": float(epochs)}, error="patience: below the median")
+    curve = [(epoch, 20.0) for epoch in range(1, epochs + 1)]
+    run_through(study.ledger, trial, curve, status="pruned", error="patience: below the median", epochs=epochs)
 
 
 def test_what_stopped_trials_leave_over_goes_to_further_configurations() -> None:
@@ -298,9 +288,7 @@ def test_a_search_whose_trials_reach_their_target_at_once_comes_to_an_end() -> N
     study = Study(search={"configurations": 2}, training={"epochs": 4})
     asked = 0
     while (trial := study.next()) != "done":
-        study.open(trial)
-        study.ledger.record_point(trial, ValidationPoint(1, 0.01, 1, 60.0, 1.0))
-        study.ledger.close(trial, "finished", summary={}, error=f"{TARGET_REACHED}: 50")
+        run_through(study.ledger, trial, [(0.01, 60.0)], error=f"{TARGET_REACHED}: 50")
         asked += 1
     assert asked == MOST_TRIALS * 2
 

@@ -5,38 +5,27 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 
-from logged_studies import begun
+from driven_ledgers import begin, ledger_of, point
 from rich.console import Console
+from tiny_studies import tiny_study
 
-from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import resolve_cells
-from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_progress import StudyProgress, resumed_line
 
 
 def ledger_with(statuses: str, *, promised: int) -> StudyLedger:
     """A study of one cell. statuses: the first letter of each: finished, running, waiting, killed in between."""
-    plain = {
-        "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}],
-        "training": {"epochs": 2}, "seeds": [0],
-        "search": {"configurations": promised, "sampler": "random", "at_once": 99},
-    }
-    study = parse_spec(plain, StudySpec, where="test")
-    cells = resolve_cells(study, where="test")
-    search = ConfigurationSearch(cells, study.search)
-    ledger = StudyLedger(study, cells, begun(StudyWriter(), study), search)
+    search = {"configurations": promised, "sampler": "random", "at_once": 99}
+    ledger = ledger_of(tiny_study(training={"epochs": 2}, seeds=[0], search=search), StudyWriter())
     for status in statuses:
         name = ledger.next().trial.trial  # type: ignore[union-attr]
         if status != "w":
-            ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
+            begin(ledger, name)
         if status == "f":
             ledger.close(name, "finished", summary={"epochs": 2.0})
         if status == "k":
-            ledger.record_point(name, ValidationPoint(1, 1.0, 1, 30.0, 1.0))
+            ledger.record_point(name, point(1, 30.0))
             ledger.interrupted(name, "its node left")
     return ledger
 
@@ -68,7 +57,7 @@ def test_what_running_trials_have_trained_counts_too() -> None:
 
     def train() -> None:
         for number in (0, 1):
-            ledger.record_point(f"vsepp.lmh-c{number:03d}-s0", ValidationPoint(1, 1.0, 1, 30.0, 1.0))  # of two epochs
+            ledger.record_point(f"vsepp.lmh-c{number:03d}-s0", point(1, 30.0))  # of two epochs
 
     assert "about 90 s left" in seen(ledger, seconds=30.0, change=train)
 

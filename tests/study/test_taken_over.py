@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from driven_ledgers import begin, point
 from logged_studies import begun
 from s3_server import endpoint, machine, prefix
 
@@ -14,7 +15,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StudyConflict
-from vsetune.records.events import AttemptRecord, ValidationPoint
+from vsetune.records.events import AttemptRecord
 from vsetune.records.log import LogWriter, Overtaken
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
@@ -51,13 +52,12 @@ class Driver:
         if not isinstance(assignment, Assignment):
             return None
         name = assignment.trial.trial
-        number = self.ledger.trials[name].number + 1
-        self.ledger.open_attempt(name, number=number, environment={}, protocol={}, inherited=[])
+        begin(self.ledger, name, number=self.ledger.trials[name].number + 1)
         return name
 
     def end(self, name: str) -> None:
         m_recall = 50.0 + 3 * self.ledger.trials[name].assignment.number
-        self.ledger.record_point(name, ValidationPoint(10, 1.0, 640, m_recall, 1.0))
+        self.ledger.record_point(name, point(1, m_recall))
         self.ledger.close(name, "finished", summary={"epochs": 1.0})
 
     def run_all(self) -> None:
