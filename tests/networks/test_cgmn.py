@@ -188,27 +188,6 @@ def test_new_blocks_change_nothing():
         assert (row[len(item) :] == 0).all()
 
 
-def test_an_edge_of_the_parse_changes_its_caption_alone_and_none_in_a_dense_graph():
-    _, captions = draw(4)
-    row = int(captions.lengths.argmax())
-    edges = captions.dependencies.clone()
-    edges[row, 0, 1] = edges[row, 1, 0] = ~edges[row, 0, 1]
-    other = replace(captions, dependencies=edges)
-    network, dense = make(CASES["default"]), make(CASES["variants"])
-    before, after = network.encode_captions(captions).vectors, network.encode_captions(other).vectors
-    is_changed = (before != after).any(dim=1)
-    assert is_changed.tolist() == [place == row for place in range(4)]
-    assert torch.equal(dense.encode_captions(captions).vectors, dense.encode_captions(other).vectors)
-
-
-def test_boxes_matter_with_the_spatial_graph_only():
-    images, _ = draw(4, with_boxes=True)
-    elsewhere = replace(images, boxes=images.boxes.flip(1))
-    plain, spatial = make(CASES["default"]), make(CASES["spatial"])
-    assert torch.equal(plain.encode_images(images).vectors, plain.encode_images(elsewhere).vectors)
-    assert not torch.allclose(spatial.encode_images(images).vectors, spatial.encode_images(elsewhere).vectors)
-
-
 def test_regions_without_boxes_are_the_cells_of_a_square_grid():
     network = make(CASES["spatial"])
     images = ImageInputs(torch.randn(3, 9, WIDTH).double(), torch.tensor([9, 4, 7]))

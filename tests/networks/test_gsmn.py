@@ -9,7 +9,7 @@ import torch
 from plain_networks import assert_same_with_gradients
 
 from vsetune.networks.gsmn import network as module
-from vsetune.networks.gsmn.matching import BoxKernels, matches, word_links
+from vsetune.networks.gsmn.matching import BoxKernels, matches
 from vsetune.networks.gsmn.network import Gsmn, grid_centres
 from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
@@ -189,44 +189,6 @@ def test_steps_keep_their_size_and_are_cut_to_their_longest_caption(monkeypatch)
     assert seen == [(9, 1), (7, 1), (5, 1), (3, 3)]
 
 
-@pytest.mark.parametrize("options", [VARIANTS[0], VARIANTS[-1]])
-def test_regions_and_their_boxes_may_be_permuted_and_all_boxes_moved(options):
-    built = make(**options)
-    images, captions = draw_images(counts=[4, 4, 4, 4]), draw_captions()
-    plain = scores_of(built, images, captions)
-    order = torch.tensor([2, 0, 3, 1])
-    turned = ImageInputs(images.features[:, order], images.counts, images.boxes[:, order])
-    torch.testing.assert_close(scores_of(built, turned, captions), plain, rtol=0, atol=1e-12)
-    moved = ImageInputs(images.features, images.counts, images.boxes + torch.tensor([0.1, -0.2, 0.1, -0.2]))
-    torch.testing.assert_close(scores_of(built, moved, captions), plain, rtol=0, atol=1e-9)
-    shrunk = ImageInputs(images.features, images.counts, images.boxes * 0.5)
-    assert not torch.allclose(scores_of(built, shrunk, captions), plain)
-
-
-def test_one_edge_changes_sparse_scores_in_paper_mode_and_none_in_released_mode():
-    images, captions = draw_images(), draw_captions()
-    edges = captions.dependencies.clone()
-    edges[2, 1, 6] = edges[2, 6, 1] = ~edges[2, 1, 6]
-    changed = CaptionInputs(captions.tokens, captions.lengths, edges)
-    paper, released = (make(text_graph="sparse", propagation=name) for name in ("paper", "released"))
-    before, after = scores_of(paper, images, captions), scores_of(paper, images, changed)
-    is_same = torch.tensor([True, True, False, True])
-    assert torch.equal(before[:, is_same], after[:, is_same])
-    assert not torch.isclose(before[:, 2], after[:, 2]).any()
-    assert torch.equal(scores_of(released, images, captions), scores_of(released, images, changed))
-
-
-def test_dense_is_sparse_with_all_edges_and_in_released_mode_always():
-    images, captions = draw_images(), draw_captions()
-    all_edges = CaptionInputs(captions.tokens, captions.lengths, torch.ones_like(captions.dependencies))
-    dense, sparse = make(), make(text_graph="sparse")
-    expected = scores_of(dense, images, captions)
-    torch.testing.assert_close(scores_of(sparse, images, all_edges), expected, rtol=0, atol=1e-12)
-    assert not torch.allclose(scores_of(sparse, images, captions), expected)
-    dense, sparse = (make(text_graph=name, propagation="released") for name in ("dense", "sparse"))
-    assert torch.equal(scores_of(dense, images, captions), scores_of(sparse, images, captions))
-
-
 def test_cells_of_a_grid_stand_for_boxes():
     # 2 x 2 cells, row by row: centres at 1/4 and 3/4
     expected = torch.tensor([[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]], dtype=torch.float64)
@@ -239,20 +201,6 @@ def test_cells_of_a_grid_stand_for_boxes():
     torch.testing.assert_close(scores_of(built, grid, captions), scores_of(built, same, captions), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("normalized_over", ["kernels", "neighbours"])
-def test_visual_edges_sum_to_one_and_are_zero_where_padded(normalized_over):
-    torch.manual_seed(0)
-    kernels, counts = BoxKernels(3, normalized_over=normalized_over), torch.tensor([5, 2])
-    mask = torch.arange(5) < counts[:, None]
-    edges = kernels(torch.rand(2, 5, 2), mask)
-    pairs = mask[:, :, None] & mask[:, None]
-    assert (edges[~pairs[:, None].expand_as(edges)] == 0).all()
-    if normalized_over == "kernels":
-        torch.testing.assert_close(edges.sum(dim=1), pairs.float())
-    else:
-        torch.testing.assert_close(edges.sum(dim=3), mask[:, None].expand(-1, 3, -1).float())
-
-
 def test_edges_stay_finite_where_every_kernel_underflows():
     kernels = BoxKernels(2, normalized_over="kernels")
     with torch.no_grad():
@@ -262,18 +210,3 @@ def test_edges_stay_finite_where_every_kernel_underflows():
     edges[:, 0].sum().backward()
     torch.testing.assert_close(edges.sum(dim=1), torch.ones(1, 4, 4))
     assert all(torch.isfinite(value.grad).all() for value in kernels.parameters())
-
-
-def test_links_of_words_sum_to_one_and_leave_out_padding_and_strangers():
-    torch.manual_seed(0)
-    words, lengths = torch.nn.functional.normalize(torch.randn(2, 4, 6), dim=-1), torch.tensor([4, 2])
-    joined_to = torch.zeros(2, 4, 4, dtype=torch.bool)
-    joined_to[0, 0, 2] = joined_to[0, 2, 0] = True
-    links = word_links(words, lengths, joined_to, 5.0)
-    assert (links[0] > 0).tolist() == [
-        [True, False, True, False], [False, True, False, False], [True, False, True, False], [False, False, False, True]
-    ]
-    dense = word_links(words, lengths, None, 5.0)
-    assert (dense[1] > 0).tolist() == [[True, True, False, False]] * 2 + [[False] * 4] * 2
-    for found in (links, dense):
-        torch.testing.assert_close(found.sum(dim=-1), (torch.arange(4) < lengths[:, None]).float())

@@ -140,15 +140,6 @@ def test_training_draws_new_noise_for_every_item_from_the_global_generator(simil
     assert not torch.allclose(scores(1)[0], scores(1)[1])
 
 
-def test_the_score_by_match_probability_has_the_order_of_the_probability():
-    images, captions = (torch.randn(4, 3, 8, generator=torch.Generator().manual_seed(s)).double() for s in (0, 1))
-    scale, shift = torch.tensor(2.0).double(), torch.tensor(6.0).double()
-    logits = shift - scale * (torch.cdist(images.flatten(0, 1), captions.flatten(0, 1)).square() + 1e-6).sqrt()
-    probability = (2 * logits).sigmoid().view(4, 3, 4, 3).mean(dim=(1, 3))
-    odds = match_log_odds(images, captions, scale=scale, shift=shift)
-    torch.testing.assert_close(odds.sigmoid(), probability)
-
-
 def test_good_matches_stay_apart_where_float32_rounds_their_probability_to_one():
     point = torch.zeros(1, 1, 2)
     others = torch.tensor([[[0.01, 0.0]], [[0.02, 0.0]], [[0.3, 0.0]]])

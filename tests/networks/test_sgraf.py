@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import batch_norm
 
-from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.parts.batch_normalization import SharedBatchNorm
 from vsetune.networks.sgraf import network as sgraf
@@ -211,33 +210,3 @@ def test_region_indices_are_the_channels_of_torchs_batch_normalisation_when_all_
     torch.testing.assert_close(found, norm(values), rtol=0, atol=1e-12)
     for name, value in norm.named_buffers():  # momentum 0.1 of float32 would be 1.5e-9 off
         torch.testing.assert_close(ours.get_buffer(name), value, rtol=0, atol=1e-12)
-
-
-def test_running_statistics_do_not_depend_on_the_order_of_captions() -> None:
-    images, captions = batch()
-    order = torch.tensor([3, 1, 4, 0, 2])
-    turned = CaptionInputs(captions.tokens[order], LENGTHS[order])
-    first, second = make("saf").train(), make("saf").train()
-    torch.testing.assert_close(scores(first, images, captions)[:, order], scores(second, images, turned))
-    torch.testing.assert_close(first.reasoning.gate_norm.running_var, second.reasoning.gate_norm.running_var)
-    assert int(first.reasoning.gate_norm.num_batches_tracked) == 5
-
-
-BOTH = pytest.mark.parametrize("kind", ["saf", "sgr"])
-
-
-@BOTH
-def test_the_order_of_word_states_changes_nothing_that_of_regions_only_after_training(kind: str) -> None:
-    trained, (images, captions) = make(kind), batch()
-    torch.manual_seed(0)
-    fresh = Sgraf(trained._spec, regions=6, width=7, vocabulary_size=30).double().eval()
-    full = ImageInputs(images.features, torch.full((3,), 6))
-    flipped = ImageInputs(images.features.flip(1), full.counts)
-    torch.testing.assert_close(scores(fresh, flipped, captions), scores(fresh, full, captions), rtol=0, atol=1e-12)
-    assert not torch.allclose(scores(trained, flipped, captions), scores(trained, full, captions), rtol=0, atol=1e-9)
-    regions, words = trained.encode_images(images), trained.encode_captions(captions)
-    turned = words.vectors.detach().clone()
-    for row, length in zip(turned, LENGTHS, strict=True):
-        row[:length] = row[:length].flip(0)
-    again = trained.similarity(regions, Encoded(turned, LENGTHS, whole=words.whole))
-    torch.testing.assert_close(again, trained.similarity(regions, words), rtol=0, atol=1e-12)

@@ -149,36 +149,6 @@ def test_the_filter_of_a_whole_batch_is_that_of_one_caption_at_a_time(continues:
         assert set(expected) == set(FINDINGS)
 
 
-def written(network: Tags, captions: CaptionInputs, *, refills: int = 50) -> Sentences:
-    torch.manual_seed(1)
-    copies = mask_phrases(captions, network.ids, rate=0.3, copies=10)
-    logits = torch.randn(len(copies.words), 20)
-    return write_sentences(copies, logits, captions, network.ids, temperature=1.5, refills=refills)
-
-
-def test_negatives_differ_from_their_caption_at_masked_places_only_and_are_no_caption_of_the_image() -> None:
-    captions = batch()
-    # one of its siblings is a masked word away from the second caption
-    sibling = captions.tokens[1].clone()
-    sibling[1] = 17
-    assert captions.siblings is not None
-    captions.siblings[1, 1] = sibling
-    sentences = written(make(), captions)
-    own = captions.tokens[sentences.owners]
-    assert torch.equal(sentences.tokens[~sentences.is_masked], own[~sentences.is_masked])
-    assert (sentences.tokens[sentences.is_masked] >= 5).all()  # words, never start, end, mask or padding
-    assert not sentences.is_masked[own < 5].any()
-    kept = sentences.negatives()
-    assert 0 < len(kept) < len(sentences)
-    assert not (kept.tokens == captions.tokens[kept.owners]).all(dim=1).any()
-    siblings = torch.nn.functional.pad(captions.siblings, (0, 6 - captions.siblings.shape[2]))[sentences.owners]
-    is_sibling = (sentences.tokens[:, None] == siblings).all(dim=2).any(dim=1)
-    assert is_sibling.any()
-    assert not set(sentences.findings[is_sibling].tolist()) & {FINDINGS.index("negative")}
-    rows = torch.cat((kept.owners[:, None], kept.tokens), dim=1)
-    assert len(rows.unique(dim=0)) == len(rows)
-
-
 def test_the_kept_sentences_score_no_lower_than_any_other_and_are_scored_without_dropout_or_gradient() -> None:
     network = make(**TERMS, dropout=0.5).train()
     images, captions = drawn()[0], batch()

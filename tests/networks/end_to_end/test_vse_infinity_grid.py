@@ -38,16 +38,6 @@ def test_an_image_is_the_pooled_map_of_the_cells_of_the_cnn(photographs: Any) ->
         torch.testing.assert_close(found[row], pooled / pooled.norm(), rtol=1e-9, atol=1e-9)
 
 
-def test_cells_are_dropped_in_training_alone(photographs: Any) -> None:
-    network, images = make(), photographs(8)
-    assert torch.equal(network.encode_images(images).vectors, network.encode_images(images).vectors)
-    network.train()
-    first, second = (network.encode_images(images).vectors for _ in range(2))
-    assert not torch.allclose(first, second)
-    quiet = make(augment=False).train()
-    assert torch.equal(quiet.encode_images(images).vectors, quiet.encode_images(images).vectors)
-
-
 def test_photographs_are_cropped_and_mirrored_as_published() -> None:
     spec = VseInfinitySpec(image_input="pixels", image_mlp=False)
     expected = PixelInput(size=512, crop="square_window", crop_low=0.6, crop_high=1.0, flip=0.5)
