@@ -102,18 +102,6 @@ def test_random_negatives_equal_plain_loops_on_duplicate_images(squared, random_
     assert loss.triplets.tolist() == triplets
 
 
-def test_hardest_negatives_are_the_nearest_of_other_images(random_pairs, make_pairs) -> None:
-    similarity, ids, _ = random_pairs(3, 9)
-    different = ids[:, None] != ids[None, :]
-    grid = distances(similarity.detach(), squared=False)
-    value = build_loss(AdaptiveMarginSpec(negatives="hardest"))(make_pairs(similarity, ids)).value
-    expected = 0.0
-    for i in range(9):
-        expected += max(0.0, float(grid[i, i] - grid[i][different[i]].min()) + 0.2)
-        expected += max(0.0, float(grid[i, i] - grid[:, i][different[:, i]].min()) + 0.2)
-    assert value.item() == pytest.approx(expected, abs=1e-9)
-
-
 def window(loss, respected: tuple[int, int], triplets: int = 64_000) -> None:
     """Pretend that a window with these counts ends with the next step."""
     loss.counted.copy_(torch.tensor(respected))

@@ -37,7 +37,7 @@ def test_terms_of_the_worked_example(e) -> None:
     assert terms.images.mean().item() == pytest.approx(1.206350, abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_loss_equals_plain_loops(seed, random_pairs, make_pairs) -> None:
     similarity, ids, vectors = random_pairs(seed, 8)
     loss = build_loss(AdditiveMarginSpec(slope=0.25, intercept=0.125, softmax_temperature=0.2))

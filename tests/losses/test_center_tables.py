@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from loss_values import close, square
-from refusals import refused
 from sklearn.exceptions import ConvergenceWarning
 
 from vsetune.losses.semantic_center.centers import cluster_centers
@@ -169,23 +168,3 @@ def test_a_random_start_ignores_the_concepts(make_center_loss, trained_concepts)
     before = second.centers.table.detach().clone()
     second.continue_from(trained_concepts())
     assert torch.equal(second.centers.table, before)
-
-
-def test_quantised_centres_must_not_outnumber_the_images(make_center_loss) -> None:
-    with refused("VSE-L017", centers=7, images=6):
-        make_center_loss(centers="quantised", quantised_centers=7)
-
-
-def test_quantised_centres_must_not_outnumber_the_images_met(
-    make_center_loss, random_embedded_pairs, center_step
-) -> None:
-    first = make_center_loss(concepts=8)
-    center_step(first, random_embedded_pairs(0, 3, 8))
-    with refused("VSE-L019", centers=5):
-        make_center_loss(concepts=8, centers="quantised", quantised_centers=5).continue_from(first)
-
-
-def test_the_number_of_quantised_centres_must_not_change_between_phases(make_center_loss) -> None:
-    following = make_center_loss(centers="quantised", quantised_centers=3)
-    with refused("VSE-L018", centers=3, before=2):
-        following.continue_from(make_center_loss(centers="quantised", quantised_centers=2))

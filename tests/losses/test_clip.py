@@ -22,7 +22,7 @@ def test_the_worked_value_of_e_at_the_published_start(e, make_pairs) -> None:
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_as_published_it_is_cross_entropy_on_the_diagonal_in_both_directions(
     seed, label_smoothing, random_pairs, make_pairs
 ) -> None:

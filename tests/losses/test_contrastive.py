@@ -27,7 +27,7 @@ def test_worked_example_on_e(e) -> None:
     assert repulsion.tolist() == pytest.approx([0.2, 0.3, 0.1], abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("squared", [False, True])
 @pytest.mark.parametrize("negatives", ["random", "hardest", "all"])
 def test_it_equals_plain_loops_on_duplicate_images(seed, squared, negatives, random_pairs, make_pairs) -> None:

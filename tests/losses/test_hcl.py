@@ -45,7 +45,7 @@ def test_a_value_by_hand(make_pairs) -> None:
 
 @pytest.mark.parametrize("variant", ["decided", "diagonal"])
 @pytest.mark.parametrize(("t", "beta", "tau"), [(0.5, 1.0, 0.1), (0.1, 2.0, 0.0), (0.2, 0.0, 0.3), (0.07, 0.5, 0.05)])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_value_equals_plain_loops_on_duplicate_images(seed, t, beta, tau, variant, random_pairs, make_pairs) -> None:
     similarity, ids, _ = random_pairs(seed, 8)
     spec = HclSpec(softmax_temperature=t, beta=beta, tau_plus=tau, variant=variant)
@@ -53,7 +53,7 @@ def test_value_equals_plain_loops_on_duplicate_images(seed, t, beta, tau, varian
     assert value == pytest.approx(plain(similarity, ids, t=t, beta=beta, tau=tau, variant=variant), abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_without_weights_and_correction_it_is_info_nce(seed, random_pairs, make_pairs) -> None:
     inputs = make_pairs(*random_pairs(seed, 8)[:2])
     value = build_loss(HclSpec(beta=0.0, tau_plus=0.0))(inputs).value.item()

@@ -154,7 +154,7 @@ def test_lseh_swaps_two_negatives_whose_similarities_differ_by_less_than_the_sem
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=repr)
-@pytest.mark.parametrize(("seed", "size"), [(0, 2), (1, 5), (2, 9), (3, 16)])
+@pytest.mark.parametrize(("seed", "size"), [(0, 2), (2, 9)])
 def test_value_equals_plain_loops_on_batches_with_duplicate_images(spec, seed, size, random_pairs, make_pairs) -> None:
     similarity, ids, vectors = random_pairs(seed, size)
     value = build_loss(spec)(make_pairs(similarity, ids, vectors)).value

@@ -59,7 +59,7 @@ SPECS = [
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=repr)
-@pytest.mark.parametrize(("seed", "size"), [(0, 1), (1, 2), (2, 5), (3, 16), (4, 31)])
+@pytest.mark.parametrize(("seed", "size"), [(0, 1), (1, 2), (3, 16)])
 def test_value_equals_plain_loops_on_batches_with_duplicate_images(spec, seed, size, random_pairs, make_pairs) -> None:
     similarity, ids, _ = random_pairs(seed, size)
     value = build_loss(spec)(make_pairs(similarity, ids)).value

@@ -112,7 +112,7 @@ def test_threshold_zero_leaves_no_hinge_and_threshold_one_is_lsh(s, make_pairs) 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.4, 0.75, 1.0])
 @pytest.mark.parametrize("lowest", ["network", "semantic"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_terms_equal_plain_loops(threshold, lowest, seed) -> None:
     s, q = random_case(seed)
     images, captions = directions(s, q, threshold=threshold, lowest=lowest)
@@ -170,14 +170,6 @@ def test_a_caption_without_words_is_similar_to_itself_alone() -> None:
     assert both.diagonal().tolist() == [1.0, 1.0, 1.0]
     assert both[1, 2].item() == pytest.approx((1 + math.sqrt(0.5)) / 2)
     assert sentence_similarity(vectors, rescale="network")[0].tolist() == [1.0, 0.0, 0.0]
-
-
-def test_captions_of_one_image_are_what_their_sentences_say(s, make_pairs) -> None:
-    loss = build_loss(ManyToManySpec())
-    vectors = torch.tensor([[1.0, 0.2], [0.9, 0.3], [-1.0, 0.4]], dtype=torch.float64)
-    assert torch.equal(
-        loss(make_pairs(s, [4, 4, 4], vectors)).value, loss(make_pairs(s, [1, 2, 3], vectors)).value
-    )
 
 
 def test_warmup_is_the_sum_of_hinges_on_rescaled_similarities(e, make_pairs) -> None:

@@ -74,7 +74,7 @@ def test_the_boundary_moves_at_its_own_rate_unless_that_is_zero(e, make_pairs) -
     assert fixed.boundary.grad is None
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_all_pairs_equal_plain_loops(seed, random_pairs, make_pairs) -> None:
     similarity, ids, _ = random_pairs(seed, 9)
     loss = build_loss(all_pairs(boundary=1.0, margin=0.15, boundary_penalty=0.25))
@@ -90,7 +90,7 @@ def test_all_pairs_equal_plain_loops(seed, random_pairs, make_pairs) -> None:
     assert loss(make_pairs(similarity, ids)).value.item() == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_drawn_pairs_equal_plain_loops(seed, random_pairs, make_pairs) -> None:
     similarity, ids, _ = random_pairs(seed, 9)
     loss = build_loss(MarginBasedSpec(boundary=1.0, margin=0.15))
@@ -145,12 +145,3 @@ def test_draws_come_from_the_global_generator_and_follow_the_weights() -> None:
     assert torch.equal(first, draw(weights))
     shares = torch.bincount(first, minlength=3) / 6000
     assert shares.tolist() == pytest.approx([0, 1 / 3, 2 / 3], abs=0.03)
-
-
-def test_one_image_alone_attracts_its_pairs_and_repels_nothing(make_pairs) -> None:
-    similarity = torch.zeros(3, 3, requires_grad=True)
-    value = build_loss(MarginBasedSpec())(embedded(make_pairs(similarity, [7, 7, 7]))).value
-    assert value.item() == pytest.approx(0.2 + math.sqrt(2) - 1.2)
-    value.backward()
-    assert not similarity.grad[OFF].any()
-    assert (similarity.grad.diagonal() < 0).all()

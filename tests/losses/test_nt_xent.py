@@ -61,7 +61,7 @@ def plain_value(inputs: LossInputs, t: float, variant: str) -> float:
 
 
 @pytest.mark.parametrize("variant", ["decided", "diagonal"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_value_equals_plain_loops_on_duplicate_images(variant, seed) -> None:
     inputs = random_batch(seed, 8)
     value = build_loss(NtXentSpec(softmax_temperature=0.2, variant=variant))(inputs).value

@@ -67,7 +67,7 @@ def plain_value(inputs: LossInputs, spec: PcmePpSpec) -> float:
 
 
 @pytest.mark.parametrize("variant", ["decided", "diagonal"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_value_equals_plain_loops_on_duplicate_images(seed, variant) -> None:
     inputs = random_batch(seed, pairs=7)
     spec = PcmePpSpec(scale=0.5, shift=4, pseudo_weight=0.3, kl_weight=0.2, variant=variant)

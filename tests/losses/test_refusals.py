@@ -66,6 +66,19 @@ def test_a_memory_needs_the_sizes_and_the_vectors_that_it_stores(memory_batch, r
         remembering(LsehSpec, warmup_epochs=1)(replace(memory_batch(0), semantic_vectors=None))
 
 
+def test_quantised_centres_need_as_many_images_met_and_keep_their_number(
+    make_center_loss, random_embedded_pairs, center_step
+) -> None:
+    with refused("VSE-L017", centers=7, images=6):
+        make_center_loss(centers="quantised", quantised_centers=7)
+    met_three, of_two = make_center_loss(concepts=8), make_center_loss(centers="quantised", quantised_centers=2)
+    center_step(met_three, random_embedded_pairs(0, 3, 8))
+    with refused("VSE-L019", centers=5):
+        make_center_loss(concepts=8, centers="quantised", quantised_centers=5).continue_from(met_three)
+    with refused("VSE-L018", centers=3, before=2):
+        make_center_loss(centers="quantised", quantised_centers=3).continue_from(of_two)
+
+
 def test_drawn_negatives_must_be_there(e, make_pairs) -> None:
     with refused("VSE-L006", drawn=7):
         build_loss(IrtmSpec(drawn=7))(make_pairs(e))

@@ -11,7 +11,6 @@ from loss_values import square
 from torch import Tensor, nn
 
 from vsetune.losses.loss_base import Items, LossInputs
-from vsetune.losses.semantic_center.centers import concept_hinges
 
 X = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([[0.8, 0.6], [0.0, 1.0], [-0.6, 0.8]], dtype=torch.float64)
@@ -101,7 +100,7 @@ def plain_cross_entropy(classifier: nn.Linear, vectors: Tensor, ids: list[int]) 
     return total / len(ids)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("centers", ["concepts", "quantised"])
 @pytest.mark.parametrize("delta", [0.0, 0.4])
 def test_the_loss_equals_plain_loops(seed, centers, delta, make_center_loss, random_embedded_pairs) -> None:
@@ -124,19 +123,6 @@ def test_the_loss_equals_plain_loops(seed, centers, delta, make_center_loss, ran
         expected["center"] -= 0.7 * output.parts["repulsion"].item()
     for name, value in expected.items():
         assert output.parts[name].item() == pytest.approx(value, abs=1e-9), name
-
-
-def test_one_quantised_centre_is_a_centre_of_everything(make_center_loss, random_embedded_pairs) -> None:
-    loss = make_center_loss(centers="quantised", quantised_centers=1, delta=0.2, **CENTER_ONLY)
-    inputs = random_embedded_pairs(6)
-    center = loss.centers.table.detach().expand(5, 4)
-    expected = sum(
-        concept_hinges(items.vectors, center, delta=0.2).mean() for items in (inputs.images, inputs.captions)
-    )
-    output = loss(inputs)
-    assert output.value.item() == pytest.approx(expected.item(), abs=1e-12)
-    assert output.parts["assignment_entropy"] == 0
-    assert output.parts["repulsion"] == 0
 
 
 @pytest.mark.parametrize("centers", ["concepts", "quantised"])

@@ -30,7 +30,7 @@ def test_the_published_start_is_a_scale_of_ten_and_a_bias_of_minus_ten() -> None
 
 
 @pytest.mark.parametrize("variant", ["decided", "diagonal"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_pairs_equal_plain_loops_on_duplicate_images(variant, seed, random_pairs, make_pairs) -> None:
     similarity, ids, _ = random_pairs(seed, 9)
     loss, total = build_loss(SiglipSpec(scale=4.0, bias=-1.5, variant=variant)).double(), 0.0

@@ -138,7 +138,7 @@ def test_the_first_step_uses_fraction_one_and_each_step_moves_it(e, make_pairs) 
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.2, 0.5, 1.0])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_value_equals_plain_loops_for_any_number_of_captions_per_image(fraction, seed) -> None:
     generator = torch.Generator().manual_seed(seed)
     owner = torch.randint(6, (17,), generator=generator)  # some images may have no caption: skipped as anchors
@@ -146,15 +146,6 @@ def test_value_equals_plain_loops_for_any_number_of_captions_per_image(fraction,
     similarity = torch.rand(6, 17, generator=generator, dtype=torch.float64)
     expected = plain_loss(similarity.tolist(), positives.tolist(), fraction, 0.25)
     assert loss_of(similarity, positives, fraction, 0.25).item() == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize("fraction", [0.0, 0.4, 1.0])
-def test_pairs_of_the_same_image_are_positives_of_each_other(fraction, random_pairs, make_pairs) -> None:
-    similarity, ids, _ = random_pairs(1, 10)
-    loss = build_loss(TopFSpec(decay="linear", decay_steps=10))
-    loss.steps.fill_(round(10 * (1 - fraction)))
-    expected = plain_loss(similarity.tolist(), (ids[:, None] == ids[None, :]).tolist(), fraction, 0.2)
-    assert loss(make_pairs(similarity, ids)).value.item() == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.3, 1.0])

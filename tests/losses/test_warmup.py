@@ -1,4 +1,4 @@
-"""Warm-up epochs with the sum of hinges, and the registry that builds losses."""
+"""Warm-up epochs with the sum of hinges."""
 
 from __future__ import annotations
 
@@ -13,50 +13,33 @@ from vsetune.losses.lseh.spec import LsehSpec
 from vsetune.losses.lsh.spec import LshSpec
 from vsetune.losses.luwm.spec import LuwmSpec
 from vsetune.losses.order.spec import OrderSpec
+from vsetune.losses.pvse.spec import PvseSpec
 from vsetune.losses.top_f.spec import TopFSpec
 
 
-@pytest.mark.parametrize("variant", ["decided", "diagonal"])
-def test_lmh_warms_up_with_lsh_and_goes_on_as_lmh(variant, random_pairs, make_pairs) -> None:
-    similarity, ids, _ = random_pairs(0, 9)
-    inputs = make_pairs(similarity, ids)
-    loss = build_loss(LmhSpec(warmup_epochs=1, variant=variant))
-    loss.start_epoch(0)
-    assert torch.equal(loss(inputs).value, build_loss(LshSpec(variant=variant))(inputs).value)
-    assert loss(inputs).selection is None
-    loss.start_epoch(1)
-    assert torch.equal(loss(inputs).value, build_loss(LmhSpec(variant=variant))(inputs).value)
-
-
-@pytest.mark.parametrize("variant", ["decided", "diagonal"])
-@pytest.mark.parametrize(
-    "spec", [LuwmSpec, IrtmSpec, lambda **fields: OrderSpec(margin=0.2, negatives="max", **fields)],
-    ids=["luwm", "irtm", "order"],
-)
-def test_other_hinge_losses_warm_up_with_lsh_too(spec, variant, random_pairs, make_pairs) -> None:
-    similarity, ids, _ = random_pairs(2, 9)
-    inputs = make_pairs(similarity, ids)
-    loss = build_loss(spec(warmup_epochs=1, variant=variant))
-    loss.start_epoch(0)
-    sums = build_loss(LshSpec(variant=variant))(inputs).value
-    assert torch.equal(loss(inputs).value, sums)
-    loss.start_epoch(1)
-    assert torch.equal(loss(inputs).value, build_loss(spec(variant=variant))(inputs).value)
-    assert not torch.equal(loss(inputs).value, sums)
-
-
-@pytest.mark.parametrize(
-    ("variant", "plain"), [("decided", "decided"), ("diagonal", "diagonal"), ("released", "diagonal")]
-)
-def test_lseh_warms_up_with_the_plain_sum_of_hinges(variant, plain, random_pairs, make_pairs) -> None:
-    similarity, ids, vectors = random_pairs(1, 9)
+@pytest.mark.parametrize(("spec", "settings", "variants"), [
+    (LmhSpec, {}, {"decided": "decided", "diagonal": "diagonal"}), (LuwmSpec, {}, {"decided": "decided"}),
+    (IrtmSpec, {}, {"diagonal": "diagonal"}), (OrderSpec, {"margin": 0.2, "negatives": "max"}, {"decided": "decided"}),
+    (LsehSpec, {"margin": 0.2}, {"decided": "decided", "diagonal": "diagonal", "released": "diagonal"}),
+    (PvseSpec, {"margin": 0.2}, {"decided": "decided"}),
+])
+def test_hinge_losses_warm_up_with_lsh_and_go_on_as_themselves(
+    spec, settings, variants, random_pairs, make_pairs
+) -> None:
+    similarity, ids, vectors = random_pairs(2, 9)
     inputs = make_pairs(similarity, ids, vectors)
-    loss = build_loss(LsehSpec(warmup_epochs=2, variant=variant))
-    for epoch in (0, 1):
-        loss.start_epoch(epoch)
-        assert torch.equal(loss(inputs).value, build_loss(LshSpec(margin=0.185, variant=plain))(inputs).value)
-    loss.start_epoch(2)
-    assert torch.equal(loss(inputs).value, build_loss(LsehSpec(variant=variant))(inputs).value)
+    for variant, plain in variants.items():
+        loss = build_loss(spec(warmup_epochs=2, variant=variant, **settings))
+        sums = build_loss(LshSpec(variant=plain))(inputs).value
+        if spec is PvseSpec:
+            sums = build_loss(PvseSpec(variant=plain, negatives="sum", **settings))(inputs).value
+        for epoch in (0, 1):
+            loss.start_epoch(epoch)
+            assert torch.equal(loss(inputs).value, sums)
+            assert loss(inputs).selection is None
+        loss.start_epoch(2)
+        assert torch.equal(loss(inputs).value, build_loss(spec(variant=variant, **settings))(inputs).value)
+        assert not torch.equal(loss(inputs).value, sums)
 
 
 def test_a_loaded_loss_that_has_warmed_up_does_not_warm_up_again(e, make_pairs) -> None:
