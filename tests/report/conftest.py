@@ -66,15 +66,14 @@ def several(attempt) -> list[StudyAttempts]:
     ]
 
 
-@pytest.fixture
-def decided(attempt):
+def _decided(attempt) -> list[AttemptRecord]:
     """Nine seeds: one loss is higher and sooner, one lower, one cannot be told, one sometimes never gets there, one was
     searched, one has two seeds, and one does not compare. Numbers over a thousand and below zero are among them."""
     base = {"heights": (60.0, 60.3, 60.1, 60.5, 60.2, 60.4, 60.1, 60.3, 60.2), "epochs": (8, 9, 8, 10, 9, 8, 9, 8, 9)}
     ahead = {"heights": [height + 1.1 + at / 90 for at, height in enumerate(base["heights"])], "epochs": (4, 5, 6) * 3}
     behind = {"heights": [height - 2 - at / 70 for at, height in enumerate(base["heights"])], "epochs": (6,) * 9}
     long = {"train_seconds": 54321.0, "device_seconds": 98765.4}
-    return build([
+    return [
         *reaching(attempt, "lmh", **base), *reaching(attempt, "ahead", **ahead),
         *reaching(attempt, "equal", heights=(60.3, 60.1) * 4 + (60.4,), epochs=(8, 9, 8, 10, 9, 8, 9, 8, 9)),
         *reaching(attempt, "behind", **behind, summary=long),
@@ -83,13 +82,31 @@ def decided(attempt):
         *reaching(attempt, "few", heights=(61.0, 62.0), epochs=(7, 8)),
         *reaching(attempt, "tuned", **ahead), attempt("tuned", [5.0], configuration=1, status="pruned"),
         *reaching(attempt, "apart", heights=(70.0,) * 3, epochs=(3,) * 3, batch_unit="images"),
-    ], baseline="lmh")
+    ]
 
 
 @pytest.fixture
-def rising(attempt):
-    """A baseline that rises to its end, with two networks."""
-    return build([
-        attempt(loss, [50, 55, 58 + seed / 7, 60 + seed / 3 + more], seed=seed, network=network)
-        for network in ("vsepp", "scan") for loss, more in (("lmh", 0.0), ("other", 1.37)) for seed in range(5)
-    ], baseline="lmh")
+def decided(attempt):
+    """One network, of which every form of a sentence is said."""
+    return build(_decided(attempt), baseline="lmh")
+
+
+@pytest.fixture
+def golden(attempt):
+    """The same, with a network whose baseline rises to its end, one whose baseline collapsed, and one of another data
+    set without a baseline; a name is hostile, trials failed, were killed, and were searched without being confirmed."""
+    rising = [
+        attempt(loss, [50, 55, 58 + seed / 7, 60 + seed / 3 + more], seed=seed, network="scan")
+        for loss, more in (("lmh", 0.0), ('<b>&\'"_%$[bold]', 1.37)) for seed in range(5)
+    ]
+    collapsed = [
+        attempt("lmh", [14.2, 14.9, 14.1], network="vsrn"), attempt("mine", NEW, network="vsrn", usd_per_hour=2.5),
+        attempt("lsh", [], network="vsrn", status="failed"),
+        attempt("lseh", [9, 8], network="vsrn", status="killed"),
+        attempt("lseh", [9, 8, 70], network="vsrn", number=2, summary={"wasted_epochs": 0.25}),
+    ]
+    other = [
+        attempt("lseh", [1, 2], dataset="flickr", data_fingerprint="f"),
+        attempt("lseh", [50, 51], dataset="flickr", data_fingerprint="f", configuration=1),
+    ]
+    return build([*_decided(attempt), *rising, *collapsed, *other], baseline="lmh")

@@ -21,9 +21,9 @@ NUMBER = re.compile(r"[+−]?(?:\d[\d,]*(?:\.\d+)?|∞)")
 NAMES = ("data", "network", "loss")
 
 
-@pytest.fixture(params=["decided", "rising"])
-def board(request):
-    return request.getfixturevalue(request.param)
+@pytest.fixture
+def board(golden):
+    return golden
 
 
 def ends(bounds: list[float | None] | None) -> list[float]:
@@ -39,7 +39,8 @@ def of_missed(missed: int, seeds: int) -> list[float]:
 def numbers_of(row: dict[str, Any]) -> dict[str, tuple[list[float], int]]:
     """The displayed part of a row of JSON: its numbers in order, and to how many digits."""
     comparison, difference, target = row["comparison"] or {}, row["difference"] or {}, row["epochs_to_target"] or {}
-    counted = [seed for seed in row["seeds"] if seed["status"] == "finished" and not seed["chose"]]
+    ended = [seed for seed in row["seeds"] if seed["status"] == "finished"]
+    counted = [seed for seed in ended if not seed["chose"]] or ended
     if comparison and (comparison["m_recall"] is None or comparison["height"] == "one search"):
         difference = {}  # of one search of a tuned loss it means nothing
     has_interval, pace = difference.get("low") is not None, comparison.get("epochs")
@@ -58,6 +59,7 @@ def numbers_of(row: dict[str, Any]) -> dict[str, tuple[list[float], int]]:
             round(difference["censored_share"] * difference["pairs"]), difference["pairs"]
         ) if difference else [], 1),
         "s/epoch": ([row["seconds_per_epoch"]], 1), "device-seconds": ([row["cost"]["device_seconds"]], 0),
+        "US$": ([None if row["cost"]["unpriced_seconds"] else row["cost"]["usd"]], 2),
         "trials": ([row["trials"]], 0), "seeds": ([len(counted)], 0),
     }
     return {title: ([each for each in values if each is not None], digits) for title, (values, digits) in found.items()}
@@ -89,10 +91,11 @@ def test_every_number_of_a_cell_is_that_of_json_rounded(board):
 
 
 def test_csv_has_the_numbers_of_json_to_the_last_digit(board):
-    rows = json.loads(to_json(board))["rows"]
-    networks = list(dict.fromkeys(row["network"] for row in rows))
-    rows.sort(key=lambda row: networks.index(row["network"]))
-    for line, row in zip(csv.DictReader(io.StringIO(to_csv(board))), rows, strict=True):
+    rows, of_row = json.loads(to_json(board))["rows"], ("dataset", "network", "loss")
+    lines = {tuple(line[name] for name in of_row): line for line in csv.DictReader(io.StringIO(to_csv(board)))}
+    assert len(lines) == len(rows)
+    for row in rows:
+        line = lines[tuple(row[name] for name in of_row)]
         comparison, difference = row["comparison"] or {}, row["difference"] or {}
         target = row["epochs_to_target"] or {}
         pairs = {

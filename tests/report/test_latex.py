@@ -74,12 +74,12 @@ def test_tables_are_well_formed(texts, name, tables):
     assert check(texts[name]) == tables
 
 
-def test_the_table_of_a_board_has_no_shell_commands(rising, texts):
+def test_the_table_of_a_board_has_no_shell_commands(golden, texts):
     """A board that tells more in other forms: how to train a baseline longer, and to run more seeds."""
-    for text in (to_latex(rising), texts["board"], texts["several"]):
+    for text in (to_latex(golden), texts["board"], texts["several"]):
         assert "vsetune " not in text
         assert "-{}-" not in text
-    assert "vsetune leaderboard repeat" in to_markdown(rising)
+    assert "vsetune leaderboard repeat" in to_markdown(golden)
 
 
 @pytest.mark.parametrize("broken", [

@@ -433,8 +433,8 @@ COLUMNS: tuple[Column, ...] = (
 LEGEND = (
     "M-Recall in per cent on the validation split, ± over seeds or searches; [low, high]: 95 % interval, of a "
     "difference that of its test, corrected for all comparisons; i2t: image to text, t2i: text to image.",
-    "Target: 95 % of the baseline's mean best, unless --target-share gives another share; −40 %: 40 % fewer epochs "
-    "than the baseline; >: more than, <: less than.",
+    "Target: 95 % of the baseline's mean best, unless another share was chosen; −40 %: 40 % fewer epochs than the "
+    "baseline; >: more than, <: less than.",
 )
 """What the numbers of the tables mean, the same below every board."""
 MORE_LEGEND = (

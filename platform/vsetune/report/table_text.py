@@ -137,26 +137,11 @@ class WordTable:
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
 
-    def to_markdown(self) -> str:
-        sides = [":---", *["---:"] * (len(self.headings) - 1)]
-        head, tail = markdown_frame(f"**{markdown_words(self.title)}**", self.headings, sides, self.notes)
-        return "".join([head, *map(markdown_line, self.rows), tail])
-
-    def to_latex(self) -> str:
-        sides = "l" + "r" * (len(self.headings) - 1)
-        head, tail = latex_frame(tex(self.title), sides, latex_line(self.headings), self.notes)
-        return "".join([head, "\\midrule\n", *map(latex_line, self.rows), tail])
-
 
 _TRIALS = 4
 """Fewest trials of a search for a row in the table."""
 _COUNTS = 5
 _PARTS = {"¼ of epochs": 0.25, "½ of epochs": 0.5}
-_TAUS = (1.0, 1.25, 1.5, 2.0, 4.0)
-_SECONDS = (
-    "Seconds are epochs at the pace of the seed's whole training, without validations, on one hardware; what ran "
-    "beside it is in them."
-)
 
 
 def tuning_table(board: Leaderboard) -> WordTable | None:
