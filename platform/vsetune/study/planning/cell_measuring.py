@@ -54,24 +54,27 @@ def measure_cell(
     and ends with the training. NumericError, AttemptError and UsageError as in an attempt.
     """
     keep_freed_memory()
-    reset_peak_memory(device)
-    begin = time.perf_counter()
-    with RandomState(trial.seed, device).active():
-        dataset = Dataset.open(trial.data.path, reading=reading)
-        batches = TrainingBatches(trial, dataset, device)
-        try:
+    for _ in range(2):  # a process starts its first trial slower than the later ones
+        begin, random = time.perf_counter(), RandomState(trial.seed, device)
+        with random.active():
+            dataset = Dataset.open(trial.data.path, reading=reading)
+            batches = TrainingBatches(trial, dataset, device)
             learner = Learner.build(trial, dataset, device)
             epoch, per_epoch = int(trial.training.epochs / 2), batches.steps_per_epoch
             at = Progress(step=epoch * per_epoch, pairs_seen=epoch * batches.pairs)
             loop = TrainingLoop(trial, learner, batches, at, where=f"cell {trial.cell}")
-            start, left = time.perf_counter() - begin, total_steps(trial.training, per_epoch) - at.step
+        start = time.perf_counter() - begin
+    reset_peak_memory(device)
+    try:
+        with random.active():
+            left = total_steps(trial.training, per_epoch) - at.step
             left -= take_steps(loop, min(_WARM_UP, left // 2))
             begin = time.perf_counter()
             timed = take_steps(loop, min(_MOST, left), seconds=seconds)
             window = time.perf_counter() - begin
             validation, test, share = time_evaluation(loop.learner.network, dataset, trial, device)
-        finally:
-            batches.close()
+    finally:
+        batches.close()
     return CellTimes(
         steps_per_epoch=per_epoch, start=start, step=window / timed if timed else 0.0, steps_timed=timed,
         worked_share=min(1.0, loop.worked_seconds / at.train_seconds) if timed else 1.0,

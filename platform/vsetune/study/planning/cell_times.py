@@ -28,11 +28,12 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 class CellTimes:
     """Wall-clock seconds of a cell at its defaults, measured in one process of its own.
 
-    start: until the training can begin (open the data, make the network, read tables). step: one training step with its
-    batch, the mean of `steps_timed` in the middle of the training. worked_share: share of the steps' time in which the
-    process computed; in the rest it waited for other work of this machine. validation: one, of a whole trial. test: at
-    the end of a trial, 0 if nothing is scored then. scored_share: share of a validation's pairs that were scored to
-    time it. peak_memory_bytes: of the process, on a GPU of its tensors; None if unknown.
+    start: until the training can begin (open the data, make the network, read tables), in a process that has run a
+    trial before. step: one training step with its batch, the mean of `steps_timed` in the middle of the training.
+    worked_share: share of the steps' time in which the process computed; in the rest it waited for other work of this
+    machine. validation: one, of a whole trial. test: at the end of a trial, 0 if nothing is scored then. scored_share:
+    share of a validation's pairs that were scored to time it. peak_memory_bytes: of the process, on a GPU of its
+    tensors; None if unknown.
     """
 
     steps_per_epoch: int
