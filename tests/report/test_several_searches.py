@@ -21,7 +21,6 @@ from vsetune.report.charts import tuning_charts
 from vsetune.report.comparing import FOR_LONG_TAILS
 from vsetune.report.export import to_csv, to_json
 from vsetune.report.page import tags_of, to_html
-from vsetune.report.table_text import tuning_table
 from vsetune.report.terminal import render_table
 from vsetune.report.wording import difference_of
 from vsetune.report.wording import pace as pace_words
@@ -297,11 +296,11 @@ def test_the_expected_bests_of_a_loss_are_the_mean_over_its_searches(searched, a
         for repeat in (1, 2) for number in (2, 3)
     ]
     board = build([*searched("lmh", 1, (60.0,)), *searched("lmh", 2, (61.0,)), *more], baseline="lmh")
-    table = tuning_table(board)
-    (line,) = table.rows
-    assert line[:3] == ("lmh", "4", "40.0 (35.0–45.0)"), "of 30, 70, 20, 20 and of 30, 70, 40, 40"
-    assert table.headings == ("loss", "trials", "1 trial", "2 trials", "all"), "no trial was stopped"
+    (note,) = (note for note in notes(board) if ": expected best" in note)
+    assert "ended earlier: 40.0 (35.0–45.0) after 1 trial, " in note, "of 30, 70, 20, 20 and of 30, 70, 40, 40"
+    assert "of the epochs" not in note, "no trial was stopped"
     stopped = attempt("lmh", [5], configuration=4, seed=10, repeat=1, status="pruned")
     board = build([*searched("lmh", 1, (60.0,)), *searched("lmh", 2, (61.0,)), *more, stopped], baseline="lmh")
-    assert tuning_table(board).headings[-3:] == ("¼ of epochs", "½ of epochs", "all")
+    (note,) = (note for note in notes(board) if ": expected best" in note)
+    assert note.count(" of the epochs") == 2
     assert len(tuning_charts(board)["series"]) == 2, "the page draws each search"

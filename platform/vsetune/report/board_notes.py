@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import statistics
 import string
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
+from vsetune.metrics.best_of_k import ExpectedBest, TuningCurves
 from vsetune.report.board_sentences import is_claimed
-from vsetune.report.columns import LEGEND, MORE_LEGEND
+from vsetune.report.columns import EXPECTED_BEST, LEGEND, MORE_LEGEND
 from vsetune.report.paper_table import published_notes
 from vsetune.report.pareto_front import pareto_front
 from vsetune.report.rows import AT_RANGE_END, Leaderboard, RangeEnd, Row
 from vsetune.report.search_budgets import LESS, MORE
 from vsetune.report.selection import code_words
-from vsetune.report.wording import collapsed, configuration, epochs, fixed, mean, share_of_epochs
+from vsetune.report.wording import (
+    collapsed,
+    configuration,
+    counted,
+    epochs,
+    expected_best,
+    fixed,
+    mean,
+    share_of_epochs,
+)
 
 CAVEATS = {
     "baseline_rising": "the baseline was still improving at its last epoch: more epochs would raise its best, and the "
@@ -60,7 +72,7 @@ _DETAILS: Mapping[str, Callable[[Row], str]] = {
 def notes(board: Leaderboard) -> list[str]:
     """The legend, then one line per fact: on networks, on losses, on flags, on plugin code, and published values."""
     return [
-        *LEGEND, *MORE_LEGEND,
+        *LEGEND, *MORE_LEGEND, *([EXPECTED_BEST] if any(map(_expected_best, board.rows)) else []),
         *(f"{network} on {dataset}: {fact}." for dataset, network, rows in board.groups()
           for of in _OF_NETWORKS if (fact := of(rows, board.baseline))),
         *(f"{row.network} {row.loss}: {fact}." for row in board.rows for of in _OF_LOSSES if (fact := of(row))),
@@ -201,7 +213,47 @@ def _shares(row: Row) -> str:
     return f"epochs beyond the baseline's to shares of its mean best, untested: {shares}"
 
 
-_OF_LOSSES: Sequence[Callable[[Row], str]] = (_trials, _searched, _picks, _choosers, _contenders, _shares)
+FEWEST_TRIALS = 4
+"""Of a search whose expected best is noted."""
+_PARTS = {"¼": 0.25, "½": 0.5}
+
+
+def _expected_best(row: Row) -> str:
+    """What its searches were expected to find with fewer trials, and, where a trial was stopped, fewer epochs."""
+    found = [pick.tuning for pick in row.repeats if pick.tuning and pick.tuning.trials >= FEWEST_TRIALS]
+    if not found:
+        return ""
+    fewest = min(each.trials for each in found)
+    counts = [2**power for power in range(fewest.bit_length()) if 2**power < fewest]
+    known = [{int(point.at): point for point in each.after_trials} for each in found]
+    earlier = [f"{_over_searches([of[count] for of in known])} after {counted(count, 'trial')}" for count in counts]
+    for part, share in _PARTS.items() if row.counts.get("pruned") else ():
+        earlier.append(f"{_over_searches([_nearest(each, share) for each in found])} after {part} of the epochs")
+    ends = [each.after_epochs[-1] for each in found]
+    trials = " to ".join(str(each) for each in sorted({fewest, max(each.trials for each in found)}))
+    return (
+        f"expected best of a search that had ended earlier: {', '.join(earlier)}; "
+        f"{fixed(statistics.fmean(each.mean for each in ends), 1)} after all {trials} "
+        f"({fixed(statistics.fmean(each.at for each in ends), 1)} epochs)"
+    )
+
+
+def _nearest(curves: TuningCurves, share: float) -> ExpectedBest:
+    """share: of the epochs of the search."""
+    return min(curves.after_epochs, key=lambda point: abs(point.at - share * curves.epochs))
+
+
+def _over_searches(found: Sequence[ExpectedBest]) -> str:
+    """The mean of the searches of a loss, and from the lowest to the highest; one search as it is."""
+    if len(found) == 1:
+        return expected_best(found[0])
+    means = [each.mean for each in found]
+    return expected_best(replace(found[0], mean=statistics.fmean(means), low=min(means), high=max(means)))
+
+
+_OF_LOSSES: Sequence[Callable[[Row], str]] = (
+    _trials, _searched, _picks, _choosers, _contenders, _shares, _expected_best,
+)
 """Facts on a row; empty where one does not hold."""
 
 

@@ -12,10 +12,12 @@ from typing import Any
 from vsetune.metrics.best_of_k import ExpectedBest
 from vsetune.metrics.curves import Curve, mean_curve
 from vsetune.report import wording
+from vsetune.report.board_notes import FEWEST_TRIALS
 from vsetune.report.board_sentences import is_claimed
+from vsetune.report.columns import EXPECTED_BEST
 from vsetune.report.pareto_front import pareto_front
 from vsetune.report.rows import Leaderboard, Row
-from vsetune.report.table_text import row_key, rows_by_key, searches_of, tuning_table, tuning_words
+from vsetune.report.table_text import row_key, rows_by_key
 from vsetune.report.wording import fixed
 
 
@@ -178,30 +180,29 @@ def _end(bounds: tuple[float, float] | None, index: int) -> float | None:
 
 def tuning_charts(leaderboard: Leaderboard) -> dict[str, Any]:
     """Expected best M-Recall of every search after fewer trials and fewer epochs."""
-    table = tuning_table(leaderboard)
-    if table is None:
+    searched = [
+        {
+            "key": row_key(row, leaderboard.number), "search": pick.repeat,
+            "trials": _points(wording.search_name(row, pick), pick.tuning.after_trials, "trials", 0),
+            "epochs": _points(wording.search_name(row, pick), pick.tuning.after_epochs, "epochs", 1),
+        }
+        for row in leaderboard.rows if row.not_comparable is None
+        for pick in row.repeats if pick.tuning is not None and pick.tuning.trials > 1
+    ]
+    if not any(pick.tuning and pick.tuning.trials >= FEWEST_TRIALS for row in leaderboard.rows for pick in row.repeats):
         return {"notes": [], "series": []}
-    searched = []
-    for row, pick, tuning in searches_of(leaderboard):
-        if tuning.trials > 1 and row.not_comparable is None:
-            name = wording.search_name(row, pick)
-            searched.append({
-                "key": row_key(row, leaderboard.number), "search": pick.repeat,
-                "trials": _points(name, tuning.after_trials, "trials", 0),
-                "epochs": _points(name, tuning.after_epochs, "epochs", 1),
-            })
     rest = ", ".join(
         f"{row.network} {row.loss}" for row in leaderboard.rows if all(pick.tuning is None for pick in row.repeats)
     )
     left_out = [f"Not in it, no search of several configurations for M-Recall: {rest}."] if rest else []
-    return {"notes": [table.notes[0], *left_out], "series": searched}
+    return {"notes": [EXPECTED_BEST, *left_out], "series": searched}
 
 
 def _points(name: str, curve: Sequence[ExpectedBest], unit: str, digits: int) -> list[dict[str, Any]]:
     return [
         {
             "epoch": each.at, "mean": each.mean, "low": each.low, "high": each.high,
-            "words": f"{name}: {tuning_words(each)} after {fixed(each.at, digits)} {unit}",
+            "words": f"{name}: {wording.expected_best(each)} after {fixed(each.at, digits)} {unit}",
         }
         for each in curve
     ]

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from vsetune.config.spec.base import known_name
 from vsetune.config.study.evaluation_settings import has_all_crisscrossed
+from vsetune.metrics.best_of_k import BAND
 from vsetune.metrics.repeated_searches import FEWEST_REPEATS
 from vsetune.metrics.seed_statistics import MEAN_SEEDS, MEDIAN_SEEDS
 from vsetune.records.events import AttemptStatus
@@ -452,3 +453,9 @@ MORE_LEGEND = (
     "one validation of the noisiest loss.",
 )
 """The same at more length, for notes."""
+EXPECTED_BEST = (
+    f"Expected best: mean over all orders of the recorded trials, and where it lies in {100 * BAND:.0f} % of these "
+    "orders (of a loss with several searches: from the lowest to the highest of them), which is no interval for "
+    "another search. Of a sampler that learns from its trials it tells less than of one that does not. Validation, by "
+    "the seed that searched: a maximum, and optimistic."
+)

@@ -1,18 +1,15 @@
-"""Tables as text: Markdown, LaTeX for booktabs, CSV; and the short table of searches below a board."""
+"""Tables as text: Markdown, LaTeX for booktabs, CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from vsetune.metrics.best_of_k import BAND, ExpectedBest, TuningCurves
-from vsetune.report import wording
-from vsetune.report.rows import Leaderboard, Pick, Row
+from vsetune.report.rows import Leaderboard, Row
 
 
 @dataclass(frozen=True)
@@ -125,103 +122,3 @@ def latex_frame(caption: str, sides: str, head: str, notes: Sequence[str]) -> tu
     before = f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\n\\begin{{tabular}}{{{sides}}}\n\\toprule\n{head}"
     after = ["\\bottomrule\n\\end{tabular}\n", *(f"\\par\\footnotesize {tex(note)}\n" for note in notes)]
     return before, "".join([*after, "\\end{table}\n"])
-
-
-@dataclass(frozen=True)
-class WordTable:
-    """A table of words. headings, rows: of equal length, the first column left. notes: one line each, below the
-    table."""
-
-    title: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...]
-
-
-_TRIALS = 4
-"""Fewest trials of a search for a row in the table."""
-_COUNTS = 5
-_PARTS = {"¼ of epochs": 0.25, "½ of epochs": 0.5}
-
-
-def tuning_table(board: Leaderboard) -> WordTable | None:
-    """A row per loss with searches of at least four trials, their mean; None without such a search. Columns by epochs
-    only where a trial was stopped: of whole trials they repeat those by trials."""
-    searched = [
-        (row, curves) for row in board.rows
-        if (curves := [pick.tuning for pick in row.repeats if pick.tuning and pick.tuning.trials >= _TRIALS])
-    ]
-    if not searched:
-        return None
-    counts = _counts(max(tuning.trials for _, curves in searched for tuning in curves))
-    parts = _PARTS if any(row.counts.get("pruned") for row, _ in searched) else {}
-    headings = ("loss", "trials", *(f"{count} trial{'s' if count > 1 else ''}" for count in counts), *parts, "all")
-    rows = [_tuning_row(row.loss, curves, counts, list(parts.values())) for row, curves in searched]
-    places = [(row.dataset, row.network) for row, _ in searched]
-    title = "Expected best of a search that had ended earlier, M-Recall in per cent"
-    if len(set(places)) == 1:  # a narrow terminal has no room for it in every row
-        title += f", {searched[0][0].network} on {searched[0][0].dataset}"
-    else:
-        headings = ("data", "network", *headings)
-        rows = [(*place, *row) for place, row in zip(places, rows, strict=True)]
-    return WordTable(
-        title, headings, tuple(rows), (
-            f"Expected best: mean over all orders of the recorded trials, and where it lies in {100 * BAND:.0f} % of "
-            "these orders, which is no interval for another search. Of a sampler that learns from its trials it tells "
-            "less than of one that does not. Validation, by the seed that searched: a maximum, and optimistic.",
-            *([_OVER_SEARCHES] if any(len(curves) > 1 for _, curves in searched) else []),
-        ),
-    )
-
-
-def searches_of(board: Leaderboard) -> list[tuple[Row, Pick, TuningCurves]]:
-    """Every search with curves of its expected best."""
-    return [(row, pick, pick.tuning) for row in board.rows for pick in row.repeats if pick.tuning is not None]
-
-
-def _counts(trials: int) -> list[int]:
-    """Powers of two below the number of trials, every second one if there are many; the last column has all trials."""
-    powers = [2**power for power in range(trials.bit_length()) if 2**power < trials]
-    return powers if len(powers) <= _COUNTS else powers[::2]
-
-
-_OVER_SEARCHES = (
-    "Of a loss with several searches: the mean of their expected bests, and from the lowest to the highest of them."
-)
-
-
-def _tuning_row(
-    name: str, searches: Sequence[TuningCurves], counts: Sequence[int], shares: Sequence[float]
-) -> tuple[str, ...]:
-    """counts: of trials. shares: of the epochs of a search."""
-    known = [{int(each.at): each for each in tuning.after_trials} for tuning in searches]
-    ends = [tuning.after_epochs[-1] for tuning in searches]
-    parts = [
-        [min(tuning.after_epochs, key=lambda each: abs(each.at - share * tuning.after_epochs[-1].at))
-         for tuning in searches]
-        for share in shares
-    ]
-    trials = sorted({tuning.trials for tuning in searches})
-    epochs = statistics.fmean(each.at for each in ends)
-    return (
-        name, f"{trials[0]}–{trials[-1]}" if len(trials) > 1 else str(trials[0]),
-        *(
-            tuning_words(over_searches([of[count] for of in known])) if all(count in of for of in known)
-            else wording.NOTHING for count in counts
-        ),
-        *(tuning_words(over_searches(part)) for part in parts),
-        f"{wording.fixed(statistics.fmean(each.mean for each in ends), 1)} ({wording.fixed(epochs, 1)} epochs)",
-    )
-
-
-def over_searches(found: Sequence[ExpectedBest]) -> ExpectedBest:
-    """The mean of the searches of a loss, and from the lowest to the highest; one search as it is."""
-    if len(found) == 1:
-        return found[0]
-    means = [each.mean for each in found]
-    return replace(found[0], mean=statistics.fmean(means), low=min(means), high=max(means))
-
-
-def tuning_words(each: ExpectedBest) -> str:
-    """`58.1 (55.0–60.2)`: in parentheses, because square brackets mark intervals on boards."""
-    return f"{wording.fixed(each.mean, 1)} ({wording.fixed(each.low, 1)}–{wording.fixed(each.high, 1)})"

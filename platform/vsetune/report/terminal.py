@@ -16,20 +16,18 @@ from vsetune.report.board_notes import CAVEATS, caveats, flag_marks, marks, note
 from vsetune.report.board_sentences import collapses, findings, headline, is_ahead, more, protocol_line, to_know
 from vsetune.report.columns import BY_IMPORTANCE, COLUMNS, LEGEND, Column, columns_of
 from vsetune.report.rows import Leaderboard, Row
-from vsetune.report.table_text import WordTable, tuning_table
 
 _UNLIMITED = 10_000
-_NAMES = ("data", "network", "loss")
 
 
 @dataclass(frozen=True)
 class LeaderboardView:
     """A table for every network with the columns that fit, a legend, and what the data support. columns: those chosen
-    are all shown. is_over: False leaves out next steps, as of a study that runs."""
+    are all shown. is_over: as of `render_table`."""
 
     leaderboard: Leaderboard
     columns: Sequence[Column]
-    is_over: bool = True
+    is_over: bool
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         board = self.leaderboard
@@ -49,40 +47,25 @@ class LeaderboardView:
                 yield _entry(title, lines)
 
 
-@dataclass(frozen=True)
-class NotesView:
-    """Everything that stands behind the numbers of a board."""
-
-    leaderboard: Leaderboard
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        board = self.leaderboard
-        yield Text(f"{board.study}: losses compared with {board.baseline}", style="bold")
-        for title, lines in (
-            ("Protocol", [protocol_line(board)]), ("What the data support", findings(board)), ("Notes", notes(board)),
-            ("Columns", [f"{each.title}: {each.explanation}" for each in columns_of("terminal", COLUMNS, board.rows)]),
-        ):
-            if lines:
-                yield Text(f"\n{title}", style="bold")
-                for line in lines:
-                    yield Padding(Text(line), (0, 0, 0, 2))
-        if (words := tuning_table(board)) is not None:
-            yield render_words(words)
+def render_table(
+    leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS, *, is_over: bool = True
+) -> LeaderboardView:
+    """A renderable for a rich console: a table for every network, a legend, conclusions and next steps. is_over: False
+    leaves out next steps, as of a study that runs."""
+    return LeaderboardView(leaderboard, columns, is_over)
 
 
-def render_table(leaderboard: Leaderboard, columns: Sequence[Column] = COLUMNS) -> LeaderboardView:
-    """A renderable for a rich console: a table for every network, a legend, conclusions and next steps."""
-    return LeaderboardView(leaderboard, columns)
-
-
-def render_first(leaderboard: Leaderboard) -> LeaderboardView:
-    """The same for a study that runs, without next steps."""
-    return LeaderboardView(leaderboard, COLUMNS, is_over=False)
-
-
-def render_notes(leaderboard: Leaderboard) -> NotesView:
-    """A renderable for a rich console: protocol, findings, notes, and the table of searches."""
-    return NotesView(leaderboard)
+def render_notes(board: Leaderboard) -> Group:
+    """A renderable for a rich console: protocol, findings, notes, and what the columns mean."""
+    parts = {
+        "Protocol": [protocol_line(board)], "What the data support": findings(board), "Notes": notes(board),
+        "Columns": [f"{each.title}: {each.explanation}" for each in columns_of("terminal", COLUMNS, board.rows)],
+    }
+    shown: list[Text | Padding] = [Text(f"{board.study}: losses compared with {board.baseline}", style="bold")]
+    for title, lines in parts.items():
+        if lines:
+            shown += [Text(f"\n{title}", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in lines)]
+    return Group(*shown)
 
 
 def _fitting(
@@ -133,16 +116,6 @@ def _entry(title: str, lines: Sequence[str]) -> Table:
     entry.add_column()
     entry.add_row(Text(title, style="bold"), Text("\n".join(lines)))
     return entry
-
-
-def render_words(words: WordTable) -> Group:
-    """The table with its title and notes."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for heading in words.headings:
-        table.add_column(Text(heading), justify="left" if heading in _NAMES else "right", overflow="fold")
-    for row in words.rows:
-        table.add_row(*(Text(_broken(cell)) for cell in row))
-    return Group(Text(f"\n{words.title}", style="bold"), table, Text("\n".join(words.notes), style="dim"))
 
 
 def _words(column: Column, row: Row, letters: Mapping[str, str]) -> Text:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from vsetune.metrics.best_of_k import ExpectedBest
 from vsetune.metrics.efficiency import SeedDifference, is_near_chance
 from vsetune.metrics.repeated_searches import collapse_bound
 from vsetune.metrics.seed_statistics import Epochs
@@ -161,6 +162,11 @@ def _seed(seed: SeedResult) -> str:
     if seed.chose:
         return f"{seed.seed} (searched, {fixed(seed.best_m_recall, 1)})"
     return f"{seed.seed} (diverged)" if seed.diverged else str(seed.seed)
+
+
+def expected_best(each: ExpectedBest) -> str:
+    """`58.1 (55.0–60.2)`: in parentheses, because square brackets mark intervals on boards."""
+    return f"{fixed(each.mean, 1)} ({fixed(each.low, 1)}–{fixed(each.high, 1)})"
 
 
 def search_name(row: Row, pick: Pick) -> str:

@@ -24,7 +24,7 @@ from vsetune.records.studies import Studies
 from vsetune.records.study_lock import LOCK_FILE
 from vsetune.records.writer import StudyWriter, repeats_of
 from vsetune.report.rows import Leaderboard
-from vsetune.report.terminal import render_first
+from vsetune.report.terminal import render_table
 from vsetune.storage.addresses import shown_plain
 from vsetune.storage.whole_files import write_text
 from vsetune.study.changed_plugins import RefusedCell, not_begun, refused_cells, require_own_code
@@ -208,7 +208,8 @@ def _place(
 def _first_board(prepared: PreparedStudy, writer: StudyWriter) -> RenderableType | None:
     """The board of trials that have ended so far; None where they cannot be compared, or not be read now."""
     try:
-        return render_first(board_of(prepared, [each for each in writer.attempts() if each.status != "running"]))
+        ended = [each for each in writer.attempts() if each.status != "running"]
+        return render_table(board_of(prepared, ended), is_over=False)
     except (UsageError, StorageError):
         return None
 
