@@ -58,16 +58,6 @@ SCORES = torch.tensor([
 ])
 
 
-@pytest.mark.parametrize("block_shape", [(3, 6), (1, 1), (2, 2), (3, 4), (1, 5)])
-def test_a_tie_is_a_tie_in_blocks_of_any_size(block_shape: tuple[int, int]) -> None:
-    positives = Positives.of_pairs(torch.tensor([[0, 0], [1, 1], [2, 2]]), images=3, captions=6)
-    ranks = retrieval_ranks(MatrixScores(SCORES), positives, block_shape=block_shape)
-    assert ranks.image_to_text.ranks.tolist() == [3, 2, 1]
-    assert ranks.image_to_text.tied.tolist() == [False, True, True]
-    assert ranks.text_to_image.ranks.tolist() == [0, 1, 0]
-    assert ranks.text_to_image.tied.tolist() == [False, False, False]
-
-
 def test_scores_that_only_float64_tells_apart_do_not_tie() -> None:
     scores = torch.tensor([[0.5 + 1e-12, 0.5]], dtype=torch.float64)
     positives = Positives.of_pairs(torch.tensor([[0, 0]]), images=1, captions=2)
