@@ -11,7 +11,7 @@ from vsetune.config.study.cells import Cell
 from vsetune.records.events import was_cut_short
 from vsetune.report.selection import cost_of
 from vsetune.study.cell_budget import CellBudget
-from vsetune.study.study_tally import CellTally, State, StudyTally
+from vsetune.study.study_tally import CellTally, State, StudyTally, kind_of
 from vsetune.study.trials import Phase, TrialProgress
 
 
@@ -72,7 +72,8 @@ class RecountedTally(StudyTally):
             running=tuple(trial for trial in trials if trial.status == "running"),
             best=max((trial.best_m_recall or 0.0 for trial in trials), default=0.0),
             charged_epochs=cost.budget_epochs, wasted_epochs=cost.wasted_epochs, device_seconds=cost.device_seconds,
-            attempts=Counter(attempt.status for trial in trials for attempt in trial.attempts()),
+            usd=cost.usd, validations=sum(len(trial.longest_curve) for trial in trials),
+            attempts=Counter((each.status, kind_of(each)) for trial in trials for each in trial.attempts()),
         )
 
 

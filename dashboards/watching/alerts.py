@@ -28,7 +28,7 @@ class Alert:
 
 _OPEN = f'sum by (study) (max by (study, state) ({ours.STUDY_TRIALS.in_prometheus}{{state=~"running|waiting"}}))'
 _OPEN_AT = _OPEN.replace("by (study", "by (study, instance")
-_BY_STATE = f"max by (study, cell, state) ({ours.CELL_ATTEMPTS.in_prometheus}"
+_BY_STATE = f"max by (study, cell, state, kind) ({ours.CELL_ATTEMPTS.in_prometheus}"
 _ENDED = f'sum by (study) ({_BY_STATE}{{state!="running"}}))'
 _FAILED = f'sum by (study) ({_BY_STATE}{{state="failed"}}))'
 

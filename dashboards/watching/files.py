@@ -48,7 +48,7 @@ def files_of_grafana() -> dict[str, str]:
 def _metrics() -> str:
     table = io.StringIO()
     rows = csv.writer(table, lineterminator="\n")
-    rows.writerow(("metric", "kind", "unit", "labels", "what it is"))
-    rows.writerows((each.in_prometheus, each.kind, each.unit, ", ".join(each.labels), each.help)
+    rows.writerow(("metric", "unit", "labels", "what it is"))
+    rows.writerows((each.in_prometheus, each.unit, ", ".join(each.labels), each.help)
                    for each in (*METRICS, *NIGHT_METRICS))
     return table.getvalue()

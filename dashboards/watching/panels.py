@@ -1,7 +1,7 @@
 """Every panel of every dashboard, as plain data, for Grafana's files, the page and the live check.
 
 Each gauge is reduced by `max by` before it is summed: after a driver or worker is replaced, Prometheus has the gauges
-of both processes for up to 20 s. Counters are summed, since each process counts its own.
+of both processes for up to 20 s.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ CLUSTER = Board(
     ),
 )
 
-_ENDED = 'state=~"finished|pruned|failed"'
+_ENDED, _EARLY = 'state=~"finished|pruned|failed"', 'state=~"failed|killed"'
+_ATTEMPTS = ours.CELL_ATTEMPTS.labels
 STUDY = Board(
     "study", "vsetune study", "How far a study is, what it has cost, and what goes wrong.", ("study",),
     (
@@ -130,7 +131,7 @@ STUDY = Board(
               "1 beside the reason while the study ends, 0 beside `none`.", "stat"),
         Panel("Trials by state", f"sum by (state) ({now(ours.STUDY_TRIALS, 'study', 'state')})", "number", "{{state}}",
               "`left_open`: interrupted too often, for `--resume`."),
-        Panel("Attempts by state", f"sum by (state) ({now(ours.CELL_ATTEMPTS, 'study', 'cell', 'state')})", "number",
+        Panel("Attempts by state", f"sum by (state) ({now(ours.CELL_ATTEMPTS, *_ATTEMPTS)})", "number",
               "{{state}}", "A trial that was interrupted has several; `killed` are those that were."),
         Panel("Best M-Recall", now(ours.CELL_BEST_M_RECALL, "study", "cell"), "share", "{{cell}}",
               "The best validation of each cell so far, of any configuration and seed."),
@@ -140,21 +141,20 @@ STUDY = Board(
               "Trained besides and lost: after the last checkpoint of an attempt that died."),
         Panel("Device-hours", f"{now(ours.CELL_DEVICE_SECONDS, 'study', 'cell')} / 3600", "hours", "{{cell}}",
               "How long the trials of each cell have held their devices."),
-        Panel("Cost", f"sum by (study, cell) ({series(ours.CELL_COST)})", "USD", "{{cell}}",
-              "Price of the shares of nodes that trials held. Idle nodes are in the cluster's price, not here.",
-              needs="price"),
-        Panel("Cost per hour", f"sum by (study) (rate({series(ours.CELL_COST)}[$__rate_interval])) * 3600", "USD/h",
-              "{{study}}", "What the study spends at the moment.", needs="price"),
+        Panel("Cost", now(ours.CELL_COST, "study", "cell"), "USD", "{{cell}}",
+              "Price of the shares of nodes that trials held until their last validations. Idle nodes are in the "
+              "cluster's price, not here.", needs="price"),
+        Panel("Cost per hour", f"sum by (study) ({now(ours.CELL_PRICE, 'study', 'cell')})", "USD/h", "{{study}}",
+              "Price of the shares of nodes that running trials hold.", needs="price"),
         Panel("Trials on nodes without a price", now(ours.STUDY_UNPRICED_TRIALS, "study"), "number", "{{study}}",
               "Their cost is counted nowhere: give the node type a price."),
         Panel("Pairs per second", f"sum by (study) (max by (study, trial) ({series(ours.TRIAL_PAIRS_PER_SECOND)}))",
               "pairs/s", "{{study}}", "All running trials together.", needs="validation"),
-        Panel("Validations per minute", f"sum by (study) (rate({series(ours.STUDY_VALIDATIONS)}[$__rate_interval])) "
-              "* 60", "number", "{{study}}", "All running trials together."),
-        Panel("Attempts that ended early", f"sum by (kind, outcome) ({series(ours.STUDY_FAILURES)}) or label_replace("
-              f"0 * count({series(ours.STUDY_PROMISED_TRIALS)}) unless on () count({series(ours.STUDY_FAILURES)}), "
-              "\"kind\", \"none\", \"\", \"\")",
-              "number", "{{kind}} {{outcome}}", "Since each driver started. What the kinds mean: "
+        Panel("Validations per minute", f"sum by (study) (max by (study, cell) (deriv("
+              f"{series(ours.CELL_VALIDATIONS)}[$__rate_interval]))) * 60", "number", "{{study}}",
+              "All running trials together."),
+        Panel("Attempts that ended early", f"sum by (kind, state) ({now(ours.CELL_ATTEMPTS, *_ATTEMPTS, of=_EARLY)})",
+              "number", "{{kind}} {{state}}", "By kind of failure; `killed` trials go on. What the kinds mean: "
               "docs/when_things_go_wrong.md."),
     ),
 )

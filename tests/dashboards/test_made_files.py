@@ -67,7 +67,7 @@ def test_a_panel_asks_for_metrics_that_somebody_exports(panel: Panel) -> None:
 
 @pytest.mark.parametrize("panel", PANELS)
 def test_an_empty_panel_says_what_its_metrics_need(panel: Panel) -> None:
-    needs = {metric.in_prometheus: "price" for metric in (ours.CELL_COST, ours.CLUSTER_PRICE)}
+    needs = {metric.in_prometheus: "price" for metric in (ours.CELL_COST, ours.CELL_PRICE, ours.CLUSTER_PRICE)}
     needs |= {metric.in_prometheus: "validation" for metric in (
         ours.TRIAL_M_RECALL, ours.TRIAL_EPOCHS, ours.TRIAL_LOSS, ours.TRIAL_PAIRS_PER_SECOND, ours.TRIAL_DATA_WAIT)}
     needs |= {metric.in_prometheus: "night" for metric in NIGHT_METRICS}

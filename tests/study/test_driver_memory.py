@@ -22,7 +22,7 @@ from vsetune.study.ledger import StudyLedger
 from vsetune.study.metrics_export import MetricsBoard
 from vsetune.study.signals import SignsOfLife
 from vsetune.study.stopping import StopRequest
-from vsetune.study.study_metrics import ClusterWatch, StudyMetrics
+from vsetune.study.study_metrics import StudyMetrics
 from vsetune.study.study_records import logged_search
 from vsetune.study.trainable import as_result
 from vsetune.study.trials import Assignment
@@ -47,9 +47,7 @@ class Driver:
         self.ledger = StudyLedger(study, cells, writer, logged_search(writer, cells, study.search))
         self.scheduler = CellScheduler(study.scheduler, epochs={cells[0].name: 4.0})
         stop, board = StopRequest(), MetricsBoard(lambda metric, value, labels: None)
-        self.metrics = StudyMetrics(
-            self.ledger, board, backlog=lambda: 0, stop=stop, nodes=ClusterWatch("tiny", board, nodes=list)
-        )
+        self.metrics = StudyMetrics(self.ledger, board, backlog=lambda: 0, stop=stop, nodes=list)
         self.callback = RecordingCallback(
             self.ledger, signs=SignsOfLife(60.0, dict), stop=stop, on_change=lambda: None,
             on_tick=lambda: None, on_pause=lambda name, reason, seconds: None, on_warnings=lambda lines: None,
@@ -78,7 +76,7 @@ def reports() -> Iterator[dict[str, Any]]:
     """Of one trial. No text or number of one is that of another, as in what comes over a network."""
     environment = {f"package_{position}": "1.2.3" for position in range(20)}
     yield json.loads(json.dumps({
-        "event": "opened", "node_id": "n1", "number": 1, "environment": environment, "protocol": {"images": 1000},
+        "event": "opened", "number": 1, "environment": environment, "protocol": {"images": 1000},
         "inherited": [],
     }))
     for step in range(1, VALIDATIONS + 1):

@@ -1,4 +1,4 @@
-"""What is put on the board reaches Ray once per handing over, ends with its trial, and never reaches the training."""
+"""What is put on the board reaches Ray at each handing over, ends with its trial, and never reaches the training."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from vsetune.study.exported_metrics import (
     METRICS,
     MOST_LOSS_PARTS,
     OF_TRIAL,
-    STUDY_VALIDATIONS,
+    STUDY_PROMISED_TRIALS,
     TRIAL_DATA_WAIT,
     TRIAL_DEVICE_MEMORY,
-    TRIAL_EPOCHS,
     TRIAL_LOSS,
     TRIAL_M_RECALL,
     ExportedMetric,
@@ -44,47 +43,40 @@ def point(step: int, *, train: float, load: float, **metrics: float) -> Validati
                            metrics={"load_seconds": load, **metrics})
 
 
-def test_no_counter_names_a_trial_since_ray_never_forgets_one() -> None:
-    assert [metric.name for metric in METRICS if metric.kind == "counter" and "trial" in metric.labels] == []
-    assert all(metric.name.endswith("_total") == (metric.kind == "counter") for metric in METRICS)
-
-
-def test_a_gauge_is_told_each_time_and_a_counter_once_with_what_was_added() -> None:
-    heard = Heard()
+def test_a_gauge_is_told_each_time_with_what_it_was_last_set_to() -> None:
+    heard, memory = Heard(), iter((5.0, 6.0))
     board = MetricsBoard(heard)
-    board.set(TRIAL_EPOCHS, 1.5, **LABELS)
-    board.add(STUDY_VALIDATIONS, 1, study="s")
-    board.add(STUDY_VALIDATIONS, 2, study="s")
+    board.put(STUDY_PROMISED_TRIALS, {("s",): 1.0, ("t",): 2.0})
+    board.put(STUDY_PROMISED_TRIALS, {("s",): 3.0})
+    board.put(TRIAL_DEVICE_MEMORY, lambda: {tuple(LABELS.values()): next(memory)})
     board.hand_over()
     board.hand_over()
     assert heard.all == [
-        ("vsetune_trial_epochs", 1.5, LABELS), ("vsetune_study_validations_total", 3.0, {"study": "s"}),
-        ("vsetune_trial_epochs", 1.5, LABELS),
+        ("vsetune_study_promised_trials", 3.0, {"study": "s"}), ("vsetune_trial_device_memory_bytes", 5.0, LABELS),
+        ("vsetune_study_promised_trials", 3.0, {"study": "s"}), ("vsetune_trial_device_memory_bytes", 6.0, LABELS),
     ]
 
 
 def test_what_is_not_finite_is_left_out() -> None:
     heard = Heard()
     board = MetricsBoard(heard)
-    board.set(TRIAL_EPOCHS, 1.0, **LABELS)
-    board.set(TRIAL_EPOCHS, float("nan"), **LABELS)
-    board.add(STUDY_VALIDATIONS, float("inf"), study="s")
-    board.add(STUDY_VALIDATIONS, 0.0, study="s")
+    board.put(STUDY_PROMISED_TRIALS, {("s",): float("nan"), ("t",): float("inf")})
     board.hand_over()
     assert heard.all == []
 
 
-def test_the_series_of_a_trial_end_with_it_and_those_of_others_do_not() -> None:
+def test_the_series_of_a_trial_end_with_it() -> None:
     heard = Heard()
     board = MetricsBoard(heard)
-    ended, other = TrialMetrics(board, LABELS), TrialMetrics(board, LABELS | {"trial": "u"})
-    for trial in (ended, other):
-        trial.validated(point(5, train=3.0, load=1.0, train_loss=0.5, loss_image=0.2, pairs_per_second=9.0))
-    ended.close()
+    trial = TrialMetrics(board, LABELS)
+    trial.validated(point(5, train=3.0, load=1.0, train_loss=0.5, loss_image=0.2, pairs_per_second=9.0))
     board.hand_over()
-    assert {labels["trial"] for _, _, labels in heard.all} == {"u"}
     assert heard.names() == {metric.name for metric in METRICS if metric.source == "worker"}
     assert all(set(labels) >= set(OF_TRIAL) for _, _, labels in heard.all)
+    heard.all.clear()
+    trial.close()
+    board.hand_over()
+    assert heard.all == []
 
 
 def test_a_validation_is_told_in_base_units_and_the_memory_is_read_when_it_is_told() -> None:
@@ -122,13 +114,12 @@ def test_an_export_that_fails_says_so_once_and_the_training_hears_nothing(caplog
         raise RuntimeError("no agent\nat all")
 
     board = MetricsBoard(refuse, every_s=0.001)
-    board.set(TRIAL_EPOCHS, 1.0, **LABELS)
+    board.put(STUDY_PROMISED_TRIALS, {("s",): 1.0})
     with caplog.at_level(logging.WARNING):
         board.start()
         assert asked.wait(10)
         for step in range(100):
-            board.set(TRIAL_EPOCHS, float(step), **LABELS)
-            board.add(STUDY_VALIDATIONS, 1, study="s")
+            board.put(STUDY_PROMISED_TRIALS, {("s",): float(step)})
         board.close()
     assert [record.getMessage() for record in caplog.records] == [
         "metrics: no longer exported by this process, training goes on (RuntimeError: no agent at all)"
@@ -139,6 +130,6 @@ def test_closing_hands_over_what_was_last_set() -> None:
     heard = Heard()
     board = MetricsBoard(heard, every_s=3600)
     board.start()
-    board.add(STUDY_VALIDATIONS, 7, study="s")
+    board.put(STUDY_PROMISED_TRIALS, {("s",): 7.0})
     board.close()
-    assert sum(value for name, value, _ in heard.all if name == STUDY_VALIDATIONS.name) == 7
+    assert heard.all[-1] == ("vsetune_study_promised_trials", 7.0, {"study": "s"})

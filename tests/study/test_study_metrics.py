@@ -15,15 +15,15 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
-from vsetune.study.exported_metrics import METRICS, ExportedMetric
+from vsetune.study.exported_metrics import ExportedMetric
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.metrics_export import MetricsBoard
 from vsetune.study.stopping import StopRequest
 from vsetune.study.study_metrics import ClusterWatch, Node, StudyMetrics, node_of, targets_file
 from vsetune.study.study_records import logged_search
 
-PRICED = Node("n1", "gpu", cpus=8.0, gpus=2.0, usd_per_hour=3.6, metrics="10.0.0.1:8080")
-UNPRICED = Node("n2", "cpu", cpus=8.0, gpus=0.0, usd_per_hour=None, metrics="10.0.0.2:8080")
+PRICED = Node("gpu", usd_per_hour=3.6, metrics="10.0.0.1:8080")
+UNPRICED = Node("cpu", usd_per_hour=None, metrics="10.0.0.2:8080")
 Value = Callable[..., float | None]
 
 
@@ -34,7 +34,6 @@ class Driver:
         plain = {
             "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}],
             "losses": [{"name": "lmh"}, {"name": "lseh"}], "search": {"configurations": 1}, "seeds": [7],
-            "resources": {"cpus": 2, "gpus": 1},
         }
         study = parse_spec(plain, StudySpec, where="test")
         cells = resolve_cells(study, where="test")
@@ -45,24 +44,22 @@ class Driver:
         self.ledger.recover()
         self.told: dict[tuple[str, tuple[str, ...]], float] = {}
         self.board = MetricsBoard(self._hear)
-        watch = ClusterWatch("tiny", self.board, nodes=lambda: self.nodes, clock=lambda: self.now)
-        self.board.each_time(watch.look)
-        self.watch = watch
+        self.watch = ClusterWatch("tiny", nodes=lambda: self.nodes, clock=lambda: self.now)
         self.metrics = StudyMetrics(
-            self.ledger, self.board, backlog=lambda: 7, stop=self.stop, nodes=watch, wall_clock=lambda: self.now
+            self.ledger, self.board, backlog=lambda: 7, stop=self.stop, nodes=lambda: self.watch.seen,
+            wall_clock=lambda: self.now,
         )
 
     def _hear(self, metric: ExportedMetric, value: float, labels: dict[str, str]) -> None:
-        key = (metric.name, tuple(labels.values()))
-        self.told[key] = value + (self.told.get(key, 0.0) if metric.kind == "counter" else 0.0)
+        self.told[metric.name, tuple(labels.values())] = value
 
-    def start(self, node: str) -> str:
+    def start(self, **environment: str) -> str:
         assignment = self.ledger.next()
         assert not isinstance(assignment, str)
         name = assignment.trial.trial
         self.metrics.placed(name)
-        self.ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
-        self.metrics.reported(name, {"event": "opened", "node_id": node})
+        self.ledger.open_attempt(name, number=1, environment=environment, protocol={}, inherited=[])
+        self.metrics.reported(name, {"event": "opened"})
         return name
 
     def validate(self, name: str, epoch: float, m_recall: float) -> None:
@@ -73,8 +70,8 @@ class Driver:
 
     def tell(self) -> dict[tuple[str, tuple[str, ...]], float]:
         """What Prometheus would read now; gauges that ended are not in it."""
-        counters = {metric.name for metric in METRICS if metric.kind == "counter"}
-        self.told = {key: value for key, value in self.told.items() if key[0] in counters}
+        self.told = {}
+        self.watch.look()
         self.metrics.refresh()
         self.board.hand_over()
         return self.told
@@ -87,23 +84,23 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 
 def test_a_study_of_two_trials_tells_its_states_epochs_and_best(driver: Driver) -> None:
-    first = driver.start("n1")
+    first = driver.start()
     driver.validate(first, 2.0, 40.0)
     told = driver.tell()
     assert told["vsetune_study_promised_trials", ("tiny",)] == 2
     assert told["vsetune_study_trials", ("tiny", "running")] == 1
     assert told["vsetune_study_trials", ("tiny", "failed")] == 0
-    assert told["vsetune_cell_attempts", ("tiny", "vsepp.lmh", "running")] == 1
+    assert told["vsetune_cell_attempts", ("tiny", "vsepp.lmh", "running", "none")] == 1
     assert told["vsetune_cell_charged_epochs", ("tiny", "vsepp.lmh")] == 2
     assert told["vsetune_cell_device_seconds", ("tiny", "vsepp.lmh")] == 120
     assert told["vsetune_cell_best_m_recall_ratio", ("tiny", "vsepp.lmh")] == 0.4
     assert told["vsetune_cell_best_m_recall_ratio", ("tiny", "vsepp.lseh")] == 0
     assert told["vsetune_study_journal_backlog_records", ("tiny",)] == 7
-    assert told["vsetune_study_validations_total", ("tiny",)] == 1
+    assert told["vsetune_cell_validations", ("tiny", "vsepp.lmh")] == 1
 
 
 def test_a_trial_is_silent_since_it_was_placed_or_last_validated_and_no_longer_when_it_left(driver: Driver) -> None:
-    trial = driver.start("n1")
+    trial = driver.start()
     key = ("vsetune_trial_last_validation_timestamp_seconds", ("tiny", "vsepp.lmh", trial, "search"))
     assert driver.tell()[key] == 1000
     driver.now = 1300
@@ -112,40 +109,53 @@ def test_a_trial_is_silent_since_it_was_placed_or_last_validated_and_no_longer_w
     told = driver.tell()
     assert told[key] == told["vsetune_study_last_report_timestamp_seconds", ("tiny",)] == 1300
     driver.ledger.interrupted(trial, "process: its process died")
-    driver.metrics.died(trial, "process: its process died")
+    driver.metrics.died(trial)
     assert key not in driver.tell()
 
 
-def test_failures_are_counted_by_kind_and_outcome_and_a_strange_kind_makes_no_series(driver: Driver) -> None:
-    first, second = driver.start("n1"), driver.start("n1")
+def test_attempts_are_counted_by_kind_of_failure_and_a_strange_kind_makes_no_series(driver: Driver) -> None:
+    first, second = driver.start(), driver.start()
     driver.ledger.close(first, "failed", summary={}, error="numeric: loss is nan")
-    driver.metrics.reported(first, {"event": "failed", "kind": "numeric", "done": True})
-    driver.metrics.died(second, "a sentence of somebody: else")
+    driver.ledger.interrupted(second, "a sentence of somebody: else")
     told = driver.tell()
-    assert told["vsetune_study_failures_total", ("tiny", "numeric", "failed")] == 1
-    assert told["vsetune_study_failures_total", ("tiny", "bug", "interrupted")] == 1
+    counted = {key: value for (name, key), value in told.items() if name == "vsetune_cell_attempts" and value}
+    assert counted == {
+        ("tiny", "vsepp.lmh", "failed", "numeric"): 1, ("tiny", "vsepp.lseh", "killed", "other"): 1,
+    }
     assert told["vsetune_study_trials", ("tiny", "failed")] == 1
 
 
-def test_a_trial_costs_its_larger_share_of_the_node_as_long_as_it_holds_it(driver: Driver) -> None:
-    driver.tell()  # the nodes have been seen
-    trial = driver.start("n1")  # 2 of 8 CPUs, 1 of 2 GPUs: half the node, 1.8 USD per hour
-    driver.now += 1800
-    driver.tell()
-    driver.now += 1800
-    driver.metrics.reported(trial, {"event": "point", "point": None, "done": True})
-    driver.now += 3600
-    assert driver.tell()["vsetune_cell_cost_usd_total", ("tiny", "vsepp.lmh")] == pytest.approx(1.8)
+def test_validations_that_a_new_attempt_inherits_count_once(driver: Driver) -> None:
+    trial = driver.start()
+    driver.validate(trial, 1.0, 40.0)
+    driver.validate(trial, 2.0, 41.0)
+    driver.ledger.interrupted(trial, "process: its process died")
+    point = ValidationPoint(1, 1.0, pairs_seen=1, m_recall=40.0, train_seconds=1.0)
+    driver.ledger.open_attempt(trial, number=2, environment={}, protocol={}, inherited=[point])
+    driver.validate(trial, 2.0, 41.0)
+    driver.validate(trial, 3.0, 42.0)
+    assert driver.tell()["vsetune_cell_validations", ("tiny", "vsepp.lmh")] == 3
+
+
+def test_a_trial_costs_its_share_of_the_node_up_to_its_last_validation(driver: Driver) -> None:
+    trial = driver.start(usd_per_hour="1.8")
+    assert driver.tell()["vsetune_cell_usd_per_hour", ("tiny", "vsepp.lmh")] == 1.8
+    driver.validate(trial, 60.0, 40.0)  # an hour
+    told = driver.tell()
+    assert told["vsetune_cell_cost_usd", ("tiny", "vsepp.lmh")] == pytest.approx(1.8)
+    assert ("vsetune_cell_cost_usd", ("tiny", "vsepp.lseh")) not in told
+    driver.ledger.close(trial, "pruned", summary={"device_seconds": 3600.0})
+    told = driver.tell()
+    assert told["vsetune_cell_cost_usd", ("tiny", "vsepp.lmh")] == pytest.approx(1.8)
+    assert told["vsetune_cell_usd_per_hour", ("tiny", "vsepp.lmh")] == 0
 
 
 def test_trials_on_nodes_without_a_price_are_counted_and_cost_nothing(driver: Driver) -> None:
-    driver.tell()
-    driver.start("n2")
-    driver.start("a node that nobody knows")
-    driver.now += 3600
+    driver.validate(driver.start(), 60.0, 40.0)
+    driver.start()
     told = driver.tell()
     assert told["vsetune_study_unpriced_trials", ("tiny",)] == 2
-    assert not any(name == "vsetune_cell_cost_usd_total" for name, _ in told)
+    assert not any(name in ("vsetune_cell_cost_usd", "vsetune_cell_usd_per_hour") for name, _ in told)
     assert told["vsetune_cluster_usd_per_hour", ("tiny", "gpu")] == 3.6
     assert told["vsetune_cluster_nodes", ("tiny", "cpu")] == 1
 

@@ -33,38 +33,38 @@ PUSHGATEWAY = "VSETUNE_PUSHGATEWAY"
 OF_SWEEP, OF_STREAM = ("nightly",), ("nightly", "cell", "measure")
 
 EXIT_CODE = ExportedMetric(
-    "vsetune_nightly_exit_code", "gauge", "0, 1 or 2",
+    "vsetune_nightly_exit_code", "0, 1 or 2",
     "Of the last report: 0 no change, 1 regression, 2 could not run or not all of it", OF_SWEEP, "night",
 )
 LAST_REPORT = ExportedMetric(
-    "vsetune_nightly_last_report_timestamp_seconds", "gauge", "Unix time, s", "When the last reported night ended",
+    "vsetune_nightly_last_report_timestamp_seconds", "Unix time, s", "When the last reported night ended",
     OF_SWEEP, "night",
 )
 LAST_COMPLETE = ExportedMetric(
-    "vsetune_nightly_last_complete_timestamp_seconds", "gauge", "Unix time, s",
+    "vsetune_nightly_last_complete_timestamp_seconds", "Unix time, s",
     "When the last night ended in which every cell was measured; absent while there is none", OF_SWEEP, "night",
 )
 DURATION = ExportedMetric(
-    "vsetune_nightly_duration_seconds", "gauge", "s", "How long the last reported night took", OF_SWEEP, "night",
+    "vsetune_nightly_duration_seconds", "s", "How long the last reported night took", OF_SWEEP, "night",
 )
 ROWS = ExportedMetric(
-    "vsetune_nightly_rows", "gauge", "rows", "Rows of the last report (a cell and a measure) by verdict",
+    "vsetune_nightly_rows", "rows", "Rows of the last report (a cell and a measure) by verdict",
     (*OF_SWEEP, "verdict"), "night",
 )
 REGRESSED = ExportedMetric(
-    "vsetune_nightly_regressed", "gauge", "0 or 1", "1 where the last report tells a regression, or other first losses",
+    "vsetune_nightly_regressed", "0 or 1", "1 where the last report tells a regression, or other first losses",
     OF_STREAM, "night",
 )
 VALUE = ExportedMetric(
-    "vsetune_nightly_value", "gauge", "as the measure has it", "The night's value; absent where not measured",
+    "vsetune_nightly_value", "as the measure has it", "The night's value; absent where not measured",
     OF_STREAM, "night",
 )
 LOW = ExportedMetric(
-    "vsetune_nightly_low", "gauge", "as the measure has it", "Lower end of quiet nights; absent in the baseline",
+    "vsetune_nightly_low", "as the measure has it", "Lower end of quiet nights; absent in the baseline",
     OF_STREAM, "night",
 )
 HIGH = ExportedMetric(
-    "vsetune_nightly_high", "gauge", "as the measure has it", "Upper end of quiet nights; absent in the baseline",
+    "vsetune_nightly_high", "as the measure has it", "Upper end of quiet nights; absent in the baseline",
     OF_STREAM, "night",
 )
 
@@ -158,7 +158,7 @@ def exposition(report: NightReport, night: Night | None, *, last_complete: float
 def _lines(metric: ExportedMetric, samples: Iterable[Sample]) -> Iterable[str]:
     written = [f"{metric.name}{{{_labels(labels)}}} {value!r}\n" for labels, value in samples]
     if written:
-        yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.kind}\n"
+        yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} gauge\n"
         yield from written
 
 

@@ -9,16 +9,17 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.events import AttemptStatus, was_cut_short
+from vsetune.records.events import AttemptRecord, AttemptStatus, was_cut_short
 from vsetune.report.rows import Cost
 from vsetune.report.search_budgets import recorded_budget
-from vsetune.report.selection import cost_of
+from vsetune.report.selection import cost_of, sum_of
 from vsetune.study.cell_budget import CellBudget
 from vsetune.study.trials import TERMINAL, TrialProgress
+from vsetune.training.failures import Kind
 
 TrialState = Literal["waiting", "left_open", "running", "finished", "pruned", "failed"]
 """States on dashboards, one for each trial. waiting: also after an interruption."""
@@ -36,7 +37,9 @@ class CellTally:
     """Tally of all trials of a cell, including confirming ones.
 
     ended: number of closed trials. running: in the order in which they were handed out. best: M-Recall in per cent, 0
-    without one. charged_epochs: without lost epochs. wasted_epochs: lost epochs. attempts: by status.
+    without one. charged_epochs: without lost epochs. wasted_epochs: lost epochs. usd: None where no price is known.
+    validations: those repeated after a crash count once. attempts: by (status, kind of failure), the kind `none`
+    without a failure.
     """
 
     ended: int
@@ -45,7 +48,15 @@ class CellTally:
     charged_epochs: float
     wasted_epochs: float
     device_seconds: float
-    attempts: Counter[AttemptStatus]
+    usd: float | None
+    validations: int
+    attempts: Counter[tuple[AttemptStatus, str]]
+
+    @property
+    def prices(self) -> list[float | None]:
+        """USD per hour of the share of a node that each running trial holds; None on a node without a price."""
+        found = [trial.attempts()[-1].start.environment.get("usd_per_hour") for trial in self.running]
+        return [None if price is None else float(price) for price in found]
 
 
 @dataclass
@@ -54,7 +65,7 @@ class _CellCounts:
 
     trials: all trials, in the order in which they were handed out. states: how many trials of its search are in each
     state. committed: epochs of each trial of its search. stale: trials that have changed since they were measured.
-    measured: cost, statuses of the attempts and best M-Recall of a trial.
+    measured: cost, attempts and best M-Recall of a trial.
     """
 
     empty: CellBudget
@@ -62,15 +73,25 @@ class _CellCounts:
     states: Counter[str] = field(default_factory=Counter)
     committed: list[float] = field(default_factory=list)
     stale: dict[str, TrialProgress] = field(default_factory=dict)
-    measured: dict[str, tuple[Cost, list[AttemptStatus], float]] = field(default_factory=dict)
+    measured: dict[str, _Measured] = field(default_factory=dict)
 
-    def measure(self) -> Collection[tuple[Cost, list[AttemptStatus], float]]:
+    def measure(self) -> Collection[_Measured]:
         for name, progress in self.stale.items():
             attempts = progress.attempts()
             cost = cost_of([attempts]) if attempts else Cost(0.0, 0.0, 0.0)
-            self.measured[name] = cost, [attempt.status for attempt in attempts], progress.best_m_recall or 0.0
+            self.measured[name] = _Measured(
+                cost, progress.best_m_recall or 0.0, len(progress.longest_curve),
+                [(attempt.status, kind_of(attempt)) for attempt in attempts],
+            )
         self.stale.clear()
         return self.measured.values()
+
+
+class _Measured(NamedTuple):
+    cost: Cost
+    best: float
+    validations: int
+    attempts: list[tuple[AttemptStatus, str]]
 
 
 @dataclass
@@ -145,7 +166,7 @@ class StudyTally:
 
     def device_seconds(self, cell: Cell) -> float:
         """Device-seconds that all trials of a cell have used."""
-        return sum(cost.device_seconds for cost, *_ in self._cells[cell.name].measure())
+        return sum(each.cost.device_seconds for each in self._cells[cell.name].measure())
 
     def is_exhausted(self, cell: Cell) -> bool:
         """Whether the budget is used up. Lost epochs are not charged, since they are not a choice of the search."""
@@ -167,14 +188,14 @@ class StudyTally:
     def cell(self, name: str) -> CellTally:
         counts = self._cells[name]
         measured = counts.measure()
+        cost = sum_of([each.cost for each in measured])
         return CellTally(
             ended=sum(trial.is_closed for trial in counts.trials.values()),
             running=tuple(trial for trial in counts.trials.values() if trial.status == "running"),
-            best=max((best for *_, best in measured), default=0.0),
-            charged_epochs=sum(cost.budget_epochs for cost, *_ in measured),
-            wasted_epochs=sum(cost.wasted_epochs for cost, *_ in measured),
-            device_seconds=sum(cost.device_seconds for cost, *_ in measured),
-            attempts=Counter(itertools.chain.from_iterable(statuses for _, statuses, _ in measured)),
+            best=max((each.best for each in measured), default=0.0),
+            charged_epochs=cost.budget_epochs, wasted_epochs=cost.wasted_epochs, device_seconds=cost.device_seconds,
+            usd=cost.usd, validations=sum(each.validations for each in measured),
+            attempts=Counter(itertools.chain.from_iterable(each.attempts for each in measured)),
         )
 
 
@@ -185,6 +206,14 @@ def _state_of(progress: TrialProgress) -> str:
     if progress.is_left_open:
         return "left_open"
     return "interrupted" if progress.status == "waiting" and progress.error is not None else "waiting"
+
+
+def kind_of(attempt: AttemptRecord) -> str:
+    """The kind of failure of an attempt, `other` for one without a kind, such as Ctrl-C; `none` without a failure."""
+    if attempt.status not in ("failed", "killed"):
+        return "none"
+    kind = (attempt.error or "").partition(":")[0]
+    return kind if kind in get_args(Kind) else "other"
 
 
 def _is_short(progress: TrialProgress) -> bool:

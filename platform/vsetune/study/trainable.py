@@ -38,7 +38,6 @@ from vsetune.study.trial_measures import (
     SystemMetrics,
     TrialMeter,
     TrialMetrics,
-    node_of_this_worker,
     place_of_this_worker,
 )
 from vsetune.study.trial_processes import TrialProcesses
@@ -180,7 +179,6 @@ class AttemptTrainable(Trainable):
             self._system = SystemMetrics(chosen)
         return {
             "event": "opened",
-            "node_id": node_of_this_worker(),
             "number": self._attempt.number,
             "environment": dict(self._attempt.environment()) | place_of_this_worker(needs),
             "protocol": dict(self._attempt.protocol()),

@@ -24,6 +24,7 @@ from vsetune.errors import one_line
 from vsetune.records.events import SYSTEM, ValidationPoint
 from vsetune.study.exported_metrics import (
     MOST_LOSS_PARTS,
+    OF_TRIAL,
     TRIAL_DATA_WAIT,
     TRIAL_DEVICE_MEMORY,
     TRIAL_EPOCHS,
@@ -147,32 +148,31 @@ _LOSS_PREFIX = "loss_"
 
 
 class TrialMetrics:
-    """Metrics of the one trial that a worker trains. Their series end when it is closed."""
+    """Gauges of the one trial that a worker trains. Their series end when it is closed."""
 
     def __init__(self, board: MetricsBoard, labels: Mapping[str, str], history: Sequence[ValidationPoint] = ()) -> None:
         """labels: study, cell, trial, phase. history: validations of earlier executions of the trial."""
-        self._board, self._labels = board, dict(labels)
+        self._board, self._labels = board, tuple(labels[name] for name in OF_TRIAL)
         self._before = history[-1] if history else None
-        board.sample(TRIAL_DEVICE_MEMORY, held_memory, **self._labels)
+        board.put(TRIAL_DEVICE_MEMORY, lambda: {self._labels: held_memory()})
 
     def validated(self, point: ValidationPoint) -> None:
         """Exports the numbers of a validation."""
         board, labels, metrics = self._board, self._labels, point.metrics
-        board.set(TRIAL_M_RECALL, point.m_recall / 100, **labels)
-        board.set(TRIAL_EPOCHS, point.epoch, **labels)
+        board.put(TRIAL_M_RECALL, {labels: point.m_recall / 100})
+        board.put(TRIAL_EPOCHS, {labels: point.epoch})
         if "pairs_per_second" in metrics:
-            board.set(TRIAL_PAIRS_PER_SECOND, metrics["pairs_per_second"], **labels)
+            board.put(TRIAL_PAIRS_PER_SECOND, {labels: metrics["pairs_per_second"]})
         waited = waiting_share(self._before, point)
         if waited is not None:
-            board.set(TRIAL_DATA_WAIT, waited, **labels)
-        for part, value in loss_parts(metrics).items():
-            board.set(TRIAL_LOSS, value, part=part, **labels)
+            board.put(TRIAL_DATA_WAIT, {labels: waited})
+        board.put(TRIAL_LOSS, {(*labels, part): value for part, value in loss_parts(metrics).items()})
         self._before = point
 
     def close(self) -> None:
         """Ends the series of the trial."""
         for metric in _GAUGES:
-            self._board.drop(metric, **self._labels)
+            self._board.put(metric, {})
 
 
 def waiting_share(before: ValidationPoint | None, point: ValidationPoint) -> float | None:
@@ -333,13 +333,8 @@ def place_of_this_worker(needs: Needs) -> dict[str, str]:
     return place if price is None else place | {"usd_per_hour": f"{price * share_of(node['Resources'], needs):.6g}"}
 
 
-def node_of_this_worker() -> str | None:
-    """Ray's id of this worker's node; None outside Ray."""
-    return str(ray.get_runtime_context().get_node_id()) if ray.is_initialized() else None
-
-
 def _this_node() -> dict[str, Any]:
-    here = node_of_this_worker()
+    here = ray.get_runtime_context().get_node_id()
     found: dict[str, Any] = next(node for node in ray.nodes() if node["NodeID"] == here)
     return found
 

@@ -135,7 +135,7 @@ class RecordingCallback(StaysHere, tune.Callback):
         reason = self._signs.ended(trial) or reason_of(error)
         was_asked = isinstance(error, SpoiltProcess) and error.kind == "preempted"
         self._pause(trial.config["trial"]["trial"], reason, was_asked=was_asked)
-        self._metrics.died(trial.config["trial"]["trial"], reason)
+        self._metrics.died(trial.config["trial"]["trial"])
         self._on_change()
 
     def on_step_end(self, iteration: int, trials: Sequence[Any], **info: Any) -> None:
