@@ -14,8 +14,16 @@ from watching.answers import Answer, Span
 from watching.panels import WHY_EMPTY, Unit
 from watching.prometheus_api import Curve
 
-MOST_LINES = 14
-"""Curves drawn in a panel, those with the largest last values; the caption says how many there are."""
+FURTHER_COLOURS = (
+    ("#8a1c1c", "#ff6b6b"), ("#5b3fa8", "#a88df0"), ("#6b7a00", "#b5c441"), ("#e0218a", "#ff4fc3"),
+    ("#009999", "#35d6d6"), ("#7a4a21", "#b98a5e"), ("#808c99", "#8f9aa6"),
+)
+"""Colours of lines after the first ones of the style sheet, on a light and on a dark page; their lines are dashed."""
+SHARED_COLOURS = 6
+"""The seventh colour of the style sheet is near its second."""
+MOST_LINES = SHARED_COLOURS + len(FURTHER_COLOURS)
+"""Curves drawn in a panel, each in its own colour: those with the largest last values. The caption says how many there
+are."""
 MOST_NAMES = 6
 ENDED_AFTER_S = 45.0
 _BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
@@ -53,8 +61,9 @@ class Drawing:
 def drawing_of(answer: Answer, span: Span) -> Drawing:
     panel = answer.panel
     curves = sorted(answer.curves, key=lambda curve: (has_ended(curve, span), -curve.points[-1][1]))
-    names = sorted({name_of(curve, panel.legend) for curve in curves})
-    lines = [_line(curve, answer, names, span) for curve in curves[:MOST_LINES]]
+    drawn = curves[:MOST_LINES]
+    in_order = sorted(drawn, key=lambda curve: (name_of(curve, panel.legend), sorted(curve.labels.items())))
+    lines = [_line(curve, answer, in_order.index(curve), span) for curve in drawn]
     named = lines[:MOST_NAMES]
     plotted = list(zip(lines, curves, strict=False)) if panel.kind == "line" else []
     explanation = panel.help.replace("`", "")
@@ -137,8 +146,7 @@ def _round_unit(largest: float, unit: Unit) -> tuple[float, str]:
     return next(((factor, name) for factor, name in _SCALED.get(unit, ()) if largest >= factor), (1.0, ""))
 
 
-def _line(curve: Curve, answer: Answer, names: Sequence[str], span: Span) -> Line:
-    name = name_of(curve, answer.panel.legend)
-    index = names.index(name)
+def _line(curve: Curve, answer: Answer, colour: int, span: Span) -> Line:
+    """colour: by the order of names, so that a cell has the same one in every panel."""
     last = "ended" if has_ended(curve, span) else in_words(curve.points[-1][1], answer.panel.unit)
-    return Line(name, index % vega.PALETTE, index >= vega.PALETTE, last)
+    return Line(name_of(curve, answer.panel.legend), colour, colour >= SHARED_COLOURS, last)

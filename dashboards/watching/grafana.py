@@ -7,7 +7,7 @@ import json
 from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, timeseries
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacement, VisibilityMode
-from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableRefresh, VariableSort
+from grafana_foundation_sdk.models.dashboard import DataSourceRef, FieldColorModeId, VariableRefresh, VariableSort
 
 from vsetune.nightly import night_metrics as nights
 from vsetune.study import exported_metrics as ours
@@ -21,6 +21,8 @@ UNITS: dict[Unit, str] = {
 _VARIABLE_SOURCES = {"study": ours.STUDY_PROMISED_TRIALS, "cell": ours.CELL_CHARGED_EPOCHS,
                      "trial": ours.TRIAL_LAST_VALIDATION}
 _STAT_HEIGHT, _LINE_HEIGHT = 4, 8
+_COLOURS = dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC)
+"""One of 56 colours for each series of a panel in their order; by name, two series may get one colour."""
 
 
 def grafana_json(board: Board) -> str:
@@ -59,7 +61,7 @@ def _panel(panel: Panel) -> timeseries.Panel | stat.Panel:
         query = query.instant()
     else:
         made = (
-            timeseries.Panel().height(_LINE_HEIGHT).span(12).line_width(1.5).show_points(VisibilityMode.AUTO)
+            timeseries.Panel().height(_LINE_HEIGHT).color_scheme(_COLOURS).span(12).line_width(1.5).show_points(VisibilityMode.AUTO)
             .legend(common.VizLegendOptions().display_mode(LegendDisplayMode.TABLE).placement(LegendPlacement.RIGHT)
                     .calcs(["lastNotNull"]).show_legend(True))
         )

@@ -6,9 +6,8 @@ import time
 from collections.abc import Sequence
 
 from vsetune.report.page_templates import render
-from vsetune.report.vega import PALETTE
 from watching.answers import Answer, Span
-from watching.drawing import drawing_of
+from watching.drawing import FURTHER_COLOURS, MOST_LINES, SHARED_COLOURS, drawing_of
 from watching.panels import BOARDS
 
 
@@ -21,7 +20,7 @@ def to_html(answers: Sequence[Answer], span: Span, *, source: str) -> str:
                        [each for each in drawings if each.kind == "line"]))
     return render(
         "watched.html.j2", "watching", boards=boards, answers=answers, source=source, period=_period(span),
-        palette=PALETTE,
+        further=list(enumerate(FURTHER_COLOURS, SHARED_COLOURS)), most=MOST_LINES,
     )
 
 

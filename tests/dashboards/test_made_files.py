@@ -52,6 +52,9 @@ def test_a_dashboard_has_every_panel_and_names_no_data_source(board: Board) -> N
     ] == [(panel.title, panel.expr, WHY_EMPTY[panel.needs]) for panel in board.panels]
     used = [each["datasource"]["uid"] for panel in plain["panels"] for each in (panel, panel["targets"][0])]
     assert set(used) == {"${datasource}"}
+    curves = [panel["fieldConfig"]["defaults"] for panel in plain["panels"] if panel["type"] == "timeseries"]
+    modes = {each["color"]["mode"] for each in curves}
+    assert modes == {"palette-classic"}, "Grafana's other palettes may give two series one colour"
     assert [variable["name"] for variable in plain["templating"]["list"]] == ["datasource", *board.variables]
 
 

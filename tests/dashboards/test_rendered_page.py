@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import http.server
+import itertools
 import json
+import math
 import re
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
@@ -12,7 +14,7 @@ import pytest
 from local_http import answering
 
 from watching.answers import Answer, Span, ask_all, table
-from watching.drawing import MOST_NAMES, Line, drawing_of, in_words, spec_of
+from watching.drawing import MOST_LINES, MOST_NAMES, Line, drawing_of, in_words, spec_of
 from watching.page import to_html
 from watching.panels import BOARDS, STUDY, TRIAL, WHY_EMPTY, every_panel, filled
 from watching.prometheus_api import Curve, PrometheusError, Server
@@ -71,12 +73,47 @@ def test_a_gap_breaks_the_line_and_a_point_alone_is_a_dot() -> None:
     assert [value["is_alone"] for value in values] == [False, False, True, False, False]
 
 
-def test_many_curves_are_counted_and_a_curve_keeps_its_colour_by_name() -> None:
-    curves = [curve(f"t{n}", (0, n), (10, n)) for n in range(20)]
+def test_many_curves_are_counted_and_no_two_have_one_colour() -> None:
+    curves = [Curve({"trial": f"t{n}", "study": study}, ((0, n), (10, n))) for n in range(20) for study in "ab"]
     drawn = drawing_of(answer("Epoch", curves), SPAN)
-    assert [line.name for line in drawn.named] == [f"t{19 - n}" for n in range(MOST_NAMES)]
-    assert drawn.more == 20 - MOST_NAMES
-    assert len({(line.colour, line.dashed) for line in drawn.named}) == MOST_NAMES
+    assert [line.name for line in drawn.named] == [f"t{19 - n // 2}" for n in range(MOST_NAMES)]
+    assert drawn.more == 40 - MOST_NAMES
+    assert len({line.colour for line in drawn.named}) == MOST_NAMES
+    assert len(set(re.findall(r'stroke="var\(--(c\d+)\)"', drawn.chart))) == MOST_LINES >= 12
+
+
+def test_a_cell_has_one_colour_in_every_panel() -> None:
+    cells = [f"vsepp.{loss}" for loss in ("lmh", "lseh", "info_nce", "dcl")]
+    panels = {
+        title: [Curve({"cell": cell, "study": "s"}, ((0, n), (10, n))) for n, cell in enumerate(order)]
+        for title, order in (("Best M-Recall", cells), ("Epochs charged", cells[::-1]))
+    }
+    best, epochs = (drawing_of(answer(title, curves), SPAN).named for title, curves in panels.items())
+    assert {line.name: line.colour for line in best} == {line.name: line.colour for line in epochs}
+    assert [line.name for line in best] != [line.name for line in epochs]
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_any_two_colours_of_lines_look_different(theme: int) -> None:
+    """By the distance in CIELAB, of which about 2 can just be seen beside each other."""
+    page = to_html([], SPAN, source="http://127.0.0.1:9090")
+    pairs = dict(re.findall(r"--c(\d+): light-dark\((#\w{6}, #\w{6})\)", page))
+    colours = [in_cielab(pairs[str(index)].split(", ")[theme]) for index in range(MOST_LINES)]
+    assert min(math.dist(one, other) for one, other in itertools.combinations(colours, 2)) > 20
+
+
+def in_cielab(colour: str) -> tuple[float, float, float]:
+    shares = (int(colour[at:at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
+    white = (0.9505, 1.0, 1.089)
+    x, y, z = (
+        amount / most for amount, most in zip((
+            0.4124 * red + 0.3576 * green + 0.1805 * blue, 0.2126 * red + 0.7152 * green + 0.0722 * blue,
+            0.0193 * red + 0.1192 * green + 0.9505 * blue,
+        ), white, strict=True)
+    )
+    x, y, z = (each ** (1 / 3) if each > 0.008856 else 7.787 * each + 16 / 116 for each in (x, y, z))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
 
 def test_a_series_that_ended_is_named_last_and_shows_no_value() -> None:
