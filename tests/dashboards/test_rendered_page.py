@@ -8,13 +8,16 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from local_http import answering
+from PIL import Image
 
+from vsetune.report.vega import LIGHT
 from watching.answers import Answer, Span, ask_all, table
-from watching.drawing import MOST_LINES, MOST_NAMES, Line, drawing_of, in_words, spec_of
+from watching.drawing import MOST_LINES, MOST_NAMES, SHARED_COLOURS, Line, drawing_of, in_words, spec_of
 from watching.page import to_html
 from watching.panels import BOARDS, STUDY, TRIAL, WHY_EMPTY, every_panel, filled
 from watching.prometheus_api import Curve, PrometheusError, Server
@@ -100,6 +103,14 @@ def test_any_two_colours_of_lines_look_different(theme: int) -> None:
     pairs = dict(re.findall(r"--c(\d+): light-dark\((#\w{6}, #\w{6})\)", page))
     colours = [in_cielab(pairs[str(index)].split(", ")[theme]) for index in range(MOST_LINES)]
     assert min(math.dist(one, other) for one, other in itertools.combinations(colours, 2)) > 20
+
+
+def test_the_picture_in_the_docs_has_the_colours_of_the_page() -> None:
+    """A picture with fewer colours than the page, as tools make them smaller, gives two losses one colour."""
+    picture = Image.open(Path(__file__).parents[2] / "docs" / "dashboards.png").convert("RGB")
+    pixels = {colour: count for count, colour in picture.getcolors(picture.width * picture.height)}
+    lines = [tuple(bytes.fromhex(LIGHT[f"c{index}"][1:])) for index in range(SHARED_COLOURS)]
+    assert [pixels.get(colour, 0) > 100 for colour in lines] == [True] * SHARED_COLOURS
 
 
 def in_cielab(colour: str) -> tuple[float, float, float]:
