@@ -11,10 +11,15 @@
 Names are imported when they are first used, so that `import vsetune` stays fast; see docs/python.md.
 """
 
+import os
 import sys
 
-if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:  # `python -m vsetune....`: a statistics.py of the user's folder,
-    sys.path.append(sys.path.pop(0))  # which Python puts first, would replace Python's own
+# The working directory comes last: a statistics.py of the user in it would replace Python's own. `python -m vsetune...`
+# puts it first, and Ray puts that of a job first, for the command of the job and for workers.
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
+    sys.path.append(sys.path.pop(0))
+if {"RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_JOB_ID"} & os.environ.keys():
+    sys.path.sort(key=lambda folder: os.path.realpath(folder) == os.getcwd())
 
 from typing import TYPE_CHECKING
 

@@ -231,13 +231,21 @@ def test_a_ray_that_is_started_for_a_study_listens_to_this_machine_alone_and_imp
     assert [each for each in listening if each[1].removeprefix("::ffff:") not in ("127.0.0.1", "::1")] == []
 
 
-def test_a_module_of_pythons_name_in_the_working_directory_is_not_imported(tmp_path: Path) -> None:
-    """As by `python -m`, which puts the working directory first."""
+@pytest.mark.parametrize(("python", "environment"), [
+    (["-m", "vsetune.cli.entry"], {}),  # puts the working directory first
+    (["-P", "-c", "from vsetune.cli.entry import run; run()"], {"RAY_JOB_CONFIG_JSON_ENV_VAR": "{}"}),
+    (["-P", "-c", "from vsetune.cli.entry import run; run()"], {"RAY_JOB_ID": "01000000"}),
+], ids=["python -m", "job of Ray", "worker of Ray"])
+def test_a_module_of_pythons_name_in_the_working_directory_is_not_imported(
+    python: list[str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Ray puts the working directory of a job on PYTHONPATH, before Python's own modules."""
     for name in ("statistics", "typing", "csv", "yaml", "torch"):
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('a module of the user')\n")
+    own = [str(tmp_path)] if environment else []
     done = subprocess.run(
-        [sys.executable, "-m", "vsetune.cli.entry", "study", "--help"], capture_output=True, text=True, check=False,
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "platform")},
+        [sys.executable, *python, "study", "--help"], capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join([*own, str(ROOT / "platform")])},
     )
     assert done.returncode == 0, done.stderr
 

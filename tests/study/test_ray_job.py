@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from vsetune.config.plugins import forget_plugins, load_plugin
 from vsetune.study.kept_plugins import keep_plugins
 
 ROOT = Path(__file__).parents[2]
+VSETUNE = Path(sys.executable).with_name("vsetune")
 PORT, DASHBOARD_PORT = 26379, 28265
 
 pytestmark = pytest.mark.slow
@@ -33,13 +34,18 @@ def head(cluster_environment: dict[str, str]) -> Iterator[None]:
         yield
 
 
-def submit(environment: dict[str, str], study: str) -> subprocess.CompletedProcess[str]:
+SWEEP = ("jobs/sweep.py",)
+
+
+def submit(
+    environment: dict[str, str], study: str, *, folder: Path = ROOT, command: Sequence[str] = SWEEP
+) -> subprocess.CompletedProcess[str]:
     """Submits and waits for the end; a head node that has just started has no agent for jobs yet."""
     deadline = time.monotonic() + 120
     while True:
         done = subprocess.run(
-            [ray_command(), "job", "submit", "--working-dir", ".", "--", sys.executable, "jobs/sweep.py", study],
-            env=environment, cwd=ROOT, capture_output=True, text=True, timeout=900,
+            [ray_command(), "job", "submit", "--working-dir", ".", "--", sys.executable, *command, study],
+            env=environment, cwd=folder, capture_output=True, text=True, timeout=900,
         )
         starting = any(words in done.stderr for words in ("No available agent", "Failed to connect"))
         if not starting or time.monotonic() > deadline:
@@ -65,6 +71,24 @@ def test_a_submitted_study_reaches_its_leaderboard(
 
     again = submit(cluster_environment, str(path))
     assert again.returncode == 0, again.stdout + again.stderr
+
+
+def test_a_module_of_pythons_name_beside_a_submitted_study_is_not_imported(
+    cluster_environment: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "sent"
+    folder.mkdir()
+    (folder / "statistics.py").write_text("raise RuntimeError('a module of the user')\n")
+    (folder / "one.yaml").write_text(yaml.safe_dump({
+        "study": "one", "data": {"path": "data/scenes", "scenes": {"train": 48, "validation": 16, "test": 16}},
+        "networks": [{"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}}], "losses": [{"name": "lmh"}],
+        "training": {"epochs": 1, "batch_size": 40, "learning_rate": 1e-3}, "search": {"configurations": 1},
+    }))
+    installed = cluster_environment | {"PYTHONPATH": str(ROOT / "platform")}
+    with running_head(installed, PORT, DASHBOARD_PORT, "--num-cpus=2"):
+        done = submit(installed, "one.yaml", folder=folder, command=["-P", str(VSETUNE), "study", "run"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 finished" in done.stdout + done.stderr
 
 
 def test_a_client_without_the_token_is_refused(head: None, cluster_environment: dict[str, str], tmp_path: Path) -> None:
