@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,12 +21,13 @@ from rich.console import Console
 from vsetune.cli import output
 from vsetune.cli.main import _exit_code
 from vsetune.config.study.cells import build_trial
+from vsetune.config.study.study_spec import ScenesSpec
 from vsetune.records.events import AttemptStart, StudyRecord
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import folder_of_study
 from vsetune.records.writer import StudyWriter
 from vsetune.study.kept_plugins import keep_plugins
-from vsetune.study.preparation import prepare_study
+from vsetune.study.preparation import make_scenes, prepare_study
 from vsetune.training.attempt import Attempt
 
 
@@ -97,11 +99,22 @@ def bert(tmp_path: Path) -> Path:
     return folder
 
 
+SCENES = {"train": 24, "validation": 8, "test": 8}
+
+
+@pytest.fixture(scope="session")
+def scenes_made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data set of most studies here, to be copied."""
+    folder = tmp_path_factory.mktemp("made") / "scenes"
+    make_scenes(str(folder), ScenesSpec(**SCENES), Console(quiet=True))
+    return folder
+
+
 @pytest.fixture
 def study(tmp_path: Path) -> Callable[..., Path]:
     def write(**changes: Any) -> Path:
         plain: dict[str, Any] = {
-            "study": "tiny", "data": {"path": "data/scenes", "scenes": {"train": 24, "validation": 8, "test": 8}},
+            "study": "tiny", "data": {"path": "data/scenes", "scenes": SCENES},
             "networks": [{"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}}],
             "losses": [{"name": "lmh"}], "training": {"epochs": 1, "batch_size": 40, "learning_rate": 1e-3},
         }
@@ -128,13 +141,17 @@ def opened() -> Iterator[Callable[[StudyRecord], StudyWriter]]:
 
 
 @pytest.fixture
-def record(study: Callable[..., Path]) -> Callable[..., str]:
+def record(study: Callable[..., Path], scenes_made_once: Path) -> Callable[..., str]:
     """record(network): trains a cell for an epoch, records it as a driver would; gives the attempt's id."""
+
+    scenes = Path(os.environ["VSETUNE_HOME"], "data", "scenes")
 
     def train(
         network: dict[str, Any] | None = None, *, name: str = "tiny", seed: int = 0, status: str = "finished",
         error: str | None = None, keep: bool = True, **changes: Any,
     ) -> str:
+        if not scenes.exists() and "data" not in changes:
+            shutil.copytree(scenes_made_once, scenes)
         entry = network or {"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}}
         prepared = prepare_study(study(study=name, networks=[entry], **changes), Console(file=io.StringIO()))
         (cell,) = prepared.cells

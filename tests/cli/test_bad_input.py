@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 
@@ -218,9 +217,3 @@ def test_a_study_or_a_server_that_is_not_there(vsetune, home) -> None:
     assert vsetune("leaderboard", "show", "nothing").refused("nothing")
     assert not (home / "mlflow.db").exists()
     assert vsetune("tracking", "import", "x", "--tracking-uri", "http://127.0.0.1:9").refused("127.0.0.1:9")
-
-
-def test_validate_json_is_one_document(vsetune, study) -> None:
-    said = vsetune(*VALIDATE, str(study()), "--json")
-    assert said.code == 0
-    assert [cell["cell"] for cell in json.loads(said.out)] == ["vsepp.lmh"]

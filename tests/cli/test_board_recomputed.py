@@ -13,11 +13,12 @@ import math
 import random
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from logged_studies import Logs, logs
+from logged_studies import Logs
 from mlflow import MlflowClient
 from plain_board import Number, Training, board_of, recalls_of
 from repeated_studies import SEARCHED, cells_of, study_of
@@ -37,11 +38,12 @@ from vsetune.training.attempt_progress import Progress, summarise
 from vsetune.training.evaluation import recalls
 from vsetune.training.executions import Execution
 
-__all__ = ["logs"]
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
 IMAGES, CAPTIONS, PAIRS, EPOCHS = 80, 400, 400, 8
 RECALLS = tuple(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
 OF_A_RANKING = (*RECALLS, "rsum")
+Trained = tuple[Path, list[Training]]
+"""A home and its trainings."""
 NO_NUMBERS = {"dataset", "network", "loss", "flags", "baseline_collapsed", "not_comparable", "usd"}
 """Columns of words, and the price of nodes that have none here."""
 
@@ -57,13 +59,23 @@ SCALES, PACES = {"lmh": 9.0, "lseh": 7.5, "info_nce": 9.3}, {"lmh": 3.0, "lseh":
 """Of made-up ranks: their mean at the end of a training, and the epochs in which they come near to it."""
 
 
-@pytest.fixture(params=[UNTUNED, TUNED], ids=["untuned", "tuned"])
-def trained(request: pytest.FixtureRequest, logs: Logs) -> list[Training]:
+@pytest.fixture(scope="module", params=[UNTUNED, TUNED], ids=["untuned", "tuned"])
+def trained_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A study that has ended, and what was made up for its trainings."""
+    home, logs = tmp_path_factory.mktemp("home"), Logs()
     study = study_of(study="ranked", training={"epochs": EPOCHS}, baseline="lmh", **request.param)
-    found = _trained(study, logs)
-    logs.close()
-    return found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VSETUNE_HOME", str(home))
+        found = _trained(study, logs)
+        logs.close()
+    return home, found
+
+
+@pytest.fixture
+def trained(trained_once: Trained, monkeypatch: pytest.MonkeyPatch) -> list[Training]:
+    """The trainings of that study, in its home."""
+    monkeypatch.setenv("VSETUNE_HOME", str(trained_once[0]))
+    return trained_once[1]
 
 
 def _trained(study: StudySpec, logs: Logs) -> list[Training]:
@@ -261,7 +273,7 @@ def table(text: str, divider: str) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize("trained", [UNTUNED], indirect=True)
+@pytest.mark.parametrize("trained_once", [UNTUNED | {"losses": [{"name": "lmh"}], "seeds": [0, 1]}], indirect=True)
 def test_mlflow_has_the_recalls_of_every_validation_and_of_the_test_split(trained, mlflow_here: str) -> None:
     folder = folder_of_study("ranked")
     export = MlflowExport(mlflow_here, folder, series="all", file=lambda name: None)

@@ -20,11 +20,11 @@ NAME = "tiny/vsepp.lmh-c000-s0"
 
 
 @pytest.fixture
-def uri(home, monkeypatch):
+def uri(mlflow_here, monkeypatch):
     """MLflow is set as `mlflow.set_tracking_uri` sets it."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_here)
     monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
-    return os.environ["MLFLOW_TRACKING_URI"]
+    return mlflow_here
 
 
 @pytest.fixture
@@ -185,38 +185,40 @@ CASES = {
 }
 
 
-QUICK = {"words", "a score per pair"}
-
-
-@pytest.mark.parametrize("case", [
-    pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES
-])
-def test_a_model_works_on_another_machine_and_searches_its_index_there(case, record, logged, home, tmp_path, bert):
-    network = CASES[case] | {"fixed": dict(CASES[case]["fixed"])}
-    if case in ("word pieces", "ids of any tokeniser"):
-        network["fixed"]["text_model"] = str(bert)
-    own = Path(__file__).parents[2] / "studies" / "plugins" / "word_cnn"
-    run = record(network, plugins=[str(own)] if case == "other people's code" else [])
+@pytest.mark.parametrize("cases", [
+    ["words", "a score per pair"],
+    pytest.param(["other people's code", "word pieces", "ids of any tokeniser"], marks=pytest.mark.slow),
+], ids=" and ".join)
+def test_models_work_on_another_machine_and_search_their_indexes_there(cases, record, logged, home, tmp_path, bert):
     captions = ["a red circle above a blue square", "a small green triangle"]
-    here, there = (tmp_path / "here", tmp_path / "there")
-    address, folder = logged(run, "--index", "validation")
-    shutil.copytree(folder, here)
-    shutil.copytree(logged(run)[1], there)
-    wanted = mlflow.pyfunc.load_model(address).predict(captions, params={"top": 3, "split": "validation"})
-    assert {len(answer["items"]) for answer in wanted} == {3}
+    own = Path(__file__).parents[2] / "studies" / "plugins" / "word_cnn"
+    folders, wanted = [], []
+    for number, case in enumerate(cases):
+        network = CASES[case] | {"fixed": dict(CASES[case]["fixed"])}
+        if case in ("word pieces", "ids of any tokeniser"):
+            network["fixed"]["text_model"] = str(bert)
+        run = record(network, name=f"tiny{number}", plugins=[str(own)] if case == "other people's code" else [])
+        address, folder = logged(run, "--index", "validation")
+        folders += [tmp_path / f"with index {number}", tmp_path / f"without {number}"]
+        shutil.copytree(folder, folders[-2])
+        shutil.copytree(logged(run)[1], folders[-1])
+        wanted.append(mlflow.pyfunc.load_model(address).predict(captions, params={"top": 3, "split": "validation"}))
+        assert {len(answer["items"]) for answer in wanted[-1]} == {3}
     for gone in (home, bert):
         gone.rename(tmp_path / f"moved {gone.name}")
-    found, vectors, other_split, refused, same, _ = _asked_elsewhere(tmp_path, captions, here, there)
-    assert found == [
-        {"items": answer["items"], "scores": pytest.approx(answer["scores"], abs=1e-5)} for answer in wanted
-    ]
-    if case == "a score per pair":
-        assert "network scan" in vectors
-    else:
-        assert [len(vector["embedding"]) for vector in vectors] == [network["fixed"]["embedding_size"]] * 2
-    assert "validation" in other_split
-    assert same == vectors
-    assert "--index SPLIT" in refused
+    answers = _asked_elsewhere(tmp_path, captions, *folders)
+    for number, case in enumerate(cases):
+        found, vectors, other_split, refused, same, _ = answers[6 * number : 6 * number + 6]
+        assert found == [
+            {"items": answer["items"], "scores": pytest.approx(answer["scores"], abs=1e-5)} for answer in wanted[number]
+        ], case
+        if case == "a score per pair":
+            assert "network scan" in vectors
+        else:
+            assert [len(vector["embedding"]) for vector in vectors] == [CASES[case]["fixed"]["embedding_size"]] * 2
+        assert "validation" in other_split
+        assert same == vectors
+        assert "--index SPLIT" in refused
 
 
 def test_a_trial_without_weights_or_without_an_mlflow_is_refused(vsetune, record, home) -> None:
