@@ -35,6 +35,17 @@ def train(trial: TrialSpec, folder: Path, **more: Any) -> Attempt:
     return run_through(open_attempt(trial, folder, **more))
 
 
+def advanced_anew(trial: TrialSpec, folder: Path, **more: Any) -> Attempt:
+    """A trial trained to its budget, interrupted after every validation; the last of its attempts."""
+    while True:
+        attempt = open_attempt(trial, folder, **more)
+        attempt.advance()
+        attempt.close()
+        if attempt.is_finished:
+            return attempt
+        torch.manual_seed(99)  # another process draws other numbers
+
+
 def fresh_network(trial: TrialSpec, *, seed: int = 0) -> tuple[Network, Dataset]:
     """The untrained network of a trial, and its data set."""
     dataset = Dataset.open(trial.data.path)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from home_of_a_module import home_of_a_module
 from PIL import Image
 
 from vsetune.config.study.training import TrialSpec
@@ -23,6 +24,8 @@ from vsetune.data.stored.manifest import (
 )
 from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.storage.hashes import sha256_hex
+
+__all__ = ["home_of_a_module"]
 
 COLOURS = ("red", "green", "blue", "white")
 SHAPES = ("circle", "square", "star")
@@ -100,13 +103,13 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def small() -> Callable[[str], dict[str, Any]]:
     """small(name): settings of each network, 8 wide, for the tiny data."""
     return lambda name: {"name": name, "embedding_size": 8, "word_size": 6} | SMALL[name]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_trial(data_path: str) -> MakeTrial:
     """Trials of VSE++ 8 wide on the tiny data, batches of 8: 6 steps per epoch, the last one short (2 pairs).
 

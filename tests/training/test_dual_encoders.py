@@ -14,7 +14,7 @@ import torch
 from refusals import refused
 from safetensors.torch import load_file
 from tiny_dual_encoders import SIZE, save_tiny
-from trained_here import CPU, first_step, fresh_network, learner_of, open_attempt, run_through, train
+from trained_here import CPU, advanced_anew, first_step, fresh_network, learner_of, open_attempt, train
 
 from vsetune.config.component_specs import LOSSES
 from vsetune.config.spec.loading import parse_spec
@@ -30,25 +30,20 @@ from vsetune.training.frozen_vectors import frozen_vectors
 Make = Callable[..., TrialSpec]
 
 
-@pytest.fixture(scope="session")
-def clip(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("clip")
-    save_tiny("clip", folder)
-    return str(folder)
+@pytest.fixture(scope="module")
+def towers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Folders of a tiny CLIP and a tiny SigLIP."""
+    folders = {kind: tmp_path_factory.mktemp(kind) for kind in ("clip", "siglip")}
+    for kind, folder in folders.items():
+        save_tiny(kind, folder)
+    return {kind: str(folder) for kind, folder in folders.items()}
 
 
-@pytest.fixture(scope="session")
-def siglip(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("siglip")
-    save_tiny("siglip", folder)
-    return str(folder)
-
-
-@pytest.fixture
-def make(make_trial: Any, clip: str) -> Make:
+@pytest.fixture(scope="module")
+def make(make_trial: Any, towers: dict[str, str]) -> Make:
     """Trials of the tiny CLIP. Keyword arguments with the name of a field of the network change the network."""
 
-    def made(*, model: str | None = clip, **settings: Any) -> TrialSpec:
+    def made(*, model: str | None = towers["clip"], **settings: Any) -> TrialSpec:
         own = {key: settings.pop(key) for key in list(settings) if key in DualEncoderSpec.model_fields}
         network = {"name": "dual_encoder", "model": model, "image_size": SIZE} | own
         return make_trial(network=network, **{"loss": {"name": "clip"}} | settings)
@@ -79,20 +74,14 @@ def test_a_trial_continued_in_the_middle_of_an_epoch_is_the_same_trial(
     settings: dict[str, Any], make: Make, tmp_path: Path
 ) -> None:
     trial = make(**settings, validate_every_steps=4, epochs=1.5)
-    whole = train(trial, tmp_path / "whole")
-    for _ in range(2):
-        broken = open_attempt(trial, tmp_path / "broken")
-        broken.advance()
-        broken.close()
-        torch.manual_seed(99)
-    resumed = run_through(open_attempt(trial, tmp_path / "broken"))
-    assert resumed.number == 3
+    whole, resumed = train(trial, tmp_path / "whole"), advanced_anew(trial, tmp_path / "broken")
+    assert resumed.number == 4
     curves = [[(p.m_recall, p.metrics["train_loss"]) for p in each.history] for each in (whole, resumed)]
     assert curves[0] == curves[1]
     assert whole.best_path.read_bytes() == resumed.best_path.read_bytes()
 
 
-def changed(trial: TrialSpec, tmp_path: Path) -> set[str]:
+def changed(trial: TrialSpec) -> set[str]:
     """Names of the parameters that a training changes."""
     before = fresh_network(trial, seed=0)[0].state_dict()
     learner = learner_of(trial, seed=0)
@@ -107,15 +96,15 @@ def changed(trial: TrialSpec, tmp_path: Path) -> set[str]:
     return {name for name, value in start.items() if not torch.equal(value, after[name])}
 
 
-def test_a_frozen_tower_does_not_change_and_its_projection_does(make: Make, tmp_path: Path) -> None:
-    found = changed(make(image_layers=0), tmp_path)
+def test_a_frozen_tower_does_not_change_and_its_projection_does(make: Make) -> None:
+    found = changed(make(image_layers=0))
     assert not any("vision_model" in name for name in found)
     assert "towers.body.visual_projection.weight" in found
     assert any("text_model.embeddings" in name for name in found)
 
 
-def test_the_last_layers_train_with_all_behind_them(make: Make, tmp_path: Path) -> None:
-    found = changed(make(image_layers=1, text_layers=2), tmp_path)
+def test_the_last_layers_train_with_all_behind_them(make: Make) -> None:
+    found = changed(make(image_layers=1, text_layers=2))
     assert any("vision_model.encoder.layers.2." in name for name in found)
     assert any("vision_model.post_layernorm" in name for name in found)
     assert any("text_model.encoder.layers.1." in name for name in found)
@@ -125,7 +114,7 @@ def test_the_last_layers_train_with_all_behind_them(make: Make, tmp_path: Path) 
     assert not any(part in name for name in found for part in frozen)
 
 
-def test_rates_decay_from_layer_to_layer(make: Make) -> None:
+def test_rates_decay_from_layer_to_layer_and_every_parameter_is_in_one_group(make: Make) -> None:
     network, _ = fresh_network(make(layer_decay=0.5, image_rate_factor=0.1, text_layers=0))
     factors = {
         name: group.factor for group in network.parameter_groups() if group.start_epoch == 0
@@ -138,9 +127,6 @@ def test_rates_decay_from_layer_to_layer(make: Make) -> None:
     assert factors[f"{vision}encoder.layers.0.layer_norm1.weight"] == pytest.approx(0.0125)
     assert factors[f"{vision}embeddings.patch_embedding.weight"] == pytest.approx(0.00625)
     assert not any("text_model" in name for name in factors)
-
-
-def test_every_parameter_is_in_one_group(make: Make) -> None:
     network, _ = fresh_network(make(image_layers=1, layer_decay=0.5))
     grouped = [id(value) for group in network.parameter_groups() for value in group.parameters]
     assert sorted(grouped) == sorted(map(id, network.parameters()))
@@ -194,21 +180,21 @@ def test_vectors_of_another_tower_are_another_array(make: Make, tmp_path: Path) 
     assert not np.allclose(*arrays)
 
 
-@pytest.mark.parametrize(("kind", "loss"), [("clip", "clip"), ("siglip", "siglip")])
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
 def test_the_learned_scale_starts_from_the_weights_and_is_stored_with_them(
-    kind: str, loss: str, make: Make, request: Any, tmp_path: Path
+    kind: str, make: Make, towers: dict[str, str], tmp_path: Path
 ) -> None:
-    folder = request.getfixturevalue(kind)
-    trial = make(model=folder, loss={"name": loss, "start": "network"}, epochs=1.0)
+    folder = towers[kind]
+    trial = make(model=folder, loss={"name": kind, "start": "network"}, epochs=1.0)
     learner = learner_of(trial)
     assert learner.loss.log_scale.item() == pytest.approx(3.1)
     attempt = train(trial, tmp_path)
     held = load_file(attempt.best_path)
     assert float(held["towers.body.logit_scale"]) != pytest.approx(3.1, abs=1e-6)
     point = attempt.history[-1].metrics
-    shown = 1 / point["loss_temperature"] if loss == "clip" else point["loss_scale"]
+    shown = 1 / point["loss_temperature"] if kind == "clip" else point["loss_scale"]
     assert math.exp(float(held["towers.body.logit_scale"])) == pytest.approx(shown, rel=0.1)
-    own = make(model=folder, loss={"name": loss})
+    own = make(model=folder, loss={"name": kind})
     assert learner_of(own).loss.log_scale.item() != pytest.approx(3.1)
 
 
@@ -245,9 +231,9 @@ def test_layers_are_the_outer_list_of_a_tower(tmp_path: Path) -> None:
     assert [len(layers_of(save_tiny(kind, tmp_path / kind))) for kind in ("vit", "resnet", "bert")] == [3, 2, 3]
 
 
-def test_low_rank_updates_alone_train(make: Make, tmp_path: Path) -> None:
+def test_low_rank_updates_alone_train(make: Make) -> None:
     pytest.importorskip("peft", reason="the extra `lora` is not installed")
-    found = changed(make(lora_rank=2, image_layers=0), tmp_path)
+    found = changed(make(lora_rank=2, image_layers=0))
     towers = {name for name in found if "_model." in name}
     assert towers
     assert all("lora_B" in name and "text_model" in name for name in towers)  # lora_A moves once lora_B is not zero

@@ -117,19 +117,23 @@ def test_a_cnn_that_is_gone_is_needed_neither_to_resume_nor_to_score_nor_to_trai
     further.advance()
 
 
-def test_weights_to_start_from_are_not_needed_once_a_training_has_begun(
+def test_weights_to_start_from_are_not_needed_once_a_training_has_begun_which_goes_on_from_its_checkpoint(
     make_trial: Any, tmp_path: Path
 ) -> None:
     first = open_attempt(make_trial(), tmp_path / "first")
     first.advance()
     start = {"start_from": str(first.best_path)}
     trial = make_trial(network={"name": "vsepp", "embedding_size": 8, "word_size": 6} | start)
+    whole = open_attempt(trial, tmp_path / "whole")
+    wanted = [whole.advance(), whole.advance()]
     begun = open_attempt(trial, tmp_path / "second")
     begun.advance()
     first.best_path.unlink()
     again = open_attempt(trial, tmp_path / "second")
+    assert again.inherited == 1
     assert again.environment()["start_from"] == begun.environment()["start_from"]
-    again.advance()
+    found = again.advance()
+    assert (found.m_recall, found.metrics["train_loss"]) == (wanted[1].m_recall, wanted[1].metrics["train_loss"])
 
 
 def test_a_bert_needs_its_tokeniser_but_not_its_weights_again(bert: Path, make_trial: Any, tmp_path: Path) -> None:
@@ -172,16 +176,16 @@ def test_weights_of_an_earlier_version_get_the_colours_beside_their_model_or_are
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("notes", [
-    "x", "[]", "{}", '{"network": 1, "words": null, "architecture": {}}',
-    '{"network": "mse", "words": null, "architecture": {"network.backbone.model": 1}}',
-])
-def test_damaged_notes_are_told_in_one_line(notes: str, pixel_trial: Any, tmp_path: Path) -> None:
+def test_damaged_notes_are_told_in_one_line(pixel_trial: Any, tmp_path: Path) -> None:
     begun = open_attempt(pixel_trial(), tmp_path / "trial")
     begun.advance()
-    damaged = rewritten(begun.best_path, tmp_path / "damaged.safetensors", vsetune_trial=notes)
-    with refused("VSE-T027", by=StaleCheckpoint, where="run 1", file=damaged):
-        load(begun.trial, damaged)
+    for notes in (
+        "x", "[]", "{}", '{"network": 1, "words": null, "architecture": {}}',
+        '{"network": "mse", "words": null, "architecture": {"network.backbone.model": 1}}',
+    ):
+        damaged = rewritten(begun.best_path, tmp_path / "damaged.safetensors", vsetune_trial=notes)
+        with refused("VSE-T027", by=StaleCheckpoint, where="run 1", file=damaged):
+            load(begun.trial, damaged)
 
 
 @pytest.mark.parametrize("config", [{}, {"model_type": "none"}, {"model_type": "resnet", "hidden_sizes": "x"}])

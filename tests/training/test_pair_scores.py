@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import weakref
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from trained_here import CPU, fresh_network, open_attempt
+from trained_here import CPU, fresh_network
 
 from vsetune.config.component_specs import NETWORKS, PairCost
 from vsetune.data.batches.reader import evaluation_batches
@@ -142,12 +141,25 @@ def test_every_network_is_scored_by_all_that_can_be_asked_for(name: str, make_tr
     assert found["i2t_mean_worst_rank"] >= found["i2t_mean_positive_rank"] >= found["i2t_mean_rank"]
 
 
-def test_an_ensemble_ranks_by_the_mean_of_the_scores_of_its_members(make_trial: Any, small: Any) -> None:
+def test_an_ensemble_ranks_by_the_mean_of_the_scores_of_its_members_and_holds_items_of_one_at_a_time(
+    make_trial: Any, small: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Any]] = []
+
+    def watched(*options: Any, **named: Any) -> Any:
+        assert [each() for each in made] == [None] * len(made)
+        items = encode_split(*options, **named)
+        made.append(weakref.ref(items))
+        return items
+
     trials = [make_trial(network=small(name)) for name in ("sgraf_saf", "sgraf_sgr")]
     members = [(fresh_network(trial, seed=seed)[0], trial) for seed, trial in enumerate(trials)]
     dataset = Dataset.open(trials[0].data.path)
     one, two = (evaluate(network, dataset, "test", trial=trial, device=CPU) for network, trial in members)
-    found = evaluate_ensemble(members, dataset, "test", device=CPU)
+    with monkeypatch.context() as patched:
+        patched.setattr("vsetune.training.evaluation.encode_split", watched)
+        found = evaluate_ensemble(members, dataset, "test", device=CPU)
+    assert len(made) == 2
     both = found.ensemble
     assert found.members == [one, two]
     assert evaluate_ensemble([members[0]] * 2, dataset, "test", device=CPU).ensemble == one
@@ -157,31 +169,3 @@ def test_an_ensemble_ranks_by_the_mean_of_the_scores_of_its_members(make_trial: 
     assert all(network.training for network, _ in members)
 
 
-def test_an_ensemble_holds_the_encoded_items_of_one_member_at_a_time(
-    make_trial: Any, small: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trials = [make_trial(network=small(name)) for name in ("sgraf_saf", "sgraf_sgr")]
-    members = [(fresh_network(trial)[0], trial) for trial in trials]
-    made: list[weakref.ref[Any]] = []
-
-    def watched(*options: Any, **named: Any) -> Any:
-        assert [each() for each in made] == [None] * len(made)
-        items = encode_split(*options, **named)
-        made.append(weakref.ref(items))
-        return items
-
-    monkeypatch.setattr("vsetune.training.evaluation.encode_split", watched)
-    evaluate_ensemble(members, Dataset.open(trials[0].data.path), "test", device=CPU)
-    assert len(made) == 2
-
-
-@pytest.mark.parametrize("name", SCORING)
-def test_a_network_that_scores_pairs_trains_and_is_tested(
-    name: str, make_trial: Any, small: Any, tmp_path: Path
-) -> None:
-    attempt = open_attempt(make_trial(network=small(name), epochs=1.0), tmp_path)
-    point = attempt.advance()
-    assert attempt.is_finished
-    summary = attempt.finish()
-    assert 0 <= point.m_recall <= 100
-    assert 0 <= summary["test_m_recall"] <= 100

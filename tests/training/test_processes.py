@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from vsetune.networks.network_base import evaluating
 from vsetune.training import validation
 from vsetune.training.evaluation import score_split
 from vsetune.training.helper import help_training
-from vsetune.training.processes import Processes
+from vsetune.training.processes import ALONE, Processes
 from vsetune.training.reranking import FirstStage, reranked_scores
 from vsetune.training.step import Learner
 from vsetune.training.validation import encode_split, split_scores
@@ -31,8 +32,8 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 Course = tuple[list[float], list[torch.Tensor]]
 
 
-def courses(processes: Processes, trials: list[TrialSpec], steps: int) -> list[Course]:
-    return [course(trial, steps=steps, processes=processes) for trial in trials]
+def courses(processes: Processes, trials: list[TrialSpec], steps: list[int]) -> list[Course]:
+    return [course(trial, steps=each, processes=processes) for trial, each in zip(trials, steps, strict=True)]
 
 
 def require_equal(alone: list[Course], divided: list[Course], trials: list[TrialSpec]) -> None:
@@ -57,28 +58,32 @@ def test_processes_change_no_number_of_a_training(count: int, make_trial: Any, s
         make_trial(network=small(network) | settings, loss={"name": loss}, batch_size=6)
         for network, settings in NORMALISING.items() for loss in ("lmh", "info_nce")
     ]
-    alone = [course(trial, steps=1) for trial in trials]
-    for divided in together(count, courses, trials, 1, folder=tmp_path / "files"):
+    steps = [1] * len(trials)
+    alone = courses(ALONE, trials, steps)
+    for divided in together(count, courses, trials, steps, folder=tmp_path / "files"):
         require_equal(alone, divided, trials)
 
 
 def test_three_processes_train_as_one(make_trial: Any, small: Any, tmp_path: Path) -> None:
     """Odd batches among them: of 8 pairs, the last one of 2, so that a process has none."""
     dropout = small("pvse") | {"dropout": 0.4}
+    learned, semantic = {"name": "info_nce", "learned": True}, {"name": "lseh"}
+    few, whole = {"batch_size": 5, "chunk_size": 2}, {"batch_size": 5, "chunk_size": 100}
     trials = [
-        make_trial(network=network, loss=loss, **training)
-        for network in (small("vsepp"), small("scan"))
-        for loss in ({"name": "info_nce", "learned": True}, {"name": "lseh"})
-        for training in ({}, {"batch_size": 5, "chunk_size": 2}, {"batch_size": 5, "chunk_size": 100})
+        make_trial(network=small(name), loss=loss, **training) for name, loss, training in (
+            ("vsepp", learned, {}), ("vsepp", semantic, few), ("vsepp", learned, whole),
+            ("scan", semantic, {}), ("scan", learned, few), ("scan", semantic, whole),
+        )
     ]
     trials += [
         make_trial(network=dropout, loss={"name": "contrastive"}, chunk_size=3),
-        make_trial(loss={"name": "info_nce", "learned": True}, phases=[{"epochs": 0.5, "trains": "loss"}, {}]),
+        make_trial(loss=learned, phases=[{"epochs": 0.5, "trains": "loss"}, {}]),
         make_trial(loss={"name": "lseh", "memory_size": 20, "memory_start_epoch": 0}),
     ]
     trials += [make_trial(network=small(name) | settings) for name, settings in NORMALISING.items()]
-    alone = [course(trial, steps=9) for trial in trials]
-    for divided in together(3, courses, trials, 9, folder=tmp_path / "files"):
+    steps = [math.ceil(42 / trial.training.batch_size) for trial in trials]  # one epoch
+    alone = courses(ALONE, trials, steps)
+    for divided in together(3, courses, trials, steps, folder=tmp_path / "files"):
         require_equal(alone, divided, trials)
 
 
@@ -154,34 +159,35 @@ def test_processes_rank_a_split_as_one_to_the_last_bit(
 ) -> None:
     """Of the 2 batches of 7 images one process of three has none."""
     trials = [make_trial(network=small(name)) for name in (["vsepp", "scan", "gsmn"] if rerank else EVALUATED)]
-    alone = evaluated(Processes(), trials, rerank)
+    alone = evaluated(ALONE, trials, rerank)
     for divided in together(count, evaluated, trials, rerank, folder=tmp_path / "files"):
         for (score, *tensors), (own_score, *own_tensors) in zip(alone, divided, strict=True):
             assert own_score == score
             assert all(torch.equal(own, tensor) for own, tensor in zip(own_tensors, tensors, strict=True))
 
 
-def not_ranked(processes: Processes, trial: TrialSpec, kind: str) -> str:
+def not_ranked(processes: Processes, trial: TrialSpec, damaged: str | None) -> list[str]:
+    """What is told of data that are damaged for all but the first process, if damaged, and of a network of NaN."""
     network, dataset = fresh_network(trial)
-    if kind == "numbers":
-        next(iter(network.parameters())).data.fill_(torch.nan)
-    elif not processes.is_first:
-        dataset = Dataset.open(str(Path(trial.data.path).parent / "damaged"))
-    with pytest.raises((NumericError, DataError)) as caught:
-        score_split(network, dataset, "validation", trial=trial, device=CPU, processes=processes)
-    return str(caught.value)
+    of_data = [] if damaged is None else [dataset if processes.is_first else Dataset.open(damaged)]
+    told = []
+    for each in (*of_data, dataset):
+        if len(told) == len(of_data):
+            next(iter(network.parameters())).data.fill_(torch.nan)
+        with pytest.raises((NumericError, DataError)) as caught:
+            score_split(network, each, "validation", trial=trial, device=CPU, processes=processes)
+        told.append(str(caught.value))
+    return told
 
 
 def test_what_one_process_cannot_rank_is_an_error_of_all(make_trial: Any, tmp_path: Path) -> None:
-    trial = make_trial()
-    damaged = Path(trial.data.path).parent / "damaged"
+    trial, damaged = make_trial(), tmp_path / "damaged"
     shutil.copytree(trial.data.path, damaged)
     (damaged / "validation-000000.tar").write_bytes(b"cut")
-    of_data = together(2, not_ranked, trial, "data", folder=tmp_path / "data")
-    assert of_data[0] == of_data[1]
-    assert "validation-000000.tar" in of_data[0]
-    alone = not_ranked(Processes(), trial, "numbers")
-    assert together(2, not_ranked, trial, "numbers", folder=tmp_path / "numbers") == [alone, alone]
+    one, other = together(2, not_ranked, trial, str(damaged), folder=tmp_path / "files")
+    assert one == other
+    assert "validation-000000.tar" in one[0]
+    assert one[1:] == not_ranked(ALONE, trial, None)
 
 
 @pytest.mark.parametrize(("network", "message"), [

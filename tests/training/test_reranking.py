@@ -36,11 +36,11 @@ def with_evaluation(trial: TrialSpec, **wanted: Any) -> TrialSpec:
     return TrialSpec.model_validate(trial.to_plain() | {"evaluation": wanted})
 
 
-@pytest.fixture
-def kept(make_trial: Any, tmp_path: Path) -> KeptStage:
+@pytest.fixture(scope="module")
+def kept(make_trial: Any, tmp_path_factory: pytest.TempPathFactory) -> KeptStage:
     """A trained first stage, as a study keeps it."""
     trial = make_trial(epochs=1.0)
-    attempt = train(trial, tmp_path / "first")
+    attempt = train(trial, tmp_path_factory.mktemp("first"))
     return KeptStage(trial, attempt.best_path, Dataset.open(trial.data.path).fingerprint)
 
 

@@ -18,9 +18,9 @@ from trained_here import open_attempt, run_through, train
 
 from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.study.training import TrialSpec
-from vsetune.errors import Preempted, StaleCheckpoint
+from vsetune.errors import Preempted
 from vsetune.training.attempt import Attempt
-from vsetune.training.checkpoint import CHECKPOINT_FILE, CheckpointFolder
+from vsetune.training.checkpoint import CHECKPOINT_FILE
 
 TIMES = {"train_seconds", "load_seconds", "validation_seconds", "device_seconds", "pairs_per_second"}
 CASES: dict[str, dict[str, Any]] = {
@@ -185,28 +185,6 @@ def test_an_attempt_may_leave_before_its_first_step_and_its_first_validation(mak
     with refused("VSE-T002", by=Preempted, step=0):
         first.advance()
     assert_same(train(trial, tmp_path / "straight"), train(trial, tmp_path / "broken"))
-
-
-@pytest.mark.parametrize(("part", "value"), [
-    ("pairs", -1), ("sums", {"train_loss": float("nan")}), ("counts", {}), ("full_batches", "two"), ("pairs", None),
-])
-def test_a_window_that_is_none_is_told_in_one_line(
-    make_trial: Any, tmp_path: Path, part: str, value: object
-) -> None:
-    trial = make_trial()
-    first = open_attempt(trial, tmp_path)
-    first.leave()
-    with pytest.raises(Preempted):
-        first.advance()
-    folder = CheckpointFolder(tmp_path, fingerprint=trial.fingerprint(), data=first.dataset.fingerprint)
-    state = folder.load()
-    assert state is not None
-    good = {"pairs": 1, "seconds_before": 0.0, "sums": {"train_loss": 1.0}, "counts": {"train_loss": 1}}
-    good["full_batches"] = 1
-    folder.save(state | {"window": good | {part: value}})
-    with refused("VSE-T011", by=StaleCheckpoint) as caught:
-        open_attempt(trial, tmp_path)
-    assert "\n" not in str(caught.value)
 
 
 def test_two_attempts_in_one_process_do_not_disturb_each_other(make_trial: Any, tmp_path: Path) -> None:

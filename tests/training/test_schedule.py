@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from refusals import refused
 
@@ -58,39 +60,27 @@ def test_a_phase_begins_at_the_end_of_the_one_before() -> None:
     assert phase_at(TrainingSpec(epochs=4), 3.5) == (0, 0.0)
 
 
-def _factors(steps_per_epoch: int, **training: object) -> list[float]:
-    spec = TrainingSpec.model_validate(training)
-    return [
-        rate_factor(spec, step / steps_per_epoch, steps_per_epoch=steps_per_epoch)
-        for step in range(total_steps(spec, steps_per_epoch))
-    ]
-
-
-@pytest.mark.parametrize("warmup", [{"warmup_fraction": 0.2}, {"warmup_steps": 2}])
-def test_the_rate_warms_up_and_falls_to_nothing_as_worked_by_hand(warmup: dict[str, float]) -> None:
-    """N = 10 steps, w = 2: (i + 1) / 2, then (10 - i) / 8."""
-    factors = _factors(5, epochs=2, linear_schedule=warmup)
-    assert factors == pytest.approx([0.5, 1, 1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125])
-
-
-def test_a_warm_up_of_no_steps_begins_at_the_full_rate() -> None:
-    assert _factors(4, epochs=1, linear_schedule={"warmup_steps": 0}) == pytest.approx([1, 0.75, 0.5, 0.25])
-
-
-def test_a_warm_up_that_ends_between_two_steps_stays_below_the_full_rate() -> None:
-    """w = 2.5 of N = 5: 1 / 2.5, 2 / 2.5, least of 1 and 3 / 2.5, then 2 / 2.5 and 1 / 2.5."""
-    assert _factors(5, epochs=1, linear_schedule={"warmup_fraction": 0.5}) == pytest.approx([0.4, 0.8, 1, 0.8, 0.4])
-
-
+DROPS, HALF = {"learning_rate_step": 1, "learning_rate_drop": 0.5}, {"warmup_fraction": 0.5}
 PHASES = [{"epochs": 2, "learning_rate_factor": 0.5}, {}]  # 4 steps, then 2
 
 
-def test_a_schedule_begins_anew_with_every_phase_or_runs_over_all_of_them() -> None:
-    linear = {"warmup_fraction": 0.5}
-    each = _factors(2, epochs=3, phases=PHASES, linear_schedule=linear)
-    assert each == pytest.approx([0.5, 1, 1, 0.5, 1, 1])
-    whole = _factors(2, epochs=3, phases=PHASES, linear_schedule=linear | {"over": "training"})
-    assert whole == pytest.approx([1 / 3, 2 / 3, 1, 1, 2 / 3, 1 / 3])
+@pytest.mark.parametrize(("steps", "training", "expected"), [
+    # N = 10 steps, w = 2: (i + 1) / 2, then (10 - i) / 8
+    *((5, {"epochs": 2, "linear_schedule": warmup}, [0.5, 1, 1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125])
+      for warmup in ({"warmup_fraction": 0.2}, {"warmup_steps": 2})),
+    (4, {"epochs": 1, "linear_schedule": {"warmup_steps": 0}}, [1, 0.75, 0.5, 0.25]),
+    # w = 2.5 of N = 5: 1 / 2.5, 2 / 2.5, least of 1 and 3 / 2.5, then 2 / 2.5 and 1 / 2.5
+    (5, {"epochs": 1, "linear_schedule": HALF}, [0.4, 0.8, 1, 0.8, 0.4]),
+    # anew with every phase, or over all of them
+    (2, {"epochs": 3, "phases": PHASES, "linear_schedule": HALF}, [0.5, 1, 1, 0.5, 1, 1]),
+    (2, {"epochs": 3, "phases": PHASES, "linear_schedule": HALF | {"over": "training"}},
+     [1 / 3, 2 / 3, 1, 1, 2 / 3, 1 / 3]),
+    (2, {"epochs": 4, "phases": [{"epochs": 2}, {}]} | DROPS, [1, 1, 0.5, 0.5, 1, 1, 0.5, 0.5]),
+])
+def test_rates_warm_up_and_fall_as_worked_by_hand(steps: int, training: dict[str, Any], expected: list[float]) -> None:
+    spec = TrainingSpec.model_validate(training)
+    found = [rate_factor(spec, n / steps, steps_per_epoch=steps) for n in range(total_steps(spec, steps))]
+    assert found == pytest.approx(expected)
 
 
 def test_a_step_that_begins_behind_the_end_still_has_the_rate_of_a_last_one() -> None:
@@ -110,8 +100,3 @@ def test_a_warm_up_longer_than_what_it_warms_up_is_refused() -> None:
             require_room_for_warmup(training, steps_per_epoch=2)
     over_all = TrainingSpec(epochs=3, phases=PHASES, linear_schedule=steps | {"over": "training"})
     require_room_for_warmup(over_all, steps_per_epoch=2)
-
-
-def test_without_a_schedule_the_rate_drops_as_ever() -> None:
-    factors = _factors(2, epochs=4, phases=[{"epochs": 2}, {}], learning_rate_step=1, learning_rate_drop=0.5)
-    assert factors == [1, 1, 0.5, 0.5, 1, 1, 0.5, 0.5]
