@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nested_places
 import pytest
 import torch
 from refusals import refused
@@ -29,19 +30,18 @@ def attempt(trial: TrialSpec, folder: Path) -> Attempt:
 
 
 @pytest.fixture(scope="module")
-def first_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("first") / "trial"
+def first_folder(make_trial: MakeTrial, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("first") / "trial"
+    first = attempt(make_trial(), folder)
+    first.advance()
+    first.close()
+    return folder
 
 
 @pytest.fixture
 def trained(make_trial: MakeTrial, first_folder: Path, tmp_path: Path) -> tuple[TrialSpec, Path]:
     """A trial after its first validation, in a folder of its own."""
-    trial = make_trial()
-    if not first_folder.exists():
-        first = attempt(trial, first_folder)
-        first.advance()
-        first.close()
-    return trial, Path(shutil.copytree(first_folder, tmp_path / "trial"))
+    return make_trial(), Path(shutil.copytree(first_folder, tmp_path / "trial"))
 
 
 def resealed(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -60,46 +60,39 @@ def assert_refused(trained: tuple[TrialSpec, Path], message: str, **fields: Any)
     return str(caught.value)
 
 
-@pytest.mark.parametrize("place", [100, 5000, -500, -40])  # the last one: in the seal
-def test_a_flipped_byte_anywhere_is_found(trained: tuple[TrialSpec, Path], place: int) -> None:
-    path = trained[1] / CHECKPOINT_FILE
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(content)
-    assert_refused(trained, "VSE-T010", file=path)
-
-
-def test_a_checkpoint_that_lost_its_seal_is_found(trained: tuple[TrialSpec, Path]) -> None:
-    path = trained[1] / CHECKPOINT_FILE
-    path.write_bytes(path.read_bytes()[:-82])
-    assert_refused(trained, "VSE-T010", file=path)
-
-
-def test_best_weights_of_another_trial_are_found(trained: tuple[TrialSpec, Path]) -> None:
-    path = trained[1] / BEST_FILE
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    for _ in range(2):
-        assert_refused(trained, "VSE-T010", file=path)
-        path.unlink(missing_ok=True)
-
-
-def put(*keys: Any, value: Any) -> Callable[[dict[str, Any]], None]:
-    def change(saved: dict[str, Any]) -> None:
-        inner: Any = saved["state"]
-        for key in keys[:-1]:
-            inner = inner[key]
-        inner[keys[-1]] = value
+def flipped(place: int) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        content[place] ^= 1
+        path.write_bytes(content)
 
     return change
+
+
+@pytest.mark.parametrize(("name", "change"), [
+    *((CHECKPOINT_FILE, flipped(place)) for place in (100, 5000, -500, -40)),  # the last one: in the seal
+    (CHECKPOINT_FILE, lambda path: path.write_bytes(path.read_bytes()[:-82])),  # without its seal
+    (BEST_FILE, flipped(-1)), (BEST_FILE, Path.unlink),
+])
+def test_a_changed_file_is_found(
+    trained: tuple[TrialSpec, Path], name: str, change: Callable[[Path], Any]
+) -> None:
+    change(trained[1] / name)
+    assert_refused(trained, "VSE-T010", file=trained[1] / name)
+
+
+def put(*keys: Any, value: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda saved: nested_places.put(saved, ("state", *keys), value)
 
 
 def first_weight(saved: dict[str, Any]) -> Any:
     return next(iter(saved["state"]["learner"]["network"].values()))
 
 
-@pytest.mark.parametrize("change", [
+WINDOW = {
+    "pairs": 1, "seconds_before": 0.0, "sums": {"train_loss": 1.0}, "counts": {"train_loss": 1}, "full_batches": 1,
+}
+DOES_NOT_FIT = [
     put("learner", value=[]), put("learner", "phase", value=7), put("learner", "network", value={}),
     put("learner", "optimizers", value={}),
     put("learner", "optimizers", "network", "param_groups", 0, "betas", value=None),
@@ -111,23 +104,29 @@ def first_weight(saved: dict[str, Any]) -> Any:
     put("progress", "train_seconds", value=float("nan")), put("progress", "history", value=[{"step": 1}]),
     put("progress", "best_step", value=3), put("progress", "more", value=3),
     lambda saved: first_weight(saved).fill_(float("nan")),
-])
-def test_a_state_that_does_not_fit_is_one_line(
-    trained: tuple[TrialSpec, Path], change: Callable[[dict[str, Any]], Any]
-) -> None:
-    resealed(trained[1], change)
-    assert_refused(trained, "VSE-T011", file=trained[1] / CHECKPOINT_FILE)
-
-
-@pytest.mark.parametrize("change", [
+    *(put("window", value=WINDOW | {part: value}) for part, value in (
+        ("pairs", -1), ("sums", {"train_loss": float("nan")}), ("counts", {}), ("full_batches", "two"), ("pairs", None),
+    )),
+]
+NO_STATE = [
     put("best_step", value="../../x"), lambda saved: saved.update(state=None),
     lambda saved: saved.update(format=torch.zeros(2)),
+]
+
+
+@pytest.mark.parametrize(("message", "change"), [
+    *(("VSE-T011", change) for change in DOES_NOT_FIT), *(("VSE-T010", change) for change in NO_STATE),
 ])
-def test_a_file_that_holds_no_state_is_damaged(
-    trained: tuple[TrialSpec, Path], change: Callable[[dict[str, Any]], Any]
+def test_a_sealed_file_that_holds_no_state_of_the_trial_is_one_line(
+    trained: tuple[TrialSpec, Path], message: str, change: Callable[[dict[str, Any]], Any]
 ) -> None:
     resealed(trained[1], change)
-    assert_refused(trained, "VSE-T010", file=trained[1] / CHECKPOINT_FILE)
+    assert_refused(trained, message, file=trained[1] / CHECKPOINT_FILE)
+
+
+def test_a_sound_window_is_taken(trained: tuple[TrialSpec, Path]) -> None:
+    resealed(trained[1], put("window", value=WINDOW))
+    assert attempt(*trained).inherited == 1
 
 
 def test_a_fifo_instead_of_a_checkpoint_is_not_waited_for(trained: tuple[TrialSpec, Path]) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nested_places import places, put
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import AttemptError, StaleCheckpoint
@@ -43,24 +43,6 @@ TEXTS = st.one_of(
         for key in ("number", "pairs", "seconds")
     }).map(json.dumps),
 )
-
-
-def places(state: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list) else ()
-    return [at, *(place for key, value in inner for place in places(value, (*at, key)))]
-
-
-def put(state: Any, place: tuple[Any, ...], value: Any, *, remove: bool) -> Any:
-    if not place:
-        return value
-    inner = state
-    for key in place[:-1]:
-        inner = inner[key]
-    if remove:
-        del inner[place[-1]]
-    else:
-        inner[place[-1]] = value
-    return state
 
 
 @st.composite
@@ -104,19 +86,23 @@ def changes(draw: st.DrawFn) -> Change:
 
 
 @pytest.fixture(scope="module")
-def first_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("first") / "trial"
+def trial(make_trial: Callable[..., TrialSpec]) -> TrialSpec:
+    return make_trial(validate_every_steps=2, learning_rate=0.01)
+
+
+@pytest.fixture(scope="module")
+def first_folder(trial: TrialSpec, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("first") / "trial"
+    first = Attempt(trial, folder, device="cpu", threads=None, checkpoint_share=1e-9)
+    while not (folder / NAMED_FILE).exists():  # best weights of a validation without a checkpoint
+        first.advance()
+    first.close()
+    return folder
 
 
 @pytest.fixture
-def fuzz(make_trial: Callable[..., TrialSpec], first_folder: Path, tmp_path: Path) -> Callable[[int], None]:
+def fuzz(trial: TrialSpec, first_folder: Path, tmp_path: Path) -> Callable[[int], None]:
     """fuzz(N): the trial continues from N changed folders, or StaleCheckpoint says in one line why not."""
-    trial = make_trial(validate_every_steps=2, learning_rate=0.01)
-    if not first_folder.exists():
-        first = Attempt(trial, first_folder, device="cpu", threads=None, checkpoint_share=1e-9)
-        while not (first_folder / NAMED_FILE).exists():  # best weights of a validation without a checkpoint
-            first.advance()
-        first.close()
 
     def run(examples: int) -> None:
         refused = 0

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
+from nested_places import places, put
 
 Fuzz = Callable[..., None]
 Change = Callable[[Path], None]
@@ -32,25 +33,6 @@ RAW = st.sampled_from([
     b"", b"null", b"[]", b"{", b"[" * 100_000, b'{"a":' * 100_000, b'"\xff\xfe"', b"NaN", b"1" * 5_000, b"\0" * 64,
     b'{"format": "vsetune-data", "format": "vsetune-data", "version": 1}', b'{"words": null}', b'{"words": [1]}',
 ])
-
-
-def places(plain: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The keys that lead to every value inside."""
-    inner = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
-    return [at, *(place for key, value in inner for place in places(value, (*at, key)))]
-
-
-def put(plain: Any, place: tuple[Any, ...], value: Any, *, remove: bool) -> Any:
-    if not place:
-        return value
-    inner = plain
-    for key in place[:-1]:
-        inner = inner[key]
-    if remove:
-        del inner[place[-1]]
-    else:
-        inner[place[-1]] = value
-    return plain
 
 
 @st.composite
