@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chained_words import parse_by_chain
+from chained_words import Chain, chain, parse_by_chain
 from trained_here import CPU, open_attempt
 
-from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.array_cache import forget_arrays
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 from vsetune.networks.gsmn.spec import GsmnSpec
 from vsetune.training.batches import TrainingBatches
+
+__all__ = ["chain"]
 
 TRAIN = {f"train-{number:06d}.tar": 1 for number in range(3)}
 VALIDATION = {f"validation-{number:06d}.tar": 1 for number in range(2)}
@@ -92,9 +93,11 @@ def test_an_epoch_opens_each_shard_once(make_trial: Any, data_path: str, looks: 
 
 
 def test_parses_are_opened_once_for_all_epochs(
-    make_trial: Any, data_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_trial: Any, data_path: str, tmp_path: Path, chain: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial = parsed_trial(make_trial(), data_path, tmp_path, monkeypatch)
+    path = copied(data_path, tmp_path)
+    parse_by_chain(str(path))
+    trial = make_trial(data={"path": str(path)}).model_copy(update={"network": GsmnSpec(text_graph="sparse")})
     forget_arrays()  # what an earlier trial of this process has opened
     looks = watch(trial.data.path, monkeypatch)
     batches = TrainingBatches(trial, Dataset.open(trial.data.path), CPU)
@@ -142,11 +145,3 @@ def copied(data_path: str, into: Path) -> Path:
         if file.suffix in {".tar", ".json"}:
             (folder / file.name).write_bytes(file.read_bytes())
     return folder
-
-
-def parsed_trial(trial: TrialSpec, data_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialSpec:
-    """Of sparse GSMN on a parsed copy of the data."""
-    path = str(copied(data_path, tmp_path))
-    parse_by_chain(path, monkeypatch)
-    data = trial.data.model_copy(update={"path": path})
-    return trial.model_copy(update={"data": data, "network": GsmnSpec(text_graph="sparse")})

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from chained_words import parse_by_chain
+from chained_words import chain, parse_by_chain
 from trained_here import CPU
 
 from vsetune.config.sources.trial_inputs import NetworkReads
+from vsetune.data.captions.phrase_rules import Phrase
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
 from vsetune.networks.gsmn.spec import GsmnSpec
@@ -17,6 +18,8 @@ from vsetune.networks.vsepp.spec import VseppSpec
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.step import Learner
 from vsetune.training.validation import caption_inputs
+
+__all__ = ["chain"]
 
 
 class MaskingSpec(VseppSpec):
@@ -35,8 +38,8 @@ def sparse(make_trial, data_path, tmp_path):
     return trial.model_copy(update={"network": GsmnSpec(text_graph="sparse")})
 
 
-def test_batches_bring_parses_where_the_network_reads_them(sparse, monkeypatch):
-    parse_by_chain(sparse.data.path, monkeypatch)
+def test_batches_bring_parses_where_the_network_reads_them(sparse, chain):
+    parse_by_chain(sparse.data.path)
     batches = TrainingBatches(sparse, Dataset.open(sparse.data.path), CPU)
     batch = batches.take(0)
     assert batch.dependencies.sum(dim=(1, 2)).tolist() == (2 * (batch.caption_lengths - 3)).tolist()
@@ -59,20 +62,21 @@ def test_other_networks_read_no_parses(make_trial, data_path):
 
 
 @pytest.mark.parametrize("parsed", [True, False])
-def test_batches_bring_phrases_where_the_network_reads_them_and_the_data_set_has_them(sparse, monkeypatch, parsed):
-    parse_by_chain(sparse.data.path, monkeypatch, phrases=parsed)
+def test_batches_bring_phrases_where_the_network_reads_them_and_the_data_set_has_them(sparse, chain, parsed):
+    parse_by_chain(sparse.data.path, phrases=parsed)
     trial = sparse.model_copy(update={"network": MaskingSpec()})
     batches = TrainingBatches(trial, Dataset.open(sparse.data.path), CPU)
     phrases = caption_inputs(batches.take(0)).phrases
     assert batches.describe() == {"phrases": "chain 1" if parsed else "single words"}
     assert (phrases is not None) == parsed
     if parsed:
-        assert phrases[:, 0].nonzero()[:, 1].tolist() == [2] * len(phrases)
+        assert phrases[:, 0].nonzero()[:, 1].tolist() == [1] * len(phrases)
     batches.close()
 
 
-def test_tags_masks_the_phrases_that_its_batches_bring(sparse, small, make_trial, monkeypatch):
-    parse_by_chain(sparse.data.path, monkeypatch, phrases=True)
+def test_tags_masks_the_phrases_that_its_batches_bring(sparse, small, make_trial, chain, monkeypatch):
+    monkeypatch.setattr(chain, "phrases", lambda captions: ([Phrase("object", (1,))] for _ in captions))
+    parse_by_chain(sparse.data.path, phrases=True)
     trial = make_trial(data={"path": sparse.data.path}, network=small("tags"))
     dataset = Dataset.open(sparse.data.path)
     batches, learner = TrainingBatches(trial, dataset, CPU), Learner.build(trial, dataset, CPU)

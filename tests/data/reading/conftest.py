@@ -10,7 +10,7 @@ import os
 import resource
 import shutil
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from chained_words import Chain, chain
+from home_of_a_module import home_of_a_module
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 from PIL import Image
@@ -26,7 +28,6 @@ from PIL import Image
 from vsetune.config.sources.trial_inputs import EncoderSpec, NetworkReads, PixelInput
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.captions.parses import caption_phrases, parse_dataset, read_parses
-from vsetune.data.captions.phrase_rules import Phrase
 from vsetune.data.looking.verify import verify
 from vsetune.data.making.raw import png_bytes
 from vsetune.data.progress import SilentProgress
@@ -36,6 +37,7 @@ from vsetune.data.stored.shards import iter_words
 from vsetune.data.stored.vocabulary import Vocabulary, tokenise
 from vsetune.errors import DataError
 
+__all__ = ["chain", "home_of_a_module"]
 WIDTH = 3
 
 
@@ -113,33 +115,6 @@ class TinyData:
             images=len(block), captions=written, first_image=first, first_caption=first_caption,
         ))
         return written
-
-
-class Chain:
-    """Stands in for a spaCy pipeline: every word depends on the one before it, all are one object. parsed: captions."""
-
-    version = "1"
-
-    def __init__(self) -> None:
-        self.parsed = 0
-
-    def heads(self, captions: Iterable[list[str]]) -> Iterator[np.ndarray]:
-        for words in captions:
-            self.parsed += 1
-            yield np.arange(-1, len(words) - 1, dtype=np.int16)
-
-    def phrases(self, captions: Iterable[list[str]]) -> Iterator[list[Phrase]]:
-        for heads in self.heads(captions):
-            yield [Phrase("object", tuple(range(len(heads))))] if len(heads) else []
-
-
-@pytest.fixture
-def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
-    """Parses are made by a chain instead of spaCy."""
-    parser = Chain()
-    for loads in ("load_parser", "load_phrase_finder"):
-        monkeypatch.setattr(f"vsetune.data.captions.parses.{loads}", lambda pipeline: parser)
-    return parser
 
 
 def as_npy(array: np.ndarray, *, dtype: str = "float16", allow_pickle: bool = False) -> bytes:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from chained_words import Chain, chain
 from mock_bucket import bucket
 from refusals import fits, refused
 
@@ -20,42 +21,12 @@ from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import Manifest
 
-__all__ = ["bucket"]
+__all__ = ["bucket", "chain"]
 
 Make = Callable[..., IngestRecipe]
 Run = Callable[[IngestRecipe], Manifest]
 PARSES = {"pipeline": "chain"}
 PHRASES = PARSES | {"phrases": True}
-
-
-class Chain:
-    """Every word depends on the one before it; its phrases are single words, the first is an object, all others are
-    attributes. stop_after: captions until it is killed."""
-
-    version = "1"
-
-    def __init__(self) -> None:
-        self.parsed = 0
-        self.stop_after: int | None = None
-
-    def heads(self, captions: Iterable[list[str]]) -> Iterator[np.ndarray]:
-        for words in captions:
-            if self.parsed == self.stop_after:
-                raise KeyboardInterrupt
-            self.parsed += 1
-            yield np.arange(-1, len(words) - 1, dtype=np.int16)
-
-    def phrases(self, captions: Iterable[list[str]]) -> Iterator[list[Phrase]]:
-        for heads in self.heads(captions):
-            yield [Phrase("attribute" if word else "object", (word,)) for word in range(len(heads))]
-
-
-@pytest.fixture
-def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
-    parser = Chain()
-    for loads in ("load_parser", "load_phrase_finder"):
-        monkeypatch.setattr(f"vsetune.data.captions.parses.{loads}", lambda pipeline: parser)
-    return parser
 
 
 def heads(path: str | Path) -> dict[str, np.ndarray]:
