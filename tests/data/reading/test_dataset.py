@@ -4,9 +4,10 @@ import json
 import os
 
 import pytest
-from refusals import refused
+from refusals import fits, refused
 
 from vsetune.data.batches.reader import evaluation_batches
+from vsetune.data.looking.verify import verify
 from vsetune.data.stored.dataset import Dataset
 
 
@@ -27,11 +28,19 @@ def test_the_fingerprint_depends_on_the_content(tiny):
     assert change(tiny(3), lambda plain: plain.update(name="other")).fingerprint != first
 
 
-def test_a_folder_without_a_data_set_is_refused(tmp_path):
+@pytest.mark.parametrize("use", [Dataset.open, verify])
+def test_a_folder_without_a_data_set_is_refused(tmp_path, use):
     with refused("VSE-D012", folder=tmp_path / "nowhere"):
-        Dataset.open(str(tmp_path / "nowhere"))
+        use(str(tmp_path / "nowhere"))
     with refused("VSE-D013", folder=tmp_path):
-        Dataset.open(str(tmp_path))
+        use(str(tmp_path))
+    for content, message in (
+        (b"not json", "VSE-D010"), (b"[]", "VSE-D015"), (b'{"format": "vsetune-data", "version": 99}', "VSE-D015"),
+        (b'{"format": "vsetune-data", "version": 1}', "VSE-D014"),
+    ):
+        (tmp_path / "manifest.json").write_bytes(content)
+        with refused(message):
+            use(str(tmp_path))
 
 
 def test_an_unknown_split_lists_those_there_are(tiny):
@@ -69,16 +78,15 @@ def test_another_vocabulary_file_is_refused(tiny):
         Dataset.open(str(data.folder))
 
 
-def test_shards_that_do_not_add_up_to_the_split_are_refused(tiny):
-    dataset = change(tiny(12), lambda plain: plain["splits"]["train"].update(images=11))
-    with refused("VSE-D024", found="12 images and 24 captions", need="11 and 24"):
+@pytest.mark.parametrize(("edit", "fields"), [
+    (lambda split: split.update(images=11), {"found": "12 images and 24 captions", "need": "11 and 24"}),
+    (lambda split: split["shards"][1].update(first_image=4), {"need": "image 5, caption 9"}),
+])
+def test_shards_that_do_not_add_up_to_the_split_or_follow_one_another_are_refused(tiny, edit, fields):
+    dataset = change(tiny(12), lambda plain: edit(plain["splits"]["train"]))
+    with refused("VSE-D024", **fields):
         dataset.split("train")
-
-
-def test_shards_that_do_not_follow_one_another_are_refused(tiny):
-    dataset = change(tiny(12), lambda plain: plain["splits"]["train"]["shards"][1].update(first_image=4))
-    with refused("VSE-D024", need="image 5, caption 9"):
-        dataset.split("train")
+    assert any(fits(each, "VSE-D024", **fields) for each in verify(dataset.path))
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import struct
 import tarfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -179,14 +179,13 @@ def test_an_array_that_lies_is_refused_without_taking_its_memory(content: bytes)
         array_from_bytes(content)
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int16", "bool"])
-@pytest.mark.parametrize("shape", [(), (0, 3), (4,), (2, 3), (2, 3, 4)])
-def test_plain_arrays_are_read_as_numpy_wrote_them(shape: tuple[int, ...], dtype: str, order: Any) -> None:
-    array = np.asarray(np.arange(np.prod(shape, dtype=int)).reshape(shape), dtype, order=order)
-    read = array_from_bytes(saved(array))
-    assert read.dtype == array.dtype
-    assert np.array_equal(read, array)
+def test_plain_arrays_are_read_as_numpy_wrote_them(dtype: str) -> None:
+    for shape, order in itertools.product([(), (0, 3), (4,), (2, 3), (2, 3, 4)], ["C", "F"]):
+        array = np.asarray(np.arange(np.prod(shape, dtype=int)).reshape(shape), dtype, order=order)
+        read = array_from_bytes(saved(array))
+        assert read.dtype == array.dtype
+        assert np.array_equal(read, array)
 
 
 @pytest.mark.parametrize("type_", TYPES[1:])

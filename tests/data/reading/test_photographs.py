@@ -63,11 +63,6 @@ def test_damaged_notes_of_a_camera_do_not_make_a_picture_unreadable(uneven: Imag
         rgb_image(content[:start] + damage + content[start + len(damage) :])
 
 
-def test_a_picture_in_cmyk_is_rgb(uneven: Image.Image) -> None:
-    found = rgb_image(encoded(uneven.convert("CMYK"), "JPEG"))
-    assert (found.mode, found.size) == ("RGB", (6, 4))
-
-
 def half_transparent(mode: str) -> Image.Image:
     """Ten by two pixels: red below, something else under full transparency above."""
     pixels = np.zeros((2, 10, 4), dtype=np.uint8)

@@ -4,7 +4,6 @@ import gc
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -32,17 +31,19 @@ def test_an_error_arrives_after_the_items_before_it():
 
 
 def test_no_more_than_depth_items_are_made_ahead():
-    made = []
+    made = [threading.Event() for _ in range(6)]
 
     def counting():
-        for number in range(100):
-            made.append(number)
-            yield number
+        for each in made:
+            each.set()
+            yield each
 
     with Prefetched(counting(), depth=3) as items:
         next(items)
-        time.sleep(0.3)
-        assert len(made) == 4
+        assert made[3].wait(10)
+        assert not made[4].wait(0.05)
+        next(items)
+        assert made[4].wait(10)
 
 
 def test_closing_closes_the_generator_in_its_thread():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
+from pathlib import Path
 
 import pytest
 from equal_batches import assert_equal
@@ -19,14 +20,20 @@ __all__ = ["bucket"]
 OPTIONS = {"batch_size": 4, "batch_unit": "pairs", "seed": 1, "epoch": 0, "shuffle_pairs": 8}
 
 
+@pytest.fixture
+def local(tiny, bucket) -> Dataset:
+    """A data set in a folder, which stands at `s3://data/tiny` too."""
+    dataset = tiny().write()
+    for path in tiny().folder.iterdir():
+        bucket.upload_file(str(path), "data", f"tiny/{path.name}")
+    return dataset
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("gigabytes", ["1", "0"], ids=["kept", "streamed"])
-def test_shards_on_s3_give_the_same_batches_as_the_folder(tiny, bucket, workers, gigabytes, monkeypatch):
+def test_shards_on_s3_give_the_same_batches_as_the_folder(local, workers, gigabytes, monkeypatch):
     monkeypatch.setenv("VSETUNE_NODE_CACHE_GB", gigabytes)
-    local = tiny().write()
-    for path in tiny().folder.iterdir():
-        bucket.upload_file(str(path), "data", f"sets/tiny/{path.name}")
-    remote = Dataset.open("s3://data/sets/tiny")
+    remote = Dataset.open("s3://data/tiny")
     assert remote.fingerprint == local.fingerprint
     for epoch in range(2):
         options = OPTIONS | {"epoch": epoch}
@@ -37,29 +44,23 @@ def test_shards_on_s3_give_the_same_batches_as_the_folder(tiny, bucket, workers,
     assert list(iter_captions(local, "train")) == list(iter_captions(remote, "train"))
 
 
-def test_a_prefix_without_manifest_is_no_data_set(bucket):
+def test_what_is_missing_or_half_written_on_s3_is_named(local, bucket):
     with refused("VSE-D013", folder="s3://data/nothing"):
         Dataset.open("s3://data/nothing")
-
-
-def test_a_bucket_that_does_not_exist_is_not_taken_for_an_empty_prefix(bucket):
     with refused("VSE-O028", url="s3://date/tiny/manifest.json", bucket="date"):
         Dataset.open("s3://date/tiny")
+    dataset, shard = Dataset.open("s3://data/tiny"), "s3://data/tiny/train-000001.tar"
+    content = (Path(local.path) / "train-000001.tar").read_bytes()
+    for spoilt in (content[:-1024], content[:-1] + b"x"):
+        bucket.put_object(Bucket="data", Key="tiny/train-000001.tar", Body=spoilt)
+        with refused("VSE-D026", shard=shard):
+            list(training_batches(dataset, "train", **OPTIONS))
+    bucket.delete_object(Bucket="data", Key="tiny/train-000001.tar")
+    with refused("VSE-D025", file=shard, kind="shard"):
+        list(training_batches(dataset, "train", **OPTIONS))
 
 
-def test_a_shard_missing_on_s3_is_named_when_it_is_read(tiny, bucket):
-    tiny().write()
-    for path in tiny().folder.iterdir():
-        if path.name != "train-000001.tar":
-            bucket.upload_file(str(path), "data", f"tiny/{path.name}")
-    with refused("VSE-D025", file="s3://data/tiny/train-000001.tar", kind="shard"):
-        list(training_batches(Dataset.open("s3://data/tiny"), "train", **OPTIONS))
-
-
-def test_a_file_on_s3_is_asked_for_once(tiny, bucket):
-    tiny().write()
-    for path in tiny().folder.iterdir():
-        bucket.upload_file(str(path), "data", f"tiny/{path.name}")
+def test_a_file_on_s3_is_asked_for_once(local):
     asked = []
     events = s3._client().meta.events
     events.register("before-call.s3", lambda model, params, **_: asked.append((model.name, params["url_path"])))
@@ -78,10 +79,7 @@ def test_a_file_on_s3_is_asked_for_once(tiny, bucket):
     assert asked == [("GetObject", "/tiny/manifest.json")]
 
 
-def test_the_next_shard_is_fetched_while_one_is_read_and_no_further(tiny, bucket):
-    tiny().write()
-    for path in tiny().folder.iterdir():
-        bucket.upload_file(str(path), "data", f"tiny/{path.name}")
+def test_the_next_shard_is_fetched_while_one_is_read_and_no_further(local):
     dataset = Dataset.open("s3://data/tiny")
     shards = dataset.split("train").shards
     asked, two = [], threading.Event()
@@ -96,18 +94,6 @@ def test_the_next_shard_is_fetched_while_one_is_read_and_no_further(tiny, bucket
         assert next(iter(coming)) == shards[0]
         assert two.wait(timeout=30)
     assert asked == [f"/tiny/{shard.file}" for shard in shards[:2]]
-
-
-def test_a_half_written_shard_on_s3_is_one_line_with_the_way_out(tiny, bucket):
-    tiny().write()
-    for path in tiny().folder.iterdir():
-        bucket.upload_file(str(path), "data", f"tiny/{path.name}")
-    content = (tiny().folder / "train-000001.tar").read_bytes()
-    dataset = Dataset.open("s3://data/tiny")
-    for spoilt in (content[:-1024], content[:-1] + b"x"):
-        bucket.put_object(Bucket="data", Key="tiny/train-000001.tar", Body=spoilt)
-        with refused("VSE-D026", shard="s3://data/tiny/train-000001.tar"):
-            list(training_batches(dataset, "train", **OPTIONS))
 
 
 def _connections(answer):

@@ -138,11 +138,6 @@ def refuses(folder: Path, message: str, **fields: object) -> None:
         WordPieces(TextModel(str(folder)))
 
 
-def test_a_model_that_is_not_there_is_told_in_one_line(tmp_path):
-    assert "the package no_such_model is not installed" in message_of("package:no_such_model")
-    assert "no such folder" in message_of(str(tmp_path / "absent"))
-
-
 def test_a_model_whose_padding_is_not_0_is_refused(save_bert, tmp_path):
     folder = Path(save_bert(tmp_path / "bert"))
     lines = (folder / "vocab.txt").read_text().split("\n")

@@ -19,37 +19,26 @@ from vsetune.data.making.readers import read_raw
 from vsetune.errors import DataError
 
 _READ = """
-import sys
+import json, os, sys
 from pydantic import TypeAdapter
 from vsetune.config.sources.recipe import AnySource
 from vsetune.data.making.readers import read_raw
 from vsetune.errors import UsageError
-try:
-    read_raw(TypeAdapter(AnySource).validate_json(sys.argv[1]))
-except UsageError as error:
-    print(error.problem.code, error)
+for source, folder in json.loads(sys.argv[1]):
+    os.chmod(folder, 0)
+    try:
+        read_raw(TypeAdapter(AnySource).validate_python(source))
+        print("read")
+    except UsageError as error:
+        print(error.problem.code, error)
+    os.chmod(folder, 0o755)
 """
 _NEEDS_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
 """In front of a command of root, which then reads only what its owner may."""
 
 
 @pytest.fixture
-def read_as_owner() -> Callable[..., str]:
-    """Reads a source in a process without the rights of root; returns what it says."""
-    before = _NEEDS_RIGHTS if os.geteuid() == 0 else []
-    if before and shutil.which(before[0]) is None:
-        pytest.skip("root reads everything, and there is no setpriv")
-
-    def read(**source: object) -> str:
-        command = [*before, sys.executable, "-c", _READ, json.dumps(source)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-
-    return read
-
-
-@pytest.fixture
-def source(tmp_path: Path, save_image: Callable[..., bytes]) -> Callable[[str], dict[str, object]]:
+def sources(tmp_path: Path, save_image: Callable[..., bytes]) -> dict[str, dict[str, object]]:
     """A small source of every layout, with its images in `images/deep`."""
     save_image(tmp_path / "images" / "deep" / "a.jpg")
     entry = {"split": "train", "filename": "a.jpg", "filepath": "deep", "sentences": [{"raw": "a dog"}]}
@@ -62,7 +51,7 @@ def source(tmp_path: Path, save_image: Callable[..., bytes]) -> Callable[[str], 
     (tmp_path / "ready" / "train_caps.txt").write_text("a dog\n")
     (tmp_path / "annotations" / "00" / "a.eng").write_text("<IMAGE>a.jpg</IMAGE><DESCRIPTION>a dog</DESCRIPTION>")
     images = str(tmp_path / "images")
-    sources: dict[str, dict[str, object]] = {
+    return {
         "karpathy": {"captions": str(tmp_path / "dataset.json"), "images": images},
         "caption_table": {
             "captions": str(tmp_path / "captions.csv"), "images": [images],
@@ -71,23 +60,25 @@ def source(tmp_path: Path, save_image: Callable[..., bytes]) -> Callable[[str], 
         "feature_folder": {"folder": str(tmp_path / "ready")},
         "iapr": {"annotations": str(tmp_path / "annotations"), "images": images, "shares": {"validation": 0.5}},
     }
-    return lambda layout: {"layout": layout, **sources[layout]}
 
 
-@pytest.mark.parametrize(
-    ("layout", "closed"),
-    [
-        ("karpathy", "images"), ("karpathy", "images/deep"), ("caption_table", "images"),
-        ("caption_table", "images/deep"), ("feature_folder", "ready"), ("iapr", "annotations/00"),
-    ],
-)
-def test_a_folder_that_may_not_be_read_is_told_as_such(source, read_as_owner, tmp_path, layout, closed):
-    """Not as one whose files are missing, nor as one of the home."""
-    folder = tmp_path / closed
-    folder.chmod(0o000)
-    said = read_as_owner(**source(layout))
-    folder.chmod(0o755)
-    assert said.startswith(f"VSE-D002 {folder}"), said
+def test_a_folder_that_may_not_be_read_is_told_as_such(sources, tmp_path):
+    """Not as one whose files are missing, nor as one of the home. In a process without the rights of root."""
+    before = _NEEDS_RIGHTS if os.geteuid() == 0 else []
+    if before and shutil.which(before[0]) is None:
+        pytest.skip("root reads everything, and there is no setpriv")
+    closed = [
+        ({"layout": layout, **sources[layout]}, str(tmp_path / folder)) for layout, folder in (
+            ("karpathy", "images"), ("karpathy", "images/deep"), ("caption_table", "images"),
+            ("caption_table", "images/deep"), ("feature_folder", "ready"), ("iapr", "annotations/00"),
+        )
+    ]
+    command = [*before, sys.executable, "-c", _READ, json.dumps(closed)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(said) == len(closed)
+    for line, (_, folder) in zip(said, closed, strict=True):
+        assert line.startswith(f"VSE-D002 {folder}"), line
 
 
 def test_a_file_name_that_no_file_can_have_is_told(tmp_path: Path) -> None:
