@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ Sample = dict[str, Any]
 """Member suffixes with their content; `__key__` is the key."""
 
 
+@cache
 def jpeg(number: int, *, side: int = 24, quality: int = 90, kind: str = "JPEG") -> bytes:
     """A picture of random colours that fade into each other, another one for each number."""
     colours = np.random.default_rng(number).integers(0, 256, (5, 5, 3), dtype=np.uint8)
