@@ -322,7 +322,7 @@ def test_a_part_of_the_images_is_another_one_in_every_epoch(tmp_path):
     ]
     dataset = make_index(tmp_path, shards=sources)
     seen = []
-    for epoch in range(30):
+    for epoch in range(12):
         options = {**OPTIONS, "epoch": epoch, "reads": PIXELS}
         batches = list(training_batches(dataset, "train", **options))
         assert len(batches) == steps_per_epoch(dataset, "train", batch_size=4, batch_unit="pairs") == 7
@@ -330,7 +330,7 @@ def test_a_part_of_the_images_is_another_one_in_every_epoch(tmp_path):
         assert {number: count for number, count in counts.items() if number >= 16} == dict.fromkeys(range(16, 24), 2)
         seen.append(frozenset(number for number in counts if number < 16))
         assert len(seen[-1]) == 11
-    assert len(set(seen)) > 10
+    assert len(set(seen)) > 8
     share = Counter(number for each in seen for number in each)
     assert set(share) == set(range(16))
     whole = list(training_batches(dataset, "train", **OPTIONS, reads=PIXELS))
