@@ -120,12 +120,12 @@ def shared_extractor() -> Callable[[PixelsSpec], PixelExtractor]:
     return shared
 
 
-@pytest.fixture
-def extractors_made_once(
-    shared_extractor: Callable[[PixelsSpec], PixelExtractor], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(scope="module")
+def extractors_made_once(shared_extractor: Callable[[PixelsSpec], PixelExtractor]) -> Iterator[None]:
     """Data sets made in this process share their extractors, which never change."""
-    monkeypatch.setattr("vsetune.data.making.pixel_features.PixelExtractor", shared_extractor)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vsetune.data.making.pixel_features.PixelExtractor", shared_extractor)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-import yaml
 from mlflow import MlflowClient
 from refusals import refused
-from rich.console import Console
 from trials_here import without_ray
+from whole_studies import ONE_TRIAL, run, write_study
 from written_fields import ENVIRONMENT, POINT, PROTOCOL, RESOLVED, SUMMARY
 
 from chaos.logged import export_problems, read_log, twice
 from vsetune.cli.leaderboard_output import export
 from vsetune.cli.tracking import export as export_study
 from vsetune.cli.tracking import import_ as import_study
+from vsetune.errors import UsageError
 from vsetune.records.events import SYSTEM, AttemptRecord, Drawn, Event
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.studies import Studies
 from vsetune.report.board_sentences import headline
-from vsetune.study.preparation import prepare_study
+from vsetune.report.building import build
+from vsetune.study.confirmations import Confirming
 from vsetune.study.recorded import examine
-from vsetune.study.run import StudyOutcome, run_study
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
 PAGE = Path("runs") / "tiny" / "leaderboard.html"
@@ -39,28 +38,6 @@ class Finished(NamedTuple):
     home: Path
     file: Path
     shown: str
-
-
-def write_study(folder: Path, changes: dict[str, Any]) -> Path:
-    plain = {
-        "study": "tiny",
-        "data": {"path": "data/scenes", "scenes": {"train": 48, "validation": 16, "test": 16}},
-        "networks": [{"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}}],
-        "losses": [{"name": "lmh"}, {"name": "lseh"}],
-        "training": {"epochs": 2, "batch_size": 40, "validate_every_steps": 3, "learning_rate": 1e-3},
-        "search": {"configurations": 2}, "scheduler": {"kind": "none"}, "seeds": [0],
-        "resources": {"cpus": 1, "retries": 0},
-    }
-    path = folder / "tiny.yaml"
-    path.write_text(yaml.safe_dump(plain | changes))
-    return path
-
-
-def run(path: Path, *, resume: bool = False) -> tuple[StudyOutcome, str]:
-    console = Console(file=io.StringIO(), width=200)
-    prepared = prepare_study(path, console)
-    outcome = run_study(prepared, resume=resume, retry_failed=False, address=None, console=console)
-    return outcome, console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def attempts() -> list[AttemptRecord]:
@@ -75,7 +52,7 @@ def once(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Finishe
         patch.setenv("VSETUNE_HOME", str(home))
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         without_ray(patch)
-        path = write_study(home, {"tracking": {"system_metrics": True}})
+        path = write_study(home, tracking={"system_metrics": True})
         return Finished(home, path, run(path)[1])
 
 
@@ -106,6 +83,22 @@ def test_the_winner_of_every_cell_is_an_mlflow_model(finished: Finished) -> None
     assert set(models_of(finished.home)) == {trial for _, trial in bests.values()}
 
 
+def test_a_study_finishes_every_promised_trial_and_fills_the_leaderboard(finished: Finished) -> None:
+    recorded = attempts()
+    assert len({each.start.trial for each in recorded}) == len(recorded) == 4
+    for each in recorded:
+        epochs = [epoch for epoch, _ in each.curve]
+        assert epochs == sorted(set(epochs))
+        assert epochs[-1] == 2.0
+    trials = finished.home / "runs" / "tiny" / "trials"
+    assert len(list(trials.glob("*/best.safetensors"))) == 4
+    rows = build(recorded, baseline="lmh").rows
+    assert [(row.loss, len(row.seeds), row.trials) for row in rows] == [("lmh", 1, 2), ("lseh", 1, 2)]
+    logged = read_log(finished.home / "runs" / "tiny")
+    assert logged.problems + twice(logged) == []
+    assert export_problems(f"sqlite:///{finished.home / 'mlflow.db'}", "tiny", logged) == []
+
+
 def test_a_finished_study_resumes_to_nothing_left_to_do_and_logs_nothing_twice(finished: Finished) -> None:
     before, models = attempts(), models_of(finished.home)
     outcome, shown = run(finished.file, resume=True)
@@ -115,6 +108,20 @@ def test_a_finished_study_resumes_to_nothing_left_to_do_and_logs_nothing_twice(f
     assert "goes on" not in shown
     assert outcome.experiment == MlflowClient(f"sqlite:///{finished.home / 'mlflow.db'}").get_experiment_by_name(
         "tiny").experiment_id
+
+
+def test_a_study_that_has_finished_stays_so_when_its_confirming_cannot_reach_a_cluster(
+    finished: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object, **__: object) -> None:
+        raise UsageError("ray: cannot reach it")
+
+    monkeypatch.setenv("VSETUNE_HOME", shutil.copytree(finished.home, tmp_path / "home").as_posix())
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
+    monkeypatch.setattr("vsetune.study.run.ray_cluster", unreachable)
+    with pytest.raises(UsageError, match="cannot reach it"):
+        run(finished.file, resume=True, confirming=Confirming(2, contenders=True))
+    assert Studies().state("tiny").status == "finished"
 
 
 def _other(event: Event) -> Event:
@@ -146,7 +153,7 @@ def test_a_study_whose_trials_all_failed_is_recorded_as_failed(
 ) -> None:
     without_ray(monkeypatch)
     training = {"epochs": 1, "batch_size": 40, "learning_rate": 1e38}
-    file = write_study(tmp_path, {"losses": [{"name": "lmh"}], "training": training, "search": {"configurations": 1}})
+    file = write_study(tmp_path, **ONE_TRIAL, training=training)
     outcome, _ = run(file)
     assert (dict(outcome.counts), outcome.ending) == ({"failed": 1}, "failed")
     assert Studies().state("tiny").status == "failed"
@@ -203,7 +210,7 @@ def test_a_study_that_moved_to_another_home_goes_on_there_with_nothing_repeated(
     if place == "here":
         without_ray(monkeypatch)
     first, second = (tmp_path / name for name in ("first", "second"))
-    path = write_study(tmp_path, {})
+    path = write_study(tmp_path)
     monkeypatch.setenv("VSETUNE_HOME", str(first))
     blocked = refused_trial(first)
     assert run(path)[0].ending == "interrupted"
@@ -245,7 +252,7 @@ def test_a_study_whose_files_are_lost_goes_on_from_its_log_and_trains_nothing_ag
 ) -> None:
     without_ray(monkeypatch)
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path))
-    path, folder = write_study(tmp_path, {}), tmp_path / "runs" / "tiny"
+    path, folder = write_study(tmp_path), tmp_path / "runs" / "tiny"
     blocked = refused_trial(tmp_path)
     assert run(path)[0].ending == "interrupted"
     blocked.unlink()

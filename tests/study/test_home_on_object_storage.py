@@ -35,10 +35,7 @@ from vsetune.study.study_home import held_home
 from vsetune.study.trainable import AttemptTrainable, report_of
 
 __all__ = ["endpoint", "machine", "prefix"]
-pytestmark = [
-    pytest.mark.filterwarnings("default"),  # Ray and its dependencies warn about themselves
-    pytest.mark.usefixtures("extractors_made_once"),
-]
+pytestmark = pytest.mark.filterwarnings("default")  # Ray and its dependencies warn about themselves
 STUDY = {
     "study": "tiny", "data": {"path": "data/scenes", "scenes": {"train": 48, "validation": 16, "test": 16}},
     "networks": [{"name": "vsepp", "fixed": {"embedding_size": 16, "word_size": 8}}], "losses": [{"name": "lmh"}],
