@@ -171,7 +171,6 @@ def test_a_variable_that_makes_no_sense(variable, value, said, vsetune, monkeypa
     (("study", "run", "x", "--resum"), ("VSE-X001", "vsetune study run: ", "--resum")),
     (("data", "verify", "a", "b"), ("VSE-X001", "vsetune data verify: ", "(b)")),
     (("data", "show", "x", "--count", "few"), ("VSE-X001", "vsetune data show: ", "'--count'")),
-    (("study", "run", "x", "--changed-plugins"), ("VSE-X004", "--changed-plugins", "--resume")),
 ])
 def test_a_command_line_that_makes_no_sense(words, said, vsetune) -> None:
     assert vsetune(*words).refused(*said)
@@ -182,8 +181,7 @@ def test_the_words_of_typical_errors(vsetune, monkeypatch, snapshot) -> None:
     printed = [vsetune(*words).err for words in (
         ("studdy",), ("study", "run"), ("data", "show", "x", "--count", "few"), ("trial", "show", "\udcff"),
         ("leaderboard", "show"), ("serve", "--port", "70000"), ("trial", "ensemble", "a/b"),
-        ("study", "run", "x", "--changed-plugins"), ("data", "show", "x", "--sheet", "s3://bucket/sheet.png"),
-        ("study", "confirm", "none.yaml"),
+        ("data", "show", "x", "--sheet", "s3://bucket/sheet.png"), ("study", "confirm", "none.yaml"),
     )]
     assert "".join(printed) == snapshot
 

@@ -53,7 +53,7 @@ DAMAGE = {
     "a checkpoint is damaged": "test_a_damaged_checkpoint_is_set_aside_and_the_trial_starts_again",
     "a checkpoint of another trial": "test_a_checkpoint_of_another_trial_is_not_damaged",
     "weights of a recorded trial are cut short": "test_damaged_weights_are_refused",
-    "a plugin changed": "test_cells_that_have_not_begun_go_on_with_changed_plugins_where_that_is_asked_for",
+    "a plugin changed": "test_a_study_whose_plugin_changed_goes_on_once_the_old_code_is_back",
     "the study file changed": "test_a_study_name_in_use_is_refused_with_what_changed",
     "a damaged line of a log, with its offset":
         "test_the_doctor_names_events_that_mlflow_does_not_have_and_a_damaged_log",

@@ -210,12 +210,6 @@ def run(
     file: StudyFile,
     resume: Annotated[bool, flag("--resume", "go on where an earlier run of this study ended")] = False,
     retry_failed: Annotated[bool, flag("--retry-failed", "with --resume: run failed trials again")] = False,
-    changed_plugins: Annotated[
-        bool, typer.Option(
-            "--changed-plugins", metavar="", help="with --resume: run cells that have not begun with plugins that have "
-            "changed; those that have begun stay as they are",
-        )
-    ] = False,
     address: Cluster = None,
     dry_run: Annotated[bool, flag("--dry-run", "print the resolved study and stop")] = False,
 ) -> None:
@@ -224,25 +218,17 @@ def run(
     Exit codes: 0 all trials ended as they should, 4 they did but records wait for the tracking store (vsetune tracking
     flush), 3 some failed for good, 1 all failed, 130 interrupted (--resume goes on), 2 the input is wrong.
     """
-    if changed_plugins and not resume:
-        raise UsageError(
-            "VSE-X004", "{command}: {option} has an effect only with {other}; add {other}.", command="study run",
-            option="--changed-plugins", other="--resume",
-        )
     if dry_run:
         study = load_study(file)
         resolve_cells(study, where=str(file))
         results.out(dump_yaml(shown_plain(study.to_plain())))
         return
     again = f"vsetune study run {file} --resume"
-    run_file(
-        file, again=again, resume=resume, retry_failed=retry_failed, changed_plugins=changed_plugins, address=address,
-    )
+    run_file(file, again=again, resume=resume, retry_failed=retry_failed, address=address)
 
 
 def run_file(
-    file: Path, *, again: str, resume: bool, retry_failed: bool = False, changed_plugins: bool = False,
-    address: str | None = None,
+    file: Path, *, again: str, resume: bool, retry_failed: bool = False, address: str | None = None
 ) -> NoReturn:
     """Run the study of a file, print its leaderboard, and exit as `vsetune study run` does. again: the command that
     continues it."""
@@ -251,10 +237,7 @@ def run_file(
 
     with interruptible(f"nothing finished is lost, go on with: {again}"), sigterm_like_ctrl_c():
         prepared = prepare_study(file, stderr)
-        outcome = run_study(
-            prepared, resume=resume, retry_failed=retry_failed, address=address, console=stderr,
-            changed_plugins=changed_plugins,
-        )
+        outcome = run_study(prepared, resume=resume, retry_failed=retry_failed, address=address, console=stderr)
     _report(prepared, outcome, go_on=again)
 
 

@@ -270,14 +270,6 @@ class Drawn(_Checked):
 
 
 @dataclass(frozen=True)
-class Restarted(_Checked):
-    """The search of a cell begins anew: configurations sampled before no longer count. Numbering continues."""
-
-    cell: _PathName
-    at: _Time
-
-
-@dataclass(frozen=True)
 class Begun(_Checked):
     """An attempt runs. A killed attempt that begins again with the same number continues as the same attempt."""
 
@@ -315,7 +307,7 @@ class Closed(_Checked):
     at: _Time
 
 
-Event = Opened | Drawn | Restarted | Begun | Validated | Ended | Closed
+Event = Opened | Drawn | Begun | Validated | Ended | Closed
 
 
 def to_texts(event: Event) -> tuple[str, str, str]:
@@ -353,7 +345,6 @@ _DEVICE_SECONDS = "device_seconds"
 _READ: dict[str, Callable[[dict[str, Any]], Event]] = {
     "opened": lambda plain: Opened(**{**plain, "record": StudyRecord(**plain["record"])}),
     "drawn": lambda plain: Drawn(**plain),
-    "restarted": lambda plain: Restarted(**plain),
     "begun": lambda plain: Begun(AttemptStart(**plain["start"]), plain["at"]),
     "ended": lambda plain: Ended(**{**plain, "files": tuple(plain["files"])}),
     "closed": lambda plain: Closed(**{**plain, "files": tuple(plain["files"])}),

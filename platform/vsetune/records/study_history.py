@@ -24,7 +24,6 @@ from vsetune.records.events import (
     Ended,
     Event,
     Opened,
-    Restarted,
     StudyRecord,
     StudyStatus,
     Validated,
@@ -83,9 +82,7 @@ class StudyHistory:
         self.began = self.seen = 0.0
         self.files: tuple[str, ...] = ()
         self.draws: list[Drawn] = []
-        """Draws of all cells that count."""
-        self.first_numbers: dict[str, int] = {}
-        """For cells that have begun anew: number of the first draw that counts."""
+        """Draws of all cells."""
         self.read_attempts: dict[str, ReadAttempt] = {}
 
     def read(self, line: Line) -> None:
@@ -116,10 +113,6 @@ class StudyHistory:
                 self._opened(event)
             case Drawn():
                 self.draws.append(event)
-            case Restarted():
-                number = max((each.number + 1 for each in self.drawn(event.cell)), default=0)
-                self.first_numbers[event.cell] = max(number, self.first_numbers.get(event.cell, 0))
-                self.draws = [each for each in self.draws if each.cell != event.cell]
             case Begun():
                 self._begun(event)
             case Validated():

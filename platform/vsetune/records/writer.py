@@ -21,7 +21,6 @@ from vsetune.records.events import (
     Ended,
     Event,
     Opened,
-    Restarted,
     StudyRecord,
     StudyStatus,
     Validated,
@@ -88,12 +87,6 @@ class StudyWriter:
     def draw(self, event: Drawn) -> None:
         """Record a sampled configuration. It counts once `settle` has returned."""
         self._add(event, durable=True)
-
-    def restart(self, cell: str) -> None:
-        """Record that the search of a cell begins anew, if it had begun and none of its trials had. Numbering
-        continues."""
-        if self.drawn(cell):
-            self._add(Restarted(cell, time.time()), durable=True)
 
     def drawn(self, cell: str) -> list[Drawn]:
         """The configurations of a cell, in order."""

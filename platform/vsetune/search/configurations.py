@@ -91,15 +91,13 @@ class ConfigurationSearch:
 
     def __init__(
         self, cells: Sequence[Cell], spec: SearchSpec, *, sampled: Iterable[Sampled] = (),
-        first_numbers: Mapping[str, int] | None = None, keep: Callable[[Sampled], None] = lambda sampled: None,
-        refuses: Refusal | None = None,
+        keep: Callable[[Sampled], None] = lambda sampled: None, refuses: Refusal | None = None,
     ) -> None:
-        """sampled: configurations stored by earlier processes, in order. first_numbers: number of the first
-        configuration, for cells that were started again; 0 for the others. keep: called with every configuration before
+        """sampled: configurations stored by earlier processes, in order. keep: called with every configuration before
         it is suggested. refuses: called with every draw before it is suggested; None accepts all. ConfigError where
         `sampled` belongs to another search space.
         """
-        self._keep, self._refuses, self._first_numbers = keep, refuses, first_numbers or {}
+        self._keep, self._refuses = keep, refuses
         self._spec, self._cells = spec, {cell.name: cell for cell in cells}
         self._distributions = {cell.name: distributions_of(cell) for cell in cells}
         self._drawings = {cell.name: CellDrawing(spec, cell) for cell in cells}
@@ -197,7 +195,7 @@ class ConfigurationSearch:
     ) -> int:
         history = self._histories[cell]
         distributions = {name: distribution_to_json(self._distributions[cell][name]) for name in configuration}
-        number = history[-1].number + 1 if history else self._first_numbers.get(cell, 0)
+        number = history[-1].number + 1 if history else 0
         sampled = Sampled(cell, number, state, dict(configuration), distributions, dict(attributes))
         self._keep(sampled)
         history.add(_trial_of(sampled))

@@ -112,7 +112,7 @@ def changed_since(study: str, study_folder: Path, plugins: Iterable[Plugin]) -> 
         more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""
         return Problem.of(
             "VSE-S006", "study {study}: {plugin}: {source}: {changes} since the study began; put the old code back (it "
-            "is in {copy}), or give the study another name; --changed-plugins goes on with cells that have not begun",
+            "is in {copy}), or give the study another name",
             study=study, plugin=f"{plugin.kind} {plugin.name}", source=plugin.source,
             changes=f"{', '.join(changes[:3])}{more}", copy=kept.source,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,12 +67,12 @@ class PreparedStudy:
         folder = self.trial_folder(trial)
         return str(folder if remote_home() is None else folder.relative_to(home()))
 
-    def record(self, code: Mapping[str, str] | None = None, *, known: StudyRecord | None = None) -> StudyRecord:
+    def record(self, *, known: StudyRecord | None = None) -> StudyRecord:
         """The study for the store, without passwords. Its fingerprint does not depend on where and how fast it runs.
 
-        code: sha256 of its plugins by key; None: of the loaded plugins. known: the study as it began or was resumed. It
-        may go on with more searches of each loss: they are cells of their own, with seeds of their own, so they change
-        nothing of the first ones. The fingerprint then is that of the study with the searches that it began with.
+        known: the study as it began or was resumed. It may go on with more searches of each loss: they are cells of
+        their own, with seeds of their own, so they change nothing of the first ones. The fingerprint then is that of
+        the study with the searches that it began with.
         """
         first = self.spec.search.repeats if known is None else min(self.spec.search.repeats, first_repeats(known))
         began = self.spec.model_copy(update={"search": self.spec.search.model_copy(update={"repeats": first})})
@@ -80,7 +80,7 @@ class PreparedStudy:
         plain["data"] = {**plain["data"], "path": None}
         plain["data"].pop("index", None)  # the data set's own fingerprint covers it
         plain["search"] = {**plain["search"], "storage": None}  # a setting of earlier versions
-        code = {plugin.key: plugin.sha256 for plugin in self.plugins} if code is None else code
+        code = {plugin.key: plugin.sha256 for plugin in self.plugins}
         plain |= {"plugins": code} if code else {}
         fingerprint = fingerprint_of({**plain, "data_fingerprint": self.data_fingerprint})
         tags = {"data_fingerprint": self.data_fingerprint, "description": self.spec.description}

@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGTERM, Signals
 from typing import Literal
@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import refusal
 from vsetune.errors import StorageError, StudyConflict, UsageError, one_line
-from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyStatus
+from vsetune.records.events import AttemptRecord, StudyStatus
 from vsetune.records.log import LOG_FILE
 from vsetune.records.studies import Studies
 from vsetune.records.study_lock import LOCK_FILE
@@ -27,7 +27,6 @@ from vsetune.report.rows import Leaderboard
 from vsetune.report.terminal import render_table
 from vsetune.storage.addresses import shown_plain
 from vsetune.storage.whole_files import write_text
-from vsetune.study.changed_plugins import RefusedCell, not_begun, refused_cells, require_own_code
 from vsetune.study.cluster import cluster_address, ray_cluster
 from vsetune.study.confirmations import Confirming
 from vsetune.study.first_stages import plugins_of_stage
@@ -96,8 +95,7 @@ class StudyOutcome:
 
 def run_study(
     prepared: PreparedStudy, *, resume: bool, retry_failed: bool, address: str | None, console: Console,
-    confirming: Confirming | None = None, changed_plugins: bool = False,
-    signals: Sequence[Signals] = SIGNALS,
+    confirming: Confirming | None = None, signals: Sequence[Signals] = SIGNALS,
 ) -> StudyOutcome:
     """Runs every promised trial of a study.
 
@@ -107,8 +105,7 @@ def run_study(
 
     address: of a running Ray cluster; None starts Ray on this machine unless RAY_ADDRESS is set. confirming: the trials
     to run again, of a study whose search is over (else UsageError); None: those that the study itself promises.
-    changed_plugins: if plugins have changed since the study began, cells that have not begun run with the new code, and
-    cells that have begun stay as they are. signals: those that stop the run; their handlers are as before afterwards.
+    signals: those that stop the run; their handlers are as before afterwards.
     """
     cluster_address(address)  # a wrong one is refused before anything is done
     spec, folder, stop = prepared.spec, prepared.folder, StopRequest(signals)
@@ -134,13 +131,11 @@ def run_study(
             require_sampled(spec.study, records.writer.history)
             left_as = records.writer.history.status if confirming is not None else None
             records.exporter.wait_until_open(_EXPORT_OPENS_WITHIN_S)
-            _open(records.writer, prepared, resume=resume, changed_plugins=changed_plugins)
+            _open(records.writer, prepared, resume=resume)
             begun()
             with _left_as_it_was(records, left_as or "killed"):
                 write_text(folder / _STUDY_FILE, dump_yaml(shown_plain(spec.to_plain())))
                 held.keep()
-                left_alone = _left_alone(prepared, records.writer, console, changed_plugins=changed_plugins)
-                prepared = _without(prepared, left_alone)
                 ledger = _ledger(prepared, records.writer, confirming, retry_failed=retry_failed)
                 closed = [name for name, trial in ledger.trials.items() if trial.status in ("finished", "pruned")]
                 held.forget_ended([prepared.trial_folder(name) for name in closed], records.log)
@@ -151,26 +146,7 @@ def run_study(
                     _place(prepared, ledger, records, held, stop, console)
                 connected.close()
                 ledger.interrupt()
-                return _ended(prepared, records, ledger, left_alone, stop, console)
-
-
-def _left_alone(
-    prepared: PreparedStudy, writer: StudyWriter, console: Console, *, changed_plugins: bool
-) -> list[RefusedCell]:
-    """Cells that have begun with other code of their plugins and stay as they are. With changed_plugins, cells that
-    have not begun are sampled again. StudyConflict if there are such cells without changed_plugins, or no others."""
-    attempts = writer.attempts()
-    left_alone = refused_cells(prepared, attempts)
-    require_own_code(prepared.spec.study, left_alone, cells=len(prepared.cells) if changed_plugins else 0)
-    _print([each.reason for each in left_alone], console)
-    for cell in not_begun(prepared, attempts) if changed_plugins else ():
-        writer.restart(cell)
-    return [*left_alone]
-
-
-def _without(prepared: PreparedStudy, left_alone: Sequence[RefusedCell]) -> PreparedStudy:
-    names = {each.cell for each in left_alone}
-    return replace(prepared, cells=[cell for cell in prepared.cells if cell.name not in names])
+                return _ended(prepared, records, ledger, stop, console)
 
 
 def _ledger(
@@ -215,24 +191,21 @@ def _first_board(prepared: PreparedStudy, writer: StudyWriter) -> RenderableType
 
 
 def _ended(
-    prepared: PreparedStudy, records: StudyRecords, ledger: StudyLedger, left_alone: Sequence[RefusedCell],
-    stop: StopRequest, console: Console,
+    prepared: PreparedStudy, records: StudyRecords, ledger: StudyLedger, stop: StopRequest, console: Console
 ) -> StudyOutcome:
     """Writes the results, exports to MLflow, and returns how the study has ended."""
-    study, ending, attempts = prepared.spec.study, _ending(ledger, left_alone), records.writer.attempts()
+    study, ending, attempts = prepared.spec.study, _ending(ledger), records.writer.attempts()
     records.exporter.deliver(DELIVER_WITHIN_S)
     is_away = records.exporter.waiting() > 0
     results = write_results(prepared, attempts)
-    is_open = ending == "interrupted" or not all(each.is_whole for each in left_alone)
-    status = "killed" if is_open else _RECORDED_AS[ending]
-    records.writer.finish_study(status, kept_names(prepared.folder, results.files))
+    records.writer.finish_study(_RECORDED_AS[ending], kept_names(prepared.folder, results.files))
     undelivered = records.exporter.deliver(0.0 if is_away else DELIVER_WITHIN_S)
     if ending != "interrupted":
         _print(log_winners(prepared, attempts, is_exported=not undelivered), console)
     counts = Counter(trial.status if trial.is_closed else "open" for trial in ledger.trials.values())
     stopped_by = stop.reason or (ledger.outage if ending == "interrupted" else None)
     return StudyOutcome(
-        counts, ending, results.board, results.page, results.remark, _troubles(ledger, left_alone), stopped_by,
+        counts, ending, results.board, results.page, results.remark, _troubles(ledger), stopped_by,
         undelivered, records.exporter.outage() or "it is slow", tuple(attempts), Studies().in_mlflow(study)[0],
     )
 
@@ -242,19 +215,14 @@ def _print(lines: Sequence[str], console: Console) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool, changed_plugins: bool) -> None:
+def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool) -> None:
     """Opens the study in the log. StudyConflict that names the file if the code of a plugin has changed since the study
-    began, unless it is resumed with changed_plugins."""
+    began."""
     known = writer.history.record
     require_free_seeds(writer, prepared)
     try:
         writer.open_study(prepared.record(known=known), resume=resume)
     except StudyConflict as error:
-        tags = known.tags.items() if known is not None and resume and changed_plugins else ()
-        first = {tag.removeprefix(PLUGIN_TAG): sha256 for tag, sha256 in tags if tag.startswith(PLUGIN_TAG)}
-        if first:
-            writer.open_study(prepared.record(first, known=known), resume=True)
-            return
         change = changed_since(prepared.spec.study, prepared.folder, prepared.plugins)
         if change is None:
             raise
@@ -316,18 +284,17 @@ def _left_as_it_was(records: StudyRecords, status: StudyStatus) -> Iterator[None
         raise
 
 
-def _ending(ledger: StudyLedger, left_alone: Sequence[RefusedCell]) -> Ending:
-    """How the run has ended. left_alone: an incomplete cell counts as failed, since no command can continue it."""
+def _ending(ledger: StudyLedger) -> Ending:
     if ledger.has_work():
         return "interrupted"
     failed = sum(trial.status == "failed" for trial in ledger.trials.values())
     if not failed:
-        return "finished" if all(each.is_whole for each in left_alone) else "partly failed"
+        return "finished"
     return "failed" if failed == len(ledger.trials) else "partly failed"
 
 
-def _troubles(ledger: StudyLedger, left_alone: Sequence[RefusedCell]) -> list[Trouble]:
-    return [Trouble(each.cell, True, each.reason) for each in left_alone if not each.is_whole] + [
+def _troubles(ledger: StudyLedger) -> list[Trouble]:
+    return [
         Trouble(name, not trial.is_closed, trial.error or "not started yet")
         for name, trial in ledger.trials.items() if trial.status == "failed" or not trial.is_closed
     ]

@@ -89,8 +89,8 @@ def logged_search(
         for each in writer.history.draws if each.state != "taught"
     ]
     return ConfigurationSearch(
-        cells, spec, sampled=sampled, first_numbers=writer.history.first_numbers,
-        keep=lambda each: writer.draw(Drawn(**vars(each), at=time.time())), refuses=refuses,
+        cells, spec, sampled=sampled, keep=lambda each: writer.draw(Drawn(**vars(each), at=time.time())),
+        refuses=refuses,
     )
 
 
