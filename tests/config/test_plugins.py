@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from plugin_folders import LOSS, NEGATIVES, SPEC, write_files, write_loss, write_network
+from plugin_folders import LOSS, NEGATIVES, SPEC, write_loss, write_network
 from refusals import fits, refused
 
 from vsetune.config.component_specs import LOSSES, NETWORKS
@@ -21,7 +21,6 @@ from vsetune.losses.loss_base import LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.networks.network_building import build_network
 
-TUNABLE = 'tunable(0.2, Range(low=0.1, high=0.4), ge=0, description="alpha, in units of similarity")'
 IMPORT = "from vsetune.config.component_specs"
 CLASS = "class HalfHingeSpec(LossSpec)"
 
@@ -109,30 +108,12 @@ def test_the_hash_is_of_paths_and_contents_of_what_runs(tmp_path: Path) -> None:
     assert read_source(folder).sha256 not in (before, with_data)
 
 
-def test_a_module_that_can_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "their_package"
-    write_files(package, {"__init__": "", "hinges": NEGATIVES})
-    absolute = LOSS.replace("from .negatives", "from their_package.hinges")
-    absolute = absolute.replace("from .spec", "from their_package.half.spec")
-    write_loss(package / "half", loss=absolute)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (plugin,) = load_plugin("their_package.half", base=tmp_path / "elsewhere")
-    assert (plugin.package, plugin.folder, plugin.source) == ("their_package.half", package / "half", package)
-    build_loss(LOSSES["half_hinge"]())
-    assert load_plugin("their_package", base=tmp_path / "elsewhere") == (plugin,)
-    assert load_plugin("their_package.half.loss", base=tmp_path / "elsewhere") == (plugin,)
-    write_files(package, {"hinges": "changed = True"})
-    assert fits(problem("their_package", tmp_path / "e"), "VSE-C104", path=package)
-
-
 def test_what_leads_nowhere(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "one.py").touch()
     for reference, message, is_missing in (
-        ("no_such/", "VSE-C100", True), ("no_such.module", "VSE-C100", True),
-        ("empty", "VSE-C101", True), ("one.py", "VSE-C102", False),
-        ("s3://bucket/x", "VSE-C102", False), ("vsetune.losses.lmh", "VSE-C103", False),
-        ("json", "VSE-C101", False), ("this", "VSE-C102", False),
+        ("no_such/", "VSE-C100", True), ("no_such.module", "VSE-C100", True), ("empty", "VSE-C101", True),
+        ("one.py", "VSE-C102", False), ("s3://bucket/x", "VSE-C102", False),
     ):
         with refused(message, by=ConfigError) as caught:
             load_plugin(reference, base=tmp_path)
@@ -142,41 +123,35 @@ def test_what_leads_nowhere(tmp_path: Path) -> None:
 RAISED = "VSE-C111"
 
 
-@pytest.mark.parametrize(("old", "new", "line", "message", "fields"), [
-    ('"half_hinge"] = "half_hinge"', '"lmh"] = "lmh"', 9, "VSE-C121", {"name": "lmh"}),
-    ('Literal["half_hinge"] =', "str =", 15, "VSE-C128", {"field": "name"}),
-    ('"half_hinge"] = "half_hinge"', '"half hinge"] = "half hinge"', 15, "VSE-C127", {}),
-    ('"half_hinge"] = "half_hinge"', '"sum"] = "sum"', 15, "VSE-C127", {"name": "sum"}),
-    ('    """Half of the hinges: only images look for captions."""\n', "", 9, "VSE-C123", {}),
-    ('"made for a test"', '""', 9, "VSE-C124", {"fact": "source"}),
-    ('    equation: ClassVar[str] = "', '    other: ClassVar[str] = "', 9, "VSE-C124", {"fact": "equation"}),
-    (TUNABLE, "0.2", 16, "VSE-C129", {"field": "margin"}),
-    (TUNABLE, "Field(0.2, ge=0)", 17, "VSE-C130", {"field": "margin"}),
-    ("tunable(0.2,", "tunable(-0.2,", 16, "VSE-C126", {"field": "margin"}),
-    ("Range, tunable", "Rang, tunable", 5, RAISED, {"fix": "fix this line"}),
-    (IMPORT, f"import no_such_library\n{IMPORT}", 6, RAISED,
+@pytest.mark.parametrize(("old", "new", "place", "message", "fields"), [
+    ('"half_hinge"] = "half_hinge"', '"lmh"] = "lmh"', "", "VSE-C121", {"name": "lmh"}),
+    ('Literal["half_hinge"] =', "str =", "", "VSE-C128", {"field": "name"}),
+    ('"half_hinge"] = "half_hinge"', '"half hinge"] = "half hinge"', "", "VSE-C127", {}),
+    ('"half_hinge"] = "half_hinge"', '"sum"] = "sum"', "", "VSE-C127", {"name": "sum"}),
+    ('"made for a test"', '""', "", "VSE-C124", {"fact": "source"}),
+    ('    equation: ClassVar[str] = "', '    other: ClassVar[str] = "', "", "VSE-C124", {"fact": "equation"}),
+    ("tunable(0.2,", "tunable(-0.2,", "", "VSE-C126", {"field": "margin"}),
+    ("Range, tunable", "Rang, tunable", ":5", RAISED, {"fix": "fix this line"}),
+    (IMPORT, f"import no_such_library\n{IMPORT}", ":6", RAISED,
      {"fix": "install no_such_library where trials run, or put the module into the folder and import it with a dot"}),
-    (IMPORT, f"from vsetune.losses.loss_spec import LossSpec\n{IMPORT}", 6, RAISED,
+    (IMPORT, f"from vsetune.losses.loss_spec import LossSpec\n{IMPORT}", ":6", RAISED,
      {"fix": "this version has no such module; see the imports of a new draft: vsetune losses new NAME"}),
-    (IMPORT, f"from negatives import hardest\n{IMPORT}", 6, RAISED,
+    (IMPORT, f"from negatives import hardest\n{IMPORT}", ":6", RAISED,
      {"fix": "write `from .negatives import ...`, with the dot: the folder is a package of its own"}),
-    (IMPORT, f"from ..other import hardest\n{IMPORT}", 6, RAISED,
+    (IMPORT, f"from ..other import hardest\n{IMPORT}", ":6", RAISED,
      {"fix": "a component sees its own folder only; copy the module into it"}),
-    (f"{CLASS}:", CLASS, 9, RAISED, {"reason": "SyntaxError: expected ':'"}),
-    (CLASS, f"raise SystemExit\n{CLASS}", 9, RAISED, {"reason": "SystemExit"}),
-    ("(LossSpec)", "", None, "VSE-C120", {}),
+    (f"{CLASS}:", CLASS, ":9", RAISED, {"reason": "SyntaxError: expected ':'"}),
+    (CLASS, f"raise SystemExit\n{CLASS}", ":9", RAISED, {"reason": "SystemExit"}),
+    ("(LossSpec)", "", "", "VSE-C120", {}),
 ])
-def test_a_wrong_spec_is_refused_with_its_line(
-    tmp_path: Path, old: str, new: str, line: int | None, message: str, fields: dict[str, Any]
+def test_a_wrong_spec_is_refused_with_its_file(
+    tmp_path: Path, old: str, new: str, place: str, message: str, fields: dict[str, Any]
 ) -> None:
     assert old in SPEC
-    spec = SPEC.replace(old, new)
-    if "Field(" in new:
-        spec = spec.replace("from vsetune.config", "from pydantic import Field\nfrom vsetune.config", 1)
-    write_loss(tmp_path / "half_hinge", spec=spec)
+    write_loss(tmp_path / "half_hinge", spec=SPEC.replace(old, new))
     found = problem("half_hinge", tmp_path)
     assert fits(found, message, **fields), (found, found.fields)
-    assert ("spec.py: " if line is None else f"spec.py:{line}: ") in found
+    assert f"spec.py{place}: " in found
     assert "half_hinge" not in LOSSES
 
 
@@ -202,7 +177,7 @@ def test_two_folders_with_one_name(tmp_path: Path) -> None:
 
 
 def test_all_problems_of_several_references(tmp_path: Path) -> None:
-    write_loss(tmp_path / "a", spec=SPEC.replace('"made for a test"', '""').replace(TUNABLE, "0.2"))
+    write_loss(tmp_path / "a", spec=SPEC.replace('"made for a test"', '""').replace("tunable(0.2,", "tunable(-0.2,"))
     with pytest.raises(ConfigError) as caught:
         load_plugins(["a", "nowhere/", "a"], base=tmp_path)
     assert len(caught.value.problems) == 3

@@ -101,7 +101,7 @@ def test_a_study_takes_the_package_and_its_plugins_along(study_file: Path) -> No
         file = study_file.parent / "losses" / "half_hinge" / name
         file.parent.mkdir(exist_ok=True)
         file.write_text("*.npz\nsub/\n")
-    study_file.write_text("study: mine\nplugins: [losses/, their_package.losses]\n", encoding="utf-8")
+    study_file.write_text("study: mine\nplugins: [losses/, gone/]\n", encoding="utf-8")
     with packed(study_file, "mine") as package:
         assert package.command == (
             "python -m vsetune.cli.entry study run study/mine.yaml --resume --address auto"

@@ -224,7 +224,7 @@ def test_a_study_of_plugins_runs_two_trials_at_once_resumes_and_is_read_from_its
         for each in attempts():
             assert set(each.start.resolved["plugins"]) == {"loss.half_hinge", "network.bag"}
         write_loss(loss, negatives=NEGATIVES.replace("-1.0", "-2.0"))
-        with refused("VSE-S006", study="tiny", changes="negatives.py changed"):
+        with refused("VSE-S006", study="tiny", source=loss):
             run(path, resume=True)
         shutil.rmtree(loss)
         shutil.rmtree(network)

@@ -70,7 +70,7 @@ def plugin_of_class(component: type[Any], kind: str, study_folder: Path | None) 
     for plugin in (each for each in kept if each.kind == kind):
         _log.warning(
             "%s %s: the study has begun and goes on with the class in %s; a new definition needs a study of another "
-            "name", kind, name, plugin.source,
+            "name", kind, name, plugin.folder,
         )
         return plugin
     folder = home() / "written" / f"{kind}_{name}"

@@ -168,7 +168,7 @@ def with_plugins(plain: Mapping[str, Any]) -> dict[str, Any]:
             return {"name": given.component}
         if isinstance(given, type):
             plugin = plugin_of_class(given, kind, study_folder(plain))
-            folders.append(str(plugin.source))
+            folders.append(str(plugin.folder))
             return {"name": plugin.name}
         if isinstance(given, Mapping):
             return {**given, **(entry(given["name"], key, kind) if isinstance(given.get("name"), type) else {})}

@@ -40,7 +40,7 @@ Component = Annotated[
 Parent = Annotated[Path, place_to_write("--folder", metavar="DIR", help="where the folder NAME is made")]
 Plugins = Annotated[
     list[str] | None,
-    typer.Option("--plugins", metavar="PATH", help="a folder or module of your own, or a study file that names them"),
+    typer.Option("--plugins", metavar="PATH", help="a folder of your own, or a study file that names them"),
 ]
 _LIMITS = (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"), ("multiple_of", "multiple of"))
 _COLOURS = {Result.HOLDS: "green", Result.FAILS: "red", Result.NOT_APPLICABLE: "dim"}

@@ -1,11 +1,10 @@
-"""Import of plugin components: from folders, by the very bytes that were hashed, or from importable packages."""
+"""Import of plugin folders, by the very bytes that were hashed."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import os
 import re
 import stat
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from vsetune.errors import ConfigError, MissingPlugin, Problem, VsetuneError, one_line
+from vsetune.errors import ConfigError, Problem, VsetuneError, one_line
 from vsetune.storage.hashes import sha256_of_pieces
 
 SPEC_FILE = "spec"
@@ -70,19 +69,6 @@ def digest_of(files: Mapping[str, bytes]) -> str:
     return sha256_of_pieces(
         piece for path in sorted(files) for piece in (f"{path}\0{len(files[path])}\0".encode(), files[path])
     )
-
-
-def changed_files(before: Source, now: Source) -> list[str]:
-    """Differences, for people: `loss.py changed`, `helper.py is new`, `helper.py is gone`."""
-    found = []
-    for path in sorted({*before.files, *now.files}):
-        if path not in now.files:
-            found.append(f"{path} is gone")
-        elif path not in before.files:
-            found.append(f"{path} is new")
-        elif before.files[path] != now.files[path]:
-            found.append(f"{path} changed")
-    return found
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -150,9 +136,9 @@ def import_folder(source: Source) -> str:
     return package
 
 
-def source_of(package: str) -> Source | None:
+def source_of(package: str) -> Source:
     """The files of an imported folder."""
-    return _sources.get(package)
+    return _sources[package]
 
 
 def forget(package: str) -> None:
@@ -264,100 +250,3 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 _FINDER = _Finder()
-
-
-_imported: dict[str, str] = {}
-"""The hash of each outermost package when this process first imported it."""
-
-
-@dataclass(frozen=True)
-class Component:
-    """A folder with a `spec.py`. source: the folder that is hashed and copied with it. package: the name under which it
-    is imported; None for a folder that becomes a package of its own."""
-
-    folder: Path
-    source: Path
-    package: str | None = None
-
-
-def is_module_name(text: str) -> bool:
-    """Whether the text can be the dotted name of a module."""
-    return all(part.isidentifier() for part in text.split("."))
-
-
-def component_packages(name: str) -> list[Component]:
-    """Every component that the module `name` stands for: its package, or the packages inside.
-
-    Their source is the outermost package, since its modules may import one another by their full names. ConfigError
-    when the module is missing, is broken, has no component, or has changed since this process imported it.
-    """
-    package, folder = _package(name)
-    root = _outermost(package, folder)
-    sha256 = read_source(root).sha256
-    if _imported.setdefault(str(root), sha256) != sha256:
-        raise ConfigError(
-            "VSE-C104", "plugins: {path}: changed since this process read it; start the command again", path=root
-        )
-    if (folder / f"{SPEC_FILE}.py").is_file():
-        return [Component(folder, root, package)]
-    inside = sorted(file.parent for file in folder.glob(f"*/{SPEC_FILE}.py"))
-    if not inside:
-        raise ConfigError(
-            "VSE-C101", "plugins: {plugin}: no spec.py in it or in a folder of it; a component is a folder with "
-            "spec.py and loss.py, network.py or reader.py", plugin=name,
-        )
-    return [Component(each, root, f"{package}.{each.name}") for each in inside]
-
-
-def forget_package(root: Path) -> None:
-    """Forget the hash of a package that this process imported."""
-    _imported.pop(str(root), None)
-
-
-def _package(name: str) -> tuple[str, Path]:
-    """The package `name`, or the package that contains the module `name`; and its folder."""
-    if name.partition(".")[0] == "vsetune":
-        raise ConfigError(
-            "VSE-C103", "plugins: {plugin}: is vsetune itself, whose components are known anyway; leave it out",
-            plugin=name,
-        )
-    try:
-        module = importlib.import_module(name)
-    except (Exception, SystemExit) as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing is not None and f"{name}.".startswith(f"{missing}."):
-            raise MissingPlugin(
-                "VSE-C100", "plugins: {plugin}: no such folder, and no module of this name is installed; relative "
-                "folders start at the folder of the study file", plugin=name,
-            ) from error
-        with reported_in_one_line(_folder_that_failed(name)):
-            raise
-    paths = list(getattr(module, "__path__", []))
-    if paths:
-        return name, Path(paths[0]).resolve()
-    package, file = name.rpartition(".")[0], getattr(module, "__file__", None)
-    if not package or file is None:
-        raise ConfigError(
-            "VSE-C102", "plugins: {plugin}: is {got}, need a local folder or a package of a component, with spec.py in "
-            "it", plugin=name, got="a single module",
-        )
-    return package, Path(file).resolve().parent
-
-
-def _outermost(package: str, folder: Path) -> Path:
-    """The folder of the outermost package with an `__init__.py` around a package; its own folder if none has one."""
-    found = current = folder
-    for name in reversed(package.split(".")[:-1]):
-        current = current.parent
-        if current.name != name:
-            break
-        if (current / "__init__.py").is_file():
-            found = current
-    return found
-
-
-def _folder_that_failed(name: str) -> Path:
-    """The folder of a module whose import raised."""
-    spec = importlib.util.find_spec(name.partition(".")[0])
-    places = list(spec.submodule_search_locations or []) if spec is not None else []
-    return Path(places[0]) if places else Path("/")

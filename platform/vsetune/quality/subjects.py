@@ -18,7 +18,7 @@ from vsetune.storage.whole_files import make_folder, write_whole
 
 
 def loss_at(reference: str | Path) -> type[LossSpec]:
-    """The loss of this name, of this folder (relative to the current one), or of this importable module.
+    """The loss of this name, or of this folder (relative to the current one).
 
     UsageError for an unknown name, ConfigError for a folder that has no component or not exactly one loss.
     """

@@ -19,6 +19,7 @@ from pathlib import Path
 from vsetune.config.spec.loading import read_yaml
 from vsetune.errors import ConfigError, Problem, StorageError
 from vsetune.storage.addresses import shown_url
+from vsetune.storage.paths import expand_user
 from vsetune.storage.whole_files import MAKE_ROOM, free_in
 from vsetune.version import PACKAGE_FOLDER, REVISION_VARIABLE, git_revision
 
@@ -87,13 +88,14 @@ def _put_together(folder: Path, file: Path, plugins: Sequence[str]) -> None:
 
 
 def _plugin_folders(file: Path) -> list[str]:
-    """The folders under `plugins`, as written. Modules are left out, since every node must have them installed.
-    ConfigError for a folder that is not below that of the study file."""
-    references = read_yaml(file).get("plugins") or []
-    folders = [text for text in references if isinstance(text, str) and (file.parent / text).is_dir()]
+    """The folders under `plugins`, as written; one that is gone is left out, since the study may have kept a copy.
+    ConfigError for one that is not below that of the study file."""
     here = file.parent.resolve()
+    references = read_yaml(file).get("plugins") or []
+    folders = [text for text in references if (here / expand_user(text)).is_dir()]
     outside = [
-        text for text in folders if Path(text).is_absolute() or not (here / text).resolve().is_relative_to(here)
+        text for text in folders
+        if Path(expand_user(text)).is_absolute() or not (here / text).resolve().is_relative_to(here)
     ]
     if outside:
         raise ConfigError([Problem.of(

@@ -6,18 +6,17 @@ readers of a trial load that copy, independent of the place and content of the u
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from vsetune.config.plugin_import import Source, changed_files, read_source, source_of
-from vsetune.config.plugins import Plugin, known_plugins, load_module, load_plugin
+from vsetune.config.plugin_import import Source, read_source, source_of
+from vsetune.config.plugins import Plugin, known_plugins, load_plugin
 from vsetune.errors import ConfigError, DataError, Problem, StorageError
 from vsetune.storage.home_files import bring_mirrored
 from vsetune.storage.whole_files import make_folder, move_in_place, read_json, write_json
@@ -28,19 +27,17 @@ _NOTE = "plugin.json"
 
 @dataclass(frozen=True)
 class KeptPlugin:
-    """One copy. folder: `plugins/<name>-<hash>`. source: the copied folder in it. module: name under which it is
-    imported; None for a plugin folder. keys: the components in it, such as `loss.my_loss`."""
+    """One copy. folder: `plugins/<name>-<hash>`. source: the copied folder in it. keys: the components in it, such as
+    `loss.my_loss`."""
 
     folder: Path
     source: Path
-    module: str | None
     keys: tuple[str, ...]
 
 
 class _Note(BaseModel):
     """`plugin.json` of a copy. source: path below the copy's folder."""
 
-    module: str | None
     source: str
     keys: list[str]
 
@@ -48,12 +45,12 @@ class _Note(BaseModel):
 def keep_plugins(plugins: Iterable[Plugin], study_folder: Path) -> list[Path]:
     """Copies the code of these plugins into a study's folder. Returns the folders of the copies.
 
-    StorageError if they cannot be written. ConfigError if an installed package has changed since it was loaded.
+    StorageError if they cannot be written.
     """
-    by_source: dict[Path, list[Plugin]] = {}
+    keys: dict[str, set[str]] = {}
     for plugin in plugins:
-        by_source.setdefault(plugin.source, []).append(plugin)
-    return list(dict.fromkeys(_keep(of_source, study_folder / PLUGINS_FOLDER) for of_source in by_source.values()))
+        keys.setdefault(plugin.package, set()).add(plugin.key)
+    return [_keep(source_of(package), sorted(keys[package]), study_folder / PLUGINS_FOLDER) for package in keys]
 
 
 def load_kept(wanted: Mapping[str, str], study_folder: Path, *, where: str) -> None:
@@ -61,7 +58,7 @@ def load_kept(wanted: Mapping[str, str], study_folder: Path, *, where: str) -> N
 
     The copies are in the study's folder, or Ray has brought them to this process. Plugins that are loaded already are
     left out, so a process may call this for every trial. StorageError if there is no copy, as when the folder is not
-    accessible. ConfigError if the copy has other code, or this process has loaded another version of it.
+    accessible. ConfigError if the copy has other code.
     """
     known = {plugin.key: plugin.sha256 for plugin in known_plugins()}
     for key, sha256 in wanted.items():
@@ -107,40 +104,29 @@ def changed_since(study: str, study_folder: Path, plugins: Iterable[Plugin]) -> 
         copies = [kept for kept in _all(study_folder) if plugin.key in kept.keys]
         if not copies or any(kept.folder.name.endswith(f"-{plugin.sha256[:12]}") for kept in copies):
             continue
-        kept = copies[-1]
-        changes = changed_files(read_source(kept.source), _now(plugin))
-        more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""
         return Problem.of(
-            "VSE-S006", "study {study}: {plugin}: {source}: {changes} since the study began; put the old code back (it "
-            "is in {copy}), or give the study another name",
-            study=study, plugin=f"{plugin.kind} {plugin.name}", source=plugin.source,
-            changes=f"{', '.join(changes[:3])}{more}", copy=kept.source,
+            "VSE-S006", "study {study}: {plugin}: {source} changed since the study began (diff -r {copy} {source}); "
+            "put the old code back, or give the study another name", study=study,
+            plugin=f"{plugin.kind} {plugin.name}", source=plugin.folder, copy=copies[-1].source,
         )
     return None
 
 
-def _keep(plugins: Sequence[Plugin], into: Path) -> Path:
-    first, source = plugins[0], _now(plugins[0])
-    if source.sha256 != first.sha256:
-        raise ConfigError(
-            "VSE-S002", "plugins: {source}: changed while the study was made ready; start the command again",
-            source=first.source,
-        )
-    folder = into / f"{first.source.name}-{source.short}"
-    inside = _inside(first)
-    keys = sorted({plugin.key for plugin in plugins})
-    if _is_whole(folder, inside, source, keys):
+def _keep(source: Source, keys: list[str], into: Path) -> Path:
+    name = source.folder.name
+    folder = into / f"{name}-{source.short}"
+    kept = _read(folder)
+    if kept is not None and set(keys) <= {*kept.keys} and read_source(kept.source).sha256 == source.sha256:
         return folder
     partial = into / f".{folder.name}.{os.getpid()}.partial"
     make_folder(into)
     try:
         shutil.rmtree(partial, ignore_errors=True)
         for path, content in source.files.items():
-            file = partial / inside / path
+            file = partial / name / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
-        module = None if source_of(first.package) is not None else first.package
-        write_json(partial / _NOTE, {"module": module, "source": str(inside), "keys": keys}, durable=False)
+        write_json(partial / _NOTE, {"source": name, "keys": keys}, durable=False)
         shutil.rmtree(folder, ignore_errors=True)
         move_in_place(partial, folder, durable=False)
     except OSError as error:
@@ -152,51 +138,15 @@ def _keep(plugins: Sequence[Plugin], into: Path) -> Path:
     return folder
 
 
-def _is_whole(folder: Path, inside: Path, source: Source, keys: Sequence[str]) -> bool:
-    kept = _read(folder)
-    return kept is not None and set(keys) <= {*kept.keys} and read_source(folder / inside).sha256 == source.sha256
-
-
-def _now(plugin: Plugin) -> Source:
-    """The files of a plugin as they were loaded; for an installed package, as they are now."""
-    return source_of(plugin.package) or read_source(plugin.source)
-
-
-def _inside(plugin: Plugin) -> Path:
-    """Path of the source in its copy. A package is stored under its full name, so that its modules can import each
-    other."""
-    return Path(plugin.source.name) if source_of(plugin.package) is not None else Path(*plugin.root.split("."))
-
-
 def _load(kept: KeptPlugin, wanted: Mapping[str, str], where: str) -> tuple[Plugin, ...]:
-    if kept.module is None:
-        plugins = load_plugin(str(kept.source), base=kept.folder)
-    else:
-        plugins = _load_module(kept, kept.module)
+    plugins = load_plugin(str(kept.source), base=kept.folder)
     found = {plugin.key: plugin.sha256 for plugin in plugins}
-    for key, sha256 in wanted.items():
-        if found.get(key) != sha256 and kept.module is not None:
-            raise ConfigError(
-                "VSE-S003", "{where}: {plugin} needs the code in {folder}, and this process has imported other code of "
-                "{module}; use one version in a process", where=where, plugin=key, folder=kept.folder,
-                module=kept.module,
-            )
-        if found.get(key) != sha256:
-            raise ConfigError(
-                "VSE-S004", "{where}: {folder}: differs from what was copied there; bring the files back", where=where,
-                folder=kept.folder,
-            )
+    if any(found.get(key) != sha256 for key, sha256 in wanted.items()):
+        raise ConfigError(
+            "VSE-S004", "{where}: {folder}: differs from what was copied there; bring the files back", where=where,
+            folder=kept.folder,
+        )
     return plugins
-
-
-def _load_module(kept: KeptPlugin, module: str) -> tuple[Plugin, ...]:
-    """Imports a copy, which is first on `sys.path` meanwhile. A module that is imported already is used instead."""
-    sys.path.insert(0, str(kept.folder))
-    importlib.invalidate_caches()
-    try:
-        return load_module(module)
-    finally:
-        sys.path.remove(str(kept.folder))
 
 
 def _bring(study_folder: Path) -> None:
@@ -247,4 +197,4 @@ def _read(folder: Path) -> KeptPlugin | None:
         return None
     source = folder / note.source
     is_inside = "\0" not in note.source and source.resolve().is_relative_to(folder.resolve())
-    return KeptPlugin(folder, source, note.module, tuple(note.keys)) if is_inside else None
+    return KeptPlugin(folder, source, tuple(note.keys)) if is_inside else None

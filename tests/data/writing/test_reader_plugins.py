@@ -116,5 +116,3 @@ def test_mistakes_with_a_reader_are_told_in_one_line(tmp_path: Path) -> None:
     assert fits(problems(path)[0], "VSE-D047", found="read returned a dict")
     path = write_recipe(tmp_path, reader=READER.replace(".glob(", ".globb("))
     assert "pairs/reader.py:11: AttributeError: " in problems(path)[0]
-    path = write_recipe(tmp_path, spec=SPEC.replace("Field(2, ge=2, ", "Field(2, "))
-    assert "spec.py:16: every is a number without a range" in problems(path)[0]

@@ -207,7 +207,7 @@ class IngestRecipe(Spec):
     )
     plugins: list[PathText] = Field(
         default_factory=list, max_length=100,
-        description="other people's readers: folders, relative to this file's, or modules by dotted name",
+        description="other people's readers: folders, relative to this file's",
     )
     output: PathText = Field(description="local folder to write; relative: under VSETUNE_HOME")
     upload: PathText | None = Field(None, pattern=r"^s3://[^/]+/.+", description="s3:// prefix the result is copied to")

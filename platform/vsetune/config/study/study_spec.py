@@ -196,7 +196,7 @@ class StudySpec(Spec):
     description: str = Field("", max_length=4000)
     plugins: list[PathText] = Field(
         default_factory=list, max_length=100,
-        description="other people's losses and networks: folders, relative to this file's, or modules by dotted name",
+        description="other people's losses and networks: folders, relative to this file's",
     )
     data: StudyDataSpec
     networks: list[NetworkEntry] = Field(min_length=1, max_length=100)
