@@ -17,7 +17,6 @@ from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.loss_settings import with_settings
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
-from vsetune.errors import ConfigError
 from vsetune.losses.lmh.spec import LmhSpec
 from vsetune.losses.luwm.spec import LuwmSpec
 from vsetune.losses.nt_xent.spec import NtXentSpec
@@ -32,12 +31,6 @@ TRIAL: dict[str, Any] = {
 
 def study(losses: list[dict[str, Any]], **changes: Any) -> StudySpec:
     return tiny_study(*losses, **changes)
-
-
-def problems(losses: list[dict[str, Any]], **changes: Any) -> list[Any]:
-    with pytest.raises(ConfigError) as caught:
-        resolve_cells(study(losses, **changes), where="f.yaml")
-    return caught.value.problems
 
 
 def trial_of(**changes: Any) -> TrialSpec:
@@ -123,12 +116,6 @@ def problems_with(loss: str, kind: Kind, score: Score) -> list[str]:
     return []
 
 
-def test_a_pair_that_does_not_fit_is_refused_when_the_study_is_checked() -> None:
-    (line,) = problems([{"name": "nt_xent"}], networks=[{"name": "vsepp", "fixed": {"normalize_images": False}}])
-    assert line.startswith("f.yaml: cell vsepp.nt_xent: ")
-    assert fits(line, "VSE-C062", loss="nt_xent")
-
-
 def test_a_loss_may_change_the_network_it_is_tried_with() -> None:
     (cell,) = resolve_cells(
         study([{"name": "order", "network": {"absolute": True, "similarity": "order"}}]), where="f.yaml"
@@ -171,26 +158,8 @@ def test_losses_are_added_with_weights_and_searched_part_by_part() -> None:
     assert (terms["lmh"]["margin"], terms["cold"]["softmax_temperature"]) == (0.1, 0.02)
 
 
-def test_a_sum_is_called_by_its_parts_and_two_equal_names_need_labels() -> None:
+def test_a_sum_is_called_by_its_parts() -> None:
     assert study([{"loss": [{"name": "lmh"}, {"name": "lsh"}]}]).losses[0].cell_name == "lmh_lsh"
-    with refused("VSE-C008", key="losses[0]", names="lmh"):
-        study([{"loss": [{"name": "lmh"}, {"name": "lmh"}]}])
-
-
-@pytest.mark.parametrize("entry", [{"label": "x"}, {"name": "lmh", "loss": [{"name": "lsh"}], "label": "x"}])
-def test_an_entry_is_one_loss_or_a_sum(entry: dict[str, Any]) -> None:
-    with refused("VSE-C040", key="losses[0]"):
-        study([entry])
-
-
-def test_a_part_out_of_range_is_named_with_its_part() -> None:
-    (line,) = problems([{"loss": [{"name": "lmh", "fixed": {"margin": -3}}, {"name": "lsh"}]}])
-    assert line == "f.yaml: cell vsepp.lmh_lsh: loss.lmh.margin: got -3, need a number >= 0"
-
-
-def test_parts_that_read_different_semantic_vectors_are_refused() -> None:
-    (line,) = problems([{"loss": [{"name": "lseh"}, {"name": "many_to_many"}]}])
-    assert fits(line, "VSE-C052", sources="lseh: svd, many_to_many: encoder")
 
 
 def test_a_value_is_set_in_the_part_it_belongs_to() -> None:
@@ -203,33 +172,7 @@ def test_a_value_is_set_in_the_part_it_belongs_to() -> None:
 
 
 LMH_AND_NCE = {"name": "sum", "parts": {"lmh": {"loss": {"name": "lmh"}}, "nce": {"loss": {"name": "info_nce"}}}}
-QUANTISED = [{"epochs": 2, "loss": {"centers": "quantised", "quantised_centers": n}} for n in (20, 30)]
-CENTRES, VALUE = {"loss": {"name": "semantic_center"}}, "VSE-C003"
 TAGS = {"network": {"name": "tags"}}
-
-
-@pytest.mark.parametrize(("trial", "phases", "message", "place"), [
-    ({}, [{"epochs": 1}, {"epochs": 2}], "VSE-C076", "phases"),
-    ({}, [{"epochs": 4}, {}], "VSE-C076", "phases"),
-    ({}, [{}, {"epochs": 2}], "VSE-C075", "phases[0].epochs"),
-    ({}, [{"epochs": 2}, {"loss": {"margin": -1}}], VALUE, "training.phases[1].loss.margin"),
-    ({}, [{"loss": {"marginn": 1}}], "VSE-C001", "training.phases[0].loss.marginn"),
-    ({"loss": LMH_AND_NCE}, [{"loss": {"lmh": {"marginn": 1}}}], "VSE-C001",
-     "training.phases[0].loss.lmh.marginn"),
-    (CENTRES, QUANTISED, "VSE-C080", "training.phases"),
-    ({}, [{"network": {"mlm_weight": 0}}], "VSE-C078", "training.phases[0].network.mlm_weight"),
-    (TAGS, [{"network": {"layers": 3}}], "VSE-C078", "training.phases[0].network.layers"),
-    ({"network": {"name": "tags", "wod_weight": 0}}, [{"epochs": 1}, {"network": {"wod_weight": 0.1}}],
-     "VSE-C079", "training.phases[1].network.wod_weight"),
-    (TAGS, [{"network": {"wod_weight": -1}}], VALUE, "training.phases[0].network.wod_weight"),
-    (TAGS, [{"trains": "loss", "network": {"wod_weight": 0}}], "VSE-C077", "training.phases[0]"),
-])
-def test_a_phase_that_does_not_fit_is_refused_at_its_place(
-    trial: dict[str, Any], phases: list[dict[str, Any]], message: str, place: str
-) -> None:
-    with refused(message) as caught:
-        trial_of(**trial, training={"epochs": 4, "phases": phases})
-    assert f"{place}: " in str(caught.value)
 
 
 def test_a_phase_without_weights_of_the_network_is_recorded_as_before_there_were_any() -> None:
@@ -260,5 +203,3 @@ def test_a_setting_that_every_phase_sets_is_not_searched() -> None:
     training = {"epochs": 4, "phases": phases}
     (cell,) = resolve_cells(study([{"name": "lsh"}], training=training), where="f.yaml")
     assert cell.domains == {}
-    (line,) = problems([{"name": "lsh", "search": {"margin": "default"}}], training=training)
-    assert fits(line, "VSE-C015")

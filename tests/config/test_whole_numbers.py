@@ -119,23 +119,13 @@ def test_a_search_that_an_earlier_version_began_over_fractions_is_refused_in_a_l
 
 
 @pytest.mark.parametrize("range_", ["low=0.5, high=400", "low=1, high=1e30"])
-def test_an_own_range_of_whole_numbers_whose_ends_are_none_is_refused_with_its_line(
+def test_an_own_range_of_whole_numbers_whose_ends_are_none_is_refused(
     tmp_path: Path, range_: str
 ) -> None:
     folder = write_loss(tmp_path / "half_hinge", spec=SPEC + RAMP.replace("low=50, high=400", range_), loss=LOSS)
     with refused("VSE-C013") as caught:
         load_plugin(str(folder), base=tmp_path)
-    line = (folder / "spec.py").read_text(encoding="utf-8").splitlines().index(
-        RAMP.replace("low=50, high=400", range_).rstrip("\n")
-    ) + 1
-    assert str(caught.value).startswith(f"plugins: {folder / 'spec.py'}:{line}: ramp_steps: ")
-
-
-def test_a_range_that_asks_for_whole_numbers_has_whole_ends() -> None:
-    """From 0.5 on a log scale the search would begin at 0, which no logarithm takes."""
-    losses = [{"name": "lmh", "search": {"margin": {"low": 0.5, "high": 3, "log": True, "integer": True}}}]
-    with refused("VSE-C013", key="losses[0].search.margin"):
-        resolve_cells(study_of(losses), where="study.yaml")
+    assert str(caught.value).startswith(f"plugins: {folder / 'spec.py'}: ramp_steps: ")
 
 
 def test_what_a_range_of_whole_numbers_contains_and_what_is_nearest_in_it() -> None:
