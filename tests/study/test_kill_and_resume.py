@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from rich.console import Console
+from trials_here import without_ray
 
 from chaos.logged import export_problems, read_log, twice
 from vsetune.errors import StudyConflict
@@ -49,7 +50,7 @@ def environment() -> dict[str, str]:
 
 
 def run(study_file: Path, *, resume: bool) -> StudyOutcome:
-    """In this process, on a Ray of its own."""
+    """In this process, without Ray."""
     quiet = Console(quiet=True)
     return run_study(prepare_study(study_file, quiet), resume=resume, retry_failed=False, address=None, console=quiet)
 
@@ -60,7 +61,9 @@ def ended_in_log(home: Path) -> int:
     return sum(attempt.ends for attempt in logged.attempts.values())
 
 
-def test_a_killed_study_resumes_to_exactly_the_promised_trials(study_file: Path, mlflow_here: str) -> None:
+def test_a_killed_study_resumes_to_exactly_the_promised_trials(
+    study_file: Path, mlflow_here: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = Path(os.environ["VSETUNE_HOME"])
     process = subprocess.Popen(
         command("study", "run", str(study_file)), env=environment(), start_new_session=True,
@@ -76,6 +79,7 @@ def test_a_killed_study_resumes_to_exactly_the_promised_trials(study_file: Path,
     before = ended_in_log(home)
     assert before < len(PROMISED), "the study was over before it could be killed"
 
+    without_ray(monkeypatch)
     with pytest.raises(StudyConflict):
         run(study_file, resume=False)
     assert run(study_file, resume=True).ending == "finished"
