@@ -72,7 +72,8 @@ def by_loops(sides: list[list[list[float]]]) -> tuple[float, float]:
         both += sum(each**2 for each in left) / ((units - 1) * (images - 1)) / (units * images)
     summed = [sum(sum(unit[image] for unit in side) / len(side) for side in sides) for image in range(images)]
     by_image = sum((each - center) ** 2 for each in summed) / (images - 1) / images
-    t_units, t_images = stats.t.ppf(0.975, [by_unit**2 / squared, images - 1])
+    freedom = min(by_unit**2 / squared, len(sides) * (min(map(len, sides)) - 1))
+    t_units, t_images = stats.t.ppf(0.975, [freedom, images - 1])
     half = math.sqrt(t_units**2 * by_unit + t_images**2 * max(0.0, by_image - both))
     return center - half, center + half
 

@@ -81,9 +81,10 @@ def interval_with_images(sides: Sequence[npt.ArrayLike], level: float = LEVEL) -
     The variance of a mean over crossed units and images is V_units + V_images - V_both: the squared standard errors of
     the mean of units and of the mean of images, less the part that is in both (Cameron, Gelbach and Miller 2011; Owen
     2007). All three are unbiased for any number of units. The half widths of the parts are added as squares,
-    t^2 V_units + t^2 (V_images - V_both), each with its own degrees of freedom (as Howe 1974), so the interval is never
-    narrower than that over units alone. With one t for both, by Satterthwaite's degrees, two or three pairs of seeds
-    cover too little. A bootstrap that resamples units and images counts V_both three times and covers too much.
+    t^2 V_units + t^2 (V_images - V_both), each with its own degrees of freedom (as Howe 1974; those of units at most as
+    in `repeated_searches.welch`), so the interval is never narrower than that over units alone. With one t for both, by
+    Satterthwaite's degrees, two or three pairs of seeds cover too little. A bootstrap that resamples units and images
+    counts V_both three times and covers too much.
     """
     rows = [np.asarray(side, dtype=np.float64) for side in sides]
     images = rows[0].shape[-1]
@@ -97,7 +98,8 @@ def interval_with_images(sides: Sequence[npt.ArrayLike], level: float = LEVEL) -
     both = sum(_interaction(side) / (side.shape[-2] * images) for side in rows)
     known = np.any([deviate(mean) for mean in means], axis=0)
     by_side = sum(error**2 / (mean.shape[-1] - 1) for error, mean in zip(errors, means, strict=True))
-    freedom = np.where(known, of_units, 1.0) ** 2 / np.where(known, by_side, 1.0)
+    most = len(means) * (min(mean.shape[-1] for mean in means) - 1)
+    freedom = np.minimum(np.where(known, of_units, 1.0) ** 2 / np.where(known, by_side, 1.0), most)
     t_units, t_images = (scipy.special.stdtrit(each, (1 + level) / 2) for each in (freedom, images - 1))
     half = np.sqrt(t_units**2 * of_units + t_images**2 * np.maximum(of_images - both, 0.0))
     half = np.where(known, half, np.nan)
