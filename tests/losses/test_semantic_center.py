@@ -10,7 +10,7 @@ import torch
 from loss_values import square
 from torch import Tensor, nn
 
-from vsetune.losses.loss_base import Items, LossInputs
+from vsetune.losses.loss_base import LossInputs
 
 X = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([[0.8, 0.6], [0.0, 1.0], [-0.6, 0.8]], dtype=torch.float64)
@@ -123,28 +123,6 @@ def test_the_loss_equals_plain_loops(seed, centers, delta, make_center_loss, ran
         expected["center"] -= 0.7 * output.parts["repulsion"].item()
     for name, value in expected.items():
         assert output.parts[name].item() == pytest.approx(value, abs=1e-9), name
-
-
-@pytest.mark.parametrize("centers", ["concepts", "quantised"])
-def test_one_nan_in_an_embedding_or_a_centre_reaches_the_value(
-    centers, make_center_loss, random_embedded_pairs
-) -> None:
-    inputs = random_embedded_pairs(3)
-    for place in ("images", "captions"):
-        vectors = {"images": inputs.images.vectors.detach().clone(), "captions": inputs.captions.vectors.detach()}
-        vectors[place] = vectors[place].clone()
-        vectors[place][1, 2] = float("nan")
-        loss = make_center_loss(centers=centers, quantised_centers=3, triplet_weight=0.0)
-        broken = LossInputs(
-            inputs.similarity.detach(), *[inputs.image_ids] * 2, torch.arange(5),
-            images=Items(vectors["images"]), captions=Items(vectors["captions"]),
-        )
-        output = loss(broken)
-        assert output.value.isnan()
-        assert output.parts["center"].isnan()
-    loss = make_center_loss(centers=centers, quantised_centers=3, center_start="normal")
-    loss.centers.table.data[inputs.image_ids[1] if centers == "concepts" else 1] = float("nan")
-    assert loss(inputs).value.isnan()
 
 
 def test_a_weight_of_zero_leaves_the_classifier_out(make_center_loss, random_embedded_pairs) -> None:

@@ -23,8 +23,8 @@ ATTEND = ("scan", "sgraf", "gsmn")
 """Begin the names of cases that refuse images with fewer regions; of those that read regions in their order; of those
 whose words attend to regions."""
 
-OF_SPECS = ("described", "cost", "ranges", "seed")
-"""Checks of what a spec says, whatever its settings."""
+OF_SPECS = ("described", "cost", "ranges", "seed", "nan")
+"""Checks of what a spec says whatever its settings, and a slow one."""
 
 every_case = pytest.mark.parametrize("case", CASES)
 

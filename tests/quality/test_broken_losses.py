@@ -75,6 +75,14 @@ BROKEN: dict[str, tuple[str, Changes, str]] = {
     "a value computed in half precision": (
         "value", loss((SIMILARITY, "similarity = inputs.similarity")), "at_least_float32",
     ),
+    "a product in half precision": (
+        "value",
+        loss(
+            ("    def forward(", f"    def __call__(self, inputs):\n{FORWARD}\n\n    def forward("),
+            (SIMILARITY, f"{SIMILARITY}\n        similarity = similarity @ similarity.detach() ** 0 / len(similarity)"),
+        ),
+        "under autocast",
+    ),
     "a value per pair": ("value", loss((RETURN, "return terms.sum(dim=1)")), "need one number"),
     "a part with gradient": ("value", loss(('_share": share', '_share": value')), "has a gradient"),
     "a batch changed in place": (
@@ -100,6 +108,13 @@ BROKEN: dict[str, tuple[str, Changes, str]] = {
             (SIMILARITY, "similarity = inputs.similarity.nan_to_num()"),
         ),
         "gives a finite loss",
+    ),
+    "a NaN in an embedding that counts as zero": (
+        "nan",
+        loss((SIMILARITY, f"""{SIMILARITY}
+        if inputs.images is not None:
+            similarity = similarity * (1 + inputs.images.vectors.detach().nan_to_num().mean())""")),
+        "a NaN in images.vectors gives a finite loss",
     ),
     "a division by the number of negatives": (
         "small batches", loss((".sum().clamp(min=1))\n\n", ".sum())\n\n")), "the loss is nan",

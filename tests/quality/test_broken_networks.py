@@ -92,6 +92,11 @@ BROKEN: dict[str, tuple[str, Changes, str]] = {
         network((IMAGES, f"{IMAGES}\n\n{SIMILARITY}\n        return images.vectors @ captions.vectors.T")),
         "torch.bfloat16",
     ),
+    "a NaN that counts as zero": ("nan", images(f"{REGION}.nan_to_num()"), "a NaN in a region"),
+    "a map whose NaN counts as zero": (
+        "nan", network((CAPTIONS, CAPTIONS.replace(f"({WORD})))", f"({WORD}).nan_to_num()))"))),
+        "a NaN in caption_map.weight",
+    ),
     "scores without a cost": (
         "cost", spec((NAME, f"    @property\n    def kind(self):\n        return 'score'\n\n{NAME}")),
         "pair_cost is that of a dot product",

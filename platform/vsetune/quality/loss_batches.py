@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -157,6 +158,22 @@ def leaves_of(inputs: LossInputs) -> list[Tensor]:
         for value in (items.vectors, items.log_scales, items.residuals) if value is not None
     ]
     return leaves or [inputs.similarity]
+
+
+def beside_the_similarity(inputs: LossInputs) -> Iterator[tuple[str, Tensor, Callable[[Tensor], LossInputs]]]:
+    """What else a batch holds: its name, its numbers, and the batch with others in their place."""
+    vectors = inputs.semantic_vectors
+    if vectors is not None:
+        yield "semantic_vectors", vectors, lambda given: replace(inputs, semantic_vectors=given)
+    for side in ("images", "captions"):
+        items = getattr(inputs, side)
+        for name, numbers in vars(items).items() if items is not None else ():
+            if numbers is not None:
+                yield f"{side}.{name}", numbers, partial(_with_items, inputs, side, name)
+
+
+def _with_items(inputs: LossInputs, side: str, name: str, numbers: Tensor) -> LossInputs:
+    return replace(inputs, **{side: replace(getattr(inputs, side), **{name: numbers})})
 
 
 def permuted(inputs: LossInputs, order: Tensor) -> LossInputs:

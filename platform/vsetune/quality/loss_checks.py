@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from vsetune.config.component_specs import LossSpec
 from vsetune.config.spec.base import Range, conditions, kinds_of, tunables
 from vsetune.errors import ConfigError, one_line
 from vsetune.losses.lmh.spec import LmhSpec
-from vsetune.losses.loss_base import LossContext, LossInputs
+from vsetune.losses.loss_base import Loss, LossContext, LossInputs
 from vsetune.losses.loss_building import build_loss
 from vsetune.quality.checks import (
     Check,
@@ -33,6 +34,7 @@ from vsetune.quality.checks import (
 from vsetune.quality.loss_batches import (
     LossSubject,
     Surroundings,
+    beside_the_similarity,
     compared_again,
     equal_states,
     extreme_batches,
@@ -52,6 +54,7 @@ _RESUMED_AT, _STEPS = 5, 11
 _SIZE, _ORDER = 6, (3, 0, 5, 1, 4, 2)
 _FEW_IDS = (0, 0, 1)
 _TOLERANCE, _HALF_TOLERANCE = 1e-9, 1e-6
+_NAN_COUNTS = "a NaN in {} gives a finite loss although its value counts; let masks keep what compares as neither"
 
 
 def is_described(loss: LossSubject) -> Verdict:
@@ -85,7 +88,11 @@ def ignores_the_order_of_pairs(loss: LossSubject) -> Verdict:
 
 
 def never_hides_a_nan(loss: LossSubject) -> Verdict:
-    return first_problem(_hidden(loss, each, value) for each in loss.kinds() for value in (math.nan, math.inf))
+    kinds = loss.kinds()
+    return first_problem(itertools.chain(
+        (_hidden(loss, each, value) for each in kinds for value in (math.nan, math.inf)),
+        (_hidden_elsewhere(loss, each) for each in kinds),
+    ))
 
 
 def takes_small_batches(loss: LossSubject) -> Verdict:
@@ -140,6 +147,10 @@ def _flaw_of_output(loss: LossSubject, inputs: LossInputs) -> str | None:
         found, wanted = (value_of(loss.build(), each) for each in both)
         if not math.isclose(found, wanted, rel_tol=_HALF_TOLERANCE, abs_tol=_HALF_TOLERANCE):
             return f"{half}: got {found:.7g} instead of {wanted:.7g}; begin with at_least_float32(inputs.similarity)"
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = value_of(loss.build(), inputs)
+    if inside != (outside := value_of(loss.build(), inputs)):
+        return f"under autocast: got {inside:.7g} instead of {outside:.7g}; do not override __call__"
     return None
 
 
@@ -180,15 +191,45 @@ def _moved_by_order(loss: LossSubject, surroundings: Surroundings) -> str | None
 def _hidden(loss: LossSubject, surroundings: Surroundings, value: float) -> str | None:
     built, inputs = loss.build(), pairs(surroundings, ids=_FEW_IDS)
     for place in range(inputs.similarity.numel()):
-        broken = inputs.similarity.detach().clone()
-        broken.view(-1)[place] = value
-        if math.isfinite(value_of(built, replace(inputs, similarity=broken))):
-            row, column = divmod(place, len(broken))
+        broken = replace(inputs, similarity=_with(inputs.similarity, place, value))
+        if math.isfinite(value_of(built, broken)):
+            row, column = divmod(place, len(inputs.similarity))
             return (
                 f"{surroundings}: a similarity of {value:g} at row {row}, column {column} gives a finite loss; do not "
                 "override __call__, and keep what you mask out of the value only"
             )
     return None
+
+
+def _hidden_elsewhere(loss: LossSubject, surroundings: Surroundings) -> str | None:
+    """A problem if a number that the loss reads beside the similarity, or learns, is NaN and the loss is finite."""
+    inputs = pairs(surroundings, ids=_FEW_IDS)
+    before = value_of(loss.build(), inputs)
+    for what, numbers, having in beside_the_similarity(inputs):
+        if value_of(loss.build(), having(numbers.detach() + 1)) == before:
+            continue  # the loss does not read them
+        for place in range(numbers.numel()):
+            found, other = (value_of(loss.build(), having(_with(numbers, place, value))) for value in (math.nan, 1.0))
+            if math.isfinite(found) and other != before:
+                return f"{surroundings}: {_NAN_COUNTS.format(what)}"
+    for name in dict(loss.build().named_parameters()):
+        found, other = (value_of(_having(loss.build(), name, value), inputs) for value in (math.nan, 1.0))
+        if math.isfinite(found) and other != before:
+            return f"{surroundings}: {_NAN_COUNTS.format(name)}"
+    return None
+
+
+def _having(built: Loss, name: str, value: float) -> Loss:
+    """The loss with this number at the beginning of a parameter."""
+    with torch.no_grad():
+        built.get_parameter(name).view(-1)[0] = value
+    return built
+
+
+def _with(numbers: Tensor, place: int, value: float) -> Tensor:
+    changed = numbers.detach().clone()
+    changed.view(-1)[place] = value
+    return changed
 
 
 def _reversed(loss: LossSubject, surroundings: Surroundings) -> str | None:
@@ -314,7 +355,7 @@ LOSS_CHECKS: tuple[Check[LossSubject], ...] = (
     Check("gradcheck", "autograd equals finite differences in float64", has_exact_gradients),
     Check("direction", "close pairs cost less than far ones: larger is closer", rewards_close_pairs),
     Check("permutation", "the order of the pairs in a batch changes nothing", ignores_the_order_of_pairs),
-    Check("nan", "one NaN or infinity anywhere in the similarity never gives a finite loss", never_hides_a_nan),
+    Check("nan", "a NaN in what it reads, or an infinite similarity, never gives a finite loss", never_hides_a_nan),
     Check("small batches", "one pair, two, and pairs of one image alone give finite values", takes_small_batches),
     Check("extremes", "equal, opposite and zero items, similarities of 10,000: finite in float32", survives_extremes),
     Check("several captions", "images with all their captions, if declared; else refused", takes_several_or_says_no),

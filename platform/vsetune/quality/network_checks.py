@@ -45,6 +45,7 @@ from vsetune.quality.network_learning import (
 _PADDING, _JUNK = 7, 1e3
 _TOLERANCE = 1e-9
 _MOST_GRADIENT = 1e3
+_NO_LENGTH = "a vector with a NaN has no length, not the length 0, and a NaN is below no bound"
 _RANGES = {"cosine": (-1.0, 1.0), "probability": (0.0, 1.0), "order": (-math.inf, 0.0)}
 
 
@@ -147,6 +148,19 @@ def keeps_float32_under_autocast(network: NetworkSubject) -> Verdict:
     if found.dtype != torch.float32:
         return fails(f"scores are {found.dtype} under autocast; use unit_length or at_least_float32 on the embeddings")
     return first_problem([_infinite_gradient(built, loss, "under bfloat16 autocast")])
+
+
+@torch.no_grad()
+def never_hides_a_nan(network: NetworkSubject) -> Verdict:
+    built, (images, captions) = network.trained(), network.draw(3)
+    before = scores(built, (images, captions))
+    found = first_problem(
+        _hidden(built, (images, captions), before, name, value) for name, value in built.named_parameters()
+    )
+    images.features[1, 0, 0] = math.nan
+    if images.pixels is None and scores(built, (images, captions))[1].isfinite().any():
+        return fails(f"a NaN in a region gives its image finite scores; {_NO_LENGTH}")
+    return found
 
 
 def has_sound_ranges(network: NetworkSubject) -> Verdict:
@@ -261,6 +275,18 @@ def _infinite_inside(network: NetworkSubject, name: str) -> str | None:
     return None
 
 
+def _hidden(built: Network, drawn: Drawn, before: Tensor, name: str, parameter: Tensor) -> str | None:
+    """A problem if a NaN in a parameter that scores depend on leaves all of them finite. Leaves it as it was."""
+    numbers = parameter.view(-1)
+    own = float(numbers[0])
+    numbers[0] = math.nan
+    is_finite = bool(scores(built, drawn).isfinite().all())
+    numbers[0] = own + 1
+    counts = is_finite and _changed(before, scores(built, drawn), name) is not None
+    numbers[0] = own
+    return f"a NaN in {name} gives finite scores; {_NO_LENGTH}" if counts else None
+
+
 def _alone(built: Network, drawn: Drawn, row: int, column: int) -> Tensor:
     some = rows_of(drawn[0], slice(row, row + 1)), rows_of(drawn[1], slice(column, column + 1))
     return scores(built, some)[0, 0]
@@ -283,6 +309,7 @@ NETWORK_CHECKS: tuple[Check[NetworkSubject], ...] = (
     Check("seed", "the seed of a training decides every parameter", starts_from_its_seed),
     Check("saved", "saved and loaded, it gives the same scores bit for bit", keeps_its_scores_when_saved),
     Check("autocast", "scores are float32 under bfloat16 autocast", keeps_float32_under_autocast),
+    Check("nan", "a NaN in a region or a parameter never gives finite scores", never_hides_a_nan),
     Check("cost", "pair_cost says what comparing a pair takes", declares_its_cost),
     Check("ranges", "all of every searched range is valid, and its scores are finite", has_sound_ranges),
     Check("attention", "weights of words over regions sum to 1, if it has any", attends_to_regions),

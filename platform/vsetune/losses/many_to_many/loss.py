@@ -47,7 +47,7 @@ def anchor_terms(
     direction: caption anchors have `own_anchor` terms; or, `as_printed`, the log terms and h_n of image anchors again,
     and hinges on s_mn.
     """
-    similar = sentences >= threshold
+    similar = ~(sentences < threshold)  # a NaN counts as similar, so that it reaches the value
     levels = (similarity if lowest == "network" else sentences).masked_fill(~similar, float("inf"))
     image_lowest = levels.min(dim=1).values
     caption_lowest = levels.min(dim=0).values
