@@ -49,44 +49,6 @@ def test_the_front_has_what_no_other_beats_in_both_m_recall_and_epochs(attempt):
     assert any("(the Pareto front, untested): lseh (0.50 epochs to the best of lmh, " in note for note in noted)
 
 
-def test_networks_and_data_sets_are_compared_separately(attempt):
-    attempts = [
-        attempt("lmh"), attempt("lseh", NEW), attempt("lmh", [70, 60], network="vse_infinity"),
-        attempt("lseh", [60, 71], network="vse_infinity"), attempt("lmh", dataset="flickr", data_fingerprint="f"),
-    ]
-    board = build(attempts, baseline="lmh")
-    assert [(d, n, len(rows)) for d, n, rows in board.groups()] == [
-        ("scenes", "vsepp", 2), ("scenes", "vse_infinity", 2), ("flickr", "vsepp", 1),
-    ]
-    assert row_of(board, "lseh", "vse_infinity").epochs_to_target == Epochs(1.0, censored=False)
-
-
-def test_the_best_configuration_of_the_search_represents_its_cell_whatever_confirms(attempt):
-    attempts = [
-        attempt(configuration=0, recalls=[50, 51]), attempt(configuration=1, recalls=[60, 55]),
-        attempt(configuration=0, recalls=[90, 91], seed=1, phase="confirm"),
-    ]
-    for given, trials in ((attempts[:2], 2), (attempts, 3)):
-        row = row_of(build(given, baseline="lmh"), "lmh")
-        assert (row.configuration, row.best_m_recall, row.trials) == ({"loss.margin": 0.2}, 60.0, trials)
-
-
-def test_seeds_of_the_winner_are_averaged_and_paired(attempt):
-    attempts = [
-        attempt("lmh"), attempt("lmh", [20, 40, 39], seed=1, phase="confirm"),
-        attempt("lseh", NEW), attempt("lseh", [45, 50, 48], seed=1, phase="confirm"),
-    ]
-    row = row_of(build(attempts, baseline="lmh"), "lseh")
-    assert [seed.seed for seed in row.seeds] == [0, 1]
-    assert row.best_m_recall == pytest.approx((61.5 + 50) / 2)
-    assert row.best_m_recall_std == pytest.approx(11.5 / 2**0.5)
-    assert [seed.epochs_to_target.value for seed in row.seeds] == [2.0, 0.5]
-    assert row.difference.pairs == 2
-    assert row.difference.percent == pytest.approx((-100 / 3 - 50) / 2)
-    assert (row.difference.low, row.epochs_bounds) == (None, None), "two seeds have no interval of a median"
-    assert row.m_recall_bounds == (0, 100), "12.7 standard errors of 5.75 points"
-
-
 @pytest.mark.parametrize("other", [{"seed": 5}, {"network": "other"}])
 def test_a_seed_or_network_that_the_baseline_never_ran_has_no_difference(attempt, other):
     row = row_of(build([attempt("lmh"), attempt("lseh", NEW, **other)], baseline="lmh"), "lseh",
@@ -293,32 +255,10 @@ def searched(attempt, loss, recalls, *, confirmed=()):
     ]
 
 
-def test_numbers_come_from_the_seeds_that_did_not_choose_the_configuration(attempt):
-    attempts = [
-        *searched(attempt, "lmh", [70, 80], confirmed=[[20, 40, 39], [30, 42]]),
-        *searched(attempt, "lseh", [90, 91], confirmed=[[45, 50, 48], [30, 31]]),
-    ]
-    row = row_of(build(attempts, baseline="lmh"), "lseh")
-    assert [(seed.seed, seed.chose) for seed in row.seeds] == [(0, True), (1, False), (2, False)]
-    assert row.best_m_recall == pytest.approx((50 + 31) / 2)
-    assert row.best_m_recall_std == pytest.approx(19 / 2**0.5)
-    assert row.epochs_to_best == 1.0
-    assert (row.difference.pairs, row.difference.censored_share) == (2, 0.5)
-    assert [seed.epochs_to_target is None for seed in row.seeds] == [True, False, False]
-    assert (row.configurations, row.searching_seed.best_m_recall) == (2, 91.0)
-    assert "chosen_by_itself" not in row.flags
-
-
 def test_a_winner_that_nothing_confirmed_is_flagged_as_chosen_by_itself(attempt):
     failed = attempt("lmh", [5], configuration=1, seed=1, phase="confirm", status="failed")
     row = row_of(build([*searched(attempt, "lmh", [70, 80, 75]), failed], baseline="lmh"), "lmh")
     assert (row.best_m_recall, row.flags) == (80.0, ("seed_failed", "chosen_by_itself"))
-
-
-def test_where_nothing_was_searched_every_seed_counts(attempt):
-    runs = [attempt("lmh", [50, 49]), attempt("lmh", [40, 39], seed=1, phase="confirm")]
-    row = row_of(build(runs, baseline="lmh"), "lmh")
-    assert (row.best_m_recall, row.searching_seed, row.flags) == (45.0, None, ())
 
 
 def test_seeds_are_paired_where_both_count(attempt):

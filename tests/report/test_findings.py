@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import math
 import random
 
 import pytest
 from board_attempts import NEW, reaching, row_of
 from pydantic import TypeAdapter
-from rich.console import Console
 
 from vsetune.config.spec.base import Name
 from vsetune.report.board_notes import notes
 from vsetune.report.board_sentences import findings, headline, is_ahead, to_know
 from vsetune.report.building import build
-from vsetune.report.export import to_json, to_latex, to_markdown
+from vsetune.report.export import to_json, to_latex
 from vsetune.report.page import to_html
-from vsetune.report.terminal import render_table
 from vsetune.report.wording import new_study_file
 
 CLAIMS = ("points M-Recall over", "M-Recall against")
@@ -34,33 +30,6 @@ def seven(attempt):
     """Over seven seeds: lseh is higher and sooner, lsh neither, irtm lower."""
     losses = {"lmh": BASE, "lseh": AHEAD, "lsh": EQUAL, "irtm": BEHIND}
     return build([each for loss, seeds in losses.items() for each in reaching(attempt, loss, **seeds)], baseline="lmh")
-
-
-@pytest.fixture
-def collapsed(attempt):
-    """The baseline of one network collapsed, that of the other did not."""
-    return build([
-        attempt("lmh", [14.2, 14.9, 14.1]), attempt("mine", NEW), attempt("lmh", network="scan"),
-        attempt("mine", NEW, network="scan"),
-    ], baseline="lmh")
-
-
-FALLEN = (
-    "vsepp on scenes: the baseline lmh collapsed: its best M-Recall is 14.9 %, less than half of the 61.5 % of mine. "
-    "Nothing is compared with it."
-)
-
-
-def test_a_collapsed_baseline_is_the_headline_and_nothing_is_compared_with_it(collapsed):
-    """Every form of such a board is in test_a_view_is_as_recorded."""
-    assert headline(collapsed)[0] == FALLEN
-    assert headline(collapsed)[1].startswith("scan on scenes: ")
-    assert [row.loss for row in collapsed.rows if row.comparison or row.difference] == ["mine"]
-    assert [line for line in findings(collapsed) if line.startswith("vsepp")] == []
-    assert [row.collapse.m_recall for row in collapsed.rows if row.network == "vsepp"] == [14.9, 14.9]
-    (console := Console(width=200, file=io.StringIO())).print(render_table(collapsed))
-    assert console.file.getvalue().startswith(FALLEN)
-    assert to_markdown(collapsed).startswith(f"**{FALLEN}**\n")
 
 
 @pytest.mark.parametrize(("baseline", "other", "about", "words"), [
@@ -131,24 +100,6 @@ def test_claims_on_losses_that_still_rise_are_limited_to_the_epochs_trained(atte
     assert headline(board)[0].endswith("points M-Recall over lmh within 3 epochs.")
 
 
-def test_a_loss_is_separated_with_its_interval_or_not_separated_or_the_reason_is_said(seven):
-    """The three forms are in test_a_view_is_as_recorded too."""
-    assert headline(seven) == [
-        "vsepp on scenes: lseh reaches +1.1 [0.9, 1.3] points M-Recall over lmh; lseh takes −44.9 % [−53.4, −34.8] "
-        "epochs to 57.2 % M-Recall against lmh; irtm reaches −2.0 [−2.2, −1.8] points M-Recall over lmh; irtm takes "
-        "−30.9 % [−38.7, −22.1] epochs to 57.2 % M-Recall against lmh."
-    ]
-    (said,) = (line for line in findings(seven) if "lsh is not separated from lmh in M-Recall" in line)
-    assert said.endswith("; 14 seeds narrow this by about 30 %.")
-    assert to_know(seven) == ["14 seeds of each loss: vsetune study confirm demo --seeds 14"]
-    higher, lower, undecided = (row_of(seven, loss).comparison for loss in ("lseh", "irtm", "lsh"))
-    assert (higher.height, higher.epochs_answer) == ("supported", "supported")
-    assert (lower.height, lower.epochs_answer) == ("contradicted", "supported"), "below, and soon at 95 % of the best"
-    assert (undecided.height, undecided.epochs_answer) == ("undecided", "undecided")
-    assert [higher.improvement, lower.improvement] == [1.0, 0.0]
-    assert 0.5 < higher.improvement_bounds[0] < higher.improvement_bounds[1] <= 1
-
-
 @pytest.mark.parametrize("draw", range(6))
 def test_a_printed_interval_never_contradicts_the_sentence(attempt, draw):
     """Boards of losses that differ by more or less than they scatter: an interval excludes 0 where a claim is decided.
@@ -175,13 +126,6 @@ def test_a_printed_interval_never_contradicts_the_sentence(attempt, draw):
     assert "undecided" in answers or draw
 
 
-def test_comparisons_of_a_board_are_corrected_for_each_other(attempt, seven):
-    alone = build([*reaching(attempt, "lmh", **BASE), *reaching(attempt, "lseh", **AHEAD)], baseline="lmh")
-    single, among = (row_of(board, "lseh").comparison for board in (alone, seven))
-    assert among.epochs_p == pytest.approx(3 * single.epochs_p)
-    assert among.height_p > single.height_p
-
-
 def test_seeds_that_searched_have_no_interval_and_enter_no_test(attempt):
     runs = [
         attempt(loss, [50 + configuration + gain, 40], configuration=configuration)
@@ -196,33 +140,10 @@ def test_seeds_that_searched_have_no_interval_and_enter_no_test(attempt):
     assert findings(board) == [f"vsepp lseh cannot be compared with lmh: {reason}."]
 
 
-def test_the_searching_seed_is_not_in_the_interval_of_the_mean(attempt):
-    searched = [attempt("lmh", [1]), attempt("lmh", [99, 98], configuration=1)]
-    confirmed = [attempt("lmh", [59 + seed, 50], seed=seed, phase="confirm", configuration=1) for seed in (1, 2, 3)]
-    row = row_of(build([*searched, *confirmed], baseline="lmh"), "lmh")
-    assert row.m_recall_bounds == pytest.approx((61 - 2.4841, 61 + 2.4841), abs=1e-3)
-
-
 def test_a_seed_that_has_not_finished_enters_no_test(attempt):
     runs = reaching(attempt, "lmh", **BASE) + reaching(attempt, "lseh", **BASE, status="running")
     row = row_of(build(runs, baseline="lmh"), "lseh")
     assert (row.comparison.seeds, row.m_recall_bounds, row.epochs_bounds) == ((), None, None)
-
-
-def test_the_noise_tolerant_best_stands_beside_that_of_the_papers(attempt):
-    level = [30, 45, 54, 58, 59.8, 59.6, 59.9, 59.7, 59.5, 59.9, 59.6, 60.0]
-    row = row_of(build([attempt("lmh", level)], baseline="lmh"), "lmh")
-    assert (row.epochs_to_best, row.epochs_to_level) == (6.0, 2.5)
-    assert 0.1 < row.noise < 0.5
-    assert row_of(build([attempt("lmh", level[:5])], baseline="lmh"), "lmh").epochs_to_level is None
-
-
-def test_censored_seeds_leave_an_interval_open(attempt):
-    slow = reaching(attempt, "lseh", heights=(61, 61, 61, 61, 50, 61, 50), epochs=(9, 10, 11, 11, 5, 11, 5))
-    row = row_of(build([*reaching(attempt, "lmh", **BASE), *slow], baseline="lmh"), "lseh")
-    assert row.epochs_to_target.value == 11
-    assert row.epochs_bounds[1] == math.inf
-    assert (row.comparison.epochs.missed, row.comparison.epochs.baseline_missed) == (2, 0)
 
 
 def test_a_headline_has_six_claims_and_names_the_losses_of_the_others(attempt):

@@ -85,40 +85,6 @@ def test_each_search_has_its_own_pick_and_seeds(attempt, searched):
     assert [pick.tuning.trials for pick in row.repeats] == [2, 3], "each with the trials of its own search"
 
 
-def test_the_mean_of_three_searches_has_the_interval_of_three_numbers(tuned):
-    row, means = row_of(tuned, "lseh"), [statistics.fmean(recalls) for recalls in OURS]
-    expected = scipy.stats.t.interval(0.95, 2, statistics.fmean(means), scipy.stats.sem(means))
-    assert row.best_m_recall == pytest.approx(statistics.fmean(means))
-    assert row.best_m_recall_std == pytest.approx(statistics.stdev(means))
-    assert row.m_recall_bounds == pytest.approx(expected)
-    assert row.spread.seed == pytest.approx(math.sqrt(statistics.fmean(map(statistics.variance, OURS))))
-
-
-def test_tuned_losses_are_compared_by_the_means_of_their_searches(tuned):
-    row = row_of(tuned, "lseh")
-    found, means = row.comparison, [[statistics.fmean(recalls) for recalls in of] for of in (OURS, THEIRS)]
-    test = scipy.stats.ttest_ind(*means, equal_var=False)
-    assert (found.by_search, found.units, found.baseline_units) == (True, 3, 3)
-    assert found.m_recall == pytest.approx(statistics.fmean(means[0]) - statistics.fmean(means[1]))
-    assert found.height_p == pytest.approx(test.pvalue)
-    assert found.m_recall_bounds == pytest.approx(tuple(test.confidence_interval()))
-    assert (found.height, found.improvement_bounds) == ("supported", None)
-    assert is_ahead(row)
-
-
-def test_epochs_are_compared_by_their_logarithms_to_a_fixed_target(tuned):
-    """95 % of the mean best of lmh is 56.3: of lseh reached after 4, 4, 3 epochs, of lmh after 7, 8, 9."""
-    found = row_of(tuned, "lseh").comparison
-    assert found.epochs.target == pytest.approx(0.95 * statistics.fmean(statistics.fmean(of) for of in THEIRS))
-    logs = [[math.log(each) for each in of] for of in ((4, 4, 3), (7, 8, 9))]
-    test = scipy.stats.ttest_ind(*logs, equal_var=False)
-    assert found.epochs.percent == pytest.approx(100 * ((4 * 4 * 3 / (7 * 8 * 9)) ** (1 / 3) - 1))
-    assert found.epochs_bounds == pytest.approx([100 * math.expm1(end) for end in test.confidence_interval()])
-    assert (found.epochs_p, found.epochs_answer) == (pytest.approx(test.pvalue), "supported")
-    assert [each.share for each in found.profile] == [0.8, 0.9, 0.95, 1.0]
-    assert found.profile[2] == found.epochs
-
-
 def test_the_share_of_the_target_can_be_chosen(searched):
     runs = [*of_searches(searched, "lmh", THEIRS), *of_searches(searched, "lseh", OURS)]
     found = row_of(build(runs, baseline="lmh", target_share=0.4), "lseh").comparison
@@ -264,19 +230,6 @@ def test_a_bound_is_a_number_only_where_it_tells_who_is_faster(attempt):
     assert (none.epochs.percent, none.epochs_bounds, none.epochs_answer) == (None, None, "contradicted")
     assert (pace_words(none), difference_of(row_of(board, "never"))) == ("not reached", "not reached")
     assert pace_words(row_of(build(runs, baseline="slow"), "lmh").comparison).startswith("< −")
-
-
-def test_epochs_to_level_allow_for_the_same_noise_in_every_row(attempt):
-    """The quiet curve is level where it is within the tolerance of the noisy one."""
-    quiet = [30, 45, 54, 58, 59.8, 59.9, 60.0, 60.1, 60.2, 60.3, 60.4, 60.5]
-    noisy = [30, 45, 54, 58, 59.8, 58.6, 59.9, 58.7, 60.5, 58.9, 59.6, 59.0]
-    board = build([attempt("lmh", quiet), attempt("lseh", noisy)], baseline="lmh")
-    rows = [row_of(board, loss) for loss in ("lmh", "lseh")]
-    assert rows[0].noise < rows[1].noise
-    assert len({row.level_tolerance for row in rows}) == 1
-    assert rows[0].level_tolerance == pytest.approx(2.77 * rows[1].noise, rel=1e-3)
-    alone = row_of(build([attempt("lmh", quiet)], baseline="lmh"), "lmh")
-    assert alone.epochs_to_level > rows[0].epochs_to_level == 2.0
 
 
 def test_every_form_has_each_pick(tuned):
