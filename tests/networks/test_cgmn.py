@@ -16,20 +16,16 @@ from plain_networks import (
     loop_batch_norm,
     make,
 )
-from torch.nn.functional import pad
 
-from vsetune.networks.cgmn import network
 from vsetune.networks.cgmn.network import (
     Cgmn,
     GraphEncoded,
     neighbouring,
     node_matching_loss,
-    node_matching_scores,
     overlapping,
-    released_weights,
 )
 from vsetune.networks.cgmn.spec import CgmnSpec
-from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.inputs import ImageInputs
 
 SMALL = {"embedding_size": 6, "word_size": 5}
 CASES = {
@@ -199,31 +195,6 @@ def test_regions_without_boxes_are_the_cells_of_a_square_grid():
     torch.testing.assert_close(network.encode_images(images).vectors, expected)
 
 
-def test_padding_stays_out_of_training_too_unless_it_is_counted():
-    _, captions = draw(5)
-    longer = CaptionInputs(pad(captions.tokens, (0, 7)), captions.lengths, pad(captions.dependencies, (0, 7, 0, 7)))
-    network = make(CASES["default"]).train()
-    vectors = [network.encode_captions(some).vectors for some in (captions, longer)]
-    torch.testing.assert_close(*vectors, rtol=0, atol=1e-12)
-    counting = make(CASES["default"].model_copy(update={"caption_statistics": "padded"})).train()
-    assert not torch.allclose(counting.encode_captions(captions).vectors, vectors[0])
-
-
-def test_the_size_of_the_blocks_of_node_matching_does_not_matter(monkeypatch):
-    regions, words = torch.randn(3, 4, 6).double(), torch.randn(5, 7, 6).double()
-    are_regions = torch.arange(4) < torch.tensor([4, 1, 2])[:, None]
-    are_words = torch.arange(7) < torch.tensor([7, 1, 3, 4, 2])[:, None]
-    whole = node_matching_scores(regions, are_regions, words, are_words)
-    expected = loop_matching(
-        [item[keep] for item, keep in zip(regions, are_regions, strict=True)],
-        [item[keep] for item, keep in zip(words, are_words, strict=True)],
-    )
-    torch.testing.assert_close(whole, expected)
-    assert (whole <= are_words.sum(dim=1) + 1e-12).all()
-    monkeypatch.setattr(network, "_NUMBERS_PER_BLOCK", 200)
-    torch.testing.assert_close(node_matching_scores(regions, are_regions, words, are_words), whole)
-
-
 def test_node_matching_by_hand():
     # negatives of row 0 / column 1: margin 0.2, entry 0.9 against 1.0 and 0.8; the other entry is far below
     scores = torch.tensor([[1.0, 0.9], [0.0, 0.8]])
@@ -245,12 +216,3 @@ def test_boxes_that_share_enough_are_joined():
     expected[0, 1] = expected[1, 0] = True
     assert torch.equal(overlapping(boxes, 0.5)[0], expected)
     assert torch.equal(overlapping(boxes, 0.51)[0], torch.eye(4, dtype=torch.bool))
-
-
-def test_released_weights_divide_twice_by_the_norm_of_the_column():
-    nodes = torch.tensor([[[2.0, 0.0], [3.0, 4.0], [0.0, 0.0]]], requires_grad=True)
-    weights = released_weights(nodes)
-    torch.testing.assert_close(weights[0], torch.tensor([[1.0, 6 / 25, 0.0], [6 / 4, 1.0, 0.0], [0.0, 0.0, 0.0]]))
-    weights.sum().backward()
-    assert torch.isfinite(nodes.grad).all()
-    assert nodes.grad.abs().max() < 10

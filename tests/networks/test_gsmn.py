@@ -155,26 +155,6 @@ def test_scores_and_gradients_equal_plain_loops(options):
     assert_same_with_gradients(built, [fast], [slow])
 
 
-@pytest.mark.parametrize("options", [VARIANTS[0], VARIANTS[3]])
-def test_tiles_steps_and_what_is_kept_change_neither_scores_nor_gradients(options, monkeypatch):
-    built = make(**options)
-    images, captions = draw_images(), draw_captions(6)
-
-    def run():
-        scores = scores_of(built, images, captions)
-        return scores, torch.autograd.grad(scores.square().sum(), list(built.parameters()), materialize_grads=True)
-
-    whole = run()
-    monkeypatch.setattr(module, "_MOST_IMAGES", 3)
-    monkeypatch.setattr(module, "_MOST_CAPTIONS", 4)
-    monkeypatch.setattr(module, "_NUMBERS_PER_STEP", 3 * REGIONS * 3 * 8)
-    monkeypatch.setattr(module, "_NUMBERS_KEPT", 0)
-    again = run()
-    torch.testing.assert_close(again[0], whole[0], rtol=0, atol=1e-12)
-    for one, other in zip(again[1], whole[1], strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
-
-
 def test_steps_keep_their_size_and_are_cut_to_their_longest_caption(monkeypatch):
     assert module._step_sizes([9, 7, 2, 2, 1], module._NUMBERS_PER_STEP // 14) == [1, 2, 2]
     seen, built = [], make()

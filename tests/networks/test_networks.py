@@ -8,7 +8,6 @@ from vsetune.networks.cgmn.network import released_weights
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import region_mask, unit_length
 from vsetune.networks.network_building import build_network
-from vsetune.networks.parts.cross_attention import inverse_length
 from vsetune.networks.vsepp.spec import VseppSpec
 
 
@@ -35,17 +34,6 @@ def test_a_zero_vector_stays_zero_and_gets_no_gradient() -> None:
 
 def test_an_image_without_regions_has_one_of_zeros() -> None:
     assert region_mask(torch.tensor([2, 0]), 3).tolist() == [[True, True, False], [True, False, False]]
-
-
-def test_a_nan_is_no_vector_of_length_zero() -> None:
-    """A network whose weights are NaN had finite scores and losses, and ended as a finished trial of 0 %."""
-    vectors = torch.randn(3, 4)
-    vectors[0], vectors[1, 2] = 0.0, torch.nan
-    for unit in (unit_length(vectors), unit_length(vectors.requires_grad_())):
-        assert unit.isnan().all(dim=-1).tolist() == [False, True, False]
-        assert not unit[0].any()
-    assert inverse_length(torch.tensor([0.0, torch.nan, 4.0])).isnan().tolist() == [False, True, False]
-    assert released_weights(vectors.detach()[None])[0, 2].isnan().tolist() == [False, True, False]
 
 
 def test_a_vector_of_infinite_length_is_none_of_length_zero() -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
-from network_cases import CASES
 from torch import Tensor
 
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.gsmn import matching
-from vsetune.networks.gsmn.network import Gsmn
 from vsetune.networks.parts.cpu import pairs
 from vsetune.networks.parts.cpu.pairs import Chosen, Seen, SideBySide, scores_by_pair
 from vsetune.networks.parts.cross_attention import word_mask_of
@@ -106,25 +102,3 @@ def test_a_second_gradient_of_the_same_scores_has_to_be_asked_for_as_of_autograd
     assert torch.equal(first, second)
     with pytest.raises(RuntimeError, match="second time"):
         scores[0, 0].backward()
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case.startswith(("scan", "gsmn", "sgraf"))])
-@pytest.mark.parametrize("at_once", [3])
-def test_pairs_side_by_side_have_the_scores_of_all_pairs(
-    case: str, at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(matching, "_PAIRS_AT_ONCE", at_once)
-    network: Any = CASES[case].trained().eval()
-    inputs = CASES[case].draw(4)
-    images, captions = network.encode_images(inputs[0]), network.encode_captions(inputs[1])
-    if isinstance(network, Gsmn):
-        images = network._with_edges(images)
-    rows = torch.arange(4).repeat_interleave(4)
-    columns = captions.lengths.argsort(descending=True).repeat(4)
-    order = captions.lengths[columns].argsort(descending=True, stable=True)
-    if hasattr(network, "_scores_of_chosen"):
-        found = network._scores_of_chosen(images, captions, rows[order], columns[order])
-    else:
-        found = network._scores_of_pairs(images[rows[order]], captions[columns[order]])
-    expected = network._scores_of_all(images, captions)[rows[order], columns[order]]
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)

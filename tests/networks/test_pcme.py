@@ -11,7 +11,6 @@ from plain_networks import assert_same_with_gradients, draw, encode, make
 from vsetune.losses.loss_base import Items
 from vsetune.losses.pcme_pp.loss import closed_form_distances
 from vsetune.networks.encoded import Encoded
-from vsetune.networks.pcme import network as pcme
 from vsetune.networks.pcme.network import match_log_odds
 from vsetune.networks.pcme.spec import PcmeNetworkSpec
 
@@ -157,19 +156,6 @@ def test_extreme_logits_stay_finite_in_float32(shift):
     scores.sum().backward()
     assert torch.isfinite(scores).all()
     assert torch.isfinite(drawn.grad).all()
-
-
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("numbers", [1, 40])
-def test_the_size_of_the_blocks_does_not_matter(numbers, training, monkeypatch):
-    network = make(PcmeNetworkSpec(**SMALL, similarity="match_probability")).train(training)
-    items = gaussians(5), gaussians(7, seed=1)
-    torch.manual_seed(0)
-    whole = network.similarity(*items)
-    monkeypatch.setattr(pcme, "_NUMBERS_PER_BLOCK", numbers)
-    monkeypatch.setattr(pcme, "_CAPTIONS_PER_BLOCK", 3)
-    torch.manual_seed(0)
-    torch.testing.assert_close(network.similarity(*items), whole, rtol=1e-12, atol=1e-10)
 
 
 def test_the_loss_hands_its_parameters_over_and_they_are_saved():

@@ -120,14 +120,6 @@ def test_states_are_float32_under_autocast() -> None:
     assert torch.equal(found.data, expected.data)
 
 
-def test_one_value_that_is_no_number_stays_in_its_sequence() -> None:
-    gru, values = nn.GRU(5, 8, batch_first=True, bidirectional=True), torch.randn(3, 4, 5)
-    values[1, 2] = torch.nan
-    _, last = run_gru(gru, packed([4, 3, 4], values))
-    assert last[:, 1].isnan().all()
-    assert torch.isfinite(last[:, [0, 2]]).all()
-
-
 @pytest.mark.parametrize(("value", "by_hand"), [("", True), ("0", True), ("1", False)])
 def test_the_switch_turns_gradients_by_hand_off(value: str, by_hand: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PLAIN_AUTOGRAD, value)

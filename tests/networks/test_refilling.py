@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from loops.sentence_filter import judge_sentences, replaced_words, words_of
-from torch.nn.functional import log_softmax
 
 from vsetune.networks.tags.generator import best_sentences, refill
 from vsetune.networks.tags.sentence_terms import masked_word_loss
@@ -123,15 +122,3 @@ def test_two_masked_words_of_probability_a_half_and_a_quarter_cost_1_039721() ->
     logits = torch.tensor([[0.5, 0.5, 0.0], [0.25, 0.5, 0.25]], dtype=torch.float64).log()
     loss = masked_word_loss(logits, torch.tensor([0, 2]), torch.tensor([5, 5]))
     assert abs(loss.item() - 1.039721) < 1e-6
-
-
-def test_every_caption_counts_alike_however_many_of_its_words_are_masked() -> None:
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(5, 6, generator=generator, dtype=torch.float64)
-    words, captions = torch.tensor([0, 5, 2, 2, 1]), torch.tensor([7, 2, 7, 7, 2])
-    expected = 0.0
-    for caption in (2, 7):
-        places = [place for place in range(5) if captions[place] == caption]
-        losses = [-float(log_softmax(logits[place], dim=0)[words[place]]) for place in places]
-        expected += sum(losses) / len(losses) / 2
-    assert abs(masked_word_loss(logits, words, captions).item() - expected) < 1e-12

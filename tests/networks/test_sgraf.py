@@ -12,8 +12,6 @@ from torch.nn.functional import batch_norm
 
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.parts.batch_normalization import SharedBatchNorm
-from vsetune.networks.sgraf import network as sgraf
-from vsetune.networks.sgraf import similarity_reasoning
 from vsetune.networks.sgraf.network import Sgraf
 from vsetune.networks.sgraf.similarity_reasoning import (
     GraphReasoning,
@@ -143,21 +141,17 @@ def loop_scores(network: Sgraf, images: ImageInputs, captions: CaptionInputs) ->
     ], dim=1)
 
 
-@pytest.mark.parametrize(("kind", "options", "training", "numbers_per_block"), [
-    *((kind, {}, training, numbers) for kind in SPECS for training in (False, True) for numbers in (1, 2**22)),
-    *((kind, options, True, 200) for kind, options in (
+@pytest.mark.parametrize(("kind", "options", "training"), [
+    *((kind, {}, training) for kind in SPECS for training in (False, True)),
+    *((kind, options, True) for kind, options in (
         ("saf", {"gate_statistics": "pooled"}), ("saf", {"normalize_filtered": False, "map_bias": False}),
         ("sgr", {"steps": 1}), ("sgr", {"map_bias": False}), ("saf", {"norm": "released"}),
         ("sgr", {"norm": "released"}),
     )),
 ])
 def test_scores_gradients_and_running_statistics_equal_plain_loops(
-    kind: str, options: dict[str, Any], training: bool, numbers_per_block: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, options: dict[str, Any], training: bool
 ) -> None:
-    monkeypatch.setattr(sgraf, "_NUMBERS_PER_BLOCK_CPU", numbers_per_block)
-    monkeypatch.setattr(similarity_reasoning, "_NUMBERS_PER_TILE_CPU", numbers_per_block)
-    monkeypatch.setattr(sgraf, "_MOST_KEPT", numbers_per_block)
-    monkeypatch.setattr(similarity_reasoning, "_MOST_KEPT", numbers_per_block)
     network, (images, captions) = make(kind, **options).train(training), batch()
     slow_network = copy.deepcopy(network)
     slow, fast = loop_scores(slow_network, images, captions), scores(network, images, captions)
@@ -175,21 +169,6 @@ def assert_equal_gradients(network: Sgraf, slow_network: Sgraf, fast: Tensor, sl
     loops = torch.autograd.grad(slow, list(slow_network.parameters()), upstream)
     for (name, _), one, other in zip(network.named_parameters(), ours, loops, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, msg=name)
-
-
-@pytest.mark.parametrize("kind", SPECS)
-@pytest.mark.parametrize("pairs", [[], [(1, 2)], [(0, 4), (1, 1), (2, 1), (2, 3)]])
-def test_gradients_of_a_few_scores_equal_those_of_plain_loops(
-    kind: str, pairs: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("vsetune.networks.parts.cpu.pairs._FEW", 0.9)
-    network, (images, captions) = make(kind).train(), batch()
-    slow_network = copy.deepcopy(network)
-    upstream = torch.zeros(3, 5, dtype=torch.float64)
-    for number, pair in enumerate(pairs):
-        upstream[pair] = 1.0 - 0.4 * number
-    fast, slow = scores(network, images, captions), loop_scores(slow_network, images, captions)
-    assert_equal_gradients(network, slow_network, fast, slow, upstream)
 
 
 def test_frozen_maps_get_no_gradient_and_the_rest_its_own() -> None:

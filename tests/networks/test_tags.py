@@ -8,20 +8,16 @@ from plain_tags import (
     COUNTS,
     LENGTHS,
     VOCABULARY,
-    WORDS,
     drawn,
     gradients,
     losses_of,
     make,
     plain_score,
-    plain_states,
-    plain_word_logits,
 )
 from torch import Tensor
 
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_building import build_network
-from vsetune.networks.parts.network_devices import PLAIN_AUTOGRAD
 from vsetune.networks.tags import pair_blocks
 from vsetune.networks.tags.joint_encoder import EncoderLayer, EncoderShape, bert_linear, box_places, grid_boxes
 from vsetune.networks.tags.network import Tags
@@ -47,26 +43,6 @@ def test_scores_and_their_gradients_are_those_of_one_pair_at_a_time_in_plain_loo
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("read", [[(0, 0), (2, 3)], [], [(row, column) for row in range(3) for column in range(4)]])
-def test_carrying_back_only_the_pairs_with_a_gradient_changes_none_of_it(
-    read: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    network, weights = make(mlm_weight=0.0), torch.zeros(3, 4, dtype=torch.float64)
-    for row, column in read:
-        weights[row, column] = 1.0 + row - column
-    few = gradients(network, (weights * scores(network)).sum())
-    monkeypatch.setenv(PLAIN_AUTOGRAD, "1")
-    torch.testing.assert_close(few, gradients(network, (weights * scores(network)).sum()), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("is_plain", ["0", "1"])
-def test_blocks_of_pairs_change_no_score(is_plain: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    network, whole = make(), scores(make())
-    monkeypatch.setenv(PLAIN_AUTOGRAD, is_plain)
-    monkeypatch.setattr(pair_blocks, "_NUMBERS_PER_BLOCK_CPU", 1)
-    torch.testing.assert_close(scores(network), whole, rtol=0, atol=1e-12)
-
-
 def test_blocks_that_are_computed_twice_drop_the_same_numbers_again(monkeypatch: pytest.MonkeyPatch) -> None:
     network = make(dropout=0.3).train()
     found = []
@@ -79,21 +55,6 @@ def test_blocks_that_are_computed_twice_drop_the_same_numbers_again(monkeypatch:
 
 def added(network: Tags) -> Tensor:
     return torch.stack([*losses_of(network, *drawn(), ROWS).values()]).sum()
-
-
-def test_logits_of_masked_words_are_those_of_one_caption_at_a_time_in_plain_loops() -> None:
-    network, (images, captions) = make(), drawn()
-    assert network.masked_words is not None
-    rows, is_read = torch.tensor([0, 2, 1, 0]), torch.zeros(4, WORDS, dtype=torch.bool)
-    is_read[0, [1, 4]] = is_read[1, 2] = is_read[2, 0] = is_read[3, 3] = True
-    found = network.word_logits(network.encode_images(images), network.encode_captions(captions), rows, is_read)
-    expected = []
-    for caption, place in is_read.nonzero().tolist():
-        states = plain_states(network, captions.tokens[caption, : int(LENGTHS[caption])].tolist(), int(rows[caption]))
-        expected.append(plain_word_logits(network, network.masked_words, states[place]))
-    torch.testing.assert_close(found, torch.stack(expected), rtol=0, atol=1e-9)
-    of_loops = gradients(network, torch.stack(expected).square().sum())
-    torch.testing.assert_close(gradients(network, found.square().sum()), of_loops, rtol=1e-9, atol=1e-9)
 
 
 def test_the_word_embedding_is_also_the_map_to_words_and_stands_once_among_the_parameters() -> None:

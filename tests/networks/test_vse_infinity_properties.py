@@ -20,7 +20,7 @@ from plain_networks import (
 from torch import Tensor
 
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
-from vsetune.networks.vse_infinity.network import GeneralisedPooling, positional_encoding, sum_of_sorted
+from vsetune.networks.vse_infinity.network import GeneralisedPooling
 from vsetune.networks.vse_infinity.spec import VseInfinitySpec
 
 SMALL: dict[str, Any] = {"embedding_size": 6, "word_size": 5, "pooling_size": 4, "augment": False}
@@ -101,27 +101,3 @@ def test_real_elements_may_stand_anywhere(pooling):
     mask = torch.tensor([[True, False, True, True, False]])
     packed = pooling(features[:, [0, 2, 3]], torch.ones(1, 3, dtype=torch.bool))
     torch.testing.assert_close(pooling(features, mask), packed)
-
-
-def test_all_weight_on_the_first_is_max_pooling_and_equal_weights_are_the_mean():
-    features = torch.randn(2, 4, 3) - 5  # negative, so that a padding of 0 would win
-    mask = torch.tensor([[True] * 4, [True, True, False, False]])
-    largest = sum_of_sorted(features, mask, torch.tensor([[1.0, 0, 0, 0]] * 2))
-    torch.testing.assert_close(largest, torch.stack([features[0].amax(dim=0), features[1, :2].amax(dim=0)]))
-    mean = sum_of_sorted(features, mask, torch.tensor([[0.25] * 4, [0.5, 0.5, 0, 0]]))
-    torch.testing.assert_close(mean, torch.stack([features[0].mean(dim=0), features[1, :2].mean(dim=0)]))
-
-
-def test_one_value_that_is_no_number_is_not_hidden(pooling):
-    features = torch.randn(2, 3, 2, dtype=torch.float64)
-    features[0, 1, 0] = float("nan")
-    pooled = pooling(features, torch.ones(2, 3, dtype=torch.bool))
-    assert pooled[0, 0].isnan()
-    assert torch.isfinite(pooled[1]).all()
-
-
-def test_positions_are_encoded_by_sine_and_cosine_in_turn():
-    encoding = positional_encoding(3, 4)
-    torch.testing.assert_close(encoding[0], torch.tensor([0.0, 1.0, 0.0, 1.0], dtype=torch.float64))
-    expected = [math.sin(2), math.cos(2), math.sin(0.02), math.cos(0.02)]
-    torch.testing.assert_close(encoding[2], torch.tensor(expected, dtype=torch.float64))

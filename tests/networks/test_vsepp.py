@@ -8,7 +8,6 @@ import pytest
 import torch
 from plain_networks import assert_same_with_gradients, draw, encode, linear, loop_gru, make, unit
 
-from vsetune.networks.vsepp import network as order
 from vsetune.networks.vsepp.network import order_similarity
 from vsetune.networks.vsepp.spec import VseppSpec
 
@@ -58,11 +57,7 @@ def plain(images: torch.Tensor, captions: torch.Tensor) -> list[list[float]]:
     return [[-violation(image, caption) for caption in captions.tolist()] for image in images.tolist()]
 
 
-@pytest.mark.parametrize("numbers_per_block", [40, 10**6])
-def test_order_similarity_is_the_plain_formula_in_any_block_size(
-    numbers_per_block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(order, "_NUMBERS_PER_BLOCK", numbers_per_block)
+def test_order_similarity_is_the_plain_formula() -> None:
     images, captions = torch.randn(7, 5, dtype=torch.float64), torch.randn(4, 5, dtype=torch.float64)
     expected = torch.tensor(plain(images, captions), dtype=torch.float64)
     torch.testing.assert_close(order_similarity(images, captions), expected, atol=1e-9, rtol=0)
