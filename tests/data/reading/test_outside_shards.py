@@ -90,13 +90,6 @@ def test_batches_equal_those_of_an_ingested_data_set(sound, tmp_path, workers):
     )
 
 
-@pytest.mark.parametrize("workers", [0, 3])
-def test_a_resumed_epoch_goes_on_in_the_middle(sound, workers):
-    options = {**OPTIONS, "reads": PIXELS, "epoch": 3}
-    whole = list(training_batches(sound, "train", **options))
-    assert_equal(whole[4:], training_batches(sound, "train", **options, skip_batches=4, workers=workers))
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("captions", ["txt", "json.captions"])
 @pytest.mark.parametrize("unit", ["pairs", "images"])
@@ -120,18 +113,6 @@ def test_a_resumed_epoch_reads_all_where_numbers_of_captions_differ(tmp_path):
     whole = list(training_batches(dataset, "train", **OPTIONS, reads=PIXELS))
     for skip in range(len(whole)):
         assert_equal(whole[skip:], training_batches(dataset, "train", **OPTIONS, reads=PIXELS, skip_batches=skip))
-
-
-def test_every_epoch_and_seed_has_an_order_of_its_own(sound):
-    def order(**changes):
-        return [
-            number for batch in training_batches(sound, "train", **OPTIONS | changes, reads=PIXELS)
-            for number in batch.image_ids.tolist()
-        ]
-
-    orders = [order(), order(epoch=1), order(seed=2)]
-    assert all(sorted(each) == list(range(24)) for each in orders)
-    assert len({tuple(each) for each in orders}) == 3
 
 
 def test_several_captions_of_an_image_are_rows_of_their_own(tmp_path):

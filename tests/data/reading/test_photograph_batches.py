@@ -59,14 +59,6 @@ def test_threads_change_no_pixel_of_evaluation(pictured):
     assert_equal(alone, evaluation_batches(dataset, "train", batch_size=5, reads=wanted, threads=2))
 
 
-@pytest.mark.parametrize("unit", ["pairs", "images"])
-def test_a_resumed_epoch_has_the_crops_of_the_uninterrupted_one(pictured, unit):
-    dataset = pictured().write()
-    options = {**OPTIONS, "batch_unit": unit, "reads": CROPPED}
-    whole = list(training_batches(dataset, "train", **options))
-    assert_equal(whole[3:], training_batches(dataset, "train", **options, skip_batches=3))
-
-
 def pixels_of_captions(dataset, **changes) -> dict[int, bytes]:
     options = OPTIONS | {"reads": CROPPED} | changes
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -138,11 +139,25 @@ def refuses(folder: Path, message: str, **fields: object) -> None:
         WordPieces(TextModel(str(folder)))
 
 
-def test_a_model_whose_padding_is_not_0_is_refused(save_bert, tmp_path):
-    folder = Path(save_bert(tmp_path / "bert"))
+def with_padding_second(folder: Path) -> None:
     lines = (folder / "vocab.txt").read_text().split("\n")
     (folder / "vocab.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]))
-    refuses(folder, "VSE-D068", found="its padding has the id 1")
+
+
+def configured(folder: Path, **settings: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
+@pytest.mark.parametrize(("change", "message", "fields"), [
+    (with_padding_second, "VSE-D068", {"found": "its padding has the id 1"}),
+    (partial(configured, vocab_size=7), "VSE-D067", {"tokens": 16, "need": 7}),
+    (partial(configured, hidden_size="wide"), "VSE-D062", {"model": "{folder}: configuration"}),
+], ids=["padding", "another model's", "wrong type"])
+def test_a_model_that_cannot_be_read_is_refused(save_bert, tmp_path, change, message, fields):
+    folder = Path(save_bert(tmp_path / "bert"))
+    change(folder)
+    refuses(folder, message, **{name: str(value).format(folder=folder) for name, value in fields.items()})
 
 
 def test_a_tokeniser_without_cls_and_sep_is_refused(model, tmp_path):
@@ -156,20 +171,6 @@ def test_a_tokeniser_without_cls_and_sep_is_refused(model, tmp_path):
     )
     (tmp_path / "config.json").write_text((Path(model.name) / "config.json").read_text())
     refuses(tmp_path, "VSE-D068", found="no [CLS] and [SEP]")
-
-
-def test_a_tokeniser_of_another_model_is_refused(save_bert, tmp_path):
-    folder = Path(save_bert(tmp_path / "bert"))
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 7}))
-    refuses(folder, "VSE-D067", tokens=16, need=7)
-
-
-def test_a_configuration_of_the_wrong_types_is_told_in_one_line(save_bert, tmp_path):
-    folder = Path(save_bert(tmp_path / "bert"))
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": "wide"}))
-    refuses(folder, "VSE-D062", model=f"{folder}: configuration")
 
 
 @pytest.mark.parametrize("kind", ["CLIP", "Siglip", "Blip"])
