@@ -49,10 +49,6 @@ def test_difference_of_the_worked_curves() -> None:
     assert difference_percent(Epochs(2.5, censored=False), 3).percent == pytest.approx(-16.666667, abs=1e-6)
 
 
-def test_difference_of_a_published_row() -> None:
-    assert difference_percent(Epochs(1.8, censored=False), 6.0).percent == pytest.approx(-70.0)
-
-
 def test_a_curve_that_stopped_early_gives_a_lower_bound() -> None:
     stopped = NEW[:3]
     assert epochs_to_target(stopped, 60.2) == Epochs(1.5, censored=True)

@@ -20,7 +20,6 @@ from vsetune.metrics.repeated_searches import (
     Spread,
     collapse_bound,
     detectable,
-    log_means,
     log_ratio,
     paired_log_ratio,
     spread,
@@ -136,17 +135,6 @@ def test_paired_ratios_are_the_t_test_of_their_logarithms() -> None:
 ])
 def test_a_censored_seed_keeps_its_loss_from_being_faster_in_pairs(ours, theirs, claims) -> None:
     assert (paired_log_ratio(ours, theirs).p < 0.05) == claims
-
-
-def test_means_of_logarithms_by_a_plain_loop() -> None:
-    repeats = [of(2, 8), of(3)]
-    expected = []
-    for repeat in repeats:
-        total = 0.0
-        for seed in repeat:
-            total += math.log(seed.value)
-        expected.append(total / len(repeat))
-    assert log_means(repeats) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("world", claim_sizes.WORLDS)

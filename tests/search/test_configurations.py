@@ -56,16 +56,6 @@ def test_a_new_process_goes_on_where_the_old_one_ended() -> None:
     assert again.suggestions("vsepp.top_f") == []
 
 
-def test_the_points_of_a_curve_are_kept_and_its_best_is_the_value() -> None:
-    search = open_search()
-    search.tell("vsepp.lmh", search.ask("vsepp.lmh").number, "finished", curve=RISING)
-    search.tell("vsepp.lmh", search.ask("vsepp.lmh").number, "pruned", curve=RISING[:2])
-    finished, pruned = trials(search)
-    assert (finished.state.name, finished.value) == ("COMPLETE", 40.0)
-    assert finished.intermediate_values == {500: 20.0, 1000: 40.0, 1500: 30.0}
-    assert (pruned.state.name, pruned.intermediate_values) == ("PRUNED", {500: 20.0, 1000: 40.0})
-
-
 def test_telling_twice_keeps_the_first_outcome() -> None:
     search = open_search()
     number = search.ask("vsepp.lmh").number
@@ -111,15 +101,10 @@ def test_a_search_killed_among_refused_draws_goes_on_as_if_it_had_not_been() -> 
     assert run(open_search(kept, refuses=large_margin), "vsepp.lmh", 4) == expected
 
 
-def test_a_space_in_which_nothing_is_valid_is_one_line() -> None:
-    search = open_search(refuses=lambda cell, configuration: "margin is above cap")
-    with refused("VSE-E001", which="100 draws in a row", reason="margin is above cap"):
-        search.ask("vsepp.lmh")
-
-
-def test_the_reason_of_a_dead_end_does_not_repeat_the_cell() -> None:
-    search = open_search(refuses=lambda cell, configuration: f"cell {cell}: margin is above cap")
-    with refused("VSE-E001", cell="vsepp.lmh", reason="margin is above cap"):
+@pytest.mark.parametrize("reason", ["margin is above cap", "cell vsepp.lmh: margin is above cap"])
+def test_a_space_in_which_nothing_is_valid_is_one_line_that_names_the_cell_once(reason: str) -> None:
+    search = open_search(refuses=lambda cell, configuration: reason)
+    with refused("VSE-E001", cell="vsepp.lmh", which="100 draws in a row", reason="margin is above cap"):
         search.ask("vsepp.lmh")
 
 

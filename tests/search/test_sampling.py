@@ -103,13 +103,6 @@ def test_trials_that_never_reach_a_target_tell_samplers_where_to_look(sampler: s
     assert sum(away < 0.025 for away in misses[-5:]) >= 3
 
 
-def test_what_made_a_draw_is_kept_with_it() -> None:
-    study, cell = study_of("lmh")
-    kept: list[Sampled] = []
-    (drawn,) = searched(study, cell, 1, kept=kept)
-    assert ConfigurationSearch([cell], study.search, sampled=kept).suggestions(cell.name) == [drawn]
-
-
 def test_a_grid_tries_every_combination_once_and_not_those_without_effect() -> None:
     study, cell = study_of("top_f", {**DECAYS, "margin": {"choices": [0.1, 0.2]}, "sharpness": {"choices": [1.0, 5.0]}},
                            sampler="grid", include_defaults=False, configurations=20, training={})
