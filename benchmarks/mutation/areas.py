@@ -35,7 +35,13 @@ AREAS = {
     area.name: area
     for area in (
         Area("metrics", ("metrics",), ("metrics/**/test_*.py",)),
-        Area("losses", ("losses",), ("losses/**/test_*.py",)),
+        Area(
+            "losses", ("losses",),
+            (
+                "losses/**/test_*.py", "api/test_plain_losses.py", "api/test_losses_in_own_loops.py",
+                "api/test_refused_arguments.py",
+            ),
+        ),
         Area(
             "ledger",
             (

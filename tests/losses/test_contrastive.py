@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vsetune.losses.adaptive_margin.loss import random_derangement
-from vsetune.losses.contrastive.loss import pair_terms, used_negatives
+from vsetune.losses.contrastive.loss import pair_terms
 from vsetune.losses.contrastive.spec import ContrastiveSpec
 from vsetune.losses.loss_building import build_loss
 
@@ -52,15 +52,3 @@ def test_it_equals_plain_loops_on_duplicate_images(seed, squared, negatives, ran
         expected += sum(max(0.0, 1.3 - distance(i, j)) for j in others)
     assert output.value.item() == pytest.approx(expected, abs=1e-9)
     assert sum(output.parts.values()).item() == pytest.approx(expected, abs=1e-9)
-
-
-def test_each_image_uses_one_negative_unless_it_uses_all(random_pairs) -> None:
-    similarity, _, _ = random_pairs(6, 8)
-    negatives = ~torch.eye(8, dtype=torch.bool)
-    for rule in ("random", "hardest"):
-        used = used_negatives(similarity, negatives, rule)
-        assert used.sum(dim=1).tolist() == [1] * 8
-        assert not used.diagonal().any()
-    assert used_negatives(similarity, negatives, "all") is negatives
-    hardest = similarity.masked_fill(~negatives, -2).argmax(dim=1)
-    assert torch.equal(used_negatives(similarity, negatives, "hardest").int().argmax(dim=1), hardest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from vsetune.config.component_specs import LOSSES, SumSpec
 from vsetune.losses.loss_building import build_loss
 from vsetune.quality.checks import Check, Result
-from vsetune.quality.loss_batches import CONTEXT, LossSubject, output_of, pairs, value_of
+from vsetune.quality.loss_batches import CONTEXT, LossSubject, output_of, pairs, run_steps, value_of
 from vsetune.quality.loss_checks import LOSS_CHECKS, resumes_exactly, step_times
 
 DRAW_AT_RANDOM = {"adaptive_margin", "contrastive", "margin_based", "semantic_center"}
@@ -143,6 +144,20 @@ def test_what_a_loss_learns_it_learns_with_the_network_or_at_its_own_rate(case: 
     names = {id(parameter): name for name, parameter in loss.named_parameters()}
     groups = [(group.sgd_rate, [names[id(each)] for each in group.parameters]) for group in loss.parameter_groups()]
     assert groups == ([(0.1 if name == "margin_based" else None, list(expected))] if expected else [])
+
+
+@every_case
+def test_the_way_of_a_gpu_gives_the_same_values_and_states(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU is asked no question about values."""
+    (kind, *_), steps = CASES[case].kinds(torch.float64), range(6)
+    here, there = CASES[case].build(dtype=torch.float64), CASES[case].build(dtype=torch.float64)
+    expected = run_steps(here, kind, steps)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("vsetune.losses") and hasattr(module, "is_on_cpu"):
+            monkeypatch.setattr(module, "is_on_cpu", lambda tensor: False)
+    assert run_steps(there, kind, steps) == pytest.approx(expected, rel=1e-12)
+    for name, value in here.state_dict().items():
+        torch.testing.assert_close(there.state_dict()[name], value, rtol=1e-9, atol=1e-12, msg=name)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case].spec.several_positives])

@@ -50,10 +50,6 @@ def test_worked_values_of_e(temperature, i2t, t2i, total, e, make_pairs) -> None
     assert value.item() == pytest.approx(total, abs=1e-6)
 
 
-def test_worked_value_at_temperature_one(e) -> None:
-    assert info_nce(e, EYE, ~EYE, sum_inside=False, label_smoothing=0).item() == pytest.approx(0.969955, abs=1e-6)
-
-
 def test_several_positives_outside_and_inside_the_logarithm(several, several_owner, make_images) -> None:
     logits, matches = several / 0.1, SEVERAL_POSITIVES
     assert direction(logits, matches, ~matches) == pytest.approx(1.131281, abs=1e-6)

@@ -119,15 +119,6 @@ def test_a_fraction_a_hair_above_an_integer_does_not_take_one_more() -> None:
     assert hardest_count(100, 0.0) == 1
 
 
-@pytest.mark.parametrize(("negatives", "last_progress"), [(635, 0.974), (127, 0.881)])
-def test_the_hyperbola_reaches_one_negative_where_the_paper_settings_say(negatives, last_progress) -> None:
-    counts = [
-        hardest_count(negatives, top_fraction(step, decay="hyperbolic", decay_steps=1000, sharpness=16, min_fraction=0))
-        for step in range(1001)
-    ]
-    assert counts.index(1) == pytest.approx(1000 * last_progress, abs=1)
-
-
 def test_the_first_step_uses_fraction_one_and_each_step_moves_it(e, make_pairs) -> None:
     loss = build_loss(TopFSpec(decay="linear", decay_steps=4))
     seen = []

@@ -6,11 +6,8 @@ import ast
 from pathlib import Path
 
 import pytest
-import torch
 
 import vsetune
-from vsetune.losses.semantic_center import centers as centers_module
-from vsetune.losses.semantic_center.centers import repulsion_movement
 
 PACKAGE = Path(vsetune.__file__).parent
 DECLARED = {"losses/parts/loss_devices.py", "networks/parts/network_devices.py"}
@@ -47,11 +44,3 @@ def test_losses_and_networks_ask_for_the_device_in_one_place_each() -> None:
 )
 def test_questions_are_found(code: str, lines: list[int]) -> None:
     assert questions(code) == lines
-
-
-def test_both_ways_to_push_centres_apart_move_them_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    centers = torch.randn(12, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    here = repulsion_movement(centers, delta=0.4)
-    assert 0 < int((here[1].weight > 0).sum()) < 12
-    monkeypatch.setattr(centers_module, "is_on_cpu", lambda tensor: False)
-    torch.testing.assert_close(repulsion_movement(centers, delta=0.4), here, rtol=1e-12, atol=1e-14)
