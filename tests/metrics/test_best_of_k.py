@@ -140,12 +140,3 @@ def test_half_of_a_search_ends_lower_by_the_mean_over_every_half(count):
     halves = [max(half) for half in itertools.combinations(bests, count // 2)]
     assert tuning_curves(trials).lost_by_half == pytest.approx(max(bests) - sum(halves) / len(halves))
     assert tuning_curves(trials[:3]).lost_by_half is None
-
-
-def test_what_cannot_be_counted_is_refused():
-    for refused in (
-        lambda: best_after_trials([]), lambda: best_after_trials([1.0], [2]), lambda: best_after_epochs([], [1]),
-        lambda: best_with_replacement([1.0], 0), lambda: tuning_curves([]),
-    ):
-        with pytest.raises(ValueError, match="need"):
-            refused()

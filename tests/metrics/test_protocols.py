@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
 from torch import Tensor
 from whole_scores import fold_scores, retrieval_scores
 
@@ -98,8 +97,3 @@ def test_an_ensemble_is_ranked_by_the_mean_of_its_scores() -> None:
     torch.testing.assert_close(mean.block(slice(0, 2), slice(0, 2)), torch.tensor([[0.9, 0.1], [0.2, 0.4]]))
     assert owner_scores(members[0], torch.arange(2)).i2t_r1 == 50
     assert owner_scores(mean, torch.arange(2)).i2t_r1 == 100
-
-
-def test_another_number_of_images_is_not_the_protocol() -> None:
-    with refused("VSE-M010", protocol="coco_test_1k", images=10, need=5000):
-        COCO_TEST_1K.scores(EmbeddingScores(torch.eye(10), torch.eye(10), product), torch.arange(10))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from refusals import refused
 from torch import Tensor
 
 from vsetune.metrics.positives import Positives
@@ -107,9 +106,3 @@ def test_ranks_equal_plain_loops_with_many_ties_and_any_relevance(seed) -> None:
         assert r_precision(result) == pytest.approx(100 * sum(precision) / len(asked), rel=EXACT)
         assert map_at_r(result) == pytest.approx(100 * sum(average) / len(asked), rel=EXACT)
         assert hit_at_k(result, 2) == pytest.approx(100 * sum(min(r) <= 2 for r in asked) / len(asked), rel=EXACT)
-
-
-def test_broken_scores_are_refused_with_their_count(f, owner) -> None:
-    f[0, 0] = float("nan")
-    with refused("VSE-M001", where="retrieval image_to_text and text_to_image", broken=1, count=18):
-        rank_averages(MatrixScores(f), of_owner(owner, 3))

@@ -6,8 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
-from torch import Tensor
 from whole_scores import matrix_scores, relevance_matrix_scores
 
 from vsetune.metrics.positives import Positives
@@ -84,19 +82,6 @@ def test_queries_without_a_positive_are_left_out_and_counted_but_stay_candidates
 def test_a_repeated_pair_counts_once(f, owner) -> None:
     pairs = torch.stack([owner, torch.arange(6)], dim=1)
     assert relevance_matrix_scores(f, torch.cat([pairs, pairs.flip(0)])) == relevance_matrix_scores(f, pairs)
-
-
-@pytest.mark.parametrize(("pairs", "message", "fields"), [
-    (torch.zeros(0, 2, dtype=torch.int64), "VSE-M403", {"got": "(0, 2)"}),
-    (torch.tensor([[3, 0]]), "VSE-M003", {"what": "image indices", "low": 3, "high": 3, "most": 2}),
-    (torch.tensor([[0, 6], [0, 1]]), "VSE-M003", {"what": "caption indices", "low": 1, "high": 6, "most": 5}),
-    (torch.tensor([[-1, 0]]), "VSE-M003", {"what": "image indices", "low": -1}),
-    (torch.tensor([0, 1]), "VSE-M403", {"got": "(2,)"}),
-    (torch.tensor([[0.0, 1.0]]), "VSE-M404", {"got": "torch.float32"}),
-])
-def test_lists_that_do_not_fit_are_refused(pairs: Tensor, message: str, fields: dict[str, object], f) -> None:
-    with refused(message, **fields):
-        relevance_matrix_scores(f, pairs)
 
 
 @settings(deadline=None)

@@ -9,8 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
-from torch import Tensor
 from whole_scores import matrix_scores
 
 from vsetune.metrics.positives import Positives
@@ -89,22 +87,3 @@ def test_order_and_ties_of_both_stages_are_kept_exactly_whatever_the_size_of_sco
         pairs = itertools.combinations(range(9), 2)
         assert all((row[a] < row[b]) == (expected[a] < expected[b]) and row[a] <= row[b] for a, b in pairs)
     assert block[0].min() > block[1].max()
-
-
-def broken(value: float) -> Tensor:
-    return torch.tensor([[0.1, value], [0.3, 0.4]])
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_score_that_is_not_finite_is_an_error_in_either_stage(value: float) -> None:
-    with refused("VSE-M001", where="first stage", broken=1, count=4):
-        proposed_pairs(MatrixScores(broken(value)), 1)
-    sound = MatrixScores(torch.eye(2))
-    with refused("VSE-M001", broken=1, count=4):
-        owner_scores(RerankedScores(sound, torch.ones(2, 2, dtype=torch.bool), broken(value)), torch.arange(2))
-
-
-@pytest.mark.parametrize("top", [0, 3])
-def test_more_or_fewer_proposals_than_images_are_refused(top: int) -> None:
-    with refused("VSE-M011", top=top, images=2):
-        proposed_pairs(MatrixScores(torch.eye(2)), top)

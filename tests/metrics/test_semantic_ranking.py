@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
 from torch import Tensor
 
 from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores
@@ -137,32 +136,3 @@ def test_a_zero_vector_is_like_nothing() -> None:
     vectors = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, 2.0]])
     semantics = CaptionSemantics(vectors, torch.arange(3), images=3, image_score="max")
     assert semantics.block(slice(0, 3), slice(0, 3)).tolist() == [[1, 0, 0], [0, 0, 0], [0, 0, 1]]
-
-
-@pytest.mark.parametrize(("where", "flaws", "broken"), [
-    ("SRD network", [(1, 2), (0, 0)], 2), ("SRD semantics", [(3, 1)], 1),
-])
-def test_broken_scores_are_refused_with_their_count(where: str, flaws: list[tuple[int, int]], broken: int) -> None:
-    scores = {"SRD network": NETWORK.T.clone(), "SRD semantics": SEMANTIC.T.clone()}
-    for place in flaws:
-        scores[where][place] = float("nan") if broken == 2 else float("inf")
-    with refused("VSE-M001", where=where, broken=broken, count=12):
-        srd(*scores.values(), [1], scores_per_band=4 if broken == 1 else 10**6)
-
-
-def test_broken_semantic_vectors_are_refused_with_their_count() -> None:
-    vectors = torch.ones(4, 3)
-    vectors[2, 1] = float("nan")
-    with refused("VSE-M002", broken=1, count=4):
-        CaptionSemantics(vectors, torch.arange(4), images=4, image_score="max")
-
-
-@pytest.mark.parametrize(("ks", "shown"), [([5], "5"), ([0], "0"), ([], "")])
-def test_a_k_outside_the_images_is_refused(ks: list[int], shown: str) -> None:
-    with refused("VSE-M013", ks=shown, images=4):
-        srd(NETWORK.T, SEMANTIC.T, ks)
-
-
-def test_scores_of_different_shape_are_refused() -> None:
-    with refused("VSE-M012", network=(4, 3), semantic=(3, 4)):
-        srd(NETWORK.T, SEMANTIC, [1])
