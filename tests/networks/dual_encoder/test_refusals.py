@@ -25,10 +25,16 @@ from vsetune.networks.network_building import build_network
 SIZES = {"regions": 1, "width": 4, "vocabulary_size": 30}
 
 
-def test_a_model_without_both_towers_is_refused(tmp_path) -> None:
+@pytest.mark.parametrize(("setting", "use", "message", "fields"), [
+    ("model", lambda spec: build_network(spec, **SIZES), "VSE-N011", {"got": "vit"}),
+    ("model", lambda spec: require_processor(spec.reads.pixels.processor, size=SIZE), "VSE-D062", {}),
+    ("text_model", lambda spec: WordPieces(spec.reads.word_pieces), "VSE-D062", {}),
+], ids=["without both towers", "without its preprocessor", "without its tokeniser"])
+def test_a_model_that_lacks_something_is_refused(setting, use, message, fields, tmp_path) -> None:
     save_tiny("vit", tmp_path)
-    with refused("VSE-N011", by=ConfigError, key="network.model", got="vit"):
-        build_network(DualEncoderSpec(model=str(tmp_path), image_size=SIZE), **SIZES)
+    (tmp_path / "preprocessor_config.json").unlink()
+    with refused(message, by=ConfigError, key=f"network.{setting}", **fields):
+        use(DualEncoderSpec(image_size=SIZE, **{setting: str(tmp_path)}))
 
 
 @pytest.mark.parametrize("setting", ["model", "image_model"])
@@ -56,19 +62,6 @@ def test_a_preprocessor_of_another_size_is_refused_with_the_setting(tmp_path) ->
     require_processor(pixels.processor, size=SIZE)
     with refused("VSE-D119", by=ConfigError, key="network.model", got=f"3 x {SIZE} x {SIZE}", need=64):
         require_processor(pixels.processor, size=64)
-
-
-def test_a_model_without_its_preprocessor_is_refused(tmp_path) -> None:
-    transformers.CLIPConfig().save_pretrained(tmp_path)
-    pixels = DualEncoderSpec(model=str(tmp_path), image_size=SIZE).reads.pixels
-    with refused("VSE-D062", by=ConfigError, key="network.model"):
-        require_processor(pixels.processor, size=SIZE)
-
-
-def test_a_model_without_its_tokeniser_is_refused(tmp_path) -> None:
-    save_tiny("vit", tmp_path)
-    with refused("VSE-D062", by=ConfigError, key="network.text_model"):
-        WordPieces(DualEncoderSpec(text_model=str(tmp_path)).reads.word_pieces)
 
 
 @pytest.mark.parametrize(("settings", "fields"), [
