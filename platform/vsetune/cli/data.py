@@ -114,14 +114,15 @@ def index(
     Killed at any moment, the same command goes on. Broken samples are left out and listed, duplicates of the
     evaluation splits are reported.
     """
+    from vsetune.data.making.data_place import output_place
     from vsetune.data.making.index import index as make_index
-    from vsetune.data.making.index import index_place, indexed
+    from vsetune.data.making.index import indexed
     from vsetune.data.terminal_progress import terminal_progress
 
     content = read_yaml(recipe)
     require_kind(content, IndexRecipe, where=str(recipe))
     loaded = parse_spec(content, IndexRecipe, where=str(recipe))
-    place = index_place(loaded)
+    place = output_place(loaded)
     was_there = indexed(loaded, place) is not None
     with interruptible("the same command goes on"):
         if address is not None:

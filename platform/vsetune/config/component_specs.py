@@ -11,7 +11,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 from vsetune.config.registry import Registry
 from vsetune.config.sources.trial_inputs import NetworkReads, SemanticSource
 from vsetune.config.spec.base import ALL_KINDS, ALL_SCORES, Kind, Range, Score, Spec, tunable
-from vsetune.errors import Problem
+from vsetune.errors import Message, Problem
 
 EMBEDDINGS: frozenset[Kind] = frozenset({"embedding", "several_embeddings"})
 COSINES: frozenset[Score] = frozenset({"cosine"})
@@ -182,6 +182,9 @@ AnyNetwork = Annotated[SerializeAsAny[NetworkSpec], NETWORKS.selected()]
 
 
 SUM = "sum"
+DIFFERENT_VECTORS = Message(
+    "VSE-C052", "{whose} read different semantic vectors ({sources}); set `semantics` of them to the same"
+)
 
 SingleLoss = Annotated[SerializeAsAny[LossSpec], LOSSES.selected()]
 
@@ -229,10 +232,7 @@ class SumSpec(LossSpec):
         reading = {label: each.semantic_source for label, each in self.terms().items() if each.semantic_source}
         if len({*reading.values()}) > 1:
             sources = ", ".join(f"{label}: {source}" for label, source in reading.items())
-            raise ValueError(Problem.of(
-                "VSE-C052", "{whose} read different semantic vectors ({sources}); set `semantics` of them to the same",
-                whose="parts", sources=sources,
-            ))
+            raise ValueError(DIFFERENT_VECTORS(whose="parts", sources=sources))
         sampled = {each.drawn_negatives for each in self.terms().values()} - {None}
         if len(sampled) > 1:
             counts = " and ".join(sorted(f"{each.count}, hardest {each.hardest}" for each in sampled if each))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -13,6 +14,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -61,14 +63,8 @@ def read_source(folder: Path) -> Source:
                 "every trial; keep weights and data elsewhere and give their path as a setting", folder=folder,
                 most=MOST_BYTES >> 20, file=path,
             )
-    return Source(folder, files, digest_of(files))
-
-
-def digest_of(files: Mapping[str, bytes]) -> str:
-    """SHA-256 of paths and contents, independent of the order of the files."""
-    return sha256_of_pieces(
-        piece for path in sorted(files) for piece in (f"{path}\0{len(files[path])}\0".encode(), files[path])
-    )
+    pieces = (piece for path in files for piece in (f"{path}\0{len(files[path])}\0".encode(), files[path]))
+    return Source(folder, files, sha256_of_pieces(pieces))
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -93,10 +89,7 @@ def _content(path: Path, *, most: int) -> bytes:
     """The first bytes of a file. Never waits for the writer of a FIFO."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise ConfigError(
-                "VSE-C109", "plugins: {path}: cannot be read ({reason}); need a regular, readable file", path=path,
-                reason="no regular file",
-            )
+            raise OSError(errno.EINVAL, "no regular file")
         with path.open("rb") as stream:
             return stream.read(most)
     except OSError as error:
@@ -116,7 +109,8 @@ def import_folder(source: Source) -> str:
 
     ConfigError in one line when a file of it is not valid Python, or `__init__.py` raises.
     """
-    package = f"{PACKAGE}.{_identifier(source.folder.name)}_{source.short}"
+    name = re.sub(r"\W", "_", source.folder.name) or "plugin"
+    package = f"{PACKAGE}.{name}_{source.short}"
     if package in _sources:
         return package
     for path, content in source.files.items():
@@ -126,7 +120,8 @@ def import_folder(source: Source) -> str:
     _sources[package] = source
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
-    sys.modules.setdefault(PACKAGE, _root())
+    root = sys.modules.setdefault(PACKAGE, ModuleType(PACKAGE, "Components of other people, by folder and hash."))
+    root.__path__ = []
     try:
         with reported_in_one_line(source.folder):
             importlib.import_module(package)
@@ -139,6 +134,12 @@ def import_folder(source: Source) -> str:
 def source_of(package: str) -> Source:
     """The files of an imported folder."""
     return _sources[package]
+
+
+def code_of(spec: type) -> str | None:
+    """The hash of the plugin code beside a spec; None for a built-in spec."""
+    source = _sources.get(spec.__module__.rpartition(".")[0])
+    return None if source is None else source.sha256
 
 
 def forget(package: str) -> None:
@@ -199,16 +200,6 @@ def _fix(error: BaseException, folder: Path) -> str:
     return _FIX
 
 
-def _identifier(name: str) -> str:
-    return re.sub(r"\W", "_", name) or "plugin"
-
-
-def _root() -> ModuleType:
-    module = ModuleType(PACKAGE, "Components of other people, each under its folder's name and hash.")
-    module.__path__ = []
-    return module
-
-
 class _ReadSource(importlib.machinery.SourceFileLoader):
     """A module compiled from the bytes read with its folder. Writes no bytecode: it could be older than the source."""
 
@@ -231,22 +222,17 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         words = fullname.split(".")
         source = _sources.get(".".join(words[:2]))
-        if words[0] != PACKAGE or source is None:
+        if source is None:
             return None
         inside = "/".join(words[2:])
-        folder = source.folder / inside
-        file = f"{inside}/__init__.py".lstrip("/")
         is_package = not inside or any(each.startswith(f"{inside}/") for each in source.files)
-        if not is_package:
-            file = f"{inside}.py"
-            if file not in source.files:
-                return None
-        loader = _ReadSource(fullname, source.folder / file, source.files.get(file, b""))
-        spec = importlib.machinery.ModuleSpec(fullname, loader, origin=loader.path, is_package=is_package)
-        spec.has_location = True
-        if is_package:
-            spec.submodule_search_locations = [str(folder)]
-        return spec
+        file = f"{inside}/__init__.py".lstrip("/") if is_package else f"{inside}.py"
+        if not is_package and file not in source.files:
+            return None
+        path_of_file = source.folder / file
+        loader = _ReadSource(fullname, path_of_file, source.files.get(file, b""))
+        inner = [str(path_of_file.parent)] if is_package else None
+        return spec_from_file_location(fullname, path_of_file, loader=loader, submodule_search_locations=inner)
 
 
 _FINDER = _Finder()

@@ -25,7 +25,7 @@ from vsetune.config.registry import Registry, name_of
 from vsetune.config.sources.recipe import READERS
 from vsetune.config.spec.base import Name, Spec, tunables
 from vsetune.config.spec.loading import problems_in
-from vsetune.errors import ConfigError, MissingPlugin, Problem
+from vsetune.errors import ConfigError, Message, MissingPlugin, Problem
 from vsetune.storage.paths import expand_user, usable_path
 
 _REGISTRIES: dict[str, Registry[Any]] = {each.kind: each for each in (LOSSES, NETWORKS, READERS)}
@@ -54,30 +54,32 @@ class Plugin:
 
 
 _plugins: dict[type[Spec], Plugin] = {}
+_NO_FOLDER = Message(
+    "VSE-C102", "plugins: {plugin}: is {got}, need a local folder or a package of a component, with spec.py in it"
+)
 
 
 def load_plugin(reference: str, *, base: Path) -> tuple[Plugin, ...]:
-    """Load the components that `reference` names. Returns them in alphabetical order of their folders.
+    """`load_plugins` of one reference."""
+    return load_plugins([reference], base=base)
+
+
+def load_plugins(references: Iterable[str], *, base: Path, beside: Iterable[Plugin] = ()) -> tuple[Plugin, ...]:
+    """Load the components that references name, those of each in alphabetical order of their folders.
 
     reference: a folder, relative to `base` or absolute, `~` allowed, that has a `spec.py` or whose subfolders have one.
     Loading the same code again changes nothing; changed code replaces the code that was loaded from there before.
+    beside: others that must not have the same names.
 
-    MissingPlugin when the reference leads nowhere, ConfigError with one line per problem: code that cannot be imported,
-    a name that is taken, a spec that lacks what built-in specs have.
+    ConfigError with one line per problem: code that cannot be imported, a name that is taken or repeated, a spec that
+    lacks what built-in specs have. MissingPlugin if the only problem is references that lead nowhere.
     """
-    found = [plugin for folder in _components(_folder_of(reference, base)) for plugin in _load(folder)]
-    require_different_names(found)
-    return tuple(found)
-
-
-def load_plugins(references: Iterable[str], *, base: Path) -> tuple[Plugin, ...]:
-    """All components of several references; ConfigError with the problems of all of them, repeated names included."""
     found: list[Plugin] = []
     problems: list[str] = []
     missing: list[str] = []
     for reference in dict.fromkeys(references):
         try:
-            found += load_plugin(reference, base=base)
+            found += [plugin for folder in _components(_folder_of(reference, base)) for plugin in _load(folder)]
         except MissingPlugin as error:
             missing += error.problems
         except ConfigError as error:
@@ -86,7 +88,7 @@ def load_plugins(references: Iterable[str], *, base: Path) -> tuple[Plugin, ...]
         raise ConfigError([*problems, *missing])
     if missing:
         raise MissingPlugin(missing)
-    require_different_names(found)
+    _require_different_names([*beside, *found])
     return tuple(found)
 
 
@@ -116,10 +118,7 @@ def _folder_of_module(name: str) -> Path:
         spec = importlib.util.find_spec(name)
     folders = list(spec.submodule_search_locations or []) if spec is not None else []
     if not folders:
-        raise MissingPlugin(
-            "VSE-C102", "plugins: {plugin}: is {got}, need a local folder or a package of a component, with spec.py in "
-            "it", plugin=name, got="no package",
-        )
+        raise MissingPlugin(_NO_FOLDER(plugin=name, got="no package"))
     return Path(folders[0])
 
 
@@ -150,7 +149,7 @@ def forget_plugins() -> None:
     _plugins.clear()
 
 
-def require_different_names(plugins: Sequence[Plugin]) -> None:
+def _require_different_names(plugins: Sequence[Plugin]) -> None:
     """ConfigError if two folders, or two versions of one, have a component of the same kind and name."""
     by_key: dict[str, Plugin] = {}
     for plugin in plugins:
@@ -170,10 +169,7 @@ def _folder_of(reference: str, base: Path) -> Path:
     if folder.is_dir():
         return folder.resolve()
     if folder.exists() or "://" in reference:
-        raise ConfigError(
-            "VSE-C102", "plugins: {plugin}: is {got}, need a local folder or a package of a component, with spec.py in "
-            "it", plugin=reference, got="a file" if folder.exists() else "an address",
-        )
+        raise ConfigError(_NO_FOLDER(plugin=reference, got="a file" if folder.exists() else "an address"))
     raise MissingPlugin(
         "VSE-C100", "plugins: {plugin}: no such folder; relative folders start at the folder of the study file",
         plugin=folder,
@@ -213,7 +209,7 @@ def _load(folder: Path) -> Iterator[Plugin]:
         if other is not None and other is not spec:
             registry.remove(other)
             _log.debug("plugin %s: %s replaces %s", plugin.key, plugin.package, other.__module__)
-        registry.add(spec, code=plugin.sha256)
+        registry.add(spec)
         _plugins.setdefault(spec, plugin)
         yield plugin
 

@@ -39,30 +39,20 @@ class Registry(Mapping[str, type[S]], Generic[S]):
         self.group = package or f"vsetune.{kind}s"
         self._package, self._own, self._word = package, own, kind if key == "name" else key
         self._specs: dict[str, type[S]] | None = None
-        self._code: dict[type[Spec], str] = {}
         self._classes: dict[type[Spec], type[Any]] = {}
 
-    def add(self, spec: type[S], *, code: str | None = None) -> None:
-        """Register a spec under its name. code: the hash of the code of a plugin.
-
-        ValueError if another spec has that name.
-        """
+    def add(self, spec: type[S]) -> None:
+        """Register a spec under its name. ValueError if another spec has that name."""
         name = name_of(spec, self.key)
         other = self._known().get(name)
         if other is not None and other is not spec:
             raise ValueError(f"{self.kind} {name} is in {other.__module__} and in {spec.__module__}; rename one")
         self._known()[name] = spec
-        if code is not None:
-            self._code[spec] = code
 
     def remove(self, spec: type[S]) -> None:
         """Unregister a spec, if it is the one registered under its name."""
         if self._known().get(name_of(spec, self.key)) is spec:
             del self._known()[name_of(spec, self.key)]
-
-    def code_of(self, spec: type[Spec]) -> str | None:
-        """The hash of the plugin code beside a spec; None for a built-in spec."""
-        return self._code.get(spec)
 
     def builds(self, spec: type[Spec]) -> Callable[[type[C]], type[C]]:
         """Class decorator: this class is built from that spec. ValueError if the spec already has one."""

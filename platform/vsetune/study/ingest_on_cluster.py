@@ -7,34 +7,24 @@ from contextlib import chdir, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
 from rich.console import Console
 
+from vsetune.config.plugin_import import code_of
 from vsetune.config.sources.index_recipe import IndexRecipe
-from vsetune.config.sources.recipe import READERS, IngestRecipe
+from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.making.index import index
 from vsetune.data.making.ingest import ingest
+from vsetune.data.making.shard_tasks import ShardWork, T, Task
 from vsetune.data.stored.manifest import Manifest
 from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError, StorageError, VsetuneError
 from vsetune.storage.addresses import mask_output
 from vsetune.study.cluster import ray_cluster
 from vsetune.study.stopping import StopRequest, sigterm_like_ctrl_c
-
-T = TypeVar("T")
-
-
-class _Named(Protocol):
-    """A task for a shard. name: of the shard."""
-
-    @property
-    def name(self) -> str: ...
-
-
-Task = TypeVar("Task", bound=_Named)
 
 _WAITING = 1000
 """Tasks submitted to Ray at a time: enough to trigger any autoscaler, and to keep as many CPUs busy."""
@@ -55,7 +45,7 @@ def ingest_on_cluster(
     Raises the errors of `ingest`, ConfigError for a plugin's reader, and KeyboardInterrupt after Ctrl-C,
     SIGTERM or the death of Ray.
     """
-    if READERS.code_of(type(recipe.source)) is not None:
+    if code_of(type(recipe.source)) is not None:
         raise ConfigError(
             "VSE-S020", "source.layout: {layout} is read by a plugin, whose code is on this machine only; ingest here, "
             "without --address", layout=recipe.source.layout,
@@ -120,7 +110,7 @@ def _run(folder: Path, function: Callable[[Task], Any], task: Task) -> Any:
         return error
 
 
-def _result(reference: Any, task: _Named) -> Any:
+def _result(reference: Any, task: ShardWork) -> Any:
     try:
         found = ray.get(reference)
     except RayError as error:

@@ -14,7 +14,6 @@ from vsetune.config.plugins import (
     load_installed,
     load_plugins,
     plugin_of,
-    require_different_names,
     resolved_reference,
 )
 from vsetune.config.registry import import_sibling
@@ -124,7 +123,7 @@ def _load_plugins(content: Mapping[str, Any], base: Path) -> None:
         return  # parsing the file reports the problem
     missing: MissingPlugin | None = None
     try:
-        require_different_names([*installed, *load_plugins(references, base=base)])
+        load_plugins(references, base=base, beside=installed)
     except MissingPlugin as error:
         missing = error
     folder, unknown = study_folder(content), _unknown_names(content)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from vsetune.config.sources.recipe import expand_path
-from vsetune.config.spec.base import Count, Spec
+from vsetune.config.spec.base import Count, DataSetName, Spec
 from vsetune.errors import Problem
 from vsetune.storage.paths import PathText
 
@@ -94,9 +94,7 @@ class IndexSpec(Spec):
 class IndexRecipe(IndexSpec):
     """Shards as they are in, manifest and vocabulary out. All but `output` fixes the bytes of both."""
 
-    name: str = Field(
-        min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the data set",
-    )
+    name: DataSetName = Field(description="name of the data set")
     output: PathText = Field(description="folder for the manifest; relative: under VSETUNE_HOME")
 
     @classmethod

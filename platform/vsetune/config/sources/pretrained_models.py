@@ -51,7 +51,7 @@ def find_model(
     place = expand_path(model, key=key)
     folder = Path(on_this_node(place))
     if folder.is_dir():
-        return _of_folder(folder, key)
+        return _of_folder(folder, key, where=str(folder), name=folder.resolve().name)
     if place.startswith((".", "/", "~")) or place != model:
         raise ConfigError(
             "VSE-C092", "{key}: {path}: no such folder, need a model saved by `transformers`; check the path", key=key,
@@ -79,13 +79,8 @@ def _of_package(name: str, key: str) -> PretrainedModel:
             "VSE-C090", "{key}: the package {name} is not installed; run: pip install {install}, or name a folder or "
             "hub id", key=key, name=name, install=name.replace("_", "-"),
         )
-    folder = _model_folder(Path(found.submodule_search_locations[0]))
-    if folder is None:
-        raise ConfigError(
-            "VSE-C091", "{key}: {where} has no config.json in it, need a model saved by `transformers`; check the name",
-            key=key, where=f"the package {name}",
-        )
-    return PretrainedModel(str(folder), None, _safe(f"{name}-{_version(name) or _content_hash(folder)}"))
+    root = Path(found.submodule_search_locations[0])
+    return _of_folder(root, key, where=f"the package {name}", name=name, version_of_name=_version(name))
 
 
 def _version(package: str) -> str | None:
@@ -98,22 +93,19 @@ def _version(package: str) -> str | None:
     return None
 
 
-def _of_folder(root: Path, key: str) -> PretrainedModel:
-    folder = _model_folder(root)
+def _of_folder(
+    root: Path, key: str, *, where: str, name: str, version_of_name: str | None = None
+) -> PretrainedModel:
+    """The model in the first folder with a config.json, at most two levels down (packages: model/, older ones:
+    0_Transformer/). Without a version, the hash of its files identifies it."""
+    patterns = (_CONFIG, f"*/{_CONFIG}", f"*/*/{_CONFIG}")
+    folder = next((file.parent for pattern in patterns for file in sorted(root.glob(pattern))), None)
     if folder is None:
         raise ConfigError(
             "VSE-C091", "{key}: {where} has no config.json in it, need a model saved by `transformers`; check the name",
-            key=key, where=root,
+            key=key, where=where,
         )
-    return PretrainedModel(str(folder), None, _safe(f"{root.resolve().name}-{_content_hash(folder)}"))
-
-
-def _model_folder(root: Path) -> Path | None:
-    """The first folder with a config.json, at most two levels down (packages: model/, older ones: 0_Transformer/)."""
-    for pattern in (_CONFIG, f"*/{_CONFIG}", f"*/*/{_CONFIG}"):
-        for config in sorted(root.glob(pattern)):
-            return config.parent
-    return None
+    return PretrainedModel(str(folder), None, _safe(f"{name}-{version_of_name or _content_hash(folder)}"))
 
 
 def _content_hash(folder: Path) -> str:

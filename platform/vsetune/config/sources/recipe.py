@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, model_validator
 
+from vsetune.config.plugin_import import code_of
 from vsetune.config.registry import Registry
-from vsetune.config.spec.base import Count, Seed, Size, Spec
+from vsetune.config.spec.base import Count, DataSetName, FreeKeys, Seed, Size, Spec
 from vsetune.config.spec.loading import problems_in
 from vsetune.errors import ConfigError, Problem
 from vsetune.storage.hashes import fingerprint_of
@@ -202,9 +202,9 @@ class ParsesSpec(Spec):
 class IngestRecipe(Spec):
     """Raw data in, shards and manifest out. All but `output`, `upload` and `parses` fixes the bytes of both."""
 
-    name: str = Field(
-        min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the data set",
-    )
+    free_keys: ClassVar[FreeKeys] = {"source": READERS}
+
+    name: DataSetName = Field(description="name of the data set")
     plugins: list[PathText] = Field(
         default_factory=list, max_length=100,
         description="other people's readers: folders, relative to this file's",
@@ -224,10 +224,6 @@ class IngestRecipe(Spec):
         None, description="parse the captions too; a finished data set gets them as well, or by `vsetune data parse`",
     )
 
-    @classmethod
-    def keys_within(cls) -> Mapping[str, Iterable[str]]:
-        return {"source": sorted({key for spec in READERS.values() for key in spec.model_fields})}
-
     @model_validator(mode="before")
     @classmethod
     def _feature_folders_hold_no_images(cls, plain: Any) -> Any:
@@ -239,22 +235,18 @@ class IngestRecipe(Spec):
 
     @model_validator(mode="after")
     def _features_fit_the_source(self) -> IngestRecipe:
-        ready = self.source.has_features
-        if ready and self.features.extractor != "precomputed":
-            setting = f"features.extractor {self.features.extractor}"
+        ready, extractor = self.source.has_features, self.features.extractor
+        if ready and (extractor != "precomputed" or self.store_images):
+            setting, fix = f"features.extractor {extractor}", "precomputed"
+            if extractor == "precomputed":
+                setting, fix = "store_images true", "false"
             raise ValueError(Problem.of(
-                "VSE-C087", "{setting} needs images, a feature_folder has none; use {fix}", setting=setting,
-                fix="precomputed",
+                "VSE-C087", "{setting} needs images, a feature_folder has none; use {fix}", setting=setting, fix=fix
             ))
-        if not ready and self.features.extractor == "precomputed":
+        if not ready and extractor == "precomputed":
             raise ValueError(Problem.of(
                 "VSE-C088", "features.extractor precomputed needs layout feature_folder, got {layout}; use pixels, "
                 "efficientnet_lite0 or transformers", layout=self.source.layout,
-            ))
-        if ready and self.store_images:
-            raise ValueError(Problem.of(
-                "VSE-C087", "{setting} needs images, a feature_folder has none; use {fix}", setting="store_images true",
-                fix="false",
             ))
         if "://" in self.output:
             raise ValueError(Problem.of(
@@ -271,7 +263,7 @@ class IngestRecipe(Spec):
         """
         plain = self.model_copy(update={"output": ".", "upload": None}).to_plain()
         del plain["parses"], plain["plugins"]
-        code = READERS.code_of(type(self.source))
+        code = code_of(type(self.source))
         return fingerprint_of(plain if code is None else plain | {"reader": code})
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Discriminator,
@@ -42,14 +43,21 @@ Count = Annotated[int, Field(le=10**9)]
 Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 """A name that becomes part of file names, run names and metric names."""
 
-_LONGEST_NAME = 60
+_LONGEST = 60
+"""Characters of a value, a name or a key in a message."""
 
 
-class Problems(ValueError):
-    """Several problems of one spec, as arguments."""
+DataSetName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
-    def __str__(self) -> str:
-        return "; ".join(map(str, self.args))
+
+def _without_name(settings: dict[str, Any]) -> dict[str, Any]:
+    if "name" in settings:
+        raise ValueError(Problem.of("VSE-C009", "name: would make another component of this one; remove it"))
+    return settings
+
+
+FreeSettings = Annotated[dict[str, Any], AfterValidator(_without_name)]
+"""Settings of a component, which the spec of that component checks when cells are resolved."""
 
 
 class Spec(BaseModel):
@@ -61,14 +69,12 @@ class Spec(BaseModel):
     """Fields added after the first release. Plain data omit them at their defaults, so that fingerprints stay the same
     across versions."""
 
+    free_keys: ClassVar[FreeKeys] = {}
+    """For fields that are free mappings, the specs whose settings they take; for advice on a key at a wrong place."""
+
     def to_plain(self) -> dict[str, Any]:
         """The spec as plain JSON-able data, defaults written out."""
         return self.model_dump(mode="json", by_alias=True)
-
-    @classmethod
-    def keys_within(cls) -> Mapping[str, Iterable[str]]:
-        """Keys allowed in fields that are free mappings, by field; for advice on a key at a wrong place."""
-        return {}
 
     def fingerprint(self) -> str:
         """Hash of the resolved spec; equal specs give equal fingerprints."""
@@ -94,8 +100,9 @@ class Spec(BaseModel):
         """Refuse true and false for a number: YAML reads yes and on as true, and pydantic takes true for 1."""
         wrong: list[InitErrorDetails] = []
         for key, value in given.items() if isinstance(given, dict) else ():
-            for place, one in _truths(key, value):
-                if key in cls.model_fields and _is_number(cls.model_fields[key].annotation):
+            each = [((key, n), one) for n, one in enumerate(value)] if isinstance(value, list) else [((key,), value)]
+            for place, one in each:
+                if isinstance(one, bool) and key in cls.model_fields and _is_number(cls.model_fields[key].annotation):
                     error = ValueError(Problem.of(
                         "VSE-C007", "got {got}, as YAML also reads yes, no, on and off; need a number",
                         got=str(one).lower(),
@@ -104,14 +111,6 @@ class Spec(BaseModel):
         if wrong:
             raise ValidationError.from_exception_data(cls.__name__, wrong)
         return given
-
-
-def _truths(key: str, value: Any) -> Iterator[tuple[tuple[str | int, ...], bool]]:
-    """Places of true or false in the value given for a key: alone, or in a list."""
-    if isinstance(value, bool):
-        yield (key,), value
-    elif isinstance(value, list):
-        yield from (((key, number), each) for number, each in enumerate(value) if isinstance(each, bool))
 
 
 def kinds_of(annotation: Any) -> Iterator[Any]:
@@ -147,6 +146,9 @@ def _flaw_of_whole_ends(low: float, high: float) -> Problem | None:
         "VSE-C013", "got {low:g} to {high:g}, need whole numbers of at most {most}", low=low, high=high,
         most=_MOST_WHOLE,
     )
+
+
+FreeKeys = Mapping[str, type[Spec] | Mapping[str, type[Spec]]]
 
 
 class Range(Spec):
@@ -220,17 +222,27 @@ def tunables(spec: type[Spec]) -> Iterator[tuple[str, Domain]]:
     """The (field name, default domain) pairs that a spec declares with `tunable`, in order of declaration, as returned
     by `searched_domain`. ValueError that opens with the field's name."""
     for name, field in spec.model_fields.items():
-        extra = field.json_schema_extra
-        if isinstance(extra, dict) and "tunable" in extra:
-            plain = extra["tunable"]
-            shape = Choices if isinstance(plain, dict) and "choices" in plain else Range
-            yield name, searched_domain(spec, name, shape.model_validate(plain))
+        if declared := _declared(field):
+            yield name, searched_domain(spec, name, _DOMAIN.validate_python(declared["tunable"]))
 
 
 def paper_of(field: FieldInfo | None) -> str:
     """The source of a field's default, as `tunable` was given it; empty without one."""
+    return str(_declared(field).get("paper", ""))
+
+
+def conditions(spec: type[Spec]) -> dict[str, dict[str, Any]]:
+    """For every tunable field that only matters at certain values of other fields: those values by field name."""
+    return {name: dict(when) for name, field in spec.model_fields.items() if (when := _declared(field).get("when"))}
+
+
+def _declared(field: FieldInfo | None) -> dict[str, Any]:
+    """What `tunable` was given for a field; empty for other fields."""
     extra = None if field is None else field.json_schema_extra
-    return str(extra.get("paper", "")) if isinstance(extra, dict) else ""
+    return extra if isinstance(extra, dict) and "tunable" in extra else {}
+
+
+_DOMAIN: TypeAdapter[Any] = TypeAdapter(SearchDomain)
 
 
 def searched_domain(spec: type[Spec], name: str, domain: Domain) -> Domain:
@@ -282,17 +294,6 @@ def _reader(spec: type[Spec], name: str) -> TypeAdapter[Any]:
     return TypeAdapter(annotation)
 
 
-def conditions(spec: type[Spec]) -> dict[str, dict[str, Any]]:
-    """For every tunable field that only matters at certain values of other fields: those values by field name."""
-    found = {}
-    for name, field in spec.model_fields.items():
-        extra = field.json_schema_extra
-        needed = extra.get("when") if isinstance(extra, dict) else None
-        if isinstance(needed, dict) and needed:
-            found[name] = dict(needed)
-    return found
-
-
 def known_name(name: str, known: Iterable[str], kind: str) -> str:
     """`name` if it is known; otherwise a ValueError that names the closest known name and lists them all."""
     names = sorted(known)
@@ -303,11 +304,23 @@ def known_name(name: str, known: Iterable[str], kind: str) -> str:
 
 def unknown_name(name: str, known: Sequence[str], kind: str) -> Problem:
     """The problem of an unknown name: the closest known name, and all names."""
-    shown = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "..."
     return Problem.of(
-        "VSE-C004", "no {kind} is called {name}; {hint}need one of {known}", kind=kind, name=shown,
-        hint=did_you_mean(name, known), known=", ".join(known),
+        "VSE-C004", "no {kind} is called {name}; {hint}need one of {known}", kind=kind,
+        name=shortened(name), hint=did_you_mean(name, known), known=", ".join(known),
     )
+
+
+def listed_twice(names: Sequence[str], *, fix: str) -> Problem | None:
+    """The problem of names that are in a list more than once; None if every name is there once."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    text = "{names} is listed twice; {fix}"
+    return Problem.of("VSE-C008", text, names=", ".join(repeated), fix=fix) if repeated else None
+
+
+def shortened(text: str) -> str:
+    """The text in one line, cut short, for messages."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

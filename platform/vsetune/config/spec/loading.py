@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from vsetune.config.spec.base import Spec, unusable_text
+from vsetune.config.spec.base import Spec, shortened, unusable_text
 from vsetune.config.spec.yaml_files import dump_yaml, read_yaml
-from vsetune.errors import ConfigError, Problem
+from vsetune.errors import ConfigError, Message, Problem
 from vsetune.storage.addresses import masked
 
 __all__ = ["describe_problems", "dump_yaml", "load_spec", "parse_spec", "read_yaml"]
@@ -25,7 +25,6 @@ Place = tuple[str, ...]
 Places = Mapping[str, Sequence[Place]]
 """Every known key, with all its possible places."""
 
-_LONGEST = 60
 _ITEM = "[]"
 _TAGS = {"Word", "Mapping", "Default", "Range", "Choices"}
 _SCALARS = {"bool", "int", "float", "str"}
@@ -95,7 +94,7 @@ def problems_in(error: Exception) -> list[Problem]:
 def _placed(problem: Problem, where: str, key: str) -> Problem:
     """The problem in one line behind its place; its key becomes a field."""
     text = ": ".join(filter(None, (where, key, str(problem))))
-    return Problem(_one_line(text), problem.code, {"key": key, **problem.fields})
+    return Problem(" ".join(text.split()), problem.code, {"key": key, **problem.fields})
 
 
 def _location(item: ErrorDetails) -> tuple[int | str, ...]:
@@ -117,23 +116,22 @@ def _either(needs: Sequence[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _unusable_texts(content: Any) -> Iterator[tuple[str, Problem]]:
+_UNUSABLE = Message("VSE-C005", "got {got} with {flaw} in it; remove it")
+
+
+def _unusable_texts(content: Any, above: tuple[int | str, ...] = ()) -> Iterator[tuple[str, Problem]]:
     """(key, problem) of every key or text with a character that no name, path or database accepts."""
-    pending: list[tuple[str, Any]] = [("", content)]
-    while pending:
-        key, value = pending.pop()
-        if isinstance(value, Mapping):
-            for name, inside in reversed([*value.items()]):
-                if isinstance(name, str) and (flaw := unusable_text(name)):
-                    yield key or "a key", Problem.of(
-                        "VSE-C005", "got {got} with {flaw} in it; remove it", got=f"the key {_short(name)}", flaw=flaw
-                    )
-                else:
-                    pending.append((_key_path((key, str(name)) if key else (str(name),)), inside))
-        elif isinstance(value, list | tuple):
-            pending += [(f"{key}[{number}]", inside) for number, inside in reversed([*enumerate(value)])]
-        elif isinstance(value, str) and (flaw := unusable_text(value)):
-            yield key, Problem.of("VSE-C005", "got {got} with {flaw} in it; remove it", got=_short(value), flaw=flaw)
+    if isinstance(content, Mapping):
+        for name, inside in content.items():
+            if isinstance(name, str) and (flaw := unusable_text(name)):
+                yield _key_path(above) or "a key", _UNUSABLE(got=f"the key {_short(name)}", flaw=flaw)
+            else:
+                yield from _unusable_texts(inside, (*above, str(name)))
+    elif isinstance(content, list | tuple):
+        for number, inside in enumerate(content):
+            yield from _unusable_texts(inside, (*above, number))
+    elif isinstance(content, str) and (flaw := unusable_text(content)):
+        yield _key_path(above), _UNUSABLE(got=_short(content), flaw=flaw)
 
 
 _LIMITS = {"ge": "a number >= {}", "gt": "a number > {}", "le": "a number <= {}", "lt": "a number < {}"}
@@ -185,22 +183,16 @@ def _example(spec: str) -> str:
 def _key_path(location: tuple[int | str, ...]) -> str:
     path = ""
     for part in location:
-        if isinstance(part, int):
-            path += f"[{part}]"
+        if isinstance(part, int) or part == _ITEM:
+            path += _ITEM if part == _ITEM else f"[{part}]"
             continue
-        part = part if len(part) <= _LONGEST else part[: _LONGEST - 3] + "..."
-        path += f".{part}" if path else part
+        path += f".{shortened(part)}" if path else shortened(part)
     return path
 
 
 def _short(value: Any) -> str:
     """The value as Python would write it, cut short, without the password of a URL."""
-    text = masked(_one_line(repr(value)))
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return shortened(masked(" ".join(repr(value).split())))
 
 
 def places_of(specs: Iterable[tuple[Place, type[Spec]]]) -> dict[str, list[Place]]:
@@ -221,61 +213,48 @@ def specs_in(annotation: Any) -> list[type[Spec]]:
 
 def advice(location: Sequence[int | str], places: Places) -> Problem:
     """The unknown key at the end of this path, with the place where it belongs, or the closest known key."""
-    level, key = _level(location), str(location[-1])
+    level, key = tuple(_ITEM if isinstance(part, int) else part for part in location[:-1]), str(location[-1])
+
+    def written(name: str) -> str:
+        """The place of a known key nearest to this one: `losses[0].fixed.margin`, with the items of this path."""
+        place = min(places[name], key=lambda place: (-_shared(level, place), len(place)))
+        return _key_path((*location[: _shared(level, place)], *place[_shared(level, place) :]))
+
     siblings = [name for name, of_name in places.items() if any(place[:-1] == level for place in of_name)]
-    close = difflib.get_close_matches(key, sorted(siblings), n=1, cutoff=0.8 if key in places else 0.6)
-    if key in places:
-        elsewhere = _written(_nearest(level, places[key]), location)
-        is_close = close and close[0] != key
-        hint = f"did you mean {close[0]}, or {elsewhere}?" if is_close else f"it belongs at {elsewhere}"
-    elif close := _with_word(key, siblings) or close:
-        hint = f"did you mean {close[0]}?"
+    near = [name for name, of_name in places.items() if any(not level or place[0] == level[0] for place in of_name)]
+    sibling = _closest(key, siblings, cutoff=0.8 if key in places else 0.6)
+    if key in places and sibling is not None and sibling != key:
+        hint = f"did you mean {sibling}, or {written(key)}?"
+    elif key in places:
+        hint = f"it belongs at {written(key)}"
+    elif sibling is not None:
+        hint = f"did you mean {sibling}?"
     else:
-        near = {
-            name: here for name, of_name in places.items()
-            if (here := [place for place in of_name if not level or place[0] == level[0]])
-        }
-        close = _with_word(key, near) or difflib.get_close_matches(key, sorted(near), n=1)
-        hint = f"did you mean {_written(_nearest(level, near[close[0]]), location)}?" if close else "remove it"
+        other = _closest(key, near, cutoff=0.6)
+        hint = "remove it" if other is None else f"did you mean {written(other)}?"
     return Problem.of("VSE-C001", "unknown key; {hint}", hint=hint)
 
 
-def _with_word(key: str, known: Iterable[str]) -> list[str]:
-    """The one known key that has this key as a word, as learning_rate_step has step; none if several have it."""
-    found = [name for name in known if key in name.split("_")]
-    return found if len(found) == 1 else []
-
-
-def _walk(spec: type[Spec], above: Place) -> Iterator[Place]:
-    within = spec.keys_within()
-    for name, field in spec.model_fields.items():
-        place = (*above, name)
-        yield place
-        yield from ((*place, key) for key in within.get(name, ()))
-        inside = specs_in(field.annotation)
-        below = (*place, _ITEM) if "list[" in str(field.annotation) else place
-        for part in inside:
-            yield from _walk(part, below)
-
-
-def _level(location: Sequence[int | str]) -> Place:
-    return tuple(_ITEM if isinstance(part, int) else part for part in location[:-1])
-
-
-def _nearest(level: Place, places: Sequence[Place]) -> Place:
-    return min(places, key=lambda place: (-_shared(level, place), len(place)))
-
-
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+def _shared(one: Place, other: Place) -> int:
+    """How many keys two places have in common, from the top."""
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def _written(place: Place, location: Sequence[int | str]) -> str:
-    """`losses[0].fixed.margin`: with the item numbers of the path at fault, as far as the two paths agree."""
-    shared, text = _shared(_level(location), place), ""
-    for number, part in enumerate(place):
-        if part == _ITEM:
-            text += f"[{location[number]}]" if number < shared else _ITEM
-        else:
-            text += f".{part}" if text else part
-    return text
+def _closest(key: str, known: Sequence[str], *, cutoff: float) -> str | None:
+    """The one known key that has this key as a word, as learning_rate_step has step; otherwise the most similar."""
+    with_word = [name for name in known if key in name.split("_") and name != key]
+    if len(with_word) == 1:
+        return with_word[0]
+    return next(iter(difflib.get_close_matches(key, sorted(known), n=1, cutoff=cutoff)), None)
+
+
+def _walk(spec: type[Spec], above: Place) -> Iterator[Place]:
+    for name, field in spec.model_fields.items():
+        place = (*above, name)
+        yield place
+        free = spec.free_keys.get(name, {})
+        settings = {key for each in ([free] if isinstance(free, type) else free.values()) for key in each.model_fields}
+        yield from ((*place, key) for key in sorted(settings - {"name"}))
+        below = (*place, _ITEM) if "list[" in str(field.annotation) else place
+        for part in specs_in(field.annotation):
+            yield from _walk(part, below)

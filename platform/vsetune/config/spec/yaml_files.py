@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from vsetune.config.spec.base import Spec
+from vsetune.config.spec.base import Spec, shortened
 from vsetune.errors import ConfigError, Problem
 
 LARGEST_FILE = 256 * 1024
@@ -25,7 +25,6 @@ _MOST_VALUES = 50_000
 _LONGEST_INTEGER = 2048
 """Bits of an integer; no setting needs as many, and Python refuses to print numbers of more than 4,300 digits."""
 
-_LONGEST = 60
 _REFUSED_BY_THE_READER = (ValueError, OverflowError, LookupError, TypeError, AttributeError)
 """Exceptions of PyYAML beside its own on hostile text: chr() and int() out of range, missing parts."""
 
@@ -98,25 +97,22 @@ def _problem(error: Exception, text: str, reached: yaml.Mark | None) -> Problem:
     mark = (error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None) or reached
     place = _place(mark.line, mark.column) if mark is not None else "somewhere"
     if not isinstance(error, yaml.MarkedYAMLError):
-        return Problem.of("VSE-C030", "{reason}", reason=f"cannot be read ({_short(str(error))}); correct it").at(place)
+        reason = f"cannot be read ({shortened(str(error))}); correct it"
+        return Problem.of("VSE-C030", "{reason}", reason=reason).at(place)
     if isinstance(error.problem, Problem):
         return error.problem.at(place)
-    if mark is not None and mark.buffer is not None and mark.buffer[mark.pointer : mark.pointer + 1] == "\t":
+    if mark is not None and mark.buffer is not None and mark.buffer.startswith("\t", mark.pointer):
         return Problem.of("VSE-C032", "found a tab, need spaces").at(place)
-    return Problem.of("VSE-C030", "{reason}", reason=_one_line(str(error.problem))).at(place)
+    return Problem.of("VSE-C030", "{reason}", reason=" ".join(str(error.problem).split())).at(place)
 
 
 def _place(line: int, column: int) -> str:
     return f"line {line + 1}, column {column + 1}"
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _short(text: str) -> str:
-    text = _one_line(text)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+def _written(node: yaml.Node, otherwise: str) -> str:
+    """A scalar as the file has it, for messages."""
+    return shortened(str(node.value)) if isinstance(node, yaml.ScalarNode) else otherwise
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -136,16 +132,16 @@ class _StrictLoader(yaml.SafeLoader):
         at, anchor = event.start_mark, event.anchor
         if isinstance(event, yaml.AliasEvent):
             if anchor in self.anchors and anchor not in self._sizes:
-                raise _refusal(Problem.of(
-                    "VSE-C033", "alias {alias} stands inside the value that it names; write the value out",
-                    alias=_short(anchor),
-                ), at)
+                raise _refusal(
+                    at, "VSE-C033", "alias {alias} stands inside the value that it names; write the value out",
+                    alias=shortened(anchor),
+                )
             self._count(self._sizes.get(anchor, 0), at)
             return super().compose_node(parent, index)
         if self._depth >= _DEEPEST:
-            raise _refusal(Problem.of(
-                "VSE-C034", "more than {most} levels inside one another; make it flatter", most=_DEEPEST
-            ), at)
+            raise _refusal(
+                at, "VSE-C034", "more than {most} levels inside one another; make it flatter", most=_DEEPEST
+            )
         before = self._values
         self._count(1, at)
         self._depth += 1
@@ -158,10 +154,10 @@ class _StrictLoader(yaml.SafeLoader):
     def _count(self, values: int, at: Any) -> None:
         self._values += values
         if self._values > _MOST_VALUES:
-            raise _refusal(Problem.of(
-                "VSE-C035", "more than {most:,} values with its aliases written out; make it smaller",
+            raise _refusal(
+                at, "VSE-C035", "more than {most:,} values with its aliases written out; make it smaller",
                 most=_MOST_VALUES,
-            ), at)
+            )
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Refuse, with its place, a value that does not fit its tag (`!!int abc`, a number of 5,000 digits)."""
@@ -171,12 +167,10 @@ class _StrictLoader(yaml.SafeLoader):
                 raise ValueError("too many digits")
             return value
         except _REFUSED_BY_THE_READER as error:
-            kind = node.tag.rpartition(":")[2]
-            written = _short(str(node.value)) if isinstance(node, yaml.ScalarNode) else "this"
-            raise _refusal(Problem.of(
-                "VSE-C036", "{value} cannot be read as {kind}; correct it, or put it in quotes", value=written,
-                kind=kind,
-            ), node.start_mark) from error
+            raise _refusal(
+                node.start_mark, "VSE-C036", "{value} cannot be read as {kind}; correct it, or put it in quotes",
+                value=_written(node, "this"), kind=node.tag.rpartition(":")[2],
+            ) from error
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
@@ -185,27 +179,28 @@ class _StrictLoader(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                got = _short(str(key_node.value)) if isinstance(key_node, yaml.ScalarNode) else "a collection"
-                raise _refusal(Problem.of(
-                    "VSE-C037", "key {key} is no text, need a name; if it is one, put it in quotes", key=got
-                ), key_node.start_mark)
+                raise _refusal(
+                    key_node.start_mark, "VSE-C037", "key {key} is no text, need a name; if it is one, put it in "
+                    "quotes", key=_written(key_node, "a collection"),
+                )
             if key in seen:
-                raise _refusal(Problem.of(
-                    "VSE-C038", "key {key} is written twice; keep one of them", key=_short(key)
-                ), key_node.start_mark)
+                raise _refusal(
+                    key_node.start_mark, "VSE-C038", "key {key} is written twice; keep one of them",
+                    key=shortened(key),
+                )
             seen.add(key)
         return super().construct_mapping(node, deep)
 
     def refuse_tag(self, node: yaml.Node) -> Any:
         """Refuse every tag that is not a plain value: `!!python/name:os.system`, `!!binary`, `!!set`, `!mine`."""
-        tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-        raise _refusal(Problem.of(
-            "VSE-C039", "tag {tag} is not read, need plain values; remove it", tag=_short(tag)
-        ), node.start_mark)
+        raise _refusal(
+            node.start_mark, "VSE-C039", "tag {tag} is not read, need plain values; remove it",
+            tag=shortened(node.tag.replace("tag:yaml.org,2002:", "!!")),
+        )
 
 
-def _refusal(problem: Problem, at: Any) -> yaml.constructor.ConstructorError:
-    return yaml.constructor.ConstructorError(None, None, problem, at)
+def _refusal(at: Any, code: str, text: str, **fields: Any) -> yaml.constructor.ConstructorError:
+    return yaml.constructor.ConstructorError(None, None, Problem.of(code, text, **fields), at)
 
 
 class _StrictDumper(yaml.SafeDumper):

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vsetune.config.component_specs import NETWORKS, SUM, WeightedLoss
+from vsetune.config.component_specs import LOSSES, NETWORKS, SUM
 from vsetune.config.sources.trial_inputs import DataSpec
 from vsetune.config.spec.base import Choices, Domain, Range, Spec
 from vsetune.config.spec.loading import describe_problems, places_of, problems_in
@@ -27,15 +27,15 @@ from vsetune.config.study.domains import (
 )
 from vsetune.config.study.loss_settings import (
     as_settings,
-    loss_type,
     plugins_in,
     specs_of_loss,
+    terms_in,
     with_settings,
 )
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec
-from vsetune.errors import ConfigError, Message, Problem
+from vsetune.errors import ConfigError, Problem
 from vsetune.storage.hashes import fingerprint_of
 
 Configuration = Mapping[str, Value]
@@ -76,19 +76,18 @@ class Cell:
 
     def all_defaults(self) -> dict[str, Value]:
         """The default configuration including settings that have no effect in it."""
-        specs: dict[str, type[Spec]] = {
-            "network": NETWORKS[self.network["name"]], "loss": loss_type(self.loss), "training": TrainingSpec,
+        parts = {
+            "network": _filled(NETWORKS[self.network["name"]], self.network),
+            "training": _filled(TrainingSpec, self.training),
         }
-        parts = {part: _filled(specs[part], plain) for part, plain in _parts(self, {}).items()}
-        found = {}
-        for name, domain in self.domains.items():
-            part, *label, key = name.split(".")
-            plain, spec = parts[part], specs[part]
+        for label, plain in terms_in(self.loss).items():
+            filled = _filled(LOSSES[plain["name"]], plain)
             if label:
-                term = plain["parts"][label[0]]
-                plain, spec = (term, WeightedLoss) if key == "weight" else (term["loss"], loss_type(term["loss"]))
-            found[name] = clipped(plain.get(key, spec.model_fields[key].default), domain)
-        return found
+                parts[f"loss.{label}"] = filled | {"weight": self.loss["parts"][label]["weight"]}
+            else:
+                parts["loss"] = filled
+        places = {name: name.rpartition(".") for name in self.domains}
+        return {name: clipped(parts[path][key], self.domains[name]) for name, (path, _, key) in places.items()}
 
     def applying(self, configuration: Configuration) -> dict[str, Value]:
         """The configuration without the settings that have no effect in it."""
@@ -121,7 +120,7 @@ def resolve_cells(study: StudySpec, *, where: str) -> list[Cell]:
                 problems += error.problems
             else:
                 cells.append(cell)
-    problems += [*_incomparable(study, cells, where), *_twins(cells, where)]
+    problems += [*_incomparable(study, cells, where), *_twins(study, cells, where)]
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     return cells
@@ -188,12 +187,8 @@ def build_trial(study: StudySpec, cell: Cell, configuration: Configuration, *, t
 
 def refusal(study: StudySpec, cell: Cell, configuration: Configuration) -> Problem | None:
     """Why no trial can be made of this configuration of a cell, in one line; None if one can."""
-    try:
-        build_trial(study, cell, configuration, trial="check", seed=study.seeds[0])
-    except ValidationError as error:
-        first, *others = _described(error, cell, where=f"cell {cell.name}")
-        return first.worded("; ".join((first, *others)))
-    return None
+    found = _refusals(study, cell, configuration, where=f"cell {cell.name}")
+    return found[0].worded("; ".join(found)) if found else None
 
 
 def candidates(cell: Cell) -> list[Configuration]:
@@ -245,13 +240,14 @@ def _parts(cell: Cell, configuration: Configuration) -> dict[str, dict[str, Any]
     return parts
 
 
-def _filled(spec: type[Spec], plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Plain data with the defaults of the spec; unchanged if its values contradict each other, which `_check` reports.
-    """
+def _filled(spec: type[Spec], plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain data with the defaults of the spec; with those of its fields alone if its values contradict each other,
+    which `_check` reports."""
+    defaults = {name: field.get_default(call_default_factory=True) for name, field in spec.model_fields.items()}
     try:
-        return spec.model_validate(plain).to_plain()
+        return defaults | spec.model_validate(plain).to_plain()
     except ValidationError:
-        return plain
+        return defaults | dict(plain)
 
 
 def _plain_loss(entry: LossEntry) -> dict[str, Any]:
@@ -274,33 +270,29 @@ def _overridden(plain_loss: dict[str, Any], override: Override, where: str) -> d
 def _check(study: StudySpec, cell: Cell, *, where: str) -> None:
     """Refuses a cell that is invalid at its defaults, at an end of a range, or where two settings contradict; and
     ranges of real numbers for a grid."""
+    at = f"{where}: cell {cell.name}"
     real = [name for name, each in cell.domains.items() if isinstance(each, Range) and not each.integer]
     if study.search.sampler == "grid" and real:
         raise ConfigError(Problem.of(
             "VSE-C540", "search.sampler: grid needs values to combine, {settings} is a range of real numbers; write "
             "`{{choices: [...]}}` for it, or use sobol", settings=" and ".join(real),
-        ).at(f"{where}: cell {cell.name}"))
+        ).at(at))
     for candidate in candidates(cell):
-        try:
-            build_trial(study, cell, candidate, trial="check", seed=study.seeds[0])
-        except ValidationError as error:
-            suffix = "; this is an end of its search range" if candidate else ""
-            if any(isinstance(cell.domains[name], Choices) for name in candidate):
-                suffix = "; this is one of its choices"
-            lines = _described(error, cell, where=f"{where}: cell {cell.name}")
-            raise ConfigError([line.worded(line + suffix) for line in lines]) from error
+        suffix = "; this is an end of its search range" if candidate else ""
+        if any(isinstance(cell.domains[name], Choices) for name in candidate):
+            suffix = "; this is one of its choices"
+        if refusals := _refusals(study, cell, candidate, where=at):
+            raise ConfigError([line.worded(line + suffix) for line in refusals])
     problems: dict[frozenset[str], str] = {}
     for combination in itertools.islice(_combinations(cell), _MOST_COMBINATIONS):
         if any(known <= combination.keys() for known in problems):
             continue  # these settings are reported already
-        reason = refusal(study, cell, combination)
-        if reason is not None:
-            values = " and ".join(f"{name} {_shown(value)}" for name, value in combination.items())
-            problem = Problem.of(
+        if refusals := _refusals(study, cell, combination, where=""):
+            problems[frozenset(combination)] = Problem.of(
                 "VSE-C050", "{values} contradict each other, and the search may sample them together ({reason}); "
-                "narrow the range of one", values=values, reason=reason.removeprefix(f"cell {cell.name}: "),
-            )
-            problems[frozenset(combination)] = problem.at(f"{where}: cell {cell.name}")
+                "narrow the range of one", reason="; ".join(refusals),
+                values=" and ".join(f"{name} {_shown(value)}" for name, value in combination.items()),
+            ).at(at)
     if problems:
         raise ConfigError(list(problems.values()))
 
@@ -318,12 +310,17 @@ def _combinations(cell: Cell) -> Iterator[Configuration]:
         yield from (dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values()))
 
 
-def _described(error: ValidationError, cell: Cell, *, where: str) -> list[Problem]:
-    places = places_of([
-        (("training",), TrainingSpec), (("network",), NETWORKS[cell.network["name"]]),
-        *specs_of_loss(cell.loss, ("loss",)),
-    ])
-    return [each.worded(as_settings(each)) for each in describe_problems(error, where=where, places=places)]
+def _refusals(study: StudySpec, cell: Cell, configuration: Configuration, *, where: str) -> list[Problem]:
+    """Every problem of the trial of a configuration."""
+    try:
+        build_trial(study, cell, configuration, trial="check", seed=study.seeds[0])
+    except ValidationError as error:
+        places = places_of([
+            (("training",), TrainingSpec), (("network",), NETWORKS[cell.network["name"]]),
+            *specs_of_loss(cell.loss, ("loss",)),
+        ])
+        return [each.worded(as_settings(each)) for each in describe_problems(error, where=where, places=places)]
+    return []
 
 
 def _incomparable(study: StudySpec, cells: Sequence[Cell], where: str) -> list[str]:
@@ -359,22 +356,20 @@ def _incomparable(study: StudySpec, cells: Sequence[Cell], where: str) -> list[s
     return problems
 
 
-_TWINS = Message("VSE-C521", "{names} are one setting under several names; keep one, or set search.repeats")
-
-
-def _twins(cells: Sequence[Cell], where: str) -> Iterator[str]:
+def _twins(study: StudySpec, cells: Sequence[Cell], where: str) -> Iterator[str]:
     """Problems of cells that differ in their names alone."""
     found: dict[str, list[str]] = {}
     for cell in cells:
-        parts: dict[str, type[Spec]] = {
-            "network": NETWORKS[cell.network["name"]], "loss": loss_type(cell.loss), "training": TrainingSpec,
-        }
-        plain = {part: _filled(spec, getattr(cell, part)) for part, spec in parts.items()}
+        trial = build_trial(study, cell, {}, trial="check", seed=study.seeds[0]).to_plain()
         domains = {name: domain.to_plain() for name, domain in cell.domains.items()}
-        found.setdefault(fingerprint_of({**plain, "domains": domains}), []).append(cell.name)
+        key = fingerprint_of({"domains": domains, **{part: trial[part] for part in ("network", "loss", "training")}})
+        found.setdefault(key, []).append(cell.name)
     for names in found.values():
         if len(names) > 1:
-            yield _TWINS(names=" and ".join(names)).at(f"{where}: cells")
+            yield Problem.of(
+                "VSE-C521", "{names} are one setting under several names; keep one, or set search.repeats",
+                names=" and ".join(names),
+            ).at(f"{where}: cells")
 
 
 def _origin(study: StudySpec, cell: Cell, key: str) -> str:

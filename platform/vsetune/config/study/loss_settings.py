@@ -7,15 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vsetune.config.component_specs import LOSSES, NETWORKS, SUM, LossSpec, NetworkSpec, SumSpec
+from vsetune.config.component_specs import LOSSES, NETWORKS, SUM, LossSpec, NetworkSpec
 from vsetune.config.plugins import plugin_of
 from vsetune.config.spec.base import Spec
 from vsetune.errors import Problem
-
-
-def loss_type(plain: Mapping[str, Any]) -> type[LossSpec]:
-    """The spec class of a loss in plain data."""
-    return SumSpec if plain["name"] == SUM else LOSSES[plain["name"]]
 
 
 def terms_in(plain: Mapping[str, Any]) -> dict[str, Any]:

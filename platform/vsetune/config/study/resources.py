@@ -16,7 +16,6 @@ from vsetune.errors import Problem
 _MOST_CPUS, _MOST_GIB = 4096, 1_000_000
 _SHARE_OF_GPU = 0.4
 """Of the memory of the GPU, or the fraction of one, that a trial occupies: the share for its arrays."""
-_ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
 def _a_share_or_whole(gpus: float) -> float:
@@ -27,7 +26,6 @@ def _a_share_or_whole(gpus: float) -> float:
 
 
 Gpus = Annotated[float, Field(ge=0, le=1024), AfterValidator(_a_share_or_whole)]
-Workers = Annotated[int, Field(ge=1, le=1024)]
 
 
 @dataclass(frozen=True, order=True)
@@ -67,26 +65,23 @@ class CellResources(Spec):
 
     cpus: int | None = Field(None, ge=1, le=_MOST_CPUS, description="cores, and threads of each process of a trial")
     gpus: Gpus | None = Field(None, description="0, a fraction of a GPU, or several: a process trains on each")
-    workers: Workers | None = Field(None, description="processes that train a trial; with GPUs as many as these")
-    memory_gib: float | None = Field(None, gt=0, le=_MOST_GIB, description="memory of a trial")
-    accelerator: str | None = Field(None, pattern=_ACCELERATOR, max_length=60, description="type of GPU, e.g. H100")
+    workers: int | None = Field(
+        None, ge=1, le=1024, description="processes that train a trial together, each with its share of every batch; "
+        "with GPUs as many as these",
+    )
+    memory_gib: float | None = Field(
+        None, gt=0, le=_MOST_GIB, description="memory of a trial, counted when trials are placed",
+    )
+    accelerator: str | None = Field(
+        None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60, description="type of GPU as Ray names it: H100",
+    )
 
 
-class ResourceSpec(Spec):
-    """What one trial occupies."""
+class ResourceSpec(CellResources):
+    """What one trial occupies. By default one process, or one on each GPU; memory that is not counted; any GPU."""
 
     cpus: int = Field(1, ge=1, le=_MOST_CPUS, description="cores, and threads of each process of the trial")
     gpus: Gpus = Field(0.0, description="0, a fraction of a GPU, or several: a process trains on each")
-    workers: Workers | None = Field(
-        None, description="processes that train a trial together, each with its share of every batch; with "
-        "GPUs as many as these; null: one, or one on each GPU",
-    )
-    memory_gib: float | None = Field(
-        None, gt=0, le=_MOST_GIB, description="memory of a trial, counted when trials are placed; null: not counted",
-    )
-    accelerator: str | None = Field(
-        None, pattern=_ACCELERATOR, max_length=60, description="type of GPU as Ray names it, e.g. H100; null: any",
-    )
     cells: dict[str, CellResources] = Field(
         default_factory=dict, max_length=10_000,
         description="other resources for a network (`gsmn`) or one cell (`gsmn.lmh`, which wins over its network)",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from vsetune.config.component_specs import LOSSES, NETWORKS
-from vsetune.config.spec.base import Name, SearchDomain, Spec, known_name
+from vsetune.config.spec.base import FreeKeys, FreeSettings, Name, SearchDomain, Spec, known_name, listed_twice
 from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import Problem
 
@@ -20,21 +19,8 @@ SearchOf = Annotated[
 ]
 
 
-def _keys_of(specs: Mapping[str, type[Spec]]) -> list[str]:
-    return sorted({key for spec in specs.values() for key in spec.model_fields} - {"name"})
-
-
-def _without_name(settings: dict[str, Any]) -> dict[str, Any]:
-    if "name" in settings:
-        raise ValueError(Problem.of("VSE-C009", "name: would make another component of this one; remove it"))
-    return settings
-
-
 LossName = Annotated[str, AfterValidator(lambda name: known_name(name, LOSSES, "loss"))]
 NetworkName = Annotated[str, AfterValidator(lambda name: known_name(name, NETWORKS, "network"))]
-
-FreeSettings = Annotated[dict[str, Any], AfterValidator(_without_name)]
-"""Settings that the spec of the named component checks when cells are resolved."""
 
 
 class Settings(Spec):
@@ -48,12 +34,10 @@ class Settings(Spec):
 class NetworkEntry(Settings):
     """A network of the comparison."""
 
+    free_keys: ClassVar[FreeKeys] = {"fixed": NETWORKS, "training": TrainingSpec}
+
     name: NetworkName
     training: dict[str, Any] = Field(default_factory=dict, description="changes to `training` for this entry")
-
-    @classmethod
-    def keys_within(cls) -> Mapping[str, Iterable[str]]:
-        return {"fixed": _keys_of(NETWORKS), "training": TrainingSpec.model_fields}
 
     @property
     def cell_name(self) -> str:
@@ -63,13 +47,11 @@ class NetworkEntry(Settings):
 class LossPart(Settings):
     """One term of a weighted sum of losses; it is logged under its label."""
 
+    free_keys: ClassVar[FreeKeys] = {"fixed": LOSSES}
+
     name: LossName
     weight: float = Field(1.0, gt=0, description="factor in the sum; `search: {weight: default}` searches it")
     search: SearchOf = Field("default", description="`default`: every tunable but the weight; `none`; or a mapping")
-
-    @classmethod
-    def keys_within(cls) -> Mapping[str, Iterable[str]]:
-        return {"fixed": _keys_of(LOSSES)}
 
     @property
     def part_name(self) -> str:
@@ -78,6 +60,8 @@ class LossPart(Settings):
 
 class LossEntry(Settings):
     """A loss of the comparison, or a weighted sum of losses (`loss: [...]`)."""
+
+    free_keys: ClassVar[FreeKeys] = {"fixed": LOSSES, "training": TrainingSpec, "network": NETWORKS}
 
     name: LossName | None = Field(None, description="a loss; or leave it out and list several under `loss`")
     loss: list[LossPart] = Field(default_factory=list, max_length=50, description="parts of a weighted sum")
@@ -101,13 +85,9 @@ class LossEntry(Settings):
             ))
         if self.loss and (self.fixed or self.search != "default"):
             raise ValueError(Problem.of("VSE-C041", "`fixed` and `search` of a sum belong to its parts under `loss`"))
-        names = [part.part_name for part in self.loss]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise ValueError(Problem.of(
-                "VSE-C008", "{names} is listed twice; {fix}", names=", ".join(repeated),
-                fix="give one of them a `label`",
-            ))
+        repeated = listed_twice([part.part_name for part in self.loss], fix="give one of them a `label`")
+        if repeated is not None:
+            raise ValueError(repeated)
         if len(self.cell_name) > _LONGEST_CELL:
             raise ValueError(Problem.of(
                 "VSE-C042", "a name of {length} characters from its parts, need a shorter `label`",
@@ -115,19 +95,13 @@ class LossEntry(Settings):
             ))
         return self
 
-    @classmethod
-    def keys_within(cls) -> Mapping[str, Iterable[str]]:
-        return {"fixed": _keys_of(LOSSES), "training": TrainingSpec.model_fields, "network": _keys_of(NETWORKS)}
-
 
 class Override(Spec):
     """Settings for one network x loss pair; wins over the entries of either."""
+
+    free_keys: ClassVar[FreeKeys] = {"fixed": LOSSES, "training": TrainingSpec}
 
     network: str = Field(max_length=100, description="cell name of a network entry")
     loss: str = Field(max_length=100, description="cell name of a loss entry")
     fixed: FreeSettings = Field(default_factory=dict, description="hyperparameters of the loss; of a sum: by part")
     training: dict[str, Any] = Field(default_factory=dict)
-
-    @classmethod
-    def keys_within(cls) -> Mapping[str, Iterable[str]]:
-        return {"fixed": _keys_of(LOSSES), "training": TrainingSpec.model_fields}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from vsetune.config.sources.index_recipe import IndexSpec
 from vsetune.config.sources.trial_inputs import DataSpec
-from vsetune.config.spec.base import Name, Problems, SearchDomain, Seed, Spec, did_you_mean
+from vsetune.config.spec.base import FreeKeys, Name, SearchDomain, Seed, Spec, did_you_mean, listed_twice
 from vsetune.config.study.domains import known_table
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.resources import ResourceSpec
@@ -68,6 +68,8 @@ class ConstraintSpec(Spec):
 class SearchSpec(Spec):
     """How configurations are chosen, the same for every cell."""
 
+    free_keys: ClassVar[FreeKeys] = {"training": TrainingSpec}
+
     configurations: int = Field(
         8, ge=1, le=1_000_000, description="budget of a cell in whole trainings (1 if nothing is searched); epochs "
         "that stopped trials leave over go to further configurations",
@@ -107,10 +109,6 @@ class SearchSpec(Spec):
         "the same network, which is searched first",
     )
     constraints: ConstraintSpec = ConstraintSpec()
-
-    @classmethod
-    def keys_within(cls) -> Mapping[str, Iterable[str]]:
-        return {"training": TrainingSpec.model_fields}
 
     @property
     def learns(self) -> bool:
@@ -226,11 +224,9 @@ class StudySpec(Spec):
         `scheduler: {kind: patience, grace_epochs: 1}`."""
         plain = self.to_plain()
         search, scheduler = dict(plain["search"]), dict(plain["scheduler"])
-        for key, older in (
-            ("at_once", None), ("start", "random"), ("objective", "best_m_recall"), ("target", "baseline"),
-            ("constraints", ConstraintSpec().to_plain()), ("points", []), ("repeats", 1),
-        ):
-            if search[key] == older:
+        older = SearchSpec(start="random").to_plain()
+        for key in ("at_once", "start", "objective", "target", "constraints", "points", "repeats"):
+            if search[key] == older[key]:
                 del search[key]
         if self.scheduler.kind not in ("patience", "median"):
             del scheduler["patience_epochs"], scheduler["fewest_trials"]
@@ -242,7 +238,7 @@ class StudySpec(Spec):
     def _consistent(self) -> StudySpec:
         problems = list(inconsistencies(self))
         if problems:
-            raise Problems(*problems)
+            raise ValueError(*problems)
         return self
 
 
@@ -254,9 +250,8 @@ def inconsistencies(study: StudySpec) -> Iterator[Problem]:
         ("networks", networks, "give one of them a `label`"), ("losses", losses, "give one of them a `label`"),
         ("cells", study.cells or [], "name each once"), ("seeds", [*map(str, study.seeds)], "name each once"),
     ):
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            yield Problem.of("VSE-C008", "{names} is listed twice; {fix}", names=", ".join(repeated), fix=fix).at(key)
+        if (repeated := listed_twice(names, fix=fix)) is not None:
+            yield repeated.at(key)
     if study.baseline not in losses:
         is_given = "baseline" in study.model_fields_set
         yield Problem.of(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from vsetune.config.component_specs import AnyLoss, AnyNetwork, LossSpec, NetworkSpec
+from vsetune.config.component_specs import DIFFERENT_VECTORS, AnyLoss, AnyNetwork, LossSpec, NetworkSpec
 from vsetune.config.sources.trial_inputs import DataSpec, SemanticSource
-from vsetune.config.spec.base import Count, Range, Seed, Spec, tunable
-from vsetune.config.spec.loading import describe_problems, places_of
+from vsetune.config.spec.base import Count, FreeSettings, Range, Seed, Spec, tunable
+from vsetune.config.spec.loading import Places, describe_problems, places_of
 from vsetune.config.study.compatibility import mismatch
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.config.study.loss_settings import as_settings, plugins_of, specs_of_loss, with_settings
@@ -32,7 +32,7 @@ class PhaseSpec(Spec):
         1.0, gt=0,
         description="times training.learning_rate; drops, or the linear schedule, begin anew with the phase",
     )
-    loss: dict[str, Any] = Field(
+    loss: FreeSettings = Field(
         default_factory=dict, description="hyperparameters of the loss in this phase; of a sum: by part",
     )
     network: dict[str, float] = Field(
@@ -47,13 +47,6 @@ class PhaseSpec(Spec):
                 "VSE-C077", "network: `trains: loss` freezes it, and then it brings no loss; leave out one of them"
             ))
         return self
-
-    @field_validator("loss")
-    @classmethod
-    def _keeps_the_loss(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        if "name" in settings:
-            raise ValueError(Problem.of("VSE-C009", "name: would make another component of this one; remove it"))
-        return settings
 
 
 def phase_starts(phases: Sequence[PhaseSpec], epochs: float) -> list[float]:
@@ -260,10 +253,7 @@ class TrialSpec(Spec):
                 ))
         sources = {loss.semantic_source for loss in losses} - {None}
         if len(sources) > 1:
-            raise ValueError(Problem.of(
-                "VSE-C052", "{whose} read different semantic vectors ({sources}); set `semantics` of them to the same",
-                whose="phases", sources=", ".join(sorted(map(str, sources))),
-            ))
+            raise ValueError(DIFFERENT_VECTORS(whose="phases", sources=", ".join(sorted(map(str, sources)))))
         return self
 
     def _losses(self) -> list[LossSpec]:
@@ -283,9 +273,7 @@ class TrialSpec(Spec):
             return _ONE_LOSS.validate_python(with_settings(self.loss.to_plain(), changes)) if changes else self.loss
         except ValidationError as error:
             places = places_of(specs_of_loss(self.loss.to_plain(), ()))
-            problem, *_ = describe_problems(error, where="loss", places=places)
-            text = as_settings(problem.replace(": ", ".", 1))
-            raise ValueError(problem.worded(f"training.phases[{phase}].{text}")) from error
+            raise _first_of(error, where=f"training.phases[{phase}].loss", places=places) from error
 
     def network_in(self, phase: int) -> NetworkSpec:
         """The network of a phase (0-based): `network` with the phase's weights of its losses. ValueError if it has no
@@ -309,8 +297,13 @@ class TrialSpec(Spec):
         try:
             return type(self.network).model_validate(self.network.to_plain() | changes)
         except ValidationError as error:
-            problem, *_ = describe_problems(error, where=where)
-            raise ValueError(problem.worded(problem.replace(": ", ".", 1))) from error
+            raise _first_of(error, where=where) from error
+
+
+def _first_of(error: ValidationError, *, where: str, places: Places | None = None) -> ValueError:
+    """The first problem of a phase's loss or network, with the key of its setting."""
+    problem, *_ = describe_problems(error, where=where, places=places)
+    return ValueError(problem.worded(as_settings(problem.replace(": ", ".", 1))))
 
 
 _ONE_LOSS: TypeAdapter[AnyLoss] = TypeAdapter(AnyLoss)

@@ -5,24 +5,27 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from vsetune.config.plugins import load_installed, load_plugins, require_different_names
+from vsetune.config.plugins import load_installed, load_plugins
+from vsetune.config.sources.index_recipe import IndexRecipe
 from vsetune.config.sources.recipe import IngestRecipe, expand_path
 from vsetune.config.spec.base import Spec
 from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.spec.yaml_files import require_kind
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import Dataset, load_manifest, without_check
-from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo
+from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, VocabularyInfo
+from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import ConfigError, DataError, StorageError, StudyConflict, UsageError, one_line
 from vsetune.storage import s3
 from vsetune.storage.addresses import is_remote, join
+from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import under_home
 from vsetune.storage.whole_files import remove_partials, write_whole
@@ -30,7 +33,7 @@ from vsetune.storage.whole_files import remove_partials, write_whole
 log = logging.getLogger(__name__)
 
 
-def output_place(recipe: IngestRecipe) -> str:
+def output_place(recipe: IngestRecipe | IndexRecipe) -> str:
     """The `output` of a recipe: a folder, or a prefix if vsetune's home is in a bucket.
 
     ConfigError for a variable that is not set.
@@ -107,7 +110,7 @@ def load_recipe(path: Path) -> IngestRecipe:
     references = content.get("plugins")
     if isinstance(references, list) and all(isinstance(each, str) for each in references):
         try:
-            require_different_names([*installed, *load_plugins(references, base=path.absolute().parent)])
+            load_plugins(references, base=path.absolute().parent, beside=installed)
         except ConfigError as error:
             raise ConfigError([f"{path}: {line}" for line in error.problems]) from error
     return parse_spec(content, IngestRecipe, where=str(path))
@@ -157,13 +160,7 @@ class Journal:
     def add(self, name: str, record: ShardRecord) -> None:
         """Note a finished shard, in one step. StorageError."""
         stored = _StoredRecord(recipe=self._recipe, source=self._source, record=record)
-        content, file = stored.model_dump_json().encode(), self._file(name)
-        if not is_remote(file):
-            write_whole(Path(file), content, durable=True)
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            write_whole(Path(folder) / name, content, durable=False)
-            s3.upload(Path(folder) / name, file)
+        write_at(self._place, f"{JOURNAL}/{name}.json", stored.model_dump_json().encode())
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove the records of all shards: the manifest replaces them. In a bucket the last one is deleted last: while
@@ -224,13 +221,9 @@ def opened_journal(place: str, *, recipe: str, source: str) -> Iterator[Journal]
     try:
         output.mkdir(parents=True, exist_ok=True)
         if not folder.is_dir():
-            _refuse_foreign_files(output)
+            refuse_foreign_files(output)
         folder.mkdir(exist_ok=True)
-        lock = take_lock(folder / "lock", wait_s=0)
-    except BlockingIOError as error:
-        raise StorageError(
-            "VSE-D037", "output: {place}: another ingest is writing there; wait for it to end.", place=output
-        ) from error
+        lock = locked(place, folder)
     except OSError as error:
         raise StorageError(
             "VSE-D003", "{file}: cannot write ({reason}); check the folder and its rights.", file=f"output: {output}",
@@ -250,10 +243,36 @@ def opened_journal(place: str, *, recipe: str, source: str) -> Iterator[Journal]
             raise
 
 
-def _refuse_foreign_files(output: Path) -> None:
+def refuse_foreign_files(output: Path) -> None:
+    """StudyConflict for a folder with files that vsetune did not write."""
     found = sorted(os.listdir(output))
     if found:
         raise StudyConflict(
             "VSE-D035", "output: {place}: not empty and not an ingest (found {file}); choose an empty or new folder.",
             place=output, file=found[0],
         )
+
+
+def locked(place: str, folder: Path) -> ExitStack:
+    """The lock in a folder of this place. StorageError if another process holds it."""
+    try:
+        return take_lock(folder / "lock", wait_s=0)
+    except BlockingIOError as error:
+        raise StorageError(
+            "VSE-D037", "output: {place}: another ingest is writing there; wait for it to end.", place=place
+        ) from error
+
+
+def write_at(place: str, name: str, content: bytes) -> None:
+    """Write a small file of a data set whole. StorageError."""
+    if is_remote(place):
+        s3.put_bytes(join(place, name), content)
+    else:
+        write_whole(Path(place) / name, content, durable=True)
+
+
+def vocabulary_of(counts: Counter[str], *, min_count: int) -> tuple[bytes, VocabularyInfo]:
+    """The file of the vocabulary of these words, and what the manifest has of it."""
+    vocabulary = Vocabulary.of_counts(counts, min_count=min_count)
+    content = vocabulary.to_json().encode()
+    return content, VocabularyInfo(sha256=sha256_hex(content), words=len(vocabulary), min_count=min_count)

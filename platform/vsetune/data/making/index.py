@@ -15,20 +15,20 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from braceexpand import braceexpand
 from pydantic import ValidationError
 
 from vsetune.config.sources.index_recipe import IndexRecipe, ShardSource
-from vsetune.config.sources.recipe import expand_path
+from vsetune.data.making.data_place import locked, output_place, refuse_foreign_files, vocabulary_of, write_at
 from vsetune.data.making.shard_index import MISSING, IndexedShard, IndexTask, image_name, index_shard, version_of
+from vsetune.data.making.shard_tasks import TaskRunner, one_by_one
 from vsetune.data.progress import ProgressSink
 from vsetune.data.stored import storage
 from vsetune.data.stored.dataset import load_manifest
@@ -40,17 +40,13 @@ from vsetune.data.stored.manifest import (
     OutsideShard,
     ShardInfo,
     SplitInfo,
-    VocabularyInfo,
 )
 from vsetune.data.stored.outside_shards import texts_content
-from vsetune.data.stored.vocabulary import Vocabulary
-from vsetune.errors import ConfigError, DataError, Message, Problem, StorageError, StudyConflict, one_line
+from vsetune.errors import ConfigError, DataError, Message, Problem, StudyConflict, one_line
 from vsetune.storage import s3
 from vsetune.storage.addresses import is_remote, join
 from vsetune.storage.hashes import fingerprint_of, sha256_hex
-from vsetune.storage.locks import take_lock
-from vsetune.storage.paths import under_home
-from vsetune.storage.whole_files import make_folder, write_whole
+from vsetune.storage.whole_files import make_folder
 
 _SHARD_PATTERN = Message(
     "VSE-D098", "{key}: {pattern} names no shards ({reason}); need a file, braces like {{000..299}}, or *.tar."
@@ -61,21 +57,6 @@ _MOST_SHARDS = 1_000_000
 _WILDCARD = re.compile(r"[*?[]")
 _MOST_REASONS = 6
 _RECORD_BYTES = 1 << 30
-
-T = TypeVar("T", covariant=True)
-
-
-class TaskRunner(Protocol):
-    """Runs each task in some process. Results in order of completion; a task whose process was lost is run again."""
-
-    def __call__(
-        self, function: Callable[[IndexTask], T], tasks: Sequence[IndexTask], /
-    ) -> Iterator[tuple[IndexTask, T]]: ...
-
-
-def index_place(recipe: IndexRecipe) -> str:
-    """The `output` of a recipe: a folder, or a prefix if vsetune's home is in a bucket. ConfigError."""
-    return under_home(expand_path(recipe.output, key="output"))
 
 
 def indexed(recipe: IndexRecipe, place: str) -> Manifest | None:
@@ -99,13 +80,13 @@ def index(recipe: IndexRecipe, *, progress: ProgressSink, run_tasks: TaskRunner 
     or missing or damaged shards, a line each, unless the recipe skips them. The next run does not read the sound shards
     again. StorageError: disk or bucket. StudyConflict: the output has another data set.
     """
-    place = index_place(recipe)
+    place = output_place(recipe)
     manifest = indexed(recipe, place)
     if manifest is not None:
         return manifest
     tasks, notes = _tasks(recipe)
     with _locked(place):
-        run = _one_by_one if run_tasks is None else run_tasks
+        run = one_by_one if run_tasks is None else run_tasks
         first = [each for each in tasks if each.task.split != "train"]
         evaluation = _read(recipe, first, place, run, progress, Counter())
         known = _write_known_pictures(evaluation, place)
@@ -203,14 +184,6 @@ def _matches(pattern: str) -> list[str]:
     return sorted(each for each in s3.listing(start) if each.count("/") == slashes and fnmatchcase(each, pattern))
 
 
-def _one_by_one(
-    function: Callable[[IndexTask], T], tasks: Sequence[IndexTask]
-) -> Iterator[tuple[IndexTask, T]]:
-    """A `TaskRunner` in this process."""
-    for task in tasks:
-        yield task, function(task)
-
-
 def _read(
     recipe: IndexRecipe, listed: Sequence[_Listed], place: str, run: TaskRunner, progress: ProgressSink,
     words: Counter[str],
@@ -229,7 +202,7 @@ def _read(
         progress.advance(1)
     for task, record in run(index_shard, [each.task for each in to_read.values()]):
         if record.damage != MISSING:
-            _write(place, f"{RECORDS}/{task.record}", record.model_dump_json().encode())
+            write_at(place, f"{RECORDS}/{task.record}", record.model_dump_json().encode())
         found[task.name] = _counted(recipe, to_read[task.name], record, place, words)
         progress.advance(1)
     return [found[each.task.name] for each in listed]
@@ -244,7 +217,7 @@ def _counted(recipe: IndexRecipe, each: _Listed, record: IndexedShard, place: st
         words.subtract(duplicate.words)
     content = texts_content((key, texts) for key, texts in record.texts.items() if key not in left_out)
     sha256 = sha256_hex(content)
-    _write(place, f"{TEXTS}/{sha256}.jsonl", content)
+    write_at(place, f"{TEXTS}/{sha256}.jsonl", content)
     return replace(each, found=record.model_copy(update={"texts": {}, "words": {}}), texts_sha256=sha256)
 
 
@@ -269,7 +242,7 @@ def _write_known_pictures(evaluation: Sequence[_Listed], place: str) -> tuple[st
                 by_look.setdefault(look, name)
     plain = {"by_bytes": by_bytes, "by_look": by_look}
     name = f"{RECORDS}/known-{fingerprint_of(plain)}"
-    _write(place, name, json.dumps(plain).encode())
+    write_at(place, name, json.dumps(plain).encode())
     return place, name
 
 
@@ -296,19 +269,16 @@ def _finish(
         split: [each for each in shards if each.task.split == split] for split in ("train", "validation", "test")
     }
     splits = {split: _split_info(recipe, split, listed) for split, listed in by_split.items() if listed}
-    vocabulary = Vocabulary.of_counts(words, min_count=recipe.vocabulary_min_count)
-    content = vocabulary.to_json().encode()
+    content, vocabulary = vocabulary_of(words, min_count=recipe.vocabulary_min_count)
     manifest = Manifest(
         name=recipe.name, splits=splits,
         features=FeatureInfo(extractor="none", regions=1, regions_min=1, width=0),
-        vocabulary=VocabularyInfo(
-            sha256=sha256_hex(content), words=len(vocabulary), min_count=recipe.vocabulary_min_count
-        ),
-        images_stored=True, recipe_fingerprint=recipe.content_fingerprint(), notes=[*notes, *_notes(recipe, by_split)],
+        vocabulary=vocabulary, images_stored=True, recipe_fingerprint=recipe.content_fingerprint(),
+        notes=[*notes, *_notes(recipe, by_split)],
     )
-    _write(place, LEFT_OUT_FILE, _left_out_table(shards))
-    _write(place, VOCABULARY_FILE, content)
-    _write(place, MANIFEST_FILE, manifest.to_bytes())
+    write_at(place, LEFT_OUT_FILE, _left_out_table(shards))
+    write_at(place, VOCABULARY_FILE, content)
+    write_at(place, MANIFEST_FILE, manifest.to_bytes())
     return manifest
 
 
@@ -438,25 +408,8 @@ def _locked(place: str) -> ExitStack:
     if is_remote(place):
         return ExitStack()
     folder = Path(place) / RECORDS
-    if not folder.is_dir() and Path(place).is_dir() and (others := sorted(os.listdir(place))):
-        raise StudyConflict(
-            "VSE-D035", "output: {place}: not empty and not an ingest (found {file}); choose an empty or new folder.",
-            place=place, file=others[0],
-        )
+    if not folder.is_dir() and Path(place).is_dir():
+        refuse_foreign_files(Path(place))
     make_folder(folder)
     make_folder(Path(place) / TEXTS)
-    try:
-        return take_lock(folder / "lock", wait_s=0)
-    except BlockingIOError as error:
-        raise StorageError(
-            "VSE-D037", "output: {place}: another ingest is writing there; wait for it to end.", place=place
-        ) from error
-
-
-def _write(place: str, name: str, content: bytes) -> None:
-    """A file of the output, in one step. StorageError."""
-    if is_remote(place):
-        s3.put_bytes(join(place, name), content)
-    else:
-        write_whole(Path(place) / name, content, durable=True)
-
+    return locked(place, folder)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 
 from vsetune.config.sources.recipe import IngestRecipe
 from vsetune.data.captions.parses import copy_parses, parse_dataset, require_pipeline
@@ -30,6 +29,7 @@ from vsetune.data.making.data_place import (
     finished,
     opened_journal,
     require_whole,
+    vocabulary_of,
 )
 from vsetune.data.making.raw import RawDataset
 from vsetune.data.making.shard_making import (
@@ -44,6 +44,7 @@ from vsetune.data.making.shard_making import (
     plan_shards,
     unreadable_images,
 )
+from vsetune.data.making.shard_tasks import T, Task, TaskRunner, one_by_one
 from vsetune.data.progress import ProgressSink, SilentProgress
 from vsetune.data.stored import storage
 from vsetune.data.stored.manifest import (
@@ -52,18 +53,14 @@ from vsetune.data.stored.manifest import (
     FeatureInfo,
     Manifest,
     SplitInfo,
-    VocabularyInfo,
     write_manifest,
 )
-from vsetune.data.stored.vocabulary import Vocabulary, tokenise
-from vsetune.errors import ConfigError, DataError, StorageError, UsageError, one_line
+from vsetune.data.stored.vocabulary import tokenise
+from vsetune.errors import ConfigError, DataError, Message, StorageError, UsageError, one_line
 from vsetune.storage import s3
 from vsetune.storage.addresses import is_remote, join
-from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.paths import home
 from vsetune.storage.whole_files import make_folder, write_whole
-
-T = TypeVar("T", covariant=True)
 
 _MANY_WORDS = 200
 
@@ -85,14 +82,6 @@ class ShardTask:
     @property
     def name(self) -> str:
         return self.plan.name
-
-
-class TaskRunner(Protocol):
-    """Runs each task in some process. Results in order of completion; a task whose process was lost is run again."""
-
-    def __call__(
-        self, function: Callable[[ShardTask], T], tasks: Sequence[ShardTask], /
-    ) -> Iterator[tuple[ShardTask, T]]: ...
 
 
 def ingest(recipe: IngestRecipe, *, progress: ProgressSink, run_tasks: TaskRunner | None = None) -> Manifest:
@@ -128,7 +117,7 @@ def _write_dataset(recipe: IngestRecipe, place: str, run_tasks: TaskRunner | Non
     raw, features = work.raw, feature_info(work)
     plans = plan_shards(raw, recipe, features)
     shards = list(itertools.chain(*plans.values()))
-    run = _one_by_one if run_tasks is None else partial(_with_node, run_tasks)
+    run = one_by_one if run_tasks is None else _with_node(run_tasks)
     make = partial(make_and_keep, progress=progress if run_tasks is None else SilentProgress())
     with opened_journal(place, recipe=recipe.content_fingerprint(), source=source) as journal:
         done = {plan.name: record for plan in shards if (record := journal.find(plan.name)) is not None}
@@ -155,20 +144,16 @@ def _write_dataset(recipe: IngestRecipe, place: str, run_tasks: TaskRunner | Non
     return manifest
 
 
-def _one_by_one(function: Callable[[ShardTask], T], tasks: Sequence[ShardTask]) -> Iterator[tuple[ShardTask, T]]:
-    """A `TaskRunner` in this process."""
-    for task in tasks:
-        yield task, function(task)
+def _with_node(run_tasks: TaskRunner) -> TaskRunner:
+    """A runner whose errors name the node."""
+
+    def run(function: Callable[[Task], T], tasks: Sequence[Task], /) -> Iterator[tuple[Task, T]]:
+        return run_tasks(partial(_named_node, function), tasks)
+
+    return run
 
 
-def _with_node(
-    run_tasks: TaskRunner, function: Callable[[ShardTask], T], tasks: Sequence[ShardTask]
-) -> Iterator[tuple[ShardTask, T]]:
-    return run_tasks(partial(_named_node, function), tasks)
-
-
-def _named_node(function: Callable[[ShardTask], Any], task: ShardTask) -> Any:
-    """The result for a task. Errors name the node."""
+def _named_node(function: Callable[[Task], T], task: Task) -> T:
     try:
         return function(task)
     except UsageError as error:
@@ -184,7 +169,8 @@ def make_and_keep(task: ShardTask, *, progress: ProgressSink) -> ShardRecord:
             if record.shard is not None:
                 s3.upload(Path(folder) / record.shard.file, join(task.place, record.shard.file))
     else:
-        _require_shared(task.place)
+        if not (Path(task.place) / JOURNAL).is_dir():
+            raise StorageError(_NOT_SHARED(place=task.place, missing=JOURNAL))
         record = make_shard(task.plan, task.first, work, task.features, folder=Path(task.place), progress=progress)
     journal = Journal(task.place, recipe=work.recipe.content_fingerprint(), source=task.source)
     journal.add(task.plan.name, record)
@@ -248,12 +234,10 @@ def _opened(plain_recipe: str) -> tuple[IngestWork, str]:
     return open_work(recipe, raw), raw.digest()
 
 
-def _require_shared(place: str) -> None:
-    if not (Path(place) / JOURNAL).is_dir():
-        raise StorageError(
-            "VSE-D036", "output: {place}: {missing} is not there on every node; name a folder that every node sees, or "
-            "an s3:// prefix in `upload`.", place=place, missing=JOURNAL,
-        )
+_NOT_SHARED = Message(
+    "VSE-D036", "output: {place}: {missing} is not there on every node; name a folder that every node sees, or an "
+    "s3:// prefix in `upload`."
+)
 
 
 def _require_here(record: ShardRecord, task: ShardTask) -> None:
@@ -261,10 +245,7 @@ def _require_here(record: ShardRecord, task: ShardTask) -> None:
     if record.shard is None or is_remote(task.place):
         return
     if storage.size_inside(task.place, record.shard.file) != record.shard.bytes:
-        raise StorageError(
-            "VSE-D036", "output: {place}: {missing} is not there on every node; name a folder that every node sees, or "
-            "an s3:// prefix in `upload`.", place=task.place, missing=record.shard.file,
-        )
+        raise StorageError(_NOT_SHARED(place=task.place, missing=record.shard.file))
 
 
 def _scratch() -> Path:
@@ -285,11 +266,13 @@ def finish(
         *raw.notes, *_skipped_notes(records), *_long_caption_notes(raw),
         *_rare_word_notes(counts, recipe.vocabulary_min_count),
     ]
+    content, vocabulary = vocabulary_of(counts, min_count=recipe.vocabulary_min_count)
+    write_whole(output / VOCABULARY_FILE, content, durable=True)
     manifest = Manifest(
         name=recipe.name,
         splits={name: _split_info(name, found) for name, found in records.items()},
         features=features,
-        vocabulary=_write_vocabulary(recipe, counts, output=output),
+        vocabulary=vocabulary,
         images_stored=recipe.store_images,
         recipe_fingerprint=recipe.content_fingerprint(),
         source_sha256=raw.digest(),
@@ -347,15 +330,6 @@ def _word_counts(raw: RawDataset, records: Sequence[ShardRecord]) -> Counter[str
         for image in raw.splits["train"].images if image.id not in skipped
         for caption in image.captions
         for word in tokenise(caption)
-    )
-
-
-def _write_vocabulary(recipe: IngestRecipe, counts: Counter[str], *, output: Path) -> VocabularyInfo:
-    vocabulary = Vocabulary.of_counts(counts, min_count=recipe.vocabulary_min_count)
-    content = vocabulary.to_json().encode()
-    write_whole(output / VOCABULARY_FILE, content, durable=True)
-    return VocabularyInfo(
-        sha256=sha256_hex(content), words=len(vocabulary), min_count=recipe.vocabulary_min_count
     )
 
 

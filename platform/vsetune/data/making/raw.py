@@ -8,7 +8,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -212,6 +212,15 @@ def captioned_images(
         notes.append(f"split {split}: left out {len(bare)} images without a caption, the first is {bare[0]}")
 
 
+def refuse_missing(missing: Sequence[object], *, of: int, need: str, where: str) -> None:
+    """DataError if the source lacks something for some of its listed images."""
+    if missing:
+        raise DataError(
+            "VSE-D057", "{where}: {missing} of {listed} images have no {need}, the first is {first}; complete the "
+            "source.", where=where, missing=len(missing), listed=of, first=missing[0], need=need,
+        )
+
+
 def require_text(path: Path, *, key: str, encoding: str = "utf-8") -> str:
     """The text of a file, without a byte order mark, each line ended by a newline alone. DataError naming the recipe
     key when it is missing or not in that encoding."""
@@ -220,16 +229,13 @@ def require_text(path: Path, *, key: str, encoding: str = "utf-8") -> str:
     except DataError as error:
         raise DataError(error.problem.at(key)) from error
     try:
-        text = content.decode(encoding)
+        text, wrong = content.decode(encoding), content.find(0)  # a NUL: UTF-16 without a mark
     except UnicodeDecodeError as error:
+        text, wrong = "", error.start
+    if wrong >= 0:
         raise DataError(
             "VSE-D050", "{key}: {file}: not {encoding} text at byte {byte}; convert the file.", key=key, file=path,
-            encoding=encoding, byte=error.start,
-        ) from error
-    if "\0" in text:  # UTF-16 without a mark
-        raise DataError(
-            "VSE-D050", "{key}: {file}: not {encoding} text at byte {byte}; convert the file.", key=key, file=path,
-            encoding=encoding, byte=content.index(0),
+            encoding=encoding, byte=wrong,
         )
     return re.sub(r"\r+\n|\r", "\n", text.removeprefix("\ufeff"))
 
@@ -317,20 +323,15 @@ def note_shared_images(splits: Mapping[str, RawSplit], notes: list[str]) -> None
 
 def tar_images(archive: Path) -> list[TarImage]:
     """The place of the bytes of every file in a plain tar. DataError for a damaged or compressed tar."""
-    found: list[TarImage] = []
     stream, size = storage.open_sized(str(archive))
     try:
         with stream:
-            for file in file_places(stream):
-                found.append(TarImage(archive, file.name, file.offset, file.size))
+            found = [TarImage(archive, file.name, file.offset, file.size) for file in file_places(stream)]
+        if any(image.offset + image.size > size for image in found):
+            raise Flaw("it ends before its last image does")
     except Flaw as error:
         raise DataError(
             "VSE-D058", "{archive}: not a readable plain tar file ({reason}); unpack or fetch it again.",
             archive=archive, reason=one_line(error),
         ) from error
-    if any(image.offset + image.size > size for image in found):
-        raise DataError(
-            "VSE-D058", "{archive}: not a readable plain tar file ({reason}); unpack or fetch it again.",
-            archive=archive, reason="it ends before its last image does",
-        )
     return found

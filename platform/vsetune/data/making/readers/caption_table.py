@@ -7,7 +7,7 @@ import glob
 import io
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vsetune.config.sources.recipe import CaptionTableSource, expand_path
@@ -21,6 +21,7 @@ from vsetune.data.making.raw import (
     files_below,
     note_shared_images,
     read_names,
+    refuse_missing,
     require_text,
     tar_images,
 )
@@ -42,7 +43,8 @@ def read_caption_table(source: CaptionTableSource) -> RawDataset:
         key = f"source.lists.{split}"
         names = read_names(Path(expand_path(list_path, key=key)), key=key)
         listed.update(names)
-        _refuse_missing(names, places, key=key)
+        missing = [name for name in names if name not in places]
+        refuse_missing(missing, of=len(names), need="file of that name, without folders", where=key)
         pairs = captioned_images(names, captions, split=split, notes=notes)
         splits[split] = RawSplit([RawImage(name, texts, _the_one(places[name], name)) for name, texts in pairs])
     note_shared_images(splits, notes)
@@ -167,13 +169,3 @@ def _the_one(images: list[ImageBytes], name: str) -> ImageBytes:
                 "the captions and in its list, or name other folders.", image=name, one=other.place, other=image.place,
             )
     return image
-
-
-def _refuse_missing(names: list[str], places: Mapping[str, list[ImageBytes]], *, key: str) -> None:
-    missing = [name for name in names if name not in places]
-    if missing:
-        raise DataError(
-            "VSE-D057", "{where}: {missing} of {listed} images have no {need}, the first is {first}; complete the "
-            "source.", where=key, missing=len(missing), listed=len(names), first=missing[0],
-            need="file of that name, without folders",
-        )

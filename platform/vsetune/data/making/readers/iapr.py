@@ -19,6 +19,7 @@ from vsetune.data.making.raw import (
     files_below,
     note_shared_images,
     read_names,
+    refuse_missing,
     require_folder,
     require_text,
 )
@@ -63,7 +64,10 @@ def read_iapr(source: IaprSource) -> RawDataset:
     notes: list[str] = []
     splits: dict[str, RawSplit] = {}
     for split, ids in _split_ids(source, captions, notes).items():
-        _refuse_missing(ids, files, split=split)
+        unknown = [id_ for id_ in ids if id_ not in files]
+        refuse_missing(unknown, of=len(ids), need="annotation", where=f"split {split}")
+        missing = [files[id_] for id_ in ids if not files[id_].is_file()]
+        refuse_missing(missing, of=len(ids), need="file", where=f"split {split}")
         pairs = captioned_images(ids, captions, split=split, notes=notes)
         splits[split] = RawSplit([RawImage(id_, texts, FileImage(files[id_])) for id_, texts in pairs])
     note_shared_images(splits, notes)
@@ -125,19 +129,3 @@ def draw_splits(ids: list[str], shares: SplitShares) -> dict[str, list[str]]:
     test = max(1, round(len(mixed) * shares.test)) if shares.test else 0
     splits = {"train": mixed[validation + test :], "validation": mixed[:validation]}
     return {**splits, "test": mixed[validation : validation + test]} if test else splits
-
-
-def _refuse_missing(ids: list[str], files: Mapping[str, Path], *, split: str) -> None:
-    unknown = [id_ for id_ in ids if id_ not in files]
-    if unknown:
-        raise DataError(
-            "VSE-D057", "{where}: {missing} of {listed} images have no {need}, the first is {first}; complete the "
-            "source.", where=f"split {split}", missing=len(unknown), listed=len(ids), first=unknown[0],
-            need="annotation",
-        )
-    missing = [files[id_] for id_ in ids if not files[id_].is_file()]
-    if missing:
-        raise DataError(
-            "VSE-D057", "{where}: {missing} of {listed} images have no {need}, the first is {first}; complete the "
-            "source.", where=f"split {split}", missing=len(missing), listed=len(ids), first=missing[0], need="file",
-        )

@@ -13,6 +13,7 @@ from vsetune.data.making.raw import (
     RawSplit,
     captioned_images,
     file_named,
+    refuse_missing,
     require_folder,
     require_text,
 )
@@ -46,7 +47,8 @@ def read_karpathy(source: KarpathySource) -> RawDataset:
         captions[name] = texts
         files[name] = _file(folder, entry, name, where=f"{path}: images.{number}")
     notes = [f"{path.name}: left out {left_out} images of the split restval"] if left_out else []
-    _refuse_missing(files, path)
+    missing = [file for file in files.values() if not file.is_file()]
+    refuse_missing(missing, of=len(files), need="file", where=f"source.images: {path.name}")
     splits = {}
     for split, listed in names.items():
         pairs = captioned_images(listed, captions, split=split, notes=notes)
@@ -112,13 +114,3 @@ def _file(folder: Path, entry: dict[str, Any], name: str, *, where: str) -> Path
         )
     inside = file_named(folder, whole)
     return inside if inside.is_file() else file_named(folder, plain)
-
-
-def _refuse_missing(files: dict[str, Path], table: Path) -> None:
-    missing = [path for path in files.values() if not path.is_file()]
-    if missing:
-        raise DataError(
-            "VSE-D057", "{where}: {missing} of {listed} images have no {need}, the first is {first}; complete the "
-            "source.", where=f"source.images: {table.name}", missing=len(missing), listed=len(files), first=missing[0],
-            need="file",
-        )
