@@ -6,7 +6,6 @@ import itertools
 from typing import Any
 
 import pytest
-from refusals import fits
 from tiny_studies import tiny_study
 
 from vsetune.config.component_specs import LOSSES, NETWORKS
@@ -24,41 +23,6 @@ def study(**changes: Any) -> StudySpec:
 
 def searching(**domains: Any) -> StudySpec:
     return study(losses=[{"name": "lmh", "search": "none"}, {"name": "adaptive_margin", "search": domains}])
-
-
-def problems_of(spec: StudySpec) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        resolve_cells(spec, where="study.yaml")
-    assert all("\n" not in problem for problem in caught.value.problems)
-    return caught.value.problems
-
-
-def test_ends_that_contradict_each_other_are_named_with_their_values() -> None:
-    """The example of the issue: each setting fits the default of the other, so one at a time they passed."""
-    spec = searching(margin={"low": 0.05, "high": 0.45}, cap={"low": 0.3, "high": 1.0})
-    (problem,) = problems_of(spec)
-    assert problem.startswith("study.yaml: cell vsepp.adaptive_margin: ")
-    assert fits(problem, "VSE-C050", values="loss.margin 0.45 and loss.cap 0.3")
-
-
-def test_settings_of_network_and_loss_contradict_too() -> None:
-    networks = [{"name": "vsepp", "search": {"normalize_images": {"choices": [True, False]}}}]
-    losses = [{"name": "lmh", "search": {"memory_size": {"choices": [0, 64]}}}]
-    (problem,) = problems_of(study(networks=networks, losses=losses))
-    values = "network.normalize_images False and loss.memory_size 64"
-    assert fits(problem, "VSE-C050", values=values)
-
-
-@pytest.mark.parametrize(("growth", "values"), [
-    ([1.1, 1.0], "loss.margin 0.5 and loss.cap 0.4"),
-    ([1.0, 1.1], "loss.margin 0.5 and loss.cap 0.4 and loss.growth 1.1"),  # fine as long as nothing grows
-])
-def test_settings_that_contradict_are_told_once_two_of_them_or_three(growth: list[float], values: str) -> None:
-    domains = {
-        "margin": {"choices": [0.2, 0.5]}, "cap": {"choices": [1.0, 0.4]}, "growth": {"choices": growth},
-    }
-    (problem,) = problems_of(searching(**domains))
-    assert fits(problem, "VSE-C050", values=values)
 
 
 def test_a_space_is_judged_by_its_own_values_and_not_by_a_default_outside_of_it() -> None:
@@ -93,24 +57,6 @@ def test_a_configuration_that_no_spec_accepts_has_a_reason_in_one_line() -> None
     assert "\n" not in reason
 
 
-@pytest.mark.parametrize(("key", "value"), [
-    ("batch_unit", "images"), ("batch_size", 64), ("validate_every_steps", 500), ("drop_last", True),
-])
-def test_a_loss_that_would_not_compare_with_the_baseline_is_refused(key: str, value: Any) -> None:
-    losses = [{"name": "info_nce", "training": {key: value}}, {"name": "lmh"}, {"name": "lsh"}]
-    (problem,) = problems_of(study(losses=losses))
-    fields = {"key": f"losses[0].training.{key}", "loss": "info_nce", "got": value, "other": f"training.{key}"}
-    assert fits(problem, "VSE-C051", **fields)
-
-
-def test_the_place_of_the_setting_is_named_wherever_it_stands() -> None:
-    override = {"network": "vsepp", "loss": "lmh", "training": {"batch_size": 32}}
-    networks = [{"name": "vsepp", "training": {"batch_size": 64}}]
-    (problem,) = problems_of(study(networks=networks, overrides=[override]))
-    fields = {"key": "networks[0].training.batch_size", "got": 64, "need": 32}
-    assert fits(problem, "VSE-C051", **fields, other="overrides[0].training.batch_size")
-
-
 def test_networks_with_other_batches_compare_each_with_itself() -> None:
     networks = [{"name": "vsepp"}, {"name": "vse_infinity", "training": {"batch_unit": "images", "batch_size": 32}}]
     losses = [{"name": "lmh"}, {"name": "info_nce", "training": {"epochs": 40}}]
@@ -141,35 +87,10 @@ def test_a_sum_whose_phases_change_a_part_has_a_space() -> None:
     assert "loss.lmh.margin" in searched["both"]
 
 
-@pytest.mark.parametrize(("place", "choices", "got"), [
-    ("losses[1].search.cap", [0.1, "0.1", "1e-1"], "0.1 and '0.1' and '1e-1'"),
-    ("losses[1].search.cap", [0.5, 1, 1.0], "1 and 1.0"),
-    ("search.training.learning_rate", ["1e-3", "2e-3", 0.001], "'1e-3' and 0.001"),
-    ("search.training.shuffle_pairs", [16, 32, "16"], "16 and '16'"),
-    ("search.training.weight_decay", [0, -0.0], "0 and -0.0"),
-    ("search.training.decay_vectors", [True, "true"], "True and 'true'"),
-    ("search.training.optimizer", ["adam", "adam"], "'adam' and 'adam'"),
-])
-def test_choices_that_are_one_value_are_refused(place: str, choices: list[Any], got: str) -> None:
-    entry, _, name = place.rpartition(".")
-    domain = {name: {"choices": choices}}
-    spec = study(search={"training": domain}) if entry == "search.training" else searching(**domain)
-    (problem,) = problems_of(spec)
-    assert problem == f"study.yaml: {place}: choices: {got} are one value of this setting; keep one of them"
-
-
 def test_choices_are_searched_as_their_setting_reads_them() -> None:
     """YAML reads 1e-3 as text. As text it would be no number to a sampler, and no default."""
     cells = resolve_cells(study(search={"training": {"learning_rate": {"choices": ["1e-3", "0.1", 2]}}}), where="f")
     assert cells[0].domains["training.learning_rate"] == Choices(choices=[0.001, 0.1, 2.0])
-
-
-@pytest.mark.parametrize("twin", [{}, {"fixed": {"margin": 0.2}}, {"fixed": {"margin": "2e-1"}}])
-def test_one_setting_under_two_names_is_refused(twin: dict[str, Any]) -> None:
-    """0.2 is the default. Both would train the same trials, and a board would compare a loss with itself."""
-    losses = [{"name": "lmh", "search": "none"}, {"name": "lmh", "label": "other", "search": "none", **twin}]
-    (problem,) = problems_of(study(losses=losses))
-    assert problem.startswith("study.yaml: cells: vsepp.lmh and vsepp.other are one setting under several names")
 
 
 @pytest.mark.parametrize(("changes", "expected"), [

@@ -30,7 +30,6 @@ MINIMAL: dict[str, Any] = {
     "losses": [{"name": "lmh"}, {"name": "lseh"}],
 }
 CELLS = {"networks": [{"name": "vsepp"}, {"name": "scan"}]}
-LMH = [{"name": "lmh"}]
 
 
 def problems(changes: dict[str, Any]) -> list[Problem]:
@@ -45,27 +44,6 @@ def test_every_shipped_study_is_valid(path: Path) -> None:
     study = load_study(path)
     found = len(resolve_cells(study, where=str(path)))
     assert found == (len(study.cells) if study.cells is not None else len(study.networks) * len(study.losses))
-
-
-@pytest.mark.parametrize(("changes", "hint"), [
-    ({"lossess": []}, "did you mean losses?"),
-    ({"epochs": 3}, "it belongs at training.epochs"),
-    ({"losses": [{"name": "lmh", "margin": 0.1}]}, "it belongs at losses[0].fixed.margin"),
-    ({"networks": [{"name": "vsepp", "batch_size": 8}]}, "it belongs at networks[0].training.batch_size"),
-    ({"seed": 3}, "did you mean seeds, or search.seed?"),
-    ({"step": 3}, "did you mean training.learning_rate_step?"),
-    ({"training": {"step": 3}}, "did you mean learning_rate_step?"),
-    ({"losses": [{"name": "lmh", "step": 3}]}, "did you mean losses[0].training.learning_rate_step?"),
-    ({"search": {"learning_rate": [1e-3, 1e-2]}}, "it belongs at search.training.learning_rate"),
-    ({"Afeatures": 3}, "remove it"), ({"Range": 3}, "remove it"),
-    ({"losses": [{"name": "lmh", "training": {"phases": [{"learning_rate": 1}]}}]},
-     "it belongs at training.learning_rate"),
-    ({"losses": [{"name": "lmh", "fixed": {"marginn": 1}}]}, "did you mean margin?"),
-    ({"losses": [{"name": "order", "fixed": {"memory_size": 5}}], "baseline": "order"}, "remove it"),
-])
-def test_an_unknown_key_comes_with_advice(changes: dict[str, Any], hint: str) -> None:
-    (line,) = problems({"losses": LMH} | changes)
-    assert (line.code, line.fields["hint"]) == ("VSE-C001", hint)
 
 
 @pytest.mark.parametrize(("key", "typo"), [("losses", "lossses"), ("networks", "network_s")])
