@@ -100,6 +100,7 @@ def test_a_curve_collapsed_that_ends_where_a_random_order_is() -> None:
     assert is_collapsed(every_half([30, 1.0]), best_of_any_loss=31, chance=0.53), "a warm-up that came to nothing"
     assert not is_collapsed(every_half([1.0, 1.06]), best_of_any_loss=1.06, chance=0.53)
     assert not is_collapsed(every_half([20, 51]), best_of_any_loss=52, chance=100 / 3), "of 16 images"
+    assert not is_collapsed([(0.0, 1.0)], best_of_any_loss=60, chance=0.53), "it was not trained"
 
 
 def test_chance_is_the_mean_recall_of_random_orders() -> None:

@@ -24,6 +24,12 @@ def plain_ranks(scores: list[list[float]], relevant: list[list[bool]]) -> list[i
     return ranks
 
 
+def plain_ties(scores: list[list[float]], relevant: list[list[bool]]) -> list[bool]:
+    """Whether a stranger scores exactly as the best relevant one, for queries that have one."""
+    rows = [list(zip(row, match, strict=True)) for row, match in zip(scores, relevant, strict=True) if any(match)]
+    return [(max(score for score, fits in row if fits), False) in row for row in rows]
+
+
 def test_a_longer_list_on_f_by_hand(f, owner) -> None:
     """F with caption 3 fitting image 0 too and caption 1 fitting image 2.
 
@@ -63,6 +69,8 @@ def test_ranks_equal_plain_loops_for_any_list_and_any_block(images, captions, sh
     ranks = retrieval_ranks(MatrixScores(scores), positives, block_shape=(rows, columns))
     assert ranks.image_to_text.ranks.tolist() == plain_ranks(scores.tolist(), relevant.tolist())
     assert ranks.text_to_image.ranks.tolist() == plain_ranks(scores.T.tolist(), relevant.T.tolist())
+    assert ranks.image_to_text.tied.tolist() == plain_ties(scores.tolist(), relevant.tolist())
+    assert ranks.text_to_image.tied.tolist() == plain_ties(scores.T.tolist(), relevant.T.tolist())
     assert ranks.image_to_text.left_out == int((~relevant.any(dim=1)).sum())
     assert ranks.text_to_image.left_out == int((~relevant.any(dim=0)).sum())
 

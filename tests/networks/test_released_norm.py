@@ -87,6 +87,11 @@ def test_of_a_channel_without_numbers_cgmn_makes_nan_as_released_and_zero_when_g
         assert bool(network.encode_images(images).vectors.isfinite().all()) == is_finite
 
 
+def test_of_nodes_of_infinite_length_released_weights_are_nan() -> None:
+    nodes = torch.tensor([[[0.0, 0.0], [1e20, 1.0], [1.0, 1.0]]])
+    assert released_weights(nodes)[0, 2].isnan().tolist() == [False, True, False]
+
+
 @pytest.mark.parametrize("name", ["scan", "sgraf_saf", "sgraf_sgr", "cgmn"])
 def test_the_norm_is_part_of_what_a_spec_says_unless_it_is_the_one_of_before(name: str) -> None:
     spec: Any = NETWORKS[name]
