@@ -53,13 +53,15 @@ def test_ranks_of_all_positives_of_f(f, owner) -> None:
     assert [coverage_at_k(i2t, k) for k in (1, 2, 3)] == pytest.approx([0.666667, 0.833333, 0.722222], abs=1e-6)
 
 
-def test_precision_at_r_by_hand() -> None:
-    """Query 0 has R = 3 positives at ranks 2, 5, 3: two of them in the first 3, at precisions 1/2 and 2/3. Query 1 has
-    no positive. Query 2 has R = 1 at rank 1, query 3 has R = 2 at ranks 3 and 4."""
-    ranks = PositiveRanks(torch.tensor([0, 0, 0, 2, 3, 3]), torch.tensor([2, 5, 3, 1, 3, 4]), queries=4)
+def test_precision_at_r_and_means_by_hand() -> None:
+    """Query 0 has R = 3 positives at ranks 2, 5, 3: two of them in the first 3, at precisions 1/2 and 2/3. Queries 1
+    and 4 have no positive. Query 2 has R = 1 at rank 1, query 3 has R = 2 at ranks 3 and 4."""
+    ranks = PositiveRanks(torch.tensor([0, 0, 0, 2, 3, 3]), torch.tensor([2, 5, 3, 1, 3, 4]), queries=5)
     assert r_precision(ranks) == pytest.approx(100 * (2 / 3 + 1 + 0) / 3, rel=EXACT)
     assert map_at_r(ranks) == pytest.approx(100 * ((1 / 2 + 2 / 3) / 3 + 1 + 0) / 3, rel=EXACT)
     assert [hit_at_k(ranks, k) for k in (1, 2, 3)] == pytest.approx([100 / 3, 200 / 3, 100], rel=EXACT)
+    assert mean_positive_rank(ranks) == pytest.approx((10 / 3 + 1 + 7 / 2) / 3, rel=EXACT)
+    assert mean_worst_rank(ranks) == pytest.approx((5 + 1 + 4) / 3, rel=EXACT)
 
 
 def plain_precisions(ranks: list[int]) -> tuple[float, float]:
