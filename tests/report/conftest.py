@@ -12,7 +12,7 @@ from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def attempt() -> Callable[..., AttemptRecord]:
     def make(
         loss: str = "lmh", recalls: Sequence[float] = BASELINE, *, gap: float = 0.5, configuration: int = 0,
@@ -85,13 +85,13 @@ def _decided(attempt) -> list[AttemptRecord]:
     ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def decided(attempt):
     """One network, of which every form of a sentence is said."""
     return build(_decided(attempt), baseline="lmh")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def golden(attempt):
     """The same, with a network whose baseline rises to its end, one whose baseline collapsed, and one of another data
     set without a baseline; a name is hostile, trials failed, were killed, and were searched without being confirmed."""

@@ -29,8 +29,7 @@ def local(tiny, bucket) -> Dataset:
     return dataset
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("gigabytes", ["1", "0"], ids=["kept", "streamed"])
+@pytest.mark.parametrize(("gigabytes", "workers"), [("1", 0), ("1", 2), ("0", 2)], ids=str)
 def test_shards_on_s3_give_the_same_batches_as_the_folder(local, workers, gigabytes, monkeypatch):
     monkeypatch.setenv("VSETUNE_NODE_CACHE_GB", gigabytes)
     remote = Dataset.open("s3://data/tiny")
