@@ -240,16 +240,19 @@ def require_text(path: Path, *, key: str, encoding: str = "utf-8") -> str:
     return re.sub(r"\r+\n|\r", "\n", text.removeprefix("\ufeff"))
 
 
-def read_names(path: Path, *, key: str) -> list[str]:
-    """The image names of one split list, in its order, as `composed`. DataError when a name is repeated or the list is
-    empty."""
-    names = [composed(line) for line in require_text(path, key=key).split("\n") if line.strip()]
-    if not names:
-        raise DataError(NOT_IN_IT(where=f"{key}: {path}", need="image names"))
-    if len(set(names)) < len(names):
-        twice = next(name for index, name in enumerate(names) if name in names[:index])
-        raise DataError(NAME_TWICE(where=f"{key}: {path}", name=twice))
-    return names
+def read_lists(lists: Mapping[str, str]) -> Iterator[tuple[str, str, list[str]]]:
+    """(split, key in the recipe, image names as `composed`) of each split list, names in their order. DataError when a
+    name is repeated or a list is empty."""
+    for split, text in lists.items():
+        key = f"source.lists.{split}"
+        path = Path(expand_path(text, key=key))
+        names = [composed(line) for line in require_text(path, key=key).split("\n") if line.strip()]
+        if not names:
+            raise DataError(NOT_IN_IT(where=f"{key}: {path}", need="image names"))
+        if len(set(names)) < len(names):
+            twice = next(name for index, name in enumerate(names) if name in names[:index])
+            raise DataError(NAME_TWICE(where=f"{key}: {path}", name=twice))
+        yield split, key, names
 
 
 def file_named(folder: Path, name: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import BinaryIO, cast
@@ -72,8 +72,8 @@ class Duplicate(Spec):
     words: dict[str, int]
 
 
-class IndexedShard(Spec):
-    """What is known of a shard.
+class IndexedShard(Spec, frozen=False):
+    """What is known of a shard; it grows while the shard is read.
 
     damage: empty for a sound shard; the samples before the damage are counted. left_out: reasons by key of sample;
     several if the key comes again. undecodable: samples of these that lack nothing but a sound picture. unused: why
@@ -118,70 +118,51 @@ def index_shard(task: IndexTask) -> IndexedShard:
         stream, size = storage.open_sized(task.address)
     except DataError:
         return IndexedShard(damage=MISSING)
-    found = _Found(task, _known(*task.known) if task.known[1] else KnownPictures())
+    found, known = IndexedShard(bytes=size), _known(*task.known) if task.known[1] else KnownPictures()
     with stream:
         hashing = HashingReader(stream)
-        damage = ""
         try:
             for sample in outside_samples(cast(BinaryIO, hashing), task.captions, task.key_ends_at):
-                found.add(sample)
+                _add(sample, found, task, known)
         except Flaw as flaw:
-            damage = str(flaw)
+            found.damage = str(flaw)
         hashing.drain()
-    return found.shard(hashing.sha256, size, damage)
+    counts = [len(captions) for captions in found.texts.values()]
+    return found.model_copy(update={
+        "sha256": hashing.sha256, "images": len(counts), "captions": sum(counts),
+        "captions_min": min(counts, default=0), "captions_max": max(counts, default=0),
+    })
 
 
-@dataclass
-class _Found:
-    """Counts of the samples of a shard so far."""
-
-    task: IndexTask
-    known: KnownPictures
-    texts: dict[str, list[str]] = field(default_factory=dict)
-    words: Counter[str] = field(default_factory=Counter)
-    left_out: dict[str, list[str]] = field(default_factory=dict)
-    undecodable: list[str] = field(default_factory=list)
-    unused: dict[str, list[str]] = field(default_factory=dict)
-    has_lines: int = 0
-    duplicates: dict[str, Duplicate] = field(default_factory=dict)
-    pictures: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-    def add(self, sample: OutsideSample) -> None:
-        if sample.flaw == APART:  # said instead of what each part lacks
-            self.left_out[sample.key] = [sample.flaw]
-            return
-        if sample.flaw or sample.picture is None:
-            self.left_out.setdefault(sample.key, []).append(sample.flaw)
-            return
-        try:
-            image = rgb_image(sample.picture)
-        except Flaw as flaw:
-            self.left_out[sample.key] = [f"picture cannot be decoded: {flaw}"]
-            self.undecodable.append(sample.key)
-            return
-        if sample.unused:
-            self.unused[sample.key] = sample.unused
-        self.has_lines += sample.has_lines
-        self.texts[sample.key] = sample.captions
-        digest, look = sha256_hex(sample.picture)[:16], difference_hash(image) if self.task.perceptual else ""
-        if self.task.split != "train":
-            self.pictures[sample.key] = digest, look
-            return
-        words = Counter(word for caption in sample.captions for word in tokenise(caption))
-        self.words += words
-        match = self.known.match(digest, look)
-        if match is not None:
-            self.duplicates[sample.key] = Duplicate(
-                of=match[0], alike=match[1], captions=len(sample.captions), words=dict(words)
-            )
-
-    def shard(self, sha256: str, size: int, damage: str) -> IndexedShard:
-        counts = [len(captions) for captions in self.texts.values()]
-        return IndexedShard(
-            sha256=sha256, bytes=size, damage=damage, images=len(counts), captions=sum(counts),
-            captions_min=min(counts, default=0), captions_max=max(counts, default=0), left_out=self.left_out,
-            undecodable=self.undecodable, unused=self.unused, has_lines=self.has_lines, duplicates=self.duplicates,
-            texts=self.texts, words=dict(self.words), pictures=self.pictures,
+def _add(sample: OutsideSample, found: IndexedShard, task: IndexTask, known: KnownPictures) -> None:
+    """Note a sample, or why it is left out."""
+    if sample.flaw == APART:  # said instead of what each part lacks
+        found.left_out[sample.key] = [sample.flaw]
+        return
+    if sample.flaw or sample.picture is None:
+        found.left_out.setdefault(sample.key, []).append(sample.flaw)
+        return
+    try:
+        image = rgb_image(sample.picture)
+    except Flaw as flaw:
+        found.left_out[sample.key] = [f"picture cannot be decoded: {flaw}"]
+        found.undecodable.append(sample.key)
+        return
+    if sample.unused:
+        found.unused[sample.key] = sample.unused
+    found.has_lines += sample.has_lines
+    found.texts[sample.key] = sample.captions
+    digest, look = sha256_hex(sample.picture)[:16], difference_hash(image) if task.perceptual else ""
+    if task.split != "train":
+        found.pictures[sample.key] = digest, look
+        return
+    words = Counter(word for caption in sample.captions for word in tokenise(caption))
+    for word, count in words.items():
+        found.words[word] = found.words.get(word, 0) + count
+    match = known.match(digest, look)
+    if match is not None:
+        found.duplicates[sample.key] = Duplicate(
+            of=match[0], alike=match[1], captions=len(sample.captions), words=dict(words)
         )
 
 

@@ -20,7 +20,7 @@ from vsetune.data.making.raw import (
     captioned_images,
     files_below,
     note_shared_images,
-    read_names,
+    read_lists,
     refuse_missing,
     require_text,
     tar_images,
@@ -39,9 +39,7 @@ def read_caption_table(source: CaptionTableSource) -> RawDataset:
     places = find_images(source.images)
     splits: dict[str, RawSplit] = {}
     listed: set[str] = set()
-    for split, list_path in source.lists.items():
-        key = f"source.lists.{split}"
-        names = read_names(Path(expand_path(list_path, key=key)), key=key)
+    for split, key, names in read_lists(source.lists):
         listed.update(names)
         missing = [name for name in names if name not in places]
         refuse_missing(missing, of=len(names), need="file of that name, without folders", where=key)

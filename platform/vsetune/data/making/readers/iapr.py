@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from vsetune.config.sources.recipe import IaprSource, SplitShares, expand_path
+from vsetune.config.sources.recipe import IaprSource, SplitShares
 from vsetune.data.making.raw import (
     FileImage,
     RawDataset,
@@ -18,7 +18,7 @@ from vsetune.data.making.raw import (
     file_named,
     files_below,
     note_shared_images,
-    read_names,
+    read_lists,
     refuse_missing,
     require_folder,
     require_text,
@@ -106,13 +106,11 @@ def _split_ids(source: IaprSource, captions: Mapping[str, list[str]], notes: lis
         return draw_splits(described, source.shares)
     assert source.lists is not None
     splits = {}
-    for split, list_path in source.lists.items():
-        key = f"source.lists.{split}"
-        names = read_names(Path(expand_path(list_path, key=key)), key=key)
+    for split, key, names in read_lists(source.lists):
         ids = [name.removeprefix("images/").removesuffix(".jpg") for name in names]
         twice = next((id_ for id_, count in Counter(ids).items() if count > 1), None)
         if twice is not None:
-            raise DataError(NAME_TWICE(where=f"{key}: {list_path}", name=twice))
+            raise DataError(NAME_TWICE(where=f"{key}: {source.lists[split]}", name=twice))
         splits[split] = ids
     listed = {id_ for ids in splits.values() for id_ in ids}
     outside = [id_ for id_ in captions if id_ not in listed]
