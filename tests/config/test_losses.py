@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from refusals import fits, refused
+from refusals import fits
 from tiny_studies import tiny_study
 
 from vsetune.config.component_specs import LOSSES, NETWORKS, LossSpec, NetworkSpec, SumSpec
@@ -167,8 +167,6 @@ def test_a_value_is_set_in_the_part_it_belongs_to() -> None:
     assert with_settings(plain, {"a": {"margin": 0.3}})["parts"]["a"]["loss"] == {"name": "lmh", "margin": 0.3}
     assert with_settings(plain, {"a": {"weight": 2.0}})["parts"]["a"]["weight"] == 2.0
     assert plain["parts"]["a"]["loss"] == {"name": "lmh"}  # type: ignore[index]
-    with refused("VSE-C043", by=ValueError, parts="a"):
-        with_settings(plain, {"margin": 0.3})
 
 
 LMH_AND_NCE = {"name": "sum", "parts": {"lmh": {"loss": {"name": "lmh"}}, "nce": {"loss": {"name": "info_nce"}}}}

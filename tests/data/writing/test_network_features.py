@@ -165,15 +165,11 @@ def test_scenes_can_be_ingested_with_a_local_backbone(resnet, scenes_recipe, run
     assert manifest.features.recipe["model"] == resnet
 
 
-def test_a_missing_model_folder_is_one_line(tmp_path: Path) -> None:
-    with refused("VSE-D063"):
-        TransformersExtractor(TransformersSpec(model=str(tmp_path / "none")))
-
-
-def test_a_folder_without_a_model_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("folder", "code"), [("none", "VSE-D063"), (".", "VSE-D062")])
+def test_a_folder_without_a_model_is_refused(tmp_path: Path, folder: str, code: str) -> None:
     pytest.importorskip("transformers")
-    with refused("VSE-D062"):
-        TransformersExtractor(TransformersSpec(model=str(tmp_path)))
+    with refused(code):
+        TransformersExtractor(TransformersSpec(model=str(tmp_path / folder)))
 
 
 @pytest.mark.parametrize(
