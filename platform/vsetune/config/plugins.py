@@ -102,8 +102,9 @@ def load_installed() -> tuple[list[Plugin], dict[str, Problem]]:
     """The components that installed packages offer, and the problem of each that cannot be loaded, by name."""
     found: list[Plugin] = []
     broken: dict[str, Problem] = {}
-    groups = [registry.group for registry in _REGISTRIES.values()]
-    for point in (each for group in groups for each in sorted(entry_points(group=group), key=lambda each: each.name)):
+    offered = entry_points()  # it reads the files of every installed package
+    points = (offered.select(group=registry.group) for registry in _REGISTRIES.values())
+    for point in (each for group in points for each in sorted(group, key=lambda each: each.name)):
         try:
             found += load_plugin(str(_folder_of_module(point.module)), base=Path())
         except ConfigError as error:
