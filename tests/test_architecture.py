@@ -54,17 +54,20 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def imported(path: Path) -> set[str]:
     """Full dotted names of the modules a file imports, wherever in the file they stand."""
+    found = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import; import as vsetune.<folder>.<module>"
             for alias in node.names:
                 inner = SOURCE.joinpath(*str(node.module).split("."), alias.name)
                 is_module = inner.is_dir() or inner.with_suffix(".py").exists()
-                yield f"{node.module}.{alias.name}" if is_module else str(node.module)
+                found.add(f"{node.module}.{alias.name}" if is_module else str(node.module))
+    return found
 
 
 def module_of(path: Path) -> str:

@@ -8,6 +8,7 @@ import re
 import string
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,19 +37,21 @@ def sentences() -> Iterator[tuple[str, str, str, set[str] | None]]:
                 yield f"{file.relative_to(SOURCES)}:{node.lineno}", *words, None if is_open else given
 
 
-SENTENCES = list(sentences())
+@pytest.fixture(scope="module")
+def all_sentences() -> list[Any]:
+    return list(sentences())
 
 
-def test_codes_name_their_package_and_have_one_sentence() -> None:
-    assert len(SENTENCES) > 500
+def test_codes_name_their_package_and_have_one_sentence(all_sentences: list[Any]) -> None:
+    assert len(all_sentences) > 500
     by_code: dict[str, str] = {}
-    for place, code, sentence, _ in SENTENCES:
+    for place, code, sentence, _ in all_sentences:
         assert re.fullmatch(rf"VSE-{LETTERS[place.split('/')[0]]}\d{{3}}", code), place
         assert by_code.setdefault(code, sentence) == sentence, f"{place}: {code} stands for another sentence"
 
 
-def test_every_sentence_gets_its_fields() -> None:
-    for place, code, sentence, given in SENTENCES:
+def test_every_sentence_gets_its_fields(all_sentences: list[Any]) -> None:
+    for place, code, sentence, given in all_sentences:
         fields = {field for _, field, _, _ in string.Formatter().parse(sentence) if field}
         assert given is None or given == fields, f"{place}: {code}"
 
