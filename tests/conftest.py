@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every process of tests and of Ray would compile all modules anew
+sys.dont_write_bytecode = False
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_worker_niceness", "0")  # beside other tests its workers would hardly get a turn
