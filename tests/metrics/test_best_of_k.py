@@ -129,7 +129,10 @@ def test_the_curves_of_a_search_are_those_of_its_bests_and_of_its_epochs():
     trials = many(30)
     found = tuning_curves(trials, budget_epochs=90.0)
     bests = [max([m_recall for _, m_recall in trial.curve], default=0.0) for trial in trials]
-    assert list(found.after_trials) == best_after_trials(bests, [int(each.at) for each in found.after_trials])
+    counts = [int(each.at) for each in found.after_trials]
+    assert {1, 2, 3, 4, 6, 8, 11, 15, 16, 30} <= {*counts}
+    assert len(counts) < len(trials) / 2
+    assert list(found.after_trials) == best_after_trials(bests, counts)
     assert list(found.after_epochs) == best_after_epochs(trials, [each.at for each in found.after_epochs])
 
 
