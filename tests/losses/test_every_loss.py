@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ import torch
 from vsetune.config.component_specs import LOSSES, SumSpec
 from vsetune.losses.loss_building import build_loss
 from vsetune.quality.checks import Check, Result
-from vsetune.quality.loss_batches import CONTEXT, LossSubject, output_of, pairs, run_steps, value_of
+from vsetune.quality.loss_batches import CONTEXT, LossSubject, output_of, pairs, run_steps
 from vsetune.quality.loss_checks import LOSS_CHECKS, resumes_exactly, step_times
 
 DRAW_AT_RANDOM = {"adaptive_margin", "contrastive", "margin_based", "semantic_center"}
@@ -80,6 +79,7 @@ def is_slow(case: str, check: Check[LossSubject]) -> bool:
     pytest.param(case, check, id=f"{case}-{check}", marks=[pytest.mark.slow] if is_slow(case, check) else [])
     for case in (*CASES, "sum") for check in LOSS_CHECKS
     if case in LOSSES or check.name in OF_VALUES or (check.name == "nan" and case.startswith(READ_MORE))
+    or (check.name == "several captions" and case != "sum")
 ])
 def test_the_quality_list(case: str, check: Check[LossSubject]) -> None:
     checked = CASES.get(case, OF_SUM)
@@ -158,13 +158,6 @@ def test_the_way_of_a_gpu_gives_the_same_values_and_states(case: str, monkeypatc
     assert run_steps(there, kind, steps) == pytest.approx(expected, rel=1e-12)
     for name, value in here.state_dict().items():
         torch.testing.assert_close(there.state_dict()[name], value, rtol=1e-9, atol=1e-12, msg=name)
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if CASES[case].spec.several_positives])
-def test_images_with_one_caption_each_are_a_batch_of_pairs(case: str) -> None:
-    inputs = pairs(CASES[case].kinds()[0], ids=range(5))
-    values = [value_of(CASES[case].build(), replace(inputs, several=several)) for several in (False, True)]
-    assert values[0] == pytest.approx(values[1], rel=1e-6)
 
 
 @pytest.mark.parametrize("ids", [[3], [3, 3], [3, 3, 3, 3]])

@@ -135,6 +135,16 @@ BROKEN: dict[str, tuple[str, Changes, str]] = {
         ),
         "are not refused",
     ),
+    "one caption each that counts otherwise than a pair": (
+        "several captions",
+        loss(
+            ("        require_pairs(inputs, self.spec.name)", "        #"),
+            (SIMILARITY, SIMILARITY + "[inputs.caption_rows]"),
+            ('pair_negatives(inputs, "decided")', "inputs.caption_image_ids[:, None] != inputs.caption_image_ids"),
+            (OUTPUT, "        value = value * (1 + inputs.several)\n" + OUTPUT),
+        ) | spec((LATER, "    several_positives: ClassVar[bool] = True\n" + LATER)),
+        "images with one caption each give",
+    ),
     "a range without effect": ("ranges", spec((LATER, UNUSED + LATER)), "unused: 0.0 and 2.0 give the same"),
     "a range beyond the limits": (
         "ranges", spec(("high=50", "high=5000")), "sharpness: its own range holds 5000",

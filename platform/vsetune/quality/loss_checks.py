@@ -120,9 +120,10 @@ def resumes_exactly(loss: LossSubject) -> Verdict:
 def takes_several_or_says_no(loss: LossSubject) -> Verdict:
     tried = loss.surroundings()
     if loss.spec.several_positives:
-        return first_problem(
-            infinite(loss.build(), images_with_captions(each), f"3 images with 5 captions, {each}") for each in tried
-        )
+        return first_problem(itertools.chain(
+            (infinite(loss.build(), images_with_captions(each), f"3 images with 5 captions, {each}") for each in tried),
+            (_other_than_pairs(loss, each) for each in tried),
+        ))
     try:
         output_of(loss.build(), images_with_captions(tried[0]))
     except ConfigError:
@@ -171,6 +172,14 @@ def _wrong_gradient(loss: LossSubject, surroundings: Surroundings) -> str | None
             ".item(), float() or rounding inside the formula"
         )
     return None
+
+
+def _other_than_pairs(loss: LossSubject, surroundings: Surroundings) -> str | None:
+    inputs = pairs(surroundings, ids=range(_SIZE))
+    first, second = (value_of(loss.build(), replace(inputs, several=several)) for several in (False, True))
+    if math.isclose(first, second, rel_tol=_HALF_TOLERANCE, abs_tol=_HALF_TOLERANCE):
+        return None
+    return f"{surroundings}: images with one caption each give {second:.6g}, the same as a batch of pairs {first:.6g}"
 
 
 def _draws(loss: LossSubject, surroundings: Surroundings) -> bool:
@@ -358,7 +367,7 @@ LOSS_CHECKS: tuple[Check[LossSubject], ...] = (
     Check("nan", "a NaN in what it reads, or an infinite similarity, never gives a finite loss", never_hides_a_nan),
     Check("small batches", "one pair, two, and pairs of one image alone give finite values", takes_small_batches),
     Check("extremes", "equal, opposite and zero items, similarities of 10,000: finite in float32", survives_extremes),
-    Check("several captions", "images with all their captions, if declared; else refused", takes_several_or_says_no),
+    Check("several captions", "images with all captions and with one as pairs; else refused", takes_several_or_says_no),
     Check("ranges", "all of every searched range is valid and finite, and its ends change the loss", has_sound_ranges),
     Check("choices", "every value of fields with few values works, or is refused with a reason", takes_every_choice),
     Check("resume", "saved in the middle of an epoch and loaded, it goes on bit for bit", resumes_exactly),
