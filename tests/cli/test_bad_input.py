@@ -12,7 +12,6 @@ import yaml
 VALIDATE = ("study", "validate")
 REPOSITORY = Path(__file__).parents[2]
 SIZES = {"train": 24, "validation": 8, "test": 8}
-PIXELS = {"name": "vsepp", "fixed": {"image_input": "pixels"}}
 
 
 @pytest.fixture
@@ -41,20 +40,13 @@ def test_a_file_of_another_kind_is_called_by_its_kind(vsetune, words, file, kind
     assert vsetune(*words, str(REPOSITORY / file)).refused(file, kind)
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"trainig": {}}, ("study.yaml: trainig: ", "training")),
-    ({"losses": [{"name": "lshe"}], "baseline": "lshe"}, ("losses[0].name", "lshe", "lseh")),
-    ({"losses": [{"name": "lmh", "fixed": {"margin": -0.2}}]}, ("loss.margin: ", "-0.2")),
-    ({"networks": [{**PIXELS, "fixed": {**PIXELS["fixed"], "backbone": 3}}]}, ("network.backbone: ", "3")),
-    (
-        {"networks": [{**PIXELS, "fixed": {
-            **PIXELS["fixed"], "backbone": {"model": "random", "widths": [0], "depths": [1]},
-        }}]},
-        ("network.backbone: widths[0]: ", "0"),
-    ),
+@pytest.mark.parametrize(("backbone", "words"), [
+    (3, ("network.backbone: ", "3")),
+    ({"model": "random", "widths": [0], "depths": [1]}, ("network.backbone: widths[0]: ", "0")),
 ])
-def test_a_study_file_with_a_mistake(vsetune, study, changes, words) -> None:
-    assert vsetune(*VALIDATE, str(study(**changes))).refused(*words)
+def test_a_cnn_with_a_mistake_is_named_with_the_place_of_it(vsetune, study, backbone, words) -> None:
+    network = {"name": "vsepp", "fixed": {"image_input": "pixels", "backbone": backbone}}
+    assert vsetune(*VALIDATE, str(study(networks=[network]))).refused(*words)
 
 
 def test_all_problems_of_a_file_are_listed_one_line_each(vsetune, study) -> None:
@@ -104,31 +96,6 @@ def test_an_address_is_no_place_to_write(vsetune, words, tmp_path, monkeypatch) 
     assert not Path("s3:").exists()
 
 
-def test_a_caption_without_an_image_and_an_unreadable_image(vsetune, tmp_path, home) -> None:
-    (tmp_path / "images").mkdir()
-    (tmp_path / "captions.csv").write_text("image,caption\na.jpg,A dog .\nb.jpg,A cat .\n")
-    (tmp_path / "images" / "a.jpg").write_bytes(b"this is no image")
-    for split, name in (("train", "a.jpg"), ("validation", "b.jpg")):
-        (tmp_path / f"{split}.txt").write_text(name + "\n")
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump({
-        "name": "pets", "output": "data/pets", "features": {"extractor": "pixels"},
-        "source": {
-            "layout": "caption_table", "captions": str(tmp_path / "captions.csv"),
-            "images": [str(tmp_path / "images")],
-            "lists": {split: str(tmp_path / f"{split}.txt") for split in ("train", "validation")},
-        },
-    }))
-    assert vsetune("data", "ingest", str(recipe)).refused("b.jpg")
-    (tmp_path / "images" / "b.jpg").write_bytes(b"nor is this")
-    said = vsetune("data", "ingest", str(recipe))
-    assert said.code == 2
-    assert "a.jpg" in said.err
-    assert not (home / "data" / "pets").exists()
-    recipe.write_text(recipe.read_text() + "on_unreadable: skip\n")
-    assert vsetune("data", "ingest", str(recipe)).code == 2, "all are unreadable; the folder is free for another recipe"
-
-
 def test_an_ingest_that_was_complete_writes_nothing_and_repeats_its_notes(vsetune, tmp_path, caplog) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump({
@@ -143,14 +110,10 @@ def test_an_ingest_that_was_complete_writes_nothing_and_repeats_its_notes(vsetun
         assert (said.err + caplog.text).count("fewer than 1000 times") == 1, said
 
 
-@pytest.mark.parametrize("damage", ["truncated", "tampered"])
-def test_a_damaged_shard(damage, vsetune, study, scenes) -> None:
+def test_a_damaged_shard(vsetune, study, scenes) -> None:
     shard = scenes / "train-000000.tar"
     content = bytearray(shard.read_bytes())
-    if damage == "truncated":
-        del content[len(content) // 2:]
-    else:
-        content[len(content) // 3] ^= 0xFF
+    content[len(content) // 3] ^= 0xFF
     shard.write_bytes(content)
     assert vsetune("train", str(study())).refused("train-000000.tar")
     said = vsetune("data", "verify", "data/scenes")
@@ -184,9 +147,8 @@ def test_every_cell_that_does_not_fit_the_data_is_listed(vsetune, study, scenes,
 @pytest.mark.parametrize(("changes", "words"), [
     ({"data": {"path": "data/scenes", "scenes": SIZES, "test_split": "tset"}}, ("data.test_split", "tset")),
     ({"data": {"path": "data/scenes", "scenes": SIZES, "validation_split": "dev"}}, ("data.validation_split", "dev")),
-    ({"training": {"epochs": 1, "batch_size": 500}}, ("training.batch_size: ", "500", "120")),
 ])
-def test_splits_that_are_not_there_or_too_small(vsetune, study, changes, words) -> None:
+def test_splits_that_are_not_there(vsetune, study, changes, words) -> None:
     said = vsetune("train", str(study(**changes)))
     assert said.code == 2
     assert all(word in said.lines[-1] for word in words), said.err
