@@ -11,7 +11,6 @@ from plain_networks import assert_same_with_gradients, draw, linear, loop_gru, u
 from torch import Tensor
 
 from vsetune.config.component_specs import NetworkSpec
-from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.malali_keller.spec import MalaliKellerSpec
 from vsetune.networks.mse.spec import MseSpec
@@ -20,7 +19,6 @@ from vsetune.networks.network_building import build_network
 
 RANDOM = {"model": "random", "widths": (4, 6)}
 SPECS: dict[str, Any] = {"mse": MseSpec, "malali_keller": MalaliKellerSpec}
-START = {"mse": 150.0, "malali_keller": 45.0}
 
 
 def make(name: str, image_input: str = "pixels", **settings: Any) -> Network:
@@ -103,21 +101,6 @@ def test_several_crops_give_the_mean_of_their_embeddings_normalised_again(name: 
     torch.testing.assert_close(found, mean / mean.norm(dim=1, keepdim=True), rtol=1e-9, atol=1e-9)
 
 
-def test_the_cnn_is_frozen_at_first_and_its_map_is_not(name: str, photographs: Any) -> None:
-    network, images = make(name).train(), photographs(2)
-    rest, backbone = network.parameter_groups()
-    assert (rest.factor, rest.start_epoch) == (1.0, 0.0)
-    assert (backbone.factor, backbone.start_epoch) == (1.0, START[name])
-    assert any(parameter is network.image_vectors.image_map.weight for parameter in rest.parameters)
-    for epoch, learns in ((0.0, False), (START[name] - 0.01, False), (START[name], True)):
-        network.set_epoch(epoch)
-        network.zero_grad(set_to_none=True)
-        network.encode_images(images).vectors[:, 0].sum().backward()
-        assert network.image_vectors.image_map.weight.grad.abs().sum() > 0
-        assert all((parameter.grad is not None) is learns for parameter in backbone.parameters)
-    assert len(make(name, "features").parameter_groups()) == 1
-
-
 def test_word_embeddings_of_mse_start_as_in_the_paper_or_as_in_its_code() -> None:
     for start, mean in (("paper", 0.0), ("released", 1.0)):
         torch.manual_seed(0)
@@ -125,17 +108,3 @@ def test_word_embeddings_of_mse_start_as_in_the_paper_or_as_in_its_code() -> Non
         words = build_network(spec, regions=1, width=2, vocabulary_size=400).words.weight.detach()
         assert words.mean() == pytest.approx(mean, abs=0.001)
         assert words.std() == pytest.approx(math.sqrt(1 / 300), rel=0.01)
-
-
-def test_photographs_are_cropped_and_mirrored_as_published() -> None:
-    common = {"size": 224, "flip": 0.5, "evaluation": "centre_crop"}
-    assert MseSpec(image_input="pixels").reads.pixels == PixelInput(
-        crop="random_resized", crop_low=0.33, crop_high=1.0, swaps_sides=True, **common
-    )
-    assert MseSpec(image_input="pixels", crop="square_window").reads.pixels == PixelInput(
-        crop="square_window", crop_low=0.875, crop_high=0.875, swaps_sides=True, **common
-    )
-    assert MalaliKellerSpec(image_input="pixels").reads.pixels == PixelInput(
-        crop="square_window", crop_low=0.8, crop_high=1.0, swaps_sides=False, evaluation_crops=20, **common
-    )
-    assert MseSpec().reads.pixels is MalaliKellerSpec().reads.pixels is None

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
 from vsetune.networks.vsepp.spec import VseppSpec
@@ -29,19 +28,3 @@ def test_an_image_is_the_mapped_unit_vector_of_the_cnn(network: Any, photographs
         average = network.backbone(images.pixels[row])[0].mean(dim=(1, 2))
         mapped = network.image_map.weight @ (average / average.norm()) + network.image_map.bias
         torch.testing.assert_close(found, mapped / mapped.norm(), rtol=1e-9, atol=1e-9)
-
-
-def test_the_cnn_is_fine_tuned_after_30_epochs(network: Any, photographs: Any) -> None:
-    rest, backbone = network.train().parameter_groups()
-    assert (rest.start_epoch, backbone.start_epoch) == (0.0, 30.0)
-    for epoch, learns in ((29.9, False), (30.0, True)):
-        network.set_epoch(epoch)
-        assert network.encode_images(photographs(2)).vectors.requires_grad
-        assert all(parameter.requires_grad is learns for parameter in backbone.parameters)
-
-
-def test_photographs_are_cropped_and_mirrored_as_published() -> None:
-    assert VseppSpec(image_input="pixels").reads.pixels == PixelInput(
-        size=224, crop="random_resized", crop_low=0.08, crop_high=1.0, flip=0.5, evaluation="centre_crop"
-    )
-    assert VseppSpec().reads.pixels is None
