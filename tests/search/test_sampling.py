@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
-from optuna.trial import TrialState
 from refusals import refused
 from threadpoolctl import threadpool_info
 from tiny_studies import tiny_cell
@@ -17,7 +16,7 @@ from vsetune.search.configurations import ConfigurationSearch, Sampled, Suggesti
 from vsetune.search.drawing import sampler_named
 from vsetune.search.objectives import Objective
 from vsetune.search.sampling import optuna_samplers
-from vsetune.search.sampling.optuna_samplers import _finished_for_good, asked
+from vsetune.search.sampling.optuna_samplers import asked
 
 SAMPLERS = [each for each in get_args(SearchSpec.model_fields["sampler"].annotation) if each != "grid"]
 """Those that take ranges of real numbers."""
@@ -147,16 +146,6 @@ def test_points_of_one_data_set_are_moved_into_narrower_ranges_and_that_is_told(
 def test_points_that_nobody_printed_are_one_line_with_what_there_is() -> None:
     with refused("VSE-C004", key="search.points[0]", name="lseh_tabel2", hint="did you mean lseh_table2? "):
         study_of(points=["lseh_tabel2"])
-
-
-def test_a_failure_counts_as_the_median_of_what_is_known() -> None:
-    study, cell = study_of("lmh", sampler="gp")
-    search = ConfigurationSearch([cell], study.search)
-    for value in (51.0, 52.0):
-        search.tell(cell.name, search.ask(cell.name).number, "finished", curve=[(1.0, value)])
-    search.tell(cell.name, search.ask(cell.name).number, "failed", curve=[])
-    told = [(trial.state, trial.value) for trial in _finished_for_good(search._histories[cell.name])]
-    assert told == [(TrialState.COMPLETE, value) for value in (51.0, 52.0, 51.5)]
 
 
 def test_a_gaussian_process_computes_with_one_thread_and_leaves_the_process_its_own(

@@ -46,18 +46,6 @@ def test_a_trial_that_no_longer_improves_stops_below_the_median_and_says_why() -
     ]
 
 
-def test_a_slow_starter_goes_on_while_it_rises() -> None:
-    made = rule(patience_epochs=2, grace_epochs=1)
-    others(made, 20, 30, 40, 50)
-    assert train(made, "slow", [1, 2, 3, 4, 5]) == [""] * 5
-
-
-def test_one_above_the_median_goes_on_however_long_it_stands() -> None:
-    made = rule(patience_epochs=1, grace_epochs=1)
-    others(made, 20, 30, 40, 50)
-    assert train(made, "high", [45, 44, 43, 42]) == [""] * 4
-
-
 def test_few_others_and_the_grace_stop_nobody() -> None:
     few, graceful = rule(patience_epochs=1, grace_epochs=1), rule(patience_epochs=1, grace_epochs=4)
     others(few, 50, 50, 50)
