@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from whole_studies import ONE_TRIAL, run, write_study
 from vsetune.config.plugins import forget_plugins
 from vsetune.errors import StudyConflict, UnusableStore, UsageError
 from vsetune.records.studies import Studies
+from vsetune.study.run import stop_watched
 from vsetune.study.stopping import StopRequest
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
@@ -86,13 +88,14 @@ def test_a_request_to_stop_is_heard_while_ray_starts(begun: Path, monkeypatch: p
     def starting(address: str | None, stop: StopRequest, **_: object) -> None:
         assert states.state("tiny").status == "running"
         states.ask_to_stop("tiny", "now by somebody")
-        for _look in range(600):
+        for _look in range(3000):
             if stop.is_requested:
                 break
-            time.sleep(0.05)
+            time.sleep(0.01)
         heard.append(stop.reason)
         raise KeyboardInterrupt
 
+    monkeypatch.setattr("vsetune.study.run.stop_watched", partial(stop_watched, every_s=0.01))
     monkeypatch.setattr("vsetune.study.run.ray_cluster", starting)
     with pytest.raises(KeyboardInterrupt):
         run(begun, resume=True)
