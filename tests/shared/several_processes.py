@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import distributed
 
@@ -17,12 +20,15 @@ from vsetune.training.processes import Processes
 def together(count: int, function: Callable[..., Any], *arguments: Any, folder: Path) -> list[Any]:
     """The results of function(processes, *arguments) in each of `count` new processes. folder: new, for their files."""
     folder.mkdir()
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")  # one process imports torch for all
+    context.set_forkserver_preload(["ready_to_fork"])
     started = [
         context.Process(target=_run, args=(number, count, str(folder), function, arguments)) for number in range(count)
     ]
-    for process in started:
-        process.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the server, once it starts, is told no other way
+        for process in started:
+            process.start()
     for process in started:
         process.join(600)
     assert [process.exitcode for process in started] == [0] * count
