@@ -21,7 +21,8 @@ from vsetune.study.tune_adapter import record_report
 
 def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """`run_study` trains here and needs no Ray; it waits for the store as long as it takes."""
-    monkeypatch.setattr("vsetune.study.run.DELIVER_WITHIN_S", 120.0)
+    for patience in ("DELIVER_WITHIN_S", "_EXPORT_OPENS_WITHIN_S"):
+        monkeypatch.setattr(f"vsetune.study.run.{patience}", 120.0)
     monkeypatch.setattr("vsetune.study.run.place_trials", place_here)
     monkeypatch.setattr("vsetune.study.run.require_places", lambda _: [])
     monkeypatch.setattr("vsetune.study.run.ray_cluster", lambda *_, **__: nullcontext())
