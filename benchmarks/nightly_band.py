@@ -15,8 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.signal import lfilter
 
-from vsetune.nightly.judging import Bools, Columns, Floats, Tolerance, see
+from vsetune.nightly.judging import Bools, Columns, Floats, see
 from vsetune.nightly.night import MEASURES
+from vsetune.nightly.nightly_spec import Tolerances
 
 NOISE = {
     "best_m_recall": 1.0, "epochs_to_target": 0.3, "m_recall_area": 0.8, "step_time": 0.02, "step_wall_time": 0.022,
@@ -25,7 +26,7 @@ NOISE = {
 }
 """Standard deviations as judged: in the unit where linear, of the logarithm where ratio."""
 SLOWED = [measure.name.endswith(("step_time", "epoch_time", "wall_time", "pair_rate")) for measure in MEASURES]
-TOLERANCE = Tolerance()
+TOLERANCES = Tolerances()
 
 
 def noise(kind: str, histories: int, nights: int, cells: int, rng: np.random.Generator) -> Floats:
@@ -49,12 +50,12 @@ def noise(kind: str, histories: int, nights: int, cells: int, rng: np.random.Gen
     return scaled
 
 
-def regressions(values: Floats, tolerance: Tolerance = TOLERANCE) -> Bools:
+def regressions(values: Floats, tolerances: Tolerances = TOLERANCES) -> Bools:
     """Whether each night is reported as a regression. values: as of `noise`, as judged, around 0."""
     histories, cells, measures, nights = values.shape
     base = np.array([40.0 if measure.scale == "linear" else 0.0 for measure in MEASURES])
     flat = (values + base[None, None, :, None]).reshape(-1, nights)
-    one = Columns.of(MEASURES, tolerance)
+    one = Columns.of(MEASURES, tolerances)
     number = np.arange(histories)[:, None, None] * measures + one.measure[None, None, :]
     times = histories * cells
     columns = Columns(
@@ -63,16 +64,16 @@ def regressions(values: Floats, tolerance: Tolerance = TOLERANCE) -> Bools:
     )
     alarmed, worse = (np.zeros(flat.shape, np.bool_) for _ in range(2))
     for night in range(nights):
-        side = see(flat[:, : night + 1], alarmed[:, :night], columns, tolerance, cells * measures).side
+        side = see(flat[:, : night + 1], alarmed[:, :night], columns, tolerances, cells * measures).side
         alarmed[:, night], worse[:, night] = side != 0, side > 0
     return worse.reshape(values.shape)
 
 
-def false_alarms(worse: Bools, tolerance: Tolerance = TOLERANCE) -> Floats:
+def false_alarms(worse: Bools, tolerances: Tolerances = TOLERANCES) -> Floats:
     """(histories,): alarms per judged night."""
     new = worse.copy()
     new[..., 1:] &= ~worse[..., :-1]
-    counted: Floats = new[..., tolerance.baseline_nights:].any(axis=(1, 2)).mean(axis=1)
+    counted: Floats = new[..., tolerances.baseline_nights:].any(axis=(1, 2)).mean(axis=1)
     return counted
 
 

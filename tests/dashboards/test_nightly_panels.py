@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from night_reports import night_of, sample_report
+from night_reports import sample_report
 
 from vsetune.nightly.night_metrics import exposition
 from watching.panels import NIGHTLY, filled
@@ -18,7 +18,7 @@ from watching.panels import NIGHTLY, filled
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH; it comes with prometheus")
 def test_every_panel_has_data_after_one_night(tmp_path: Path) -> None:
     report = sample_report()
-    lines = [line.rpartition(" ") for line in exposition(report, night_of(report)).splitlines() if line[0] != "#"]
+    lines = [line.rpartition(" ") for line in exposition(report, report.ended).splitlines() if line[0] != "#"]
     tests = [{
         "interval": "1m", "input_series": [{"series": series, "values": f"{value}x5"} for series, _, value in lines],
         "promql_expr_test": [

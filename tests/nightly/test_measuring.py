@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pytest
 from written_fields import as_written
 
-from vsetune.nightly.measuring import calibration_of, cell_nights, conditions_of, unmeasured
+from vsetune.nightly.measuring import cell_nights, conditions_of, unmeasured
 from vsetune.nightly.night import BY_NAME
 from vsetune.records.events import AttemptRecord, AttemptStart, AttemptStatus
 
 TAKEN = {"vsepp.lmh": {"step_time": 1.5, "step_wall_time": 2.0}}
 SUMMARY = {
     "epoch_products": 100.0, "epoch_wall_products": 130.0, "pairs_per_product": 20.0, "peak_memory_bytes": 6e8,
-    "start_products": 3.0, "load_seconds": 1.0, "train_seconds": 3.0, "calibration_seconds": 0.01,
+    "start_products": 3.0, "load_seconds": 1.0, "train_seconds": 3.0,
 }
 CURVE = ((0.5, 10.0), (1.0, 30.0), (2.0, 20.0))
 
@@ -88,9 +87,3 @@ def test_conditions_are_those_of_the_workers_without_what_cells_differ_in() -> N
     mixed = conditions_of([attempt(environment=here), attempt(environment=here | {"threads": "4"})])
     assert mixed["threads"] == "1 | 4"
     assert conditions_of([]) == {}
-
-
-def test_the_calibration_of_a_night_is_the_median() -> None:
-    timed = [attempt(calibration_seconds=seconds) for seconds in (0.01, 0.02, 0.5)]
-    assert calibration_of(timed) == pytest.approx(0.02)
-    assert calibration_of([]) is None

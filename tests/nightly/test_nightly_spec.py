@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from vsetune.errors import ConfigError
 from vsetune.nightly.night import BY_NAME
-from vsetune.nightly.nightly_spec import NightlySpec, ReportSpec, Tolerances, load_nightly, nights_per_false_alarm
+from vsetune.nightly.nightly_spec import NightlySpec, Tolerances, load_nightly, nights_per_false_alarm
 
 PLAIN: dict[str, Any] = {
     "nightly": "tiny", "data": {"path": "data/scenes", "scenes": {"train": 48, "validation": 16, "test": 16}},
@@ -49,7 +49,7 @@ def test_every_night_has_other_seeds_and_the_same_ones_again(tmp_path: Path) -> 
     {"losses": [{"name": "lmh", "search": "full"}]}, {"cells": ["vsepp.lmhh"]}, {"cells": ["vsepp.lmh", "vsepp.lmh"]},
     {"tolerances": {"false_alarms": "seldom"}}, {"tolerances": {"smallest_change": {"epoch_tim": "5 %"}}},
     {"search": {}}, {"resources": {"gpus": 1.5}}, {"target": 0}, {"seeds": [1]},
-    {"report": {"webhook": "https://hooks.example/T0"}},
+    {"report": {"webhook": "https://hooks.example/T0"}}, {"report": {"page_url": "https://example.org/|x>"}},
 ])
 def test_a_mistake_is_one_line_with_file_and_key(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -67,20 +67,6 @@ def test_the_words_of_a_file_with_several_mistakes(tmp_path: Path, snapshot: Sna
             report={"webhook": "MY HOOK", "page_url": "javascript:alert(1)"},
         )
     assert [problem.replace(str(tmp_path), "") for problem in caught.value.problems] == snapshot
-
-
-@pytest.mark.parametrize(("given", "got"), [
-    ({"webhook": "https://hooks.example.org/verysecret"}, "an address"), ({"webhook": "MY HOOK"}, "'MY HOOK'"),
-    ({"page_url": "javascript:alert(1)"}, None),
-    ({"page_url": "https://example.org/|x>"}, None),
-])
-def test_a_report_takes_no_secrets_or_markup(given: dict[str, object], got: str | None) -> None:
-    with pytest.raises(ValidationError) as caught:
-        ReportSpec.model_validate(given)
-    (problem,) = caught.value.errors(include_input=False)
-    assert problem["ctx"]["error"].args[0].code == "VSE-G002"
-    assert got in (None, problem["ctx"]["error"].args[0].fields["got"])
-    assert "verysecret" not in problem["msg"]
 
 
 def test_tolerances_are_plain_words() -> None:
@@ -116,10 +102,3 @@ def test_the_shipped_files_are_valid_and_no_two_cells_are_one(name: str) -> None
     spec = load_nightly(STUDIES / name)
     assert spec.cells is not None
     assert len(set(spec.cells)) == len(spec.cells) >= 12
-
-
-def test_a_key_of_what_is_gone_is_refused_as_unknown(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        loaded(tmp_path, report={"mail_to": ["a@example.org"]})
-    (problem,) = caught.value.problems
-    assert "mail_to" in problem

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
-from night_reports import night_of, sample_report
+from night_reports import sample_report
 
 from vsetune.nightly.delivering import deliver
 from vsetune.nightly.night import NightReport
@@ -29,7 +29,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def send_out(report: NightReport, uri: str, **wanted: object) -> NightReport:
-    return deliver(report, lambda *_: None, ReportSpec.model_validate(wanted), night=night_of(report), tracking_uri=uri)
+    return deliver(report, lambda *_: None, ReportSpec.model_validate(wanted), last_complete="", tracking_uri=uri)
 
 
 def test_a_night_is_one_run_and_a_repeated_night_takes_its_place(
@@ -78,7 +78,6 @@ def test_a_night_that_could_not_run_has_a_run_too(uri: str) -> None:
     ("away", "told"),
     [
         ("http://127.0.0.1:9", "tracking uri http://127.0.0.1:9: cannot reach 127.0.0.1:9"),
-        ("sqlite:////proc/nowhere/mlflow.db", "/proc/nowhere"),
         ("postgresql://me:storepassword@127.0.0.1:9/x", "cannot reach 127.0.0.1:9"),
     ],
 )

@@ -17,7 +17,6 @@ from rich.console import Console
 from trials_here import without_ray
 
 from vsetune.errors import DataError, StudyConflict
-from vsetune.nightly.delivering import was_kept
 from vsetune.nightly.history import History, nightly_folder
 from vsetune.nightly.night import MEASURES, Night, NightReport
 from vsetune.nightly.tonight import run_night
@@ -54,7 +53,7 @@ def night_of(date: str) -> Night:
 @pytest.mark.usefixtures("cluster")
 def test_nights_are_run_kept_and_held_against_each_other() -> None:
     found = run("2026-01-01")
-    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 11 measures"), found.notes
+    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 12 baseline"), found.notes
     first = night_of("2026-01-01")
     assert (first.state, first.problems) == ("complete", ())
     assert first.cells["vsepp.lmh"].values.keys() == {measure.name for measure in MEASURES}
@@ -72,8 +71,8 @@ def test_nights_are_run_kept_and_held_against_each_other() -> None:
     assert (second.state, second.started) == ("complete", first.started)
     assert second.seeds != first.seeds
     assert second.cells["vsepp.lmh"].first_losses == first.cells["vsepp.lmh"].first_losses
-    assert found.notes == ("no night ran on 2026-01-02",)
-    assert found.headline == "baseline night 2 of 7: 1 cell, 11 measures"
+    assert found.notes == ("not complete before tonight: 2026-01-02 missed",)
+    assert found.headline == "baseline night 2 of 7: 11 baseline, 1 quiet"
 
     again = run("2026-01-03", again=True)
     assert again.study == "nightly-tiny-2026-01-03-2"
@@ -119,7 +118,7 @@ def test_a_night_whose_records_wait_is_not_complete_and_the_same_command_deliver
     assert found.headline.startswith("the night is not complete; ")
     assert any("cannot reach 127.0.0.1:1" in note and "tracking flush" in note for note in found.notes), found.notes
     found = run("2026-01-02")
-    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 1 cell, 11 measures"), found.notes
+    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 12 baseline"), found.notes
 
 
 def test_a_night_that_was_measured_and_not_judged_is_judged_by_the_same_command() -> None:
@@ -133,7 +132,7 @@ def test_a_night_that_was_measured_and_not_judged_is_judged_by_the_same_command(
     assert found.headline.endswith("the same command with --date 2026-01-02 then judges what was measured")
     accepted.unlink()
     found = run("2026-01-02")
-    assert (found.exit_code, found.headline) == (0, "baseline night 2 of 7: 1 cell, 11 measures")
+    assert (found.exit_code, found.headline) == (0, "baseline night 2 of 7: 11 baseline, 1 quiet")
     assert night_of("2026-01-02") == night_of_day(2)  # nothing was trained again
     for date in ("2026-01-02", "2026-01-01"):  # the report of the first night would be of the past
         with refused("VSE-G012", date=date, by=StudyConflict):
@@ -141,7 +140,7 @@ def test_a_night_that_was_measured_and_not_judged_is_judged_by_the_same_command(
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_night_of_a_newer_version_is_not_replaced_and_a_damaged_one_is_set_aside(again: bool) -> None:
+def test_a_night_of_a_newer_version_is_not_replaced_and_a_damaged_one_is_a_note(again: bool) -> None:
     history().keep(night_of_day(1))
     file = nightly_folder("tiny") / "nights" / "2026-01-02.json"
     file.write_text('{"format": 2}')
@@ -150,7 +149,7 @@ def test_a_night_of_a_newer_version_is_not_replaced_and_a_damaged_one_is_set_asi
     (file.parent / "2026-01-01.json").write_text("{")
     found = run("2026-01-03", data={"path": "nowhere"})
     assert any("by a newer version of vsetune" in note for note in found.notes)
-    assert any("set aside as 2026-01-01.json.damaged-1" in note for note in found.notes)
+    assert any("2026-01-01.json: cannot read" in note for note in found.notes)
     assert file.read_text() == '{"format": 2}'
 
 
@@ -161,10 +160,5 @@ def test_a_full_disk_is_told_in_the_report_that_comes_back() -> None:
         found = run("2026-01-02", data={"path": "nowhere"})
     assert found.exit_code == 2
     assert "cannot write" in found.headline
-    assert not was_kept(found)
+    assert any(note.startswith("the report could not be stored: ") for note in found.notes)
     assert not list(Path(os.environ["VSETUNE_HOME"]).rglob("2026-01-02.*"))
-
-
-def test_a_second_process_is_refused_while_a_night_runs() -> None:
-    with history().held(), refused("VSE-G010", what="nightly tiny", by=StudyConflict):
-        run("2026-01-02")

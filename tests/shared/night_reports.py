@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 
-from vsetune.nightly.night import BY_NAME, MEASURES, CellNight, Measure, Night, NightReport, ReportRow
+from vsetune.nightly.night import BY_NAME, MEASURES, Measure, NightReport, ReportRow
 
 TONIGHT = "2026-11-21"
 CELLS = (
@@ -46,15 +46,6 @@ def sample_report(seed: int = 0) -> NightReport:
         tuple(rows), "At most one false alarm in 30 quiet nights for the whole report.", 28, 7,
         f"{TONIGHT}T02:00:04+00:00", f"{TONIGHT}T02:09:41+00:00", study="nightly-scenes-2026-11-21",
     )
-
-
-def night_of(report: NightReport) -> Night:
-    """The night that a report is about, every cell measured."""
-    cells = {cell: CellNight({
-        row.measure.name: row.tonight for row in report.rows
-        if row.cell == cell and row.measure is not None and row.tonight is not None
-    }) for cell in dict.fromkeys(row.cell for row in report.rows)}
-    return Night(report.date, report.started, report.ended, "complete", report.revision, {}, cells)
 
 
 def short_report() -> NightReport:
@@ -102,7 +93,7 @@ def _changes(rows: Sequence[ReportRow]) -> dict[tuple[str, str], ReportRow]:
             suspects=("3f2a9c1 Normalize regions in the attention loop (C. Writer, 2026-11-20)",),
             text="time per epoch: +21.4 % worse"),
         ("sgraf.lmh", ""): replace(
-            found["sgraf.lmh", ""], verdict="changed", since=TONIGHT, text="differ from step 1 on",
+            found["sgraf.lmh", ""], verdict="changed", since=TONIGHT, text="first losses: differ from step 1 on",
             suspects=("3f2a9c1 Normalize regions in the attention loop (C. Writer, 2026-11-20)",)),
         ("gsmn.lmh", "start_time"): replace(
             _moved(found["gsmn.lmh", "start_time"], -0.62, 2), verdict="improvement",

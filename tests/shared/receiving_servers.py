@@ -1,4 +1,4 @@
-"""Servers on loopback that take what we send: HTTP with the answers a test plans, SMTP."""
+"""A server on loopback that takes what we send over HTTP, with the answers a test plans."""
 
 from __future__ import annotations
 
@@ -6,13 +6,8 @@ import http.server
 import socketserver
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from email import message_from_bytes
-from email.message import EmailMessage
-from email.policy import default
-
-DRIP = -1
 
 
 @dataclass
@@ -22,7 +17,6 @@ class Received:
     url: str = ""
     port: int = 0
     requests: list[tuple[str, str, bytes, dict[str, str]]] = field(default_factory=list)
-    mails: list[EmailMessage] = field(default_factory=list)
 
 
 @contextmanager
@@ -39,8 +33,7 @@ def _serving(server: socketserver.BaseServer) -> Iterator[None]:
 
 @contextmanager
 def http_receiver(answers: Sequence[int | None]) -> Iterator[Received]:
-    """Answers with these statuses in turn, the last one for ever; None: not at all, DRIP: a byte at a time, both until
-    the test ends."""
+    """Answers with these statuses in turn, the last one for ever; None: not at all until the test ends."""
     received, over = Received(), threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -50,11 +43,6 @@ def http_receiver(answers: Sequence[int | None]) -> Iterator[Received]:
             received.requests.append((self.command, self.path, body, dict(self.headers)))
             if status is None:
                 over.wait()
-                return
-            if status == DRIP:
-                with suppress(OSError):  # whoever asked has gone
-                    while not over.wait(0.02):
-                        self.wfile.write(b"H")
                 return
             self.send_response(status)
             if status == 302:
@@ -75,30 +63,3 @@ def http_receiver(answers: Sequence[int | None]) -> Iterator[Received]:
                 yield received
             finally:
                 over.set()
-
-
-@contextmanager
-def smtp_receiver() -> Iterator[Received]:
-    """A server that speaks enough SMTP."""
-    received = Received()
-
-    class Handler(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            self.say("220 test ready")
-            while word := self.rfile.readline().split(b" ")[0].strip().upper():
-                if word == b"DATA":
-                    self.say("354 go on")
-                    received.mails.append(message_from_bytes(self.content(), policy=default))
-                self.say("221 bye" if word == b"QUIT" else "250 ok")
-
-        def say(self, text: str) -> None:
-            self.wfile.write(text.encode() + b"\r\n")
-
-        def content(self) -> bytes:
-            lines = iter(self.rfile.readline, b".\r\n")
-            return b"".join(line[1:] if line.startswith(b"..") else line for line in lines)
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        received.port = server.server_address[1]
-        with _serving(server):
-            yield received

@@ -78,10 +78,10 @@ def accept(
     = None,
 ) -> None:
     """Accept an intended change: nights before it no longer count for what is named."""
-    from vsetune.nightly.past_nights import Wish, accept_change
+    from vsetune.nightly.past_nights import accept_change
 
     name, past = _sweep(sweep)
-    done = accept_change(past, name, Wish(reason, measure, cell, date), git_revision())
+    done = accept_change(past, reason, measure, cell, date)
     inform(
         f"nightly {name}: nights before {done.date} no longer count for {done.measure or 'all measures'} of "
         f"{done.cell or 'all cells'}: {done.reason}"

@@ -13,13 +13,13 @@ because a process that has trained cannot reduce its threads, and because no ear
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,24 +57,12 @@ _NOT_TIMED = 3
 """First steps left out of the timing: they allocate buffers and the state of the optimizer."""
 
 
-FirstSteps = Mapping[str, Mapping[str, Any]]
-"""First steps of one night, by cell. `losses`: one float per step. `recalls`: by name, after the steps; none for a cell
-whose pairs another network proposes. By name of `STEP_TIMES`: of a step in calibration steps, the median of the fastest
-round. A cell that failed has `problem` alone, one line."""
-
-
-@dataclass(frozen=True)
-class Steps:
-    """First steps of one trial. losses: float32 as exact floats. times: by name of `STEP_TIMES`, of the timed steps, in
-    calibration steps. recalls: of the validation split after the steps, by name."""
-
-    losses: list[float]
-    times: dict[str, list[float]]
-    recalls: dict[str, float]
-
-    def medians(self) -> dict[str, float]:
-        """Medians of the times, by name."""
-        return {name: statistics.median(times) for name, times in self.times.items()}
+Steps = dict[str, Any]
+"""First steps of one cell. `losses`: one float per step, float32 as exact floats. `recalls`: by name, of the validation
+split after the steps; none for a cell whose pairs another network proposes. By name of `STEP_TIMES`: of a step in
+calibration steps, the median of the fastest round. A cell that failed has `problem` alone, one line."""
+FirstSteps = Mapping[str, Steps]
+"""First steps of one night, by cell."""
 
 
 def take_first_steps(study: StudySpec, cells: Sequence[Cell], *, steps: int, seed: int) -> FirstSteps:
@@ -89,7 +77,8 @@ def take_first_steps(study: StudySpec, cells: Sequence[Cell], *, steps: int, see
 
 
 def first_steps(trial: TrialSpec, steps: int, *, timed: int = 0) -> Steps:
-    """The first steps of a trial on the CPU, fewer where the trial is shorter. No losses and no recalls if steps is 0.
+    """The first steps of a trial on the CPU, fewer where the trial is shorter. No losses and no recalls if steps is 0;
+    no times if timed is 0.
 
     The steps are those of an attempt: the same start, batches, schedule and random numbers. timed: number of steps of
     the timing round, 0 for none. A calibration step is timed between any two steps; a step's time is divided by the
@@ -120,7 +109,8 @@ def first_steps(trial: TrialSpec, steps: int, *, timed: int = 0) -> Steps:
             found = _recalls(loop.learner, dataset, trial) if steps else {}
     finally:
         batches.close()
-    return Steps(losses[:steps], times, found)
+    medians = {name: statistics.median(seconds) for name, seconds in times.items() if seconds}
+    return {"losses": losses[:steps], "recalls": found, **medians}
 
 
 def _recalls(learner: Learner, dataset: Dataset, trial: TrialSpec) -> dict[str, float]:
@@ -147,21 +137,21 @@ def _run(file: Path) -> dict[str, dict[str, Any]] | str:
     return printed
 
 
-def _taken(plain: dict[str, Any], steps: int) -> dict[str, Any]:
-    try:
-        taken = first_steps(TrialSpec.model_validate(plain), steps, timed=TIMED)
-        return {"losses": taken.losses, "recalls": taken.recalls, **taken.medians()}
-    except Exception as error:  # any failure concerns this cell alone and is reported
-        return {"problem": f"{type(error).__name__}: {one_line(error)}"[:_LONGEST_PROBLEM]}
-
-
-def _time_again(trials: Sequence[dict[str, Any]], found: dict[str, dict[str, Any]]) -> None:
-    """One more timing round of all cells that gave losses."""
-    for plain in trials:
-        cell = found[plain["cell"]]
-        if "losses" in cell:
-            times = first_steps(TrialSpec.model_validate(plain), 0, timed=TIMED).medians()
-            cell |= {name: min(cell[name], time) for name, time in times.items()}
+def rounds(trials: Sequence[dict[str, Any]], steps: int) -> dict[str, Steps]:
+    """The first steps of every trial by cell, timed in rounds over all of them. trials: TrialSpecs as plain data."""
+    found: dict[str, Steps] = {}
+    for number in range(ROUNDS):
+        for plain in trials:
+            cell = found.setdefault(plain["cell"], {})
+            if "problem" in cell:
+                continue
+            try:
+                taken = first_steps(TrialSpec.model_validate(plain), 0 if number else steps, timed=TIMED)
+                fastest = {name: min(taken[name], cell.get(name, math.inf)) for name in STEP_TIMES}
+                found[plain["cell"]] = {**taken, **cell, **fastest}
+            except Exception as error:  # any failure concerns this cell alone and is reported
+                found[plain["cell"]] = {"problem": f"{type(error).__name__}: {one_line(error)}"[:_LONGEST_PROBLEM]}
+    return found
 
 
 def main(file: Path) -> None:
@@ -171,10 +161,7 @@ def main(file: Path) -> None:
     wanted = json.loads(file.read_text())
     load_installed()
     load_plugins(wanted["plugins"], base=file.parent)
-    found = {plain["cell"]: _taken(plain, wanted["steps"]) for plain in wanted["trials"]}
-    for _ in range(ROUNDS - 1):
-        _time_again(wanted["trials"], found)
-    sys.stdout.write(json.dumps(found))
+    sys.stdout.write(json.dumps(rounds(wanted["trials"], wanted["steps"])))
 
 
 if __name__ == "__main__":

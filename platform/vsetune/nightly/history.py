@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import date as Day
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +12,7 @@ from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
-from vsetune.errors import DataError, Problem, StorageError, StudyConflict, one_line
+from vsetune.errors import DataError, StorageError, StudyConflict, one_line
 from vsetune.nightly.night import Night, NightReport
 from vsetune.nightly.nightly_spec import WRONG_OPTION
 from vsetune.storage.addresses import join
@@ -24,9 +22,7 @@ from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import home, home_variable, remote_place
 from vsetune.storage.s3 import listing
 from vsetune.storage.whole_files import (
-    free_name,
     make_folder,
-    move_in_place,
     read_json,
     readable_json,
     write_json,
@@ -34,7 +30,6 @@ from vsetune.storage.whole_files import (
 )
 
 _NIGHTS, _REPORTS, _ACCEPTED, _LOCK, _LEASE = "nights", "reports", "accepted.json", "lock", "lease.json"
-_NIGHTS_IN_REPORT = 30
 _NIGHT_BYTES = 64 << 20
 """Largest file of a night: room for a thousand first losses of each of a thousand cells."""
 _REPORT_ENDINGS = ("html", "md", "json")
@@ -62,7 +57,7 @@ class Accepted:
                 option="date", got=repr(self.date[:40]), need="a day such as 2026-01-31"
             ))
 
-    def covers(self, cell: str, measure: str) -> bool:
+    def covers(self, cell: str | None, measure: str | None) -> bool:
         """Whether it is about this measure of this cell."""
         return self.cell in (None, cell) and self.measure in (None, measure)
 
@@ -126,27 +121,30 @@ class History:
             lease = Lease(join(place, _LEASE), f"nightly {self.folder.name}", on_lost=self.problems.append)
             self._lease = lease
             try:
-                self._fetch()
+                self.fetch()
                 yield
             finally:
                 self._lease = None
                 lease.release()
 
     def fetch(self) -> None:
-        """For readers: fetch the files under a remote home. With a local home there is nothing to fetch. StorageError.
-        """
-        if remote_place(self.folder) is not None:
-            make_folder(self.folder)
-            self._fetch()
+        """Fetch files under a remote home that are missing or outdated here. StorageError."""
+        place = remote_place(self.folder)
+        for url in listing(f"{place}/") if place is not None else ():
+            name = url.removeprefix(f"{place}/")
+            if name != _LEASE and ".." not in name.split("/"):
+                file = self.folder / name
+                make_folder(file.parent)
+                find_in_home(file)
 
     def nights(self) -> list[Night]:
         """All nights, oldest first. A night that cannot be read is left out, with a line in `problems`."""
         found = []
-        for file in self._night_files():
+        for file in (self.folder / _NIGHTS).glob("*.json"):
             try:
                 found.append(_night_in(file))
             except DataError as error:
-                self.problems.append(str(error))
+                self.problems.append(f"{error}; it counts for nothing")
         return sorted(found, key=lambda night: night.date)
 
     def keep(self, night: Night) -> None:
@@ -154,24 +152,9 @@ class History:
         make_folder(self.folder / _NIGHTS)
         self._write(self._night_file(night.date), {"format": FORMAT} | asdict(night))
 
-    def set_aside_damaged(self) -> list[str]:
-        """Rename damaged nights, so that each is reported once; a night of a newer version stays. Returns one line for
-        each."""
-        lines = []
-        for file in self._night_files():
-            try:
-                _night_in(file)
-            except NewerFormat as error:
-                lines.append(f"{error}; until then it counts for nothing")
-            except DataError as error:
-                lines.append(f"{error}; set aside as {_set_aside(file).name}")
-        self.problems.clear()
-        return lines
-
     def require_readable(self, date: str) -> None:
         """DataError where the night of an ISO date exists but cannot be read: it must not be overwritten."""
-        file = self._night_file(date)
-        if file.exists():
+        if (file := self._night_file(date)).exists():
             _night_in(file)
 
     def accepted(self) -> list[Accepted]:
@@ -196,7 +179,7 @@ class History:
     def keep_report(self, report: NightReport, html: str, markdown: str) -> Path:
         """Write the report's page, its Markdown and its data; returns the page's path. StorageError."""
         make_folder(self.folder / _REPORTS)
-        plain = readable_json({"format": FORMAT} | asdict(_shortened(report)))
+        plain = readable_json({"format": FORMAT} | asdict(report))
         for ending, content in zip(_REPORT_ENDINGS, (html.encode(), markdown.encode(), plain), strict=True):
             file = self.report_file(report.date, ending)
             write_whole(file, content, durable=True)
@@ -211,28 +194,14 @@ class History:
         """The stored report of a date; None where there is none or it cannot be read."""
         file = self.report_file(date, "json")
         try:
-            return _content_of(json.loads(file.read_bytes()), file, _REPORT, "report")
-        except FileNotFoundError:
-            return None
-        except DataError as error:
+            plain = read_json(file, most_bytes=_NIGHT_BYTES)
+            return None if plain is None else _content_of(plain, file, _REPORT, "report")
+        except (DataError, StorageError) as error:
             self.problems.append(str(error))
-        except (OSError, ValueError, RecursionError) as error:
-            self.problems.append(Problem.of(
-                "VSE-G013", "{file}: cannot read ({reason}); {remedy}", file=file, reason=one_line(error),
-                remedy="remove it",
-            ))
-        return None
-
-    def was_judged(self, date: str) -> bool:
-        """Whether the stored report of a date has verdicts."""
-        report = self.report(date)
-        return report is not None and bool(report.rows)
+            return None
 
     def _night_file(self, date: str) -> Path:
         return self.folder / _NIGHTS / f"{date}.json"
-
-    def _night_files(self) -> Sequence[Path]:
-        return sorted(file for file in (self.folder / _NIGHTS).glob("*.json"))
 
     def _write(self, file: Path, plain: Any) -> None:
         """Write a file of the history. StorageError, also when another machine has taken over the lock."""
@@ -241,54 +210,15 @@ class History:
         write_whole(file, readable_json(plain), durable=True)
         keep_in_home(file)
 
-    def _fetch(self) -> None:
-        """Fetch files under the remote home that are missing or outdated here. StorageError."""
-        place = remote_place(self.folder)
-        assert place is not None
-        for url in listing(f"{place}/"):
-            name = url.removeprefix(f"{place}/")
-            if name != _LEASE and ".." not in name.split("/"):
-                file = self.folder / name
-                make_folder(file.parent)
-                find_in_home(file)
-
-
-def _shortened(report: NightReport) -> NightReport:
-    """The report with its last nights only, since the nights have files of their own."""
-    rows = [
-        replace(row, dates=tuple(row.dates)[-_NIGHTS_IN_REPORT:], values=tuple(row.values)[-_NIGHTS_IN_REPORT:])
-        for row in report.rows
-    ]
-    return replace(report, rows=rows)
-
-
-def _set_aside(file: Path) -> Path:
-    renamed = free_name(file, "damaged")
-    try:
-        move_in_place(file, renamed, durable=False)
-    except OSError as error:
-        raise StorageError(
-            "VSE-G017", "{file}: cannot be renamed or removed ({reason}); fix the permissions of its folder", file=file,
-            reason=error.strerror,
-        ) from error
-    return renamed
-
 
 FORMAT = 1
 """Format of nights and reports. Files with another format were written by another version of vsetune."""
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NIGHT, _REPORT = TypeAdapter(Night), TypeAdapter(NightReport)
-
-
-class NewerFormat(DataError):
-    """The file was written by a newer version of vsetune. It is intact, but this version cannot read it."""
 
 
 def _night_in(file: Path) -> Night:
     """The night in a file. DataError, in one line, when its content is not a valid night of its date."""
-    read = _content_of(read_json(file, most_bytes=_NIGHT_BYTES), file, _NIGHT, "night")
-    cells = {name: replace(cell, first_losses=tuple(cell.first_losses)) for name, cell in read.cells.items()}
-    night = replace(read, cells=cells, seeds=tuple(read.seeds), problems=tuple(read.problems))
+    night = _content_of(read_json(file, most_bytes=_NIGHT_BYTES), file, _NIGHT, "night")
     if night.date != file.stem or not is_date(night.date):
         raise DataError(
             "VSE-G016", "{file}: contains the night of {date}; two nights have one date", file=file, date=night.date
@@ -300,7 +230,7 @@ def _content_of(plain: Any, file: Path, kind: TypeAdapter[ContentT], name: str) 
     """The content of a file as a night or a report. DataError, in one line, when it is neither."""
     given = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
     if isinstance(given, int) and given > FORMAT:
-        raise NewerFormat(
+        raise DataError(
             "VSE-G015", "{file}: was written by a newer version of vsetune (format {got}, this one reads {need}); "
             "update vsetune to read it", file=file, got=given, need=FORMAT,
         )
@@ -312,17 +242,16 @@ def _content_of(plain: Any, file: Path, kind: TypeAdapter[ContentT], name: str) 
     try:
         return kind.validate_python(plain)
     except ValidationError as error:
-        reason = first_of(error)
         raise DataError(
             "VSE-G014", "{file}: is no {kind} of format {format} ({reason})", file=file, kind=name, format=FORMAT,
-            reason=reason,
+            reason=first_of(error),
         ) from error
 
 
 def is_date(text: str) -> bool:
     """Whether it is an ISO day such as 2026-01-31."""
     try:
-        return _DATE.fullmatch(text) is not None and Day.fromisoformat(text) is not None
+        return Day.fromisoformat(text).isoformat() == text
     except ValueError:
         return False
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from vsetune.nightly.night import Measure
+from vsetune.nightly.nightly_spec import Tolerances
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -35,26 +36,11 @@ LARGEST = 1e100
 
 
 @dataclass(frozen=True)
-class Tolerance:
-    """false_alarm_nights: one false alarm in so many nights over all cells and measures, > 1. baseline_nights: nights
-    with a value before a measure is judged, >= 2. smallest_change: by measure, overrides its default."""
-
-    false_alarm_nights: float = 30.0
-    baseline_nights: int = 7
-    smallest_change: Mapping[str, float] = field(default_factory=dict)
-
-    def change_that_matters(self, measure: Measure) -> float:
-        """As judged: in the measure's unit where linear, in logarithms where ratio."""
-        change = self.smallest_change.get(measure.name, measure.smallest_change)
-        return math.log1p(change) if measure.scale == "ratio" else change
-
-
-@dataclass(frozen=True)
 class Judgement:
     """The verdict on one measure of one cell. centre, low, high: median and band of quiet nights in the measure's unit;
-    None in the baseline, and no band where it could not notice half as much again: it takes quiet_nights more.
-    change: distance to the centre, in the unit where linear, a fraction where ratio. since: index of the first night of
-    the change, into the nights, past first."""
+    None in the baseline, and no band where it could not notice half as much again. change: distance to the centre, in
+    the unit where linear, a fraction where ratio. since: index of the first night of the change, into the nights, past
+    first."""
 
     verdict: Literal["baseline", "quiet", "regression", "improvement", "missing"]
     centre: float | None = None
@@ -62,7 +48,6 @@ class Judgement:
     high: float | None = None
     change: float | None = None
     since: int | None = None
-    quiet_nights: int | None = None
 
 
 @dataclass(frozen=True)
@@ -75,12 +60,14 @@ class Columns:
     measure: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, measures: Sequence[Measure], tolerance: Tolerance) -> Columns:
+    def of(cls, measures: Sequence[Measure], tolerances: Tolerances) -> Columns:
         names = [measure.name for measure in measures]
+        changes = [tolerances.smallest_change_of(measure) for measure in measures]
         return cls(
             np.array([1.0 if measure.worse == "higher" else -1.0 for measure in measures]),
             np.array([measure.scale == "ratio" for measure in measures], dtype=np.bool_),
-            np.array([tolerance.change_that_matters(measure) for measure in measures]),
+            np.array([math.log1p(change) if measure.scale == "ratio" else change
+                      for measure, change in zip(measures, changes, strict=True)]),
             np.array([sorted(set(names)).index(name) for name in names], dtype=np.int64),
         )
 
@@ -106,27 +93,21 @@ class Seen:
 
 
 def judge(
-    past: Floats, tonight: Floats, measures: Sequence[Measure], tolerance: Tolerance, *, alarmed: Bools | None = None
+    past: Floats, tonight: Floats, measures: Sequence[Measure], tolerances: Tolerances, alarmed: Bools
 ) -> list[Judgement]:
     """One judgement per column. measures: of each column.
 
     past: (nights, columns), oldest first, NaN where a night does not count or has no value. tonight: (columns,).
-    alarmed: (nights, columns), whether a change was reported that night; None: what this function would have reported.
-    A change is reported until the values are back or it is accepted, and its nights make no band.
+    alarmed: (nights, columns), whether a change was reported that night: its nights make no band, and it is reported
+    until the values are back or it is accepted.
     """
-    columns = Columns.of(measures, tolerance)
+    columns = Columns.of(measures, tolerances)
     values = columns.judged(np.vstack([past, tonight])).T
-    if alarmed is None:
-        alarms = np.zeros((len(measures), len(past)), np.bool_)
-        for night in range(len(past)):
-            alarms[:, night] = see(values[:, : night + 1], alarms[:, :night], columns, tolerance).side != 0
-    else:
-        alarms = alarmed.T
-    seen = see(values, alarms, columns, tolerance)
-    return [_judgement(seen, columns, tolerance, values, alarms, column) for column in range(len(measures))]
+    seen = see(values, alarmed.T, columns, tolerances)
+    return [_judgement(seen, columns, tolerances, values, column) for column in range(len(measures))]
 
 
-def see(values: Floats, alarmed: Bools, columns: Columns, tolerance: Tolerance, count: int | None = None) -> Seen:
+def see(values: Floats, alarmed: Bools, columns: Columns, tolerances: Tolerances, count: int | None = None) -> Seen:
     """The last night of the values, as judged (columns, nights). alarmed: of the nights before. count: columns that
     share the promise; default all that have values."""
     now, before = values[:, -1], values[:, :-1]
@@ -137,7 +118,7 @@ def see(values: Floats, alarmed: Bools, columns: Columns, tolerance: Tolerance, 
     scale = _scale(away, finest)
     of_two = np.fmax(_scale((away[:, 1:] + away[:, :-1]) / 2, finest), scale / math.sqrt(2))
     count = int(np.isfinite(values).any(axis=1).sum()) if count is None else count
-    chance = 1 / tolerance.false_alarm_nights / max(count, 1) / 2
+    chance = 1 / tolerances.false_alarm_nights / max(count, 1) / 2
     quantile = -stdtrit(np.maximum(nights - 1, 1), chance) * np.sqrt(1 + math.pi / 2 / np.maximum(nights, 1))
     half = np.where(columns.is_ratio, math.log1p(NOTICED), NOTICED * np.abs(centre))
     noticed = np.fmax(half, columns.smallest)
@@ -149,7 +130,7 @@ def see(values: Floats, alarmed: Bools, columns: Columns, tolerance: Tolerance, 
     mean = (change + last - centre) / 2
     goes_on = alarmed[:, -1] if alarmed.shape[1] else np.zeros(len(now), np.bool_)
     share = np.where(goes_on, GOES_ON, 1.0) * (1 - 1e-9)
-    judged = nights >= tolerance.baseline_nights
+    judged = nights >= tolerances.baseline_nights
     alone = judged & (np.abs(change) >= reach * share)
     both = judged & (np.abs(mean) >= reach_of_two * share) & (change * mean > 0)
     both &= np.abs(change) >= reach_of_two * GOES_ON  # the night before alone is no change of tonight's
@@ -193,43 +174,24 @@ def _median(values: Floats) -> Floats:
     return found
 
 
-def _judgement(
-    seen: Seen, columns: Columns, tolerance: Tolerance, values: Floats, alarmed: Bools, column: int
-) -> Judgement:
+def _judgement(seen: Seen, columns: Columns, tolerances: Tolerances, values: Floats, column: int) -> Judgement:
     sign, is_ratio = float(columns.sign[column]), bool(columns.is_ratio[column])
 
     def in_unit(judged: float) -> float:
         return math.exp(min(max(judged * sign, -700), 700)) if is_ratio else judged * sign
 
     is_known = math.isfinite(values[column, -1])
-    if seen.nights[column] < tolerance.baseline_nights:
+    if seen.nights[column] < tolerances.baseline_nights:
         return Judgement("baseline" if is_known else "missing")
     centre, reach, side = (float(each[column]) for each in (seen.centre, seen.reach, seen.side))
     low, high = sorted((in_unit(centre - reach), in_unit(centre + reach)))
     if not is_known:
         return Judgement("missing", in_unit(centre), low, high)
     if not side and reach > seen.noticed[column] * (1 + 1e-9):
-        more = _quiet_nights(columns, tolerance, values, alarmed, column)
-        return Judgement("baseline", in_unit(centre), quiet_nights=more)
+        return Judgement("baseline", in_unit(centre))
     moved = float(seen.change[column]) * sign
     change = math.expm1(min(max(moved, -700), 700)) if is_ratio else moved
     if not side:
         return Judgement("quiet", in_unit(centre), low, high, change)
     verdict: Literal["regression", "improvement"] = "regression" if side > 0 else "improvement"
     return Judgement(verdict, in_unit(centre), low, high, change, int(seen.since[column]))
-
-
-def _quiet_nights(columns: Columns, tolerance: Tolerance, values: Floats, alarmed: Bools, column: int) -> int:
-    """Number of further nights at the centre after which the band of the column is narrow enough."""
-    here = slice(column, column + 1)
-    one = Columns(columns.sign[here], columns.is_ratio[here], columns.smallest[here], np.zeros(1, np.int64))
-    count = int(np.isfinite(values).any(axis=1).sum())
-    centre = _median(np.where(alarmed, np.nan, values[:, :-1])[here, -RECENT:])[0]
-    for more in range(1, RECENT):
-        longer = np.concatenate([values[here], np.full((1, more), centre)], axis=1)
-        alarms = np.zeros((1, longer.shape[1] - 1), np.bool_)
-        alarms[:, : alarmed.shape[1]] = alarmed[column]
-        seen = see(longer, alarms, one, tolerance, count)
-        if seen.reach[0] <= seen.noticed[0] * (1 + 1e-9):
-            return more
-    return RECENT

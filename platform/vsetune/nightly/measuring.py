@@ -65,12 +65,6 @@ def conditions_of(attempts: Sequence[AttemptRecord]) -> dict[str, str]:
     return {name: " | ".join(sorted(values)) for name, values in sorted(found.items())}
 
 
-def calibration_of(attempts: Sequence[AttemptRecord]) -> float | None:
-    """Seconds of one calibration product, median over the night; None where none was timed."""
-    timed = [record.summary["calibration_seconds"] for record in attempts if "calibration_seconds" in record.summary]
-    return statistics.median(timed) if timed else None
-
-
 def _conditions(record: AttemptRecord) -> dict[str, str]:
     environment, protocol = record.start.environment, record.start.protocol
     packages = {name: value for name, value in environment.items() if name.startswith("package_")}

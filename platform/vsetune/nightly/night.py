@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal
 
 from vsetune.config.spec.base import known_name
-from vsetune.errors import Problem, UsageError
+from vsetune.errors import UsageError
 
 NightState = Literal["complete", "partial", "failed"]
 """complete: every cell measured and recorded. partial: some. failed: the night could not run. Only complete cells are
@@ -26,7 +27,7 @@ class CellNight:
     """
 
     values: Mapping[str, float]
-    first_losses: Sequence[float] = ()
+    first_losses: tuple[float, ...] = ()
     trouble: str | None = None
     first_recalls: Mapping[str, float] = field(default_factory=dict)
 
@@ -38,8 +39,7 @@ class Night:
     date: ISO day that names it. started, ended: ISO times in UTC. revision: commit of the code, `+changes` when edited.
     conditions: whatever affects results besides the code (data, protocol, settings, processor, device, versions of
     packages), by name; nights under other conditions are not compared. seeds: those of the night's trials.
-    calibration_seconds: one calibration product, median over the night. study: name of its study in the tracking store.
-    problems: failures, one line each.
+    study: name of its study. problems: failures, one line each.
     """
 
     date: str
@@ -49,10 +49,10 @@ class Night:
     revision: str
     conditions: Mapping[str, str]
     cells: Mapping[str, CellNight]
-    seeds: Sequence[int] = ()
-    calibration_seconds: float | None = None
+    seeds: tuple[int, ...] = ()
     study: str = ""
-    problems: Sequence[str] = field(default_factory=tuple)
+    problems: tuple[str, ...] = ()
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -106,24 +106,34 @@ bit for bit, or changed. No band, no tolerance."""
 BY_NAME = {measure.name: measure for measure in MEASURES}
 
 
+def moment_of(text: str) -> float | None:
+    """Unix seconds of an ISO time in UTC; None for other text."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def seconds_of(started: str, ended: str) -> float | None:
+    """From start to end; None where one of them is no time."""
+    begin, end = moment_of(started), moment_of(ended)
+    return None if begin is None or end is None else end - begin
+
+
 def known_option(option: str, given: str, known: Iterable[str]) -> str:
     """The value of an option such as `--cell` if it is known. UsageError with the closest known one otherwise."""
     try:
         return known_name(given, known, option.removeprefix("--"))
     except ValueError as error:
-        raise UsageError(problem_at(option, error)) from error
-
-
-def problem_at(place: str, error: ValueError) -> Problem:
-    """The problem of a ValueError, with its place in front."""
-    first = error.args[0] if error.args else ""
-    return (first if isinstance(first, Problem) else Problem(str(first))).at(place)
+        raise UsageError(error.args[0].at(option)) from error
 
 
 Verdict = Literal["baseline", "quiet", "regression", "improvement", "changed", "missing"]
 """baseline: too few nights yet, or nights that vary so much that half as much again would be quiet. quiet: within its
 band. regression, improvement: changed by more than noise and than the smallest change that matters. changed: first
 losses differ from those before. missing: not measured tonight."""
+CHANGES: tuple[Verdict, ...] = ("regression", "changed", "improvement")
+ALARMS: tuple[Verdict, ...] = ("regression", "changed")
 
 
 @dataclass(frozen=True)
@@ -134,9 +144,7 @@ class ReportRow:
     night has no value. low, high: the band in the unit of the measure, None during the baseline. centre: median of the
     quiet nights. change: distance to the centre, of tonight or of the mean of the last two nights; in the unit where
     linear, a fraction where ratio, positive is higher. since: date of the first night of the change. suspects: commits
-    or conditions, most likely first, one line each. text: the
-    verdict in one sentence. quiet_nights: how many more it takes to judge a measure whose band is too wide.
-    recalls_alone: the first losses are equal, the recalls after them differ.
+    or conditions, most likely first, one line each. text: the verdict in one sentence that begins with the measure.
     """
 
     cell: str
@@ -152,13 +160,16 @@ class ReportRow:
     since: str | None = None
     suspects: Sequence[str] = ()
     text: str = ""
-    quiet_nights: int | None = None
-    recalls_alone: bool = False
 
     @property
     def measure_name(self) -> str:
         """As in metrics, stored runs and accepted changes."""
         return FIRST_LOSSES if self.measure is None else self.measure.name
+
+    @property
+    def measure_text(self) -> str:
+        """As people read it."""
+        return "first losses" if self.measure is None else self.measure.text
 
 
 @dataclass(frozen=True)

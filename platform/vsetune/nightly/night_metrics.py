@@ -7,22 +7,11 @@ text is pushed there. Names lack Ray's prefix because the metrics do not pass th
 from __future__ import annotations
 
 import math
-import os
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import quote
 
-import requests
-from requests.adapters import HTTPAdapter
-from urllib3 import Retry
-
-from vsetune.errors import StorageError, one_line
-from vsetune.nightly.night import Night, NightReport
+from vsetune.nightly.night import ALARMS, NightReport, moment_of, seconds_of
 from vsetune.nightly.report_words import SIGNS
-from vsetune.storage.addresses import masked, usable_url
 from vsetune.storage.home_files import keep_in_home
 from vsetune.storage.paths import home
 from vsetune.storage.whole_files import write_text
@@ -79,66 +68,18 @@ def metrics_file(name: str) -> Path:
     return home() / "nightly" / name / FILE
 
 
-def metrics_text(report: NightReport, night: Night | None) -> str:
-    """The metrics of a report as text; the time of the last complete night comes from the previous file."""
-    return exposition(report, night, last_complete=_kept_stamp(metrics_file(report.nightly)))
-
-
 def write_metrics(name: str, text: str) -> None:
     """Write `metrics.prom` atomically. StorageError."""
     write_text(metrics_file(name), text)
     keep_in_home(metrics_file(name))
 
 
-@dataclass(frozen=True)
-class Patience:
-    """With a foreign server. timeout_s: of a network operation. retries: after the first try. pause_s: before each."""
-
-    timeout_s: float = 10.0
-    retries: int = 3
-    pause_s: float = 10.0
-
-    @property
-    def limit_s(self) -> float:
-        """Of a whole delivery, where a server never exceeds the timeout of one operation."""
-        return 2 * self.timeout_s * (self.retries + 1) + self.pause_s * self.retries
-
-
-USUAL = Patience()
-_LATER = (408, 425, 429, 500, 502, 503, 504)
-
-
-def push_metrics(name: str, text: str, *, patience: Patience = USUAL) -> None:
-    """Replace the sweep's metrics at the Pushgateway, if one is set. StorageError or ConfigError, one line."""
-    gateway, where = os.environ.get(PUSHGATEWAY, "").strip().rstrip("/"), f"Pushgateway of {PUSHGATEWAY}"
-    if not gateway:
-        return
-    address = usable_url(f"{gateway}/metrics/job/vsetune_nightly/nightly/{quote(name, safe='')}", where=where)
-    again = Retry(patience.retries, status_forcelist=_LATER, allowed_methods=None, backoff_factor=patience.pause_s / 4)
-    headers = {"Content-Type": "text/plain; version=0.0.4"}
-    try:
-        with requests.Session() as session:
-            session.mount(gateway.partition("://")[0] + "://", HTTPAdapter(max_retries=again))
-            answer = session.put(
-                address, text.encode(), headers=headers, timeout=patience.timeout_s, allow_redirects=False
-            )
-    except requests.RequestException as error:
-        raise StorageError(
-            "VSE-G052", "{where}: not delivered ({reason})", where=where, reason=masked(one_line(error))
-        ) from error
-    if not 200 <= answer.status_code < 300:
-        reason = masked(one_line(f"answered {answer.status_code}: {answer.text}", most=80))
-        raise StorageError("VSE-G052", "{where}: not delivered ({reason})", where=where, reason=reason)
-
-
-def exposition(report: NightReport, night: Night | None, *, last_complete: float | None = None) -> str:
-    """The metrics in Prometheus' text format. last_complete: of earlier nights, Unix seconds."""
-    ended, started = moment_of(report.ended), moment_of(report.started)
-    if night is not None and night.state == "complete" and ended is not None:
-        last_complete = ended
+def exposition(report: NightReport, last_complete: str) -> str:
+    """The metrics in Prometheus' text format. last_complete: when the newest complete night ended; empty without one.
+    """
     values = {
-        EXIT_CODE: report.exit_code, LAST_REPORT: ended, LAST_COMPLETE: last_complete,
-        DURATION: None if ended is None or started is None else ended - started,
+        EXIT_CODE: report.exit_code, LAST_REPORT: moment_of(report.ended), LAST_COMPLETE: moment_of(last_complete),
+        DURATION: seconds_of(report.started, report.ended),
     }
     sweep = {"nightly": report.nightly}
     samples: dict[ExportedMetric, list[Sample]] = {
@@ -148,7 +89,7 @@ def exposition(report: NightReport, night: Night | None, *, last_complete: float
         ({**sweep, "verdict": verdict}, sum(row.verdict == verdict for row in report.rows)) for verdict in SIGNS
     ]
     streams = [({**sweep, "cell": row.cell, "measure": row.measure_name}, row) for row in report.rows]
-    samples[REGRESSED] = [(labels, float(row.verdict in ("regression", "changed"))) for labels, row in streams]
+    samples[REGRESSED] = [(labels, float(row.verdict in ALARMS)) for labels, row in streams]
     for metric, part in ((VALUE, "tonight"), (LOW, "low"), (HIGH, "high")):
         known = [(labels, getattr(row, part)) for labels, row in streams if row.measure is not None]
         samples[metric] = [(labels, value) for labels, value in known if value is not None and math.isfinite(value)]
@@ -168,22 +109,3 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def moment_of(text: str) -> float | None:
-    """Unix seconds of an ISO time; a time without a zone is in UTC. None for other text."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _kept_stamp(file: Path) -> float | None:
-    """Unix seconds of the last complete night, from an earlier metrics file; None if unknown."""
-    try:
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # usually the file does not exist yet; a faulty disk is reported when the file is written
-        return None
-    found = re.search(rf"^{LAST_COMPLETE.name}\{{.*\}} ([0-9.e+]+)$", text, re.MULTILINE)
-    return float(found[1]) if found else None

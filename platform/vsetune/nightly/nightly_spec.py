@@ -61,7 +61,7 @@ class ReportSpec(Spec):
 
 _NIGHTS_A_MONTH = 30
 _FEWEST_NIGHTS, _MOST_NIGHTS = 2, 3650
-_ONE_IN, _A_MONTH = re.compile(r"one in (\d{1,6}) nights"), re.compile(r"(\d{1,6}) a month")
+_RATE = re.compile(r"one in (\d{1,6}) nights|(\d{1,6}) a month")
 _PER_CENT = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) ?%")
 
 
@@ -105,15 +105,11 @@ class Tolerances(Spec):
 
 def nights_per_false_alarm(text: str) -> float:
     """`one in 30 nights` is 30, `2 a month` is 15. ValueError for anything else."""
-    words = " ".join(text.split()).lower()
-    one_in, a_month = _ONE_IN.fullmatch(words), _A_MONTH.fullmatch(words)
-    if one_in is not None:
-        nights = float(one_in[1])
-    elif a_month is not None and int(a_month[1]) > 0:
-        nights = _NIGHTS_A_MONTH / int(a_month[1])
-    else:
+    rate = _RATE.fullmatch(" ".join(text.split()).lower())
+    if rate is None or not int(rate[1] or rate[2]):
         need = "`one in N nights` or `N a month`, such as `one in 30 nights`"
         raise ValueError(_WRONG_VALUE(got=repr(text), need=need))
+    nights = float(rate[1]) if rate[1] else _NIGHTS_A_MONTH / int(rate[2])
     if not _FEWEST_NIGHTS <= nights <= _MOST_NIGHTS:
         need = f"between one in {_FEWEST_NIGHTS} and one in {_MOST_NIGHTS} nights"
         raise ValueError(_WRONG_VALUE(got=repr(text), need=need))

@@ -1,19 +1,23 @@
-"""The nights that tonight is compared with, accepted changes, and the history for display."""
+"""The nights that tonight is compared with, the nights that there were, and accepted changes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from datetime import date as Day
 
 from vsetune.errors import UsageError
 from vsetune.nightly.history import Accepted, History, is_date
-from vsetune.nightly.night import BY_NAME, FIRST_LOSSES, Night, NightReport, known_option
+from vsetune.nightly.night import BY_NAME, CHANGES, FIRST_LOSSES, Night, known_option, seconds_of
 from vsetune.nightly.nightly_spec import WRONG_OPTION
+from vsetune.nightly.report_words import counts
+from vsetune.version import git_revision
 
-_MOST_DATES = 5
+_MOST_MISSED = 14
+"""Most missed nights that are listed one by one; a longer gap is one line."""
+_LONGEST_REASON = 1000
 
 
 def comparable(nights: Sequence[Night], tonight: Night) -> list[Night]:
@@ -31,55 +35,14 @@ def counts_from(accepted: Sequence[Accepted], cell: str, measure: str, date: str
 
 def changed_conditions(nights: Sequence[Night], tonight: Night) -> list[str]:
     """Differences from the newest earlier night with known conditions, one line each."""
-    before = next((night for night in reversed(nights) if night.date < tonight.date and night.conditions), None)
-    if before is None or not tonight.conditions:
+    known = [night.conditions for night in nights if night.date < tonight.date and night.conditions]
+    if not known or not tonight.conditions:
         return []
-    return list(_differences(before.conditions, tonight.conditions))
-
-
-def interruptions(nights: Sequence[Night], tonight: str) -> Iterator[str]:
-    """A line for each incomplete night since the last complete one, and one line for the dates without a night."""
-    earlier = [night for night in nights if night.date < tonight]
-    complete = [night.date for night in earlier if night.state == "complete"]
-    since = complete[-1] if complete else ""
-    for night in earlier:
-        if night.date > since:
-            yield f"night {night.date} was {_ending(night)}; it counts for nothing that it did not measure"
-    if earlier:
-        missed = _dates_between(earlier[-1].date, tonight)
-        if missed:
-            more = f" and {len(missed) - _MOST_DATES} more" if len(missed) > _MOST_DATES else ""
-            yield f"no night ran on {', '.join(missed[:_MOST_DATES])}{more}"
-
-
-def newer_than(nights: Sequence[Night], date: str) -> str | None:
-    """The newest date after `date` that has a night, which means that the clock went back or a past date was requested;
-    None if there is none."""
-    return max((night.date for night in nights if night.date > date), default=None)
-
-
-def _ending(night: Night) -> str:
-    if not night.ended:
-        return f"begun at {night.started} and never finished"
-    return night.state
-
-
-def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    for name in sorted({*before, *now}):
-        was, is_ = before.get(name), now.get(name)
-        if was != is_:
-            yield f"{name}: {'nothing' if is_ is None else is_}, was {'nothing' if was is None else was}"
-
-
-def _dates_between(first: str, last: str) -> list[str]:
-    """ISO days strictly between two."""
-    after, days = Day.fromisoformat(first), (Day.fromisoformat(last) - Day.fromisoformat(first)).days
-    return [(after + timedelta(days=day)).isoformat() for day in range(1, days)]
-
-
-_MOST_MISSED = 14
-"""Most missed nights that are listed one by one; a longer gap is one line."""
-_COUNTED = ("regression", "changed", "improvement", "missing", "baseline", "quiet")
+    before, now = known[-1], tonight.conditions
+    return [
+        f"{name}: {now.get(name, 'nothing')}, was {before.get(name, 'nothing')}"
+        for name in sorted({*before, *now}) if before.get(name) != now.get(name)
+    ]
 
 
 @dataclass(frozen=True)
@@ -98,117 +61,96 @@ class PastNight:
     text: str = ""
 
 
+def interruptions(nights: Sequence[Night], tonight: str) -> list[str]:
+    """The nights since the last complete one that are not complete or missed, in one line; none where there is none."""
+    found: list[str] = []
+    for night in nights:
+        state = night.state if night.ended else "never finished"
+        found = [] if night.state == "complete" else [*found, f"{night.date} {state}"]
+    missed = _missed(nights[-1].date, tonight) if nights else []
+    found += [" ".join(filter(None, (day.date, day.state, day.text))) for day in missed]
+    return [f"not complete before tonight: {', '.join(found[-_MOST_MISSED:])}"] if found else []
+
+
 def past_nights(history: History) -> list[PastNight]:
     """Every night, oldest first, with the missed days between them."""
     found: list[PastNight] = []
     for night in history.nights():
-        if found:
-            found += _missed(found[-1].date, night.date)
+        found += _missed(found[-1].date, night.date) if found else []
         report = history.report(night.date)
-        counts = Counter(str(row.verdict) for row in report.rows) if report else Counter[str]()
-        text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _COUNTED if counts[verdict])
-        text = text or (report.headline if report else "") or next(iter(night.problems), "no report")
+        rows = report.rows if report else ()
+        text = ", ".join(counts(rows).values()) or (report.headline if report else "")
         found.append(PastNight(
-            night.date, night.state, night.revision, _seconds(night), report.exit_code if report else None,
-            dict(counts), text,
+            night.date, night.state, night.revision, seconds_of(night.started, night.ended),
+            report.exit_code if report else None, dict(Counter(row.verdict for row in rows)),
+            text or next(iter(night.problems), "no report"),
         ))
     return found
 
 
 def _missed(before: str, after: str) -> list[PastNight]:
-    """The days strictly between two nights; a long gap is one line."""
-    days = _dates_between(before, after)
+    """The days strictly between two; a long gap is one entry."""
+    first, count = Day.fromisoformat(before), (Day.fromisoformat(after) - Day.fromisoformat(before)).days
+    days = [(first + timedelta(days=day)).isoformat() for day in range(1, count)]
     if len(days) > _MOST_MISSED:
         return [PastNight(days[0], "missed", text=f"and {len(days) - 1} more, until {days[-1]}")]
     return [PastNight(day, "missed") for day in days]
 
 
-def _seconds(night: Night) -> float | None:
-    try:
-        return (datetime.fromisoformat(night.ended) - datetime.fromisoformat(night.started)).total_seconds()
-    except (ValueError, TypeError):
-        return None
-
-
-_LONGEST_REASON = 1000
-_CHANGES = {"regression", "improvement", "changed"}
-
-
-@dataclass(frozen=True)
-class Wish:
-    """The change to accept. measure, cell, date: None is all measures, all cells, the newest night."""
-
-    reason: str
-    measure: str | None = None
-    cell: str | None = None
-    date: str | None = None
-
-
-def accept_change(history: History, name: str, wish: Wish, revision: str) -> Accepted:
+def accept_change(
+    history: History, reason: str, measure: str | None, cell: str | None, date: str | None
+) -> Accepted:
     """Nights before an intended change no longer count: write it to the history, under its lock; returns the entry.
 
-    revision: of the running code. UsageError in one line: no reason, an unknown measure or cell, no night of that date,
-    the same change accepted already, no change there, or no night at all.
+    measure, cell, date: None is all measures, all cells, the newest night. UsageError in one line: no reason, an
+    unknown measure or cell, no night of that date, the same change accepted already, no change there, or no night.
     """
-    reason = " ".join(wish.reason.split())
+    reason, name = " ".join(reason.split()), history.folder.name
     if not 0 < len(reason) <= _LONGEST_REASON:
         got = f"{len(reason):,} characters" if reason else "nothing"
         need = f"a sentence of at most {_LONGEST_REASON:,} characters on why the change is meant; the history keeps it"
         raise UsageError(WRONG_OPTION(option="--reason", got=got, need=need))
+    if date is not None and not is_date(date):
+        raise UsageError(WRONG_OPTION(option="--date", got=date[:40], need="a day as YYYY-MM-DD"))
     with history.held():
         nights = history.nights()
         if not nights:
             raise UsageError(
                 "VSE-G020", "nightly {name}: has no night yet, so there is nothing to accept; run one first", name=name
             )
-        night = _night_to_accept(nights, wish.date, name)
-        measure = wish.measure and known_option("--measure", wish.measure, {*BY_NAME, FIRST_LOSSES})
-        cells = dict.fromkeys(name for night in reversed(nights) for name in night.cells)
-        cell = wish.cell and known_option("--cell", wish.cell, cells)
+        date = date or nights[-1].date
+        if date not in (night.date for night in nights):
+            raise UsageError(
+                "VSE-G021", "--date: nightly {name} has no night of {date}; need one of its nights, the newest is "
+                "{newest}", name=name, date=date, newest=nights[-1].date,
+            )
+        if measure is not None:
+            known_option("--measure", measure, {*BY_NAME, FIRST_LOSSES})
+        if cell is not None:
+            known_option("--cell", cell, dict.fromkeys(cell for night in reversed(nights) for cell in night.cells))
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        accepted = Accepted(night.date, measure, cell, reason, revision, at)
-        _require_new(accepted, history.accepted())
-        _require_change(accepted, history.report(night.date))
+        accepted = Accepted(date, measure, cell, reason, git_revision(), at)
+        _require_change(accepted, history)
         history.accept(accepted)
     return accepted
 
 
-def _night_to_accept(nights: Sequence[Night], date: str | None, name: str) -> Night:
-    if date is None:
-        return nights[-1]
-    if not is_date(date):
-        raise UsageError(WRONG_OPTION(option="--date", got=date[:40], need="a day as YYYY-MM-DD"))
-    found = next((night for night in nights if night.date == date), None)
-    if found is None:
-        raise UsageError(
-            "VSE-G021", "--date: nightly {name} has no night of {date}; need one of its nights, the newest is {newest}",
-            name=name, date=date, newest=nights[-1].date,
-        )
-    return found
-
-
-def _require_new(accepted: Accepted, before: Sequence[Accepted]) -> None:
-    """UsageError when an entry of the same date already covers it."""
-    for other in before:
-        if other.date == accepted.date and other.measure in (None, accepted.measure) and \
-                other.cell in (None, accepted.cell):
-            measure, cell = other.measure or "all measures", other.cell or "all cells"
+def _require_change(accepted: Accepted, history: History) -> None:
+    """UsageError when the change is accepted already, or the night's report shows none there, since accepting needs a
+    new baseline. Without a report the change is accepted unchecked."""
+    for other in history.accepted():
+        if other.date == accepted.date and other.covers(accepted.cell, accepted.measure):
             raise UsageError(
                 "VSE-G022", "{date}: is accepted already ({measure}, {cell}: {reason}); there is nothing to accept",
-                date=accepted.date, measure=measure, cell=cell, reason=other.reason,
+                date=accepted.date, measure=other.measure or "all measures", cell=other.cell or "all cells",
+                reason=other.reason,
             )
-
-
-def _require_change(accepted: Accepted, report: NightReport | None) -> None:
-    """UsageError when the night's report shows no change there, since accepting needs a new baseline. Without a report
-    the change is accepted unchecked."""
-    if report is None:
-        return
-    found = [row for row in report.rows if row.verdict in _CHANGES]
-    if not any(accepted.covers(row.cell, row.measure_name) for row in found):
-        changed = ", ".join(f"{row.measure_name} of {row.cell}" for row in found[:5]) or "nothing"
-        measure, cell = accepted.measure or "any measure", accepted.cell or "any cell"
+    report = history.report(accepted.date)
+    found = [row for row in report.rows if row.verdict in CHANGES] if report else []
+    if report and not any(accepted.covers(row.cell, row.measure_name) for row in found):
         raise UsageError(
             "VSE-G023", "{date}: its report shows no change in {measure} of {cell}, so there is nothing to accept "
-            "(changed: {changed})", date=accepted.date, measure=measure, cell=cell, changed=changed,
+            "(changed: {changed})", date=accepted.date, measure=accepted.measure or "any measure",
+            cell=accepted.cell or "any cell",
+            changed=", ".join(f"{row.measure_name} of {row.cell}" for row in found[:5]) or "nothing",
         )

@@ -18,11 +18,10 @@ from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError
 from vsetune.nightly.delivering import deliver
 from vsetune.nightly.first_steps import take_first_steps
 from vsetune.nightly.history import History, nightly_folder
-from vsetune.nightly.measuring import calibration_of, cell_nights, conditions_of, unmeasured
+from vsetune.nightly.measuring import cell_nights, conditions_of, unmeasured
 from vsetune.nightly.night import BY_NAME, STEP_TIMES, Night, NightReport
 from vsetune.nightly.nightly_spec import NightlySpec
-from vsetune.nightly.past_nights import newer_than
-from vsetune.nightly.reporting import report_of, unjudged_report
+from vsetune.nightly.reporting import report_of
 from vsetune.records.events import AttemptRecord
 from vsetune.storage.hashes import fingerprint_of
 from vsetune.study.places import tracking_uri
@@ -32,6 +31,7 @@ from vsetune.training.environment import processor_name
 from vsetune.version import git_revision
 
 _log = logging.getLogger(__name__)
+_LONGEST_PROBLEM = 2000
 
 
 @dataclass(frozen=True)
@@ -56,25 +56,28 @@ def run_night(
     """
     plan, history = NightPlan(spec, date, where, address, console), History(nightly_folder(spec.nightly))
     with history.held():
-        notes = history.set_aside_damaged()
         history.require_readable(date)
         nights = history.nights()
         existing = next((night for night in nights if night.date == date), None)
-        newer = newer_than(nights, date)
+        newer = max((night.date for night in nights if night.date > date), default=None)
         if existing is not None and existing.state == "complete" and not again:
-            if newer is None and not history.was_judged(date):  # killed or failed before judging
-                return _delivered(report_of(spec, nights, existing, history, notes), history, plan, existing)
-            raise StudyConflict(
-                "VSE-G012", "nightly {name}: the night of {date} is complete; --again replaces it, `vsetune nightly "
-                "history` shows it", name=spec.nightly, date=date,
-            )
-        if newer is not None:
+            judged = history.report(date)
+            if newer is not None or (judged is not None and judged.rows):
+                raise StudyConflict(
+                    "VSE-G012", "nightly {name}: the night of {date} is complete; --again replaces it, `vsetune "
+                    "nightly history` shows it", name=spec.nightly, date=date,
+                )
+            night = existing  # its process was killed, or failed, before it was judged
+        elif newer is not None:
             reason = f"the history has a night of {newer}, tonight would be {date}; set the clock or a later --date"
-            night = _begun(plan, None, again=False)
-            report = unjudged_report(spec, replace(night, state="failed"), f"the clock went back: {reason}", notes)
-            return _delivered(report, history, plan, None) if existing is None else report
-        night = _ran(plan, _begun(plan, existing, again=again), history)
-        return _delivered(report_of(spec, nights, night, history, notes), history, plan, night)
+            begun = _begun(plan, None, again=False)
+            night = replace(begun, state="failed", problems=(f"the clock went back: {reason}",))
+        else:
+            night = _ran(plan, _begun(plan, existing, again=again), history)
+        report = report_of(spec, nights, night, history)
+        if newer is not None and existing is not None:
+            return report  # it would replace the report of that night
+        return _delivered(report, history, plan, [*nights, night])
 
 
 def _begun(plan: NightPlan, existing: Night | None, *, again: bool) -> Night:
@@ -107,8 +110,9 @@ def _ran(plan: NightPlan, night: Night, history: History) -> Night:
     except Exception as error:  # any failure must reach the report
         if not isinstance(error, UsageError | VsetuneError | OSError):
             _log.exception("nightly %s: the night of %s failed", plan.spec.nightly, plan.date)
+        kind = "" if isinstance(error, VsetuneError) else f"{type(error).__name__}: "
         other = "; --again begins the night anew" if isinstance(error, StudyConflict) else ""
-        problems.append(f"{_words_of(error)}{other}")
+        problems.append(f"{kind}{one_line(error, most=_LONGEST_PROBLEM)}{other}")
         night = replace(night, state="failed")
     night = replace(night, ended=_now(), problems=tuple(dict.fromkeys(problems)))
     try:
@@ -144,7 +148,7 @@ def measured_night(
     is_whole = has_losses and len(complete) == len(names) and not (outcome is not None and outcome.undelivered)
     return replace(
         night, state="complete" if is_whole else "partial" if complete else "failed", cells=cells,
-        conditions=conditions_of_night(spec, prepared, attempts), calibration_seconds=calibration_of(attempts),
+        conditions=conditions_of_night(spec, prepared, attempts),
     )
 
 
@@ -161,20 +165,15 @@ def _of_the_run(outcome: StudyOutcome, study: str) -> list[str]:
     return lines
 
 
-def _delivered(report: NightReport, history: History, plan: NightPlan, night: Night | None) -> NightReport:
+def _delivered(report: NightReport, history: History, plan: NightPlan, nights: Sequence[Night]) -> NightReport:
     """The report, stored and sent, with a note for each failure."""
-    notes, uri = [], None
+    uri = None
     try:
         uri = tracking_uri(plan.spec.tracking)
     except UsageError as error:
-        notes = [one_line(error)]
-    report = replace(report, notes=tuple(dict.fromkeys([*report.notes, *notes])))
-    return deliver(report, history.keep_report, plan.spec.report, night=night, tracking_uri=uri)
-
-
-def _words_of(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if isinstance(error, VsetuneError) and text else f"{type(error).__name__}: {one_line(error)}"
+        report = replace(report, notes=tuple(dict.fromkeys([*report.notes, one_line(error)])))
+    complete = max((night.ended for night in nights if night.state == "complete"), default="")
+    return deliver(report, history.keep_report, plan.spec.report, last_complete=complete, tracking_uri=uri)
 
 
 def _now() -> str:
