@@ -77,7 +77,7 @@ def run_night(
         report = report_of(spec, nights, night, history)
         if newer is not None and existing is not None:
             return report  # it would replace the report of that night
-        return _delivered(report, history, plan, [*nights, night])
+        return _delivered(report, history, plan, [*(each for each in nights if each.date != date), night])
 
 
 def _begun(plan: NightPlan, existing: Night | None, *, again: bool) -> Night:
