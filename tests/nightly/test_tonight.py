@@ -74,9 +74,6 @@ def test_nights_are_run_kept_and_held_against_each_other() -> None:
     assert found.notes == ("not complete before tonight: 2026-01-02 missed",)
     assert found.headline == "baseline night 2 of 7: 11 baseline, 1 quiet"
 
-    again = run("2026-01-03", again=True)
-    assert again.study == "nightly-tiny-2026-01-03-2"
-    assert again.baseline_nights == 1
     assert history().report_file("2026-01-03", "html").stat().st_size > 1000
 
     back = run("2026-01-02")
@@ -106,7 +103,7 @@ def test_a_night_that_cannot_run_leaves_a_report_and_is_never_complete(changes: 
     assert (night.state, bool(night.ended)) == ("failed", True)
 
 
-def test_a_night_whose_records_wait_is_not_complete_and_the_same_command_delivers_them(
+def test_a_night_whose_records_wait_is_not_complete_the_same_command_delivers_them_and_again_is_another_study(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_ray(monkeypatch)
@@ -119,6 +116,8 @@ def test_a_night_whose_records_wait_is_not_complete_and_the_same_command_deliver
     assert any("cannot reach 127.0.0.1:1" in note and "tracking flush" in note for note in found.notes), found.notes
     found = run("2026-01-02")
     assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 12 baseline"), found.notes
+    again = run("2026-01-02", again=True)
+    assert (again.study, again.baseline_nights) == ("nightly-tiny-2026-01-02-2", 0)
 
 
 def test_a_night_that_was_measured_and_not_judged_is_judged_by_the_same_command() -> None:
