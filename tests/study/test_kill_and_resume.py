@@ -35,7 +35,7 @@ def study_file(tmp_path: Path) -> Path:
         "networks": [{"name": "vsepp", "fixed": {"embedding_size": 64, "word_size": 32}}],
         "losses": [{"name": "lmh"}, {"name": "lseh"}],
         "training": {"epochs": 2, "batch_size": 50, "validate_every_steps": 10, "learning_rate": 1e-3},
-        "search": {"configurations": 2}, "scheduler": {"kind": "none"}, "resources": {"cpus": os.cpu_count()},
+        "search": {"configurations": 2}, "scheduler": {"kind": "none"}, "resources": {"concurrent_trials": 1},
     }))
     return path
 
