@@ -176,16 +176,6 @@ def test_a_command_line_that_makes_no_sense(words, said, vsetune) -> None:
     assert vsetune(*words).refused(*said)
 
 
-def test_the_words_of_typical_errors(vsetune, monkeypatch, snapshot) -> None:
-    monkeypatch.setenv("VSETUNE_HOME", "/dev/null/home")
-    printed = [vsetune(*words).err for words in (
-        ("studdy",), ("study", "run"), ("data", "show", "x", "--count", "few"), ("trial", "show", "\udcff"),
-        ("leaderboard", "show"), ("serve", "--port", "70000"), ("trial", "ensemble", "a/b"),
-        ("data", "show", "x", "--sheet", "s3://bucket/sheet.png"), ("study", "confirm", "none.yaml"),
-    )]
-    assert "".join(printed) == snapshot
-
-
 @pytest.mark.parametrize("words", [(), ("study",)])
 def test_a_group_alone_shows_its_help(words, vsetune) -> None:
     answer = vsetune(*words)
