@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from pathlib import Path
 
 import pytest
 from mlflow.exceptions import MlflowException
@@ -13,7 +14,7 @@ from refusals import refused
 from sqlalchemy.exc import OperationalError
 
 from vsetune.errors import StorageError, UnusableStore
-from vsetune.records.mlflow_client import in_one_line, opening
+from vsetune.records.mlflow_client import in_one_line, open_client, opening
 
 STORE = "http://mlflow:5000"
 POOL = "HTTPConnectionPool(host='mlflow', port=5000)"
@@ -81,3 +82,8 @@ def test_a_disk_that_is_full_somewhere_is_reported_with_the_temporary_folder() -
     full.filename = "/store/meta.yaml"
     with refused("VSE-R027", also=""), in_one_line(STORE, "open"):
         raise full
+
+
+def test_a_plain_folder_is_no_tracking_store_and_the_database_in_it_is_named() -> None:
+    with refused("VSE-R032", by=UnusableStore, uri="runs/mlruns", instead=f"sqlite:///{Path.cwd()}/runs/mlruns/mlflow.db"):
+        open_client("runs/mlruns")

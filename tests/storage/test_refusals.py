@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from refusals import refused
 
 from vsetune.errors import StorageError
 from vsetune.storage import s3
+from vsetune.storage.addresses import usable_url
 from vsetune.storage.home_files import require_usable
+from vsetune.storage.paths import HOME_VARIABLE, local_path, remote_home, usable_path, usable_uri
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -73,3 +75,30 @@ def test_missing_keys_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with refused("VSE-O027", by=StorageError, advice=s3._ADVICE["NoCredentialsError"]):
         require_usable("s3://home/x", named="VSETUNE_HOME")
     s3._client.cache_clear()
+
+
+@pytest.mark.parametrize(("read", "given", "code", "fields"), [
+    (usable_path, " ", "VSE-O010", {"found": " "}), (usable_path, "a\0b", "VSE-O011", {"found": "a\0b"}),
+    (local_path, "s3://bucket/x", "VSE-O014", {"found": "s3://bucket/x"}), (usable_uri, "a b", "VSE-O016", {}),
+    (s3.open_object, "s3://Not_A_Bucket!/x", "VSE-O003", {"url": "s3://Not_A_Bucket!/x"}),
+])
+def test_what_can_be_no_path_or_address_is_refused(
+    read: Callable[[str], object], given: str, code: str, fields: dict[str, str]
+) -> None:
+    with refused(code, by=Exception, **fields):
+        read(given)
+
+
+@pytest.mark.parametrize(("url", "code", "fields"), [
+    ("postgresql://me:***@host/db", "VSE-O005", {"url": "postgresql://me:***@host/db"}),
+    ("postgresql://me:${NOT_SET_ANYWHERE}@host/db", "VSE-O007", {"variable": "NOT_SET_ANYWHERE"}),
+])
+def test_a_password_that_is_not_there_is_named_with_its_place(url: str, code: str, fields: dict[str, str]) -> None:
+    with refused(code, where="tracking", **fields):
+        usable_url(url, where="tracking")
+
+
+def test_keys_in_the_address_of_a_home_are_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, "s3://key:secret@bucket/x")
+    with refused("VSE-O004", where="VSETUNE_HOME: got s3://key:***@bucket/x"):
+        remote_home()
