@@ -18,7 +18,7 @@ from vsetune.records.studies import Studies
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 PLATFORM = Path(__file__).parents[2] / "platform"
-LOSSES = [{"name": "lmh"}, {"name": "info_nce"}]
+LOSSES = [{"name": "lmh"}, {"name": "info_nce"}, {"name": "lsh"}, {"name": "top_f"}]
 STUDY = "nightly-tiny-2026-01-02"
 
 
@@ -56,8 +56,8 @@ def test_a_killed_night_goes_on_where_it_was(tmp_path: Path) -> None:
     second = started(file)
     told, _ = second.communicate(timeout=250)
     assert second.returncode == 0
-    assert "baseline night 1 of 7: 24 baseline" in told
+    assert "baseline night 1 of 7: 48 baseline" in told
     (after,) = history.nights()
     assert (after.state, after.started, after.study) == ("complete", night.started, STUDY)
     assert before <= finished()
-    assert len(finished()) == 2
+    assert len(finished()) == 4
